@@ -1,0 +1,1 @@
+"""The service: pure core, lanes, micro-batch handler, runtime, command line."""
