@@ -1,0 +1,31 @@
+"""Epochs: the numbers that order barriers.
+
+An epoch is the wall clock in milliseconds since 2021-04-01T00:00:00Z, shifted left by 16 bits, and
+strictly rising. The low bits stay zero here; they only leave room. (RisingWave,
+src/common/src/util/epoch.rs.)
+"""
+
+from __future__ import annotations
+
+EPOCH_ZERO_UNIX_MS = 1_617_235_200_000
+PHYSICAL_SHIFT_BITS = 16
+NO_EPOCH = 0
+"""`prev` of the first barrier of a topic."""
+
+
+def epoch_from_unix_ms(unix_ms: int) -> int:
+    """The epoch of a wall-clock instant. Instants before 2021-04-01 have none: ValueError."""
+    if unix_ms <= EPOCH_ZERO_UNIX_MS:
+        raise ValueError(f"the clock says {unix_ms} ms, before the first epoch (2021-04-01)")
+    return (unix_ms - EPOCH_ZERO_UNIX_MS) << PHYSICAL_SHIFT_BITS
+
+
+def unix_ms_from_epoch(epoch: int) -> int:
+    """Milliseconds since 1970 at which `epoch` began; the low 16 bits are dropped."""
+    return (epoch >> PHYSICAL_SHIFT_BITS) + EPOCH_ZERO_UNIX_MS
+
+
+def next_epoch(prev: int, unix_ms: int) -> int:
+    """The epoch to use now, after `prev`: the clock's, or one millisecond past `prev` if the clock fell back."""
+    following = ((prev >> PHYSICAL_SHIFT_BITS) + 1) << PHYSICAL_SHIFT_BITS
+    return max(epoch_from_unix_ms(unix_ms), following)

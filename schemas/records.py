@@ -1,0 +1,120 @@
+"""The two kinds of record on a topic as values: `Change` and `Barrier` (with its mutation and progress).
+
+A record is a barrier exactly when it carries the header `barrier`; its value repeats the epoch. Both
+kinds of topic, upstream and output, use these forms; only barriers of an output tell progress.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+BARRIER_HEADER = "barrier"
+"""Header of a barrier record; its value is `curr` in decimal ASCII."""
+
+Row = tuple[Any, ...]
+"""Column values in the order of the schema that the row belongs to."""
+
+
+class Op(IntEnum):
+    """What happened to a row. The numbers are the Avro enum's indices."""
+
+    INSERT = 0
+    UPDATE = 1
+    DELETE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of one primary key: INSERT has `after`, DELETE has `before`, UPDATE has both."""
+
+    op: Op
+    before: Row | None
+    after: Row | None
+
+    @property
+    def row(self) -> Row:
+        """The row that names the key: `after` if there is one, else `before`. ValueError if neither."""
+        row = self.before if self.after is None else self.after
+        if row is None:
+            raise ValueError("a change without before and after")
+        return row
+
+    def is_well_formed(self) -> bool:
+        """Whether `before` and `after` are there as the op says."""
+        has = (self.before is not None, self.after is not None)
+        return has == {Op.INSERT: (False, True), Op.UPDATE: (True, True), Op.DELETE: (True, False)}[self.op]
+
+
+class BarrierKind(IntEnum):
+    INITIAL = 0
+    BARRIER = 1
+    CHECKPOINT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Create a job. `job` is its definition as JSON text."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """`job` None means every job, in `Resume` too."""
+
+    job: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    job: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """Snapshot rows per second of one job; None = unlimited, 0 = none. Live changes are never limited."""
+
+    job: str
+    rate_limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the service after the batch that holds this barrier."""
+
+
+Mutation = Add | Drop | Pause | Resume | Throttle | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class VnodeProgress:
+    """How far a vnode's snapshot read is, as told by an output barrier.
+
+    `position` is the JSON array of the primary key's values (see `schemas.position`), or None when no bound
+    exists yet or the vnode finished without one. `row_count` counts snapshot rows read, filtered ones included.
+    """
+
+    vnode: int
+    position: str | None
+    finished: bool
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Closes the interval (prev, curr]. The same barrier goes to each of `partitions` partitions."""
+
+    curr: int
+    prev: int
+    kind: BarrierKind
+    partitions: int
+    injected_at_ms: int
+    mutation: Mutation | None = None
+    progress: tuple[VnodeProgress, ...] = ()

@@ -1,0 +1,158 @@
+"""The upstream table: columns with types, primary key in order, distribution key, number of vnodes.
+
+Declared once and fixed for the life of a replica. Two orders matter and must not be mixed up: columns
+are in declared order (rows), key columns in primary-key order (keys, positions). The distribution key
+is a subset of the primary key, in its own declared order, since a vnode is a hash over its columns in
+that order.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from schemas.errors import Code, ConfigError
+from schemas.types import ColumnType
+
+DEFAULT_VNODE_COUNT = 64
+MIN_VNODE_COUNT, MAX_VNODE_COUNT = 2, 32_768
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+RESERVED_PREFIX = "_bf_"
+"""Columns of our own beside the table's columns in the replica start with this."""
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: ColumnType
+    nullable: bool
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """A validated declaration. Build it with `declare`, which reports every fault at once."""
+
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    distribution_key: tuple[str, ...]
+    vnode_count: int
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Column]:
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def column_names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The primary key's columns in key order."""
+        return tuple(self.by_name[name] for name in self.primary_key)
+
+    @cached_property
+    def key_indices(self) -> tuple[int, ...]:
+        """Where the key columns stand in a row, in key order."""
+        return tuple(self.column_names.index(name) for name in self.primary_key)
+
+    def key_of(self, row: Sequence[Any]) -> tuple[Any, ...]:
+        """The primary key of a row given in declared column order."""
+        return tuple(row[index] for index in self.key_indices)
+
+    def select(self, names: Sequence[str]) -> tuple[Column, ...]:
+        return tuple(self.by_name[name] for name in names)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The declaration, with every default written out; `declare` reads it back."""
+        return {
+            "name": self.name,
+            "columns": {column.name: str(column.type) for column in self.columns},
+            "primary_key": list(self.primary_key),
+            "distribution_key": list(self.distribution_key),
+            "vnode_count": self.vnode_count,
+        }
+
+
+_KEYS = ("name", "columns", "primary_key", "distribution_key", "vnode_count")
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """` (did you mean ...?)` for a likely typing slip, else an empty text."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def declare(declaration: Mapping[str, Any], *, where: str = "table") -> TableSchema:
+    """Check a declaration as read from YAML or JSON.
+
+    Raises: ConfigError(TABLE_INVALID) naming every fault in one message, so that one round of mending is enough.
+    """
+    faults = [f"unknown key {key!r}{nearest(str(key), _KEYS)}" for key in declaration if key not in _KEYS]
+    faults += [f"{key!r} is missing" for key in _KEYS[:3] if key not in declaration]
+    name = declaration.get("name", "table")
+    if not (isinstance(name, str) and _IDENTIFIER.fullmatch(name)):
+        faults.append(f"name {name!r} is not letters, digits and _ (128 at most)")
+    key = _names(declaration, "primary_key", faults)
+    distribution = _names(declaration, "distribution_key", faults) or key
+    types = _column_types(declaration.get("columns", {}), faults)
+    faults += _key_faults(key, distribution, types)
+    vnode_count = declaration.get("vnode_count", DEFAULT_VNODE_COUNT)
+    if type(vnode_count) is not int or not MIN_VNODE_COUNT <= vnode_count <= MAX_VNODE_COUNT:
+        faults.append(f"vnode_count {vnode_count!r} is not a whole number in {MIN_VNODE_COUNT}..{MAX_VNODE_COUNT}")
+    if faults:
+        raise ConfigError(
+            Code.TABLE_INVALID,
+            where=where,
+            found="; ".join(faults),
+            expected="a table with name, columns, primary_key and, if wanted, distribution_key and vnode_count",
+            next_step="mend the declaration and start again; nothing was read or written",
+        )
+    columns = tuple(Column(column, kind, nullable=column not in key) for column, kind in types.items())
+    return TableSchema(str(name), columns, tuple(key), tuple(distribution), vnode_count)
+
+
+def _names(declaration: Mapping[str, Any], key: str, faults: list[str]) -> list[str]:
+    value = declaration.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
+        faults.append(f"{key} is {value!r}, not a list of column names")
+        return []
+    if len(set(value)) != len(value):
+        faults.append(f"{key} names a column twice")
+    return list(value)
+
+
+def _column_types(declared: Any, faults: list[str]) -> dict[str, ColumnType]:
+    if not isinstance(declared, Mapping) or not declared:
+        faults.append("columns is not a mapping of names to types")
+        return {}
+    types: dict[str, ColumnType] = {}
+    for name, text in declared.items():
+        if not (isinstance(name, str) and _IDENTIFIER.fullmatch(name)) or name.lower().startswith(RESERVED_PREFIX):
+            faults.append(f"column name {name!r} is not letters, digits and _, or starts with {RESERVED_PREFIX}")
+            continue
+        try:
+            types[name] = ColumnType.parse(str(text))
+        except ValueError as error:
+            faults.append(f"column {name}: {error}")
+    if len({name.lower() for name in types}) != len(types):
+        faults.append("two column names differ only in case")  # Spark and Delta treat them as one
+    return types
+
+
+def _key_faults(key: list[str], distribution: list[str], types: Mapping[str, ColumnType]) -> list[str]:
+    faults = [f"primary_key names {name!r}, no such column{nearest(name, list(types))}" for name in key if name not in types]
+    faults += [
+        f"primary_key column {name} is {types[name]}: float, double and binary can't be in a key"
+        for name in key
+        if name in types and not types[name].allowed_in_key
+    ]
+    faults += [f"distribution_key column {name!r} is not in the primary key" for name in distribution if name not in key]
+    return faults

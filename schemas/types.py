@@ -1,0 +1,118 @@
+"""Column types: the short list that a table can use, and each type's form in Avro, Arrow and Spark.
+
+One value of a column is, in Python: bool, int, float, Decimal (exactly the declared scale), str, bytes,
+`datetime.date`, or an aware UTC `datetime.datetime` with microseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+
+class TypeName(StrEnum):
+    BOOLEAN = "boolean"
+    INT = "int"
+    BIGINT = "bigint"
+    FLOAT = "float"
+    DOUBLE = "double"
+    DECIMAL = "decimal"
+    STRING = "string"
+    BINARY = "binary"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+
+
+NOT_IN_KEY = frozenset({TypeName.FLOAT, TypeName.DOUBLE, TypeName.BINARY})
+"""Types without one agreed order and one byte form per value (NaN, -0.0), or too wide for a position."""
+
+MAX_DECIMAL_PRECISION = 38
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
+
+_AVRO: dict[TypeName, Any] = {
+    TypeName.BOOLEAN: "boolean",
+    TypeName.INT: "int",
+    TypeName.BIGINT: "long",
+    TypeName.FLOAT: "float",
+    TypeName.DOUBLE: "double",
+    TypeName.STRING: "string",
+    TypeName.BINARY: "bytes",
+    TypeName.DATE: {"type": "int", "logicalType": "date"},
+    TypeName.TIMESTAMP: {"type": "long", "logicalType": "timestamp-micros"},
+}
+
+_ARROW: dict[TypeName, pa.DataType] = {
+    TypeName.BOOLEAN: pa.bool_(),
+    TypeName.INT: pa.int32(),
+    TypeName.BIGINT: pa.int64(),
+    TypeName.FLOAT: pa.float32(),
+    TypeName.DOUBLE: pa.float64(),
+    TypeName.STRING: pa.string(),
+    TypeName.BINARY: pa.binary(),
+    TypeName.DATE: pa.date32(),
+    TypeName.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """A type as declared. `precision` and `scale` are set for decimals only (1..38, 0..precision)."""
+
+    name: TypeName
+    precision: int | None = None
+    scale: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> ColumnType:
+        """Read `bigint`, `decimal(18,2)`, ...; any case. ValueError says what is wrong with it."""
+        lowered = text.strip().lower()
+        decimal = _DECIMAL.fullmatch(lowered)
+        if decimal:
+            precision, scale = int(decimal[1]), int(decimal[2])
+            if not 1 <= precision <= MAX_DECIMAL_PRECISION or scale > precision:
+                raise ValueError(f"{text!r}: precision is 1..{MAX_DECIMAL_PRECISION}, scale 0..precision")
+            return cls(TypeName.DECIMAL, precision, scale)
+        if lowered == TypeName.DECIMAL:
+            raise ValueError("a decimal needs its precision and scale, as in decimal(18,2)")
+        try:
+            return cls(TypeName(lowered))
+        except ValueError:
+            known = ", ".join(name if name != TypeName.DECIMAL else "decimal(p,s)" for name in TypeName)
+            raise ValueError(f"{text!r} is not one of {known}") from None
+
+    def __str__(self) -> str:
+        if self.name is TypeName.DECIMAL:
+            return f"decimal({self.precision},{self.scale})"
+        return self.name.value
+
+    @property
+    def allowed_in_key(self) -> bool:
+        return self.name not in NOT_IN_KEY
+
+    @property
+    def avro(self) -> Any:
+        """Avro schema of a value that is never null."""
+        if self.name is TypeName.DECIMAL:
+            return {
+                "type": "bytes",
+                "logicalType": "decimal",
+                "precision": self.precision,
+                "scale": self.scale,
+            }
+        return _AVRO[self.name]
+
+    @property
+    def arrow(self) -> pa.DataType:
+        if self.name is TypeName.DECIMAL:
+            return pa.decimal128(self.precision or 0, self.scale or 0)
+        return _ARROW[self.name]
+
+    @property
+    def spark_ddl(self) -> str:
+        """The type's name in Spark SQL, which is the declared one."""
+        return str(self)
