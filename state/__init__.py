@@ -1,0 +1,1 @@
+"""What is remembered: vnodes, progress, the journal, the replica. Imports `schemas` only."""

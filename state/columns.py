@@ -1,0 +1,36 @@
+"""The columns that the replica adds to the table's own; names start with the reserved prefix."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from schemas.table import TableSchema
+
+VNODE = "_bf_vnode"
+EPOCH = "_bf_epoch"
+"""The barrier that closed the change's interval."""
+PARTITION = "_bf_partition"
+OFFSET = "_bf_offset"
+"""Where the change stands upstream. All changes of a key are in one partition, so offsets order them."""
+OP = "_bf_op"
+BEFORE_HASH = "_bf_before_hash"
+"""Spark's xxhash64 of the change's `before` columns, null for INSERT: the fold checks it against the stored row."""
+
+LOG_OWN = (VNODE, EPOCH, PARTITION, OFFSET, OP, BEFORE_HASH)
+
+
+def log_schema(table: TableSchema) -> pa.Schema:
+    """A row of the log: the change's `after`, or its `before` for a DELETE."""
+    own = [
+        (VNODE, pa.int32()),
+        (EPOCH, pa.int64()),
+        (PARTITION, pa.int32()),
+        (OFFSET, pa.int64()),
+        (OP, pa.int8()),
+        (BEFORE_HASH, pa.int64()),
+    ]
+    return pa.schema([*own, *((column.name, column.type.arrow) for column in table.columns)])
+
+
+def base_schema(table: TableSchema) -> pa.Schema:
+    return pa.schema([(VNODE, pa.int32()), *((column.name, column.type.arrow) for column in table.columns)])

@@ -1,0 +1,115 @@
+"""The journal: the plan of the open batch, and who owns the state.
+
+A Delta table of exactly one row. Each entry replaces the one before in one conditional commit, so the table
+stays one row wide for ever, and the version number is a fence: whoever commits the next version owns the
+state, and everybody else can see it by looking for one file (`is_superseded`).
+
+    owner    text that names the instance (host, process, start time), for the message to the one who was fenced
+    lanes    how many transactional ids were in use, so that a successor can fence each of them
+    plan     the JSON of the last plan written; its batch may or may not have been done
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from schemas.errors import Code, CommitConflict, Fenced, StateError
+from schemas.table import TableSchema
+from state.ledger import Ledger
+from state.plan import BatchPlan
+from state.storage import Storage
+
+PATH = "journal"
+_SCHEMA = pa.schema([("owner", pa.string()), ("lanes", pa.int32()), ("table", pa.string()), ("plan", pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    owner: str
+    lanes: int
+    table: str
+    plan: BatchPlan | None
+
+
+class Journal:
+    """Opened by taking the state over: the constructor's caller must call `take_over` before anything else."""
+
+    def __init__(self, storage: Storage, table: TableSchema) -> None:
+        self._ledger = Ledger(storage, PATH, _SCHEMA)
+        self._table = table
+        self._current = self._read()
+
+    @property
+    def version(self) -> int:
+        """The version that this instance wrote or read last."""
+        return self._ledger.version
+
+    @property
+    def current(self) -> Entry | None:
+        return self._current
+
+    def _read(self) -> Entry | None:
+        rows = self._ledger.read().to_pylist()
+        if not rows:
+            return None
+        if len(rows) != 1:
+            raise StateError(
+                Code.STATE_TABLE_CORRUPT,
+                where=self._ledger.storage.uri(PATH),
+                found=f"{len(rows)} rows in the journal",
+                expected="one row, the plan of the last batch",
+                next_step="restore the state folder from a backup",
+            )
+        row = rows[0]
+        plan = None if row["plan"] is None else BatchPlan.from_json(row["plan"], self._table)
+        return Entry(row["owner"], row["lanes"], row["table"], plan)
+
+    def take_over(self, owner: str, lanes: int, table_json: str) -> Entry | None:
+        """Become the owner. Returns the entry of the owner before, whose transactional ids are to be fenced next.
+
+        Raises: CommitConflict when another instance took over at the same moment.
+        """
+        before = self._current
+        self._write(Entry(owner, lanes, table_json, None if before is None else before.plan))
+        return before
+
+    def write_plan(self, plan: BatchPlan) -> None:
+        """Make a plan the one that counts, before its first effect.
+
+        Raises: Fenced when another instance took the state over since.
+        """
+        assert self._current is not None, "take_over comes first"
+        try:
+            self._write(replace(self._current, plan=plan))
+        except CommitConflict as conflict:
+            raise self.fenced() from conflict
+
+    def fenced(self) -> Fenced:
+        """The error to stop with, naming the new owner as far as it can be read."""
+        self._ledger.reload()
+        entry = self._read()
+        return Fenced(
+            Code.FENCED,
+            found=f"the state is owned by {entry.owner if entry else 'another instance'}",
+            expected="to be its only owner",
+            next_step="nothing: the newer instance goes on where this one stopped",
+        )
+
+    def _write(self, entry: Entry) -> None:
+        plan = None if entry.plan is None else entry.plan.to_json()
+        row = pa.table([[entry.owner], [entry.lanes], [entry.table], [plan]], schema=_SCHEMA)
+        file = self._ledger.storage.write_parquet(PATH, row, stem="entry")
+        self._ledger.commit([file], self._ledger.files(), epoch=entry.plan.epoch if entry.plan else None)
+        self._current = entry
+
+
+def is_superseded(storage: Storage, version: int) -> bool:
+    """Whether the journal has moved past `version`: one look for one file, cheap enough for every lane task.
+
+    Order matters to the caller: first init_transactions, then this, then send. A successor first writes the
+    journal, then fences every transactional id. So either this look sees the successor, or the producer made
+    before it is fenced by him; with the two swapped, a zombie could slip between.
+    """
+    return storage.exists(PATH, "_delta_log", f"{version + 1:020d}.json")

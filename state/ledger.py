@@ -1,0 +1,138 @@
+"""A Delta table with one writer at a time: every commit is conditional on the version that the writer saw.
+
+delta-rs writes small commits in milliseconds, without a Spark job. Two rules make it safe for us:
+
+- *No blind retry.* A commit that finds its version taken is refused (CommitConflict). Delta's own conflict
+  resolution would let two drivers append side by side, and both would believe that they own the state.
+- *Once per barrier.* Each commit carries the epoch that it brings the table to (a Delta `txn` action), so a
+  re-run batch sees that its effect is there. The id of that record is fixed at the table's creation, so it goes
+  with the table and not with any checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from schemas.errors import Code, CommitConflict, StateError
+from state.storage import DataFile, Storage, now_ms
+
+_HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=True)
+_CONFIGURATION = {
+    # A reader replays at most this many small commits.
+    "delta.checkpointInterval": "100",
+    # Each batch commits three times; a month of them would be millions of files.
+    "delta.logRetentionDuration": "interval 1 hours",
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
+}
+
+
+class Ledger:
+    """One open table. `version` is what this writer saw last; only `commit` and `reload` move it."""
+
+    def __init__(self, storage: Storage, path: str, schema: pa.Schema) -> None:
+        self.storage, self.path, self.schema = storage, path, schema
+        self._table = _open_or_create(storage.uri(path), schema)
+        self._app_id = f"backfill-{self._table.metadata().id}"
+
+    @property
+    def version(self) -> int:
+        return int(self._table.version())
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the table's last commit brought it to; 0 before any."""
+        return self._table.transaction_version(self._app_id) or 0
+
+    def reload(self) -> None:
+        """See what others committed. Only where no plan of ours is open."""
+        self._table.update_incremental()
+
+    def files(self, bounds: Sequence[str] = ()) -> list[DataFile]:
+        """The files of the version seen, with the bounds of the named columns."""
+        return _files(self._table, bounds)
+
+    def files_at(self, version: int, bounds: Sequence[str] = ()) -> list[DataFile]:
+        """The files of an older version."""
+        return _files(DeltaTable(self.storage.uri(self.path), version=version), bounds)
+
+    def read(self) -> pa.Table:
+        """All rows of the version seen."""
+        import pyarrow.parquet as pq
+
+        tables = [
+            pq.read_table(self.storage.path(self.path, file.path), filesystem=self.storage.filesystem, schema=self.schema)
+            for file in self.files()
+        ]
+        return pa.concat_tables(tables) if tables else self.schema.empty_table()
+
+    def commit(self, added: Sequence[DataFile], removed: Sequence[DataFile] = (), *, epoch: int | None, data_change: bool = True) -> None:
+        """Add and remove files in one commit on top of the version seen; `epoch` None leaves the epoch as it is.
+
+        Raises: CommitConflict when somebody else committed since; nothing was written then.
+        """
+        seen = self.version
+        transactions = None if epoch is None else [Transaction(self._app_id, epoch)]
+        try:
+            self._table.create_write_transaction(
+                _actions(added, removed, data_change),
+                mode="append",
+                schema=self.schema,
+                commit_properties=CommitProperties(max_commit_retries=0, app_transactions=transactions),
+                post_commithook_properties=_HOOKS,
+            )
+            self._table.update_incremental()
+        except CommitFailedError as error:
+            raise self._conflict(seen) from error
+        if self.version != seen + 1:
+            raise self._conflict(seen)
+
+    def _conflict(self, seen: int) -> CommitConflict:
+        return CommitConflict(
+            Code.STATE_CONFLICT,
+            where=self.storage.uri(self.path),
+            found=f"a commit of somebody else on top of version {seen}",
+            expected="one instance of the service for one state folder",
+            next_step="see which other process uses this state; the newest one goes on",
+        )
+
+
+def _files(table: DeltaTable, bounds: Sequence[str]) -> list[DataFile]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = ["path", "size_bytes", "num_records"]
+    names += [f"{end}.{column}" for column in bounds for end in ("min", "max")]
+    if any(name not in actions.column_names for name in names):  # a table without files has no statistics
+        return []
+    columns = (actions[name].to_pylist() for name in names)
+    return [
+        DataFile(path, size, rows, dict(zip(bounds, zip(ends[::2], ends[1::2], strict=True), strict=True)))
+        for path, size, rows, *ends in zip(*columns, strict=True)
+    ]
+
+
+def _actions(added: Sequence[DataFile], removed: Sequence[DataFile], data_change: bool) -> list[AddAction | RemoveAction]:
+    now = now_ms()
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(file.path, file.size, {}, now, data_change, file.statistics) for file in added
+    ]
+    actions += [RemoveAction(file.path, data_change, now, file.size, {}) for file in removed]
+    return actions
+
+
+def _open_or_create(uri: str, schema: pa.Schema) -> DeltaTable:
+    try:
+        return DeltaTable(uri)
+    except TableNotFoundError:
+        return DeltaTable.create(uri, schema, configuration=_CONFIGURATION)
+    except DeltaError as error:
+        raise StateError(
+            Code.STATE_TABLE_CORRUPT,
+            where=uri,
+            found=f"a Delta table that does not open ({type(error).__name__})",
+            expected="the table as this service left it",
+            next_step="restore the state folder from a backup, or remove it whole to rebuild from the upstream",
+        ) from error

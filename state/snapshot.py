@@ -1,0 +1,205 @@
+"""Snapshot read: the rows of a slice as of a pinned version, straight from its Parquet files.
+
+State at barrier a = newest of (base row, log rows) per key in the slice's range:
+
+    base files of the vnode ── range ── minus keys that the log knows ──┐
+    log rows of the vnode ──── range ── newest per key ── not deleted ──┴─▶ rows
+
+A slice costs what it reads: no table is opened, nothing is listed, files and row groups outside the range are
+skipped by their statistics. Everything is whole Arrow columns; memory is one base file of the slice's vnode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from schemas.position import Key
+from schemas.records import Op
+from schemas.table import TableSchema
+from state.columns import EPOCH, OFFSET, OP, VNODE
+from state.order import changes_of_key, sort_order, within
+from state.plan import Slice
+from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles
+from state.storage import Storage
+
+
+def _arrays(rows: pa.Table, names: Sequence[str]) -> list[pa.Array]:
+    return [rows[name].combine_chunks() for name in names]
+
+
+@dataclass(frozen=True)
+class SnapshotReader:
+    """Reads slices of some vnodes at one pinned version. Values are as stored; `columns` must hold the key."""
+
+    storage: Storage
+    table: TableSchema
+    files: ReplicaFiles
+
+    def read(self, item: Slice, columns: Sequence[str], overlay: pa.Table) -> Iterator[pa.Table]:
+        """The slice's rows in a few tables of these columns, each key once, in no particular order.
+
+        `overlay` is what `overlay(...)` gave for a set of vnodes that holds the slice's.
+        """
+        changed = self._in_range(overlay.filter(pc.equal(overlay[VNODE], item.vnode)), item)
+        for file in self.files.base.get(item.vnode, ()):
+            rows = self._in_range(self._base_rows(file, item, columns), item)
+            rows = self._without(rows, changed)
+            if rows.num_rows:
+                yield rows
+        alive = changed.filter(pc.not_equal(changed[OP], Op.DELETE.value))
+        if alive.num_rows:
+            yield alive.select(list(columns))
+
+    def overlay(self, vnodes: frozenset[int], columns: Sequence[str]) -> pa.Table:
+        """The newest log row of each key in these vnodes, deletes included, in key order within a vnode."""
+        names = [VNODE, OP, OFFSET, *columns]
+        if not self.files.log or not vnodes:
+            return pa.table({name: pa.array([], type=self._type(name)) for name in names})
+        keys = list(self.table.primary_key)
+        wanted = pc.field(VNODE).isin(sorted(vnodes)) & (pc.field(EPOCH) > self.files.folded_epoch)
+        rows = self._scan(LOG_PATH, [file.path for file in self.files.log], names, wanted)
+        order = sort_order([*_arrays(rows, [VNODE, *keys, OFFSET])])
+        rows = rows.take(order).combine_chunks()
+        starts = changes_of_key(_arrays(rows, [VNODE, *keys]))
+        newest = np.append(starts[1:], True) if len(starts) else starts
+        return rows.filter(pa.array(newest))
+
+    def base_keys(self, file: BaseFile) -> list[pa.Array]:
+        """The key columns of a base file, in key order."""
+        names = list(self.table.primary_key)
+        return _arrays(self._scan(BASE_PATH, [file.path], names, None), names)
+
+    def _base_rows(self, file: BaseFile, item: Slice, columns: Sequence[str]) -> pa.Table:
+        return self._scan(BASE_PATH, [file.path], list(columns), self._pushdown(item))
+
+    def _scan(self, root: str, paths: Sequence[str], columns: list[str], wanted: pc.Expression | None) -> pa.Table:
+        source = ds.dataset(
+            [self.storage.path(root, path) for path in paths],
+            schema=pa.schema([(name, self._type(name)) for name in self._needed(columns)]),
+            format="parquet",
+            filesystem=self.storage.filesystem,
+        )
+        return source.to_table(columns=columns, filter=wanted)
+
+    def _needed(self, columns: Sequence[str]) -> list[str]:
+        return list(dict.fromkeys([*columns, *self.table.primary_key, VNODE, EPOCH]))
+
+    def _type(self, name: str) -> pa.DataType:
+        own = {VNODE: pa.int32(), OP: pa.int8(), OFFSET: pa.int64(), EPOCH: pa.int64()}
+        return own[name] if name in own else self.table.by_name[name].type.arrow
+
+    def _pushdown(self, item: Slice) -> pc.Expression | None:
+        """A range over the first key column, which lets Parquet skip row groups; the exact cut follows."""
+        column = self.table.key_columns[0]
+        if pa.types.is_boolean(column.type.arrow):
+            return None
+        first = pc.field(column.name)
+        low = None if item.after is None else first >= pa.scalar(item.after[0], type=column.type.arrow)
+        high = None if item.upto is None else first <= pa.scalar(item.upto[0], type=column.type.arrow)
+        return low & high if low is not None and high is not None else (low if low is not None else high)
+
+    def _in_range(self, rows: pa.Table, item: Slice) -> pa.Table:
+        if rows.num_rows == 0 or (item.after is None and item.upto is None):
+            return rows
+        keys = _arrays(rows, self.table.primary_key)
+        return rows.filter(pa.array(within(keys, item.after, item.upto)))
+
+    def _without(self, rows: pa.Table, changed: pa.Table) -> pa.Table:
+        """Rows whose key is not among the changed ones."""
+        keys = list(self.table.primary_key)
+        if changed.num_rows == 0 or rows.num_rows == 0:
+            return rows
+        if len(keys) == 1:
+            known = pc.is_in(rows[keys[0]], value_set=changed[keys[0]].combine_chunks())
+            return rows.filter(pc.invert(known))
+        numbered = rows.select(keys).append_column("_bf_row", pa.array(np.arange(rows.num_rows)))
+        kept = numbered.join(changed.select(keys), keys, join_type="left anti")["_bf_row"]
+        return rows.take(kept.combine_chunks())
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a slice may end: `upto` None reaches the vnode's end. `rows` is an estimate (log rows may differ)."""
+
+    upto: Key | None
+    rows: int
+
+
+class SliceCutter:
+    """Finds the ends of slices from the keys in base files, and from the log where the base has nothing.
+
+    The log's rows of a range ride along without being counted when there is a base: they are a bounded share of
+    it. Small budgets (`exact_below`) count them too, so that a tight rate limit is kept to the row.
+    """
+
+    exact_below = 1_000
+    _kept_vnodes = 256
+
+    def __init__(self, reader: SnapshotReader) -> None:
+        self._reader = reader
+        self._base_keys: dict[tuple[str, ...], list[list[pa.Array]]] = {}
+
+    def use(self, reader: SnapshotReader) -> None:
+        """Go on with another pinned version; keys of files that are in both stay known."""
+        self._reader = reader
+
+    def cut(self, vnode: int, after: Key | None, limit: int) -> Cut:
+        """The end of a slice of about `limit` rows (at least 1) behind `after`."""
+        base = self._reader.files.base.get(vnode, ())
+        if not base or limit < self.exact_below:
+            keys = self._all_keys(vnode, after, base)
+            return _cut_at(keys, limit)
+        left = limit
+        files = self._keys_by_file(base)
+        for keys in files:
+            behind = _behind(keys, after)
+            size = len(behind[0])
+            if size > left or (size == left and keys is not files[-1]):
+                return Cut(tuple(column[left - 1].as_py() for column in behind), limit)
+            left -= size
+        return Cut(None, limit - left)
+
+    def _keys_by_file(self, base: Sequence[BaseFile]) -> list[list[pa.Array]]:
+        """Key columns of each file of a vnode, the files in key order."""
+        name = tuple(file.path for file in base)
+        known = self._base_keys.get(name)
+        if known is None:
+            if len(self._base_keys) >= self._kept_vnodes:
+                self._base_keys.pop(next(iter(self._base_keys)))
+            read = [self._reader.base_keys(file) for file in base]
+            firsts = [pa.concat_arrays([keys[i].slice(0, 1) for keys in read]) for i in range(len(read[0]))]
+            known = [read[i] for i in sort_order(firsts).to_pylist()]
+            self._base_keys[name] = known
+        return known
+
+    def _all_keys(self, vnode: int, after: Key | None, base: Sequence[BaseFile]) -> list[pa.Array]:
+        names = self._reader.table.primary_key
+        overlay = self._reader.overlay(frozenset({vnode}), names)
+        alive = overlay.filter(pc.not_equal(overlay[OP], Op.DELETE.value))
+        sources = [_arrays(alive, names)] + (self._keys_by_file(base) if base else [])
+        behind = [_behind(keys, after) for keys in sources]
+        merged = [pa.concat_arrays([keys[i] for keys in behind]) for i in range(len(names))]
+        order = sort_order(merged)
+        merged = [column.take(order) for column in merged]
+        distinct = pa.array(changes_of_key(merged))
+        return [column.filter(distinct) for column in merged]
+
+
+def _behind(keys: list[pa.Array], after: Key | None) -> list[pa.Array]:
+    if after is None or len(keys[0]) == 0:
+        return keys
+    mask = pa.array(within(keys, after, None))
+    return [column.filter(mask) for column in keys]
+
+
+def _cut_at(keys: list[pa.Array], limit: int) -> Cut:
+    size = len(keys[0])
+    if size <= limit:
+        return Cut(None, size)
+    return Cut(tuple(column[limit - 1].as_py() for column in keys), limit)

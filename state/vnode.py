@@ -1,0 +1,73 @@
+"""Vnodes: the minimal hash partitions of a table, fixed for the life of a replica.
+
+    vnode = pmod(xxhash64(distribution key columns in order), vnode_count)
+
+Spark's `xxhash64` with its seed 42, so that a user can recompute it in SQL. Spark folds the columns: the
+hash of one is the seed of the next. This module has the pure-Python twin; the expression is for the JVM.
+(Spark: catalyst/expressions/hash.scala, XxHash64Function.)
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import xxhash
+
+from schemas.table import Column, TableSchema
+from schemas.types import ColumnType, TypeName
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+
+SEED = 42
+_UNIX_ZERO_DATE = dt.date(1970, 1, 1).toordinal()
+_UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MAX_LONG_PRECISION = 18
+
+
+def hash_input(value: Any, kind: ColumnType) -> bytes:
+    """The bytes that Spark hashes for a value that is not null: integers little-endian, 4 or 8 wide."""
+    match kind.name:
+        case TypeName.BOOLEAN | TypeName.INT:
+            return int(value).to_bytes(4, "little", signed=True)
+        case TypeName.DATE:
+            return (value.toordinal() - _UNIX_ZERO_DATE).to_bytes(4, "little", signed=True)
+        case TypeName.BIGINT:
+            return int(value).to_bytes(8, "little", signed=True)
+        case TypeName.TIMESTAMP:
+            micros = (value - _UNIX_ZERO) // dt.timedelta(microseconds=1)
+            return int(micros).to_bytes(8, "little", signed=True)
+        case TypeName.STRING:
+            return bytes(value.encode())
+        case TypeName.DECIMAL:
+            return _decimal_input(value, kind)
+        case _:
+            raise TypeError(f"{kind} can't be in a distribution key")
+
+
+def _decimal_input(value: Decimal, kind: ColumnType) -> bytes:
+    unscaled = int(value.scaleb(kind.scale or 0))
+    if (kind.precision or 0) <= _MAX_LONG_PRECISION:
+        return unscaled.to_bytes(8, "little", signed=True)
+    magnitude_bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
+    return unscaled.to_bytes(magnitude_bits // 8 + 1, "big", signed=True)  # BigInteger.toByteArray
+
+
+def compute_vnode(values: Sequence[Any], columns: Sequence[Column], vnode_count: int) -> int:
+    """The vnode of a row, from its distribution key's values in distribution-key order (never null)."""
+    seed = SEED
+    for value, column in zip(values, columns, strict=True):
+        seed = xxhash.xxh64_intdigest(hash_input(value, column.type), seed)
+    signed = seed - (1 << 64) if seed >> 63 else seed
+    return signed % vnode_count  # Python's % is pmod for a positive divisor
+
+
+def vnode_expression(table: TableSchema, row: SparkColumn) -> SparkColumn:
+    """The same as a Spark expression over a struct column that holds the table's columns."""
+    from pyspark.sql import functions as F
+
+    keys = [row.getField(name) for name in table.distribution_key]
+    return F.pmod(F.xxhash64(*keys), F.lit(table.vnode_count)).cast("int")
