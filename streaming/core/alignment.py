@@ -1,0 +1,121 @@
+"""Barrier alignment: when has every partition delivered a barrier, and is the chain sound?
+
+Each partition holds data with the same sequence of barriers embedded:
+
+    partition 0   d d B1 d B2 d d d B3
+    partition 1   B1 d d d d B2
+    partition 2   d B1 B2 d B3              aligned: B1, B2.  B3 waits for partition 1.
+
+The aligner is fed the barriers of each partition in offset order and gives them back once all partitions have
+them, with the place of each copy. It is the only judge of the chain: `prev` of a barrier is the `curr` of the
+one before it, in every partition. It forgets nothing it has not given back, and it ignores what it has seen, so
+feeding an overlapping range again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from schemas.errors import Code, InputError
+from schemas.records import Barrier
+from state.plan import AlignedBarrier
+
+_MARKER_GAP = 2
+"""A copy right behind its twin: next offset, or the one after a transaction marker."""
+
+
+class Aligner:
+    """One upstream topic. `last` is the aligned barrier that everything before was handled up to (None: beginning)."""
+
+    def __init__(self, topic: str, partitions: int, last: AlignedBarrier | None) -> None:
+        self._topic, self._partitions = topic, partitions
+        self._waiting: list[deque[tuple[int, Barrier]]] = [deque() for _ in range(partitions)]
+        self._seen = [-1] * partitions if last is None else list(last.offsets)
+        self._newest: list[Barrier | None] = [None if last is None else last.barrier] * partitions
+        self.duplicates = 0
+
+    def feed(self, partition: int, offset: int, barrier: Barrier) -> None:
+        """Take the next barrier of a partition; offsets at or below one that was fed are ignored.
+
+        Raises: InputError with the code of what is wrong with the chain, at `topic-partition@offset`. The aligner
+        is unusable afterwards.
+        """
+        if offset <= self._seen[partition]:
+            return
+        newest = self._newest[partition]
+        if newest is not None and barrier.curr == newest.curr and barrier.prev == newest.prev:
+            self._repeated(partition, offset, barrier)
+            return
+        self._check(partition, offset, barrier, newest)
+        self._seen[partition], self._newest[partition] = offset, barrier
+        self._waiting[partition].append((offset, barrier))
+
+    def _repeated(self, partition: int, offset: int, barrier: Barrier) -> None:
+        """A producer's retry may write the same barrier twice in a row; data between the two has no interval."""
+        if offset - self._seen[partition] > _MARKER_GAP:
+            raise self._error(
+                Code.BARRIER_DUPLICATE_WITH_DATA,
+                (partition, offset),
+                f"barrier {barrier.curr} a second time, with records since the first",
+                "each barrier once in each partition",
+            )
+        self.duplicates += 1
+        self._seen[partition] = offset
+
+    def _check(self, partition: int, offset: int, barrier: Barrier, newest: Barrier | None) -> None:
+        place = (partition, offset)
+        if barrier.partitions != self._partitions:
+            raise self._error(
+                Code.PARTITIONS_CHANGED,
+                place,
+                f"barrier {barrier.curr} for {barrier.partitions} partitions",
+                f"{self._partitions}, as the topic has",
+            )
+        if newest is None:
+            return
+        if barrier.curr <= newest.curr:
+            code = Code.BARRIER_REGRESSION if barrier.prev >= newest.prev else Code.BARRIER_LATE
+            raise self._error(code, place, f"barrier {barrier.curr} after {newest.curr}", "rising epochs")
+        if barrier.prev != newest.curr:
+            raise self._error(
+                Code.BARRIER_GAP, place, f"barrier {barrier.curr} with prev {barrier.prev}", f"prev {newest.curr}"
+            )
+
+    def aligned(self) -> list[AlignedBarrier]:
+        """Take out the barriers that all partitions have delivered, in order; each is given once.
+
+        Raises: InputError(BARRIER_DISAGREE) when partitions hold different barriers at the same place of the chain.
+        """
+        result = []
+        while all(self._waiting):
+            heads = [queue.popleft() for queue in self._waiting]
+            self._check_agreement(heads)
+            result.append(AlignedBarrier(heads[0][1], tuple(offset for offset, _ in heads)))
+        return result
+
+    def _check_agreement(self, heads: Sequence[tuple[int, Barrier]]) -> None:
+        first_offset, first = heads[0]
+        for partition, (offset, barrier) in enumerate(heads):
+            if barrier != first:
+                raise self._error(
+                    Code.BARRIER_DISAGREE,
+                    (partition, offset),
+                    f"barrier {barrier.curr} (prev {barrier.prev})",
+                    f"the same as at {self._topic}-0@{first_offset}: {first.curr} (prev {first.prev}), "
+                    "with the same kind and mutation",
+                )
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """Barriers that each partition has delivered and others have not: who is behind shows 0."""
+        return tuple(len(queue) for queue in self._waiting)
+
+    def _error(self, code: Code, place: tuple[int, int], found: str, expected: str) -> InputError:
+        return InputError(
+            code,
+            where=f"{self._topic}-{place[0]}@{place[1]}",
+            found=found,
+            expected=expected,
+            next_step="see who writes barriers to this topic; nothing was sent past the last good barrier",
+        )

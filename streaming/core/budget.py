@@ -1,0 +1,74 @@
+"""How many snapshot rows a job may read in one batch.
+
+Two limits, the smaller one counts:
+
+- *Latency budget.* A live change waits for at most two snapshot reads: the rest of the batch that runs when its
+  barrier comes, and the read of its own batch. So one read may take half the budget. The rows that fit are learned
+  from what batches took: rows/s as a moving average, the first batch small.
+- *Rate limit.* A token bucket in rows: it fills with time and never holds more than two seconds' worth, so that a
+  pause is not followed by a burst.
+
+A budget is 0 only when the job is paused, limited to 0, or its bucket is empty: live traffic never starves the
+snapshot. Time comes in as an argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIRST_ROWS = 20_000
+"""First batch of a job with a latency budget: small enough for the slowest machine, large enough to measure."""
+MAX_ROWS = 1_000_000
+"""Most rows of one batch, whatever the budget: a batch is also what a crash repeats."""
+MIN_ROWS = 1_000
+"""Least rows worth a read under a latency budget; progress before latency, should even this be too slow."""
+BUDGET_SHARE = 0.5
+_SMOOTHING = 0.4
+_GROWTH = 2.0
+_BUCKET_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class SnapshotBudget:
+    """Of one job. `latency_budget_ms` None: as much as a batch may take."""
+
+    latency_budget_ms: int | None
+    _rows_per_ms: float | None = None
+    _last_rows: int = FIRST_ROWS
+    _tokens: float = 0.0
+    _filled_ms: int | None = None
+
+    def rows(self, now_ms: int, *, paused: bool, rate_limit: int | None) -> int:
+        """Rows that the next batch may read; `now_ms` must not fall between calls."""
+        if paused or rate_limit == 0:
+            self._filled_ms, self._tokens = now_ms, 0.0
+            return 0
+        fitting = self._fitting_rows()
+        if rate_limit is None:
+            return fitting
+        return min(fitting, int(self._fill(now_ms, rate_limit)))
+
+    def _fitting_rows(self) -> int:
+        if self.latency_budget_ms is None:
+            return MAX_ROWS
+        if self._rows_per_ms is None:
+            return FIRST_ROWS
+        wanted = self._rows_per_ms * self.latency_budget_ms * BUDGET_SHARE
+        return int(min(max(wanted, MIN_ROWS), self._last_rows * _GROWTH, MAX_ROWS))
+
+    def _fill(self, now_ms: int, rate_limit: int) -> float:
+        elapsed_ms = 1_000 if self._filled_ms is None else max(now_ms - self._filled_ms, 0)
+        self._filled_ms = now_ms
+        room = max(rate_limit * _BUCKET_SECONDS, 1.0)
+        self._tokens = min(self._tokens + rate_limit * elapsed_ms / 1_000, room)
+        return self._tokens
+
+    def spent(self, rows: int, read_ms: float) -> None:
+        """Tell what a batch read and how long its snapshot reads took (0 rows teach nothing)."""
+        self._tokens -= rows
+        if rows <= 0 or read_ms <= 0:
+            return
+        rate = rows / read_ms
+        known = self._rows_per_ms
+        self._rows_per_ms = rate if known is None else known + _SMOOTHING * (rate - known)
+        self._last_rows = max(rows, MIN_ROWS)

@@ -1,0 +1,101 @@
+"""Jobs and mutations: what each mutation makes of the jobs, as one pure function.
+
+A mutation takes effect at the end of the batch that holds its barrier (DESIGN 2.5), so the jobs of the next
+batch follow from the plan of this one alone: `jobs_after(plan)` is the same before and after a crash. A
+mutation that can't be carried out changes nothing; it leaves a report for the log and the status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from schemas.errors import BackfillError, Code
+from schemas.job import JobDefinition
+from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
+from schemas.table import TableSchema
+from state.plan import BatchPlan, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of a mutation. `refused` names the code of the reason, None when it was carried out."""
+
+    epoch: int
+    text: str
+    refused: Code | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Jobs after some mutations, in order of creation. `stop`: a Stop was among them."""
+
+    jobs: tuple[JobState, ...]
+    reports: tuple[Report, ...] = ()
+    stop: bool = False
+
+    def __or__(self, other: Outcome) -> Outcome:
+        return Outcome(other.jobs, self.reports + other.reports, self.stop or other.stop)
+
+
+def jobs_after(plan: BatchPlan, table: TableSchema) -> Outcome:
+    """The jobs after a batch is done: those of the plan are open now, then its barriers' mutations in order."""
+    outcome = Outcome(tuple(replace(job.state, opened=True) for job in plan.jobs))
+    for aligned in plan.barriers:
+        mutation = aligned.barrier.mutation
+        if mutation is not None:
+            outcome |= _apply(mutation, aligned.epoch, outcome.jobs, plan.epoch, table)
+    return outcome
+
+
+def add_configured(
+    jobs: Sequence[JobState], configured: Iterable[JobDefinition], start_epoch: int
+) -> tuple[JobState, ...]:
+    """Jobs of the configuration that are not known yet start at `start_epoch`, the end of a batch."""
+    known = {job.name for job in jobs}
+    return (*jobs, *(_created(definition, start_epoch) for definition in configured if definition.name not in known))
+
+
+def _created(definition: JobDefinition, start_epoch: int) -> JobState:
+    return JobState(definition, start_epoch, rate_limit=definition.rate_limit)
+
+
+def _apply(
+    mutation: Mutation, epoch: int, jobs: tuple[JobState, ...], end_epoch: int, table: TableSchema
+) -> Outcome:
+    def refuse(code: Code, text: str) -> Outcome:
+        return Outcome(jobs, (Report(epoch, text, code),))
+
+    def edit(name: str | None, text: str, **fields: object) -> Outcome:
+        if name is not None and all(job.name != name for job in jobs):
+            return refuse(Code.JOB_UNKNOWN, f"{text}: no such job")
+        edited = tuple(replace(job, **fields) if name in (None, job.name) else job for job in jobs)  # type: ignore[arg-type]
+        return Outcome(edited, (Report(epoch, text),))
+
+    match mutation:
+        case Add(text):
+            return _add(text, epoch, jobs, end_epoch, table)
+        case Drop(name):
+            if all(job.name != name for job in jobs):
+                return refuse(Code.JOB_UNKNOWN, f"drop {name}: no such job")
+            return Outcome(tuple(job for job in jobs if job.name != name), (Report(epoch, f"drop {name}"),))
+        case Pause(name):
+            return edit(name, f"pause {name or 'all jobs'}", paused=True)
+        case Resume(name):
+            return edit(name, f"resume {name or 'all jobs'}", paused=False)
+        case Throttle(name, limit):
+            return edit(name, f"throttle {name} to {'unlimited' if limit is None else limit}", rate_limit=limit)
+        case Stop():
+            return Outcome(jobs, (Report(epoch, "stop"),), stop=True)
+
+
+def _add(text: str, epoch: int, jobs: tuple[JobState, ...], end_epoch: int, table: TableSchema) -> Outcome:
+    try:
+        definition = JobDefinition.from_json(text, table)
+    except BackfillError as error:
+        return Outcome(jobs, (Report(epoch, f"add: {error}", error.code),))
+    for job in jobs:
+        if definition.name == job.name or definition.output == job.definition.output:
+            what = f"job {job.name} with output {job.definition.output}"
+            return Outcome(jobs, (Report(epoch, f"add {definition.name}: there is {what}", Code.JOB_EXISTS),))
+    return Outcome((*jobs, _created(definition, end_epoch)), (Report(epoch, f"add {definition.name}"),))
