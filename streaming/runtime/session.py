@@ -1,0 +1,167 @@
+"""The Spark session of the service: its JVM, its settings, its end.
+
+A setting stands here only for a reason, which is beside it. What the JVM says goes to a log file; the terminal belongs to
+the command. The JVM reads its standard input, a pipe from this process, and leaves when the pipe closes: a killed
+driver leaves no JVM behind, and a JVM that leaves takes its Python workers along in the same way.
+
+A function given to `foreachBatch` must raise short messages only: Spark matches them with a regular expression that recurses
+once per character, and a long one ended the stream's thread with a StackOverflowError in place of the cause. Threads get a
+larger stack here, but the rule stays.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from schemas.errors import Code, EnvironmentProblem
+from streaming.runtime.jars import JarSet, ensure, spark_home
+from streaming.runtime.java import java
+from streaming.runtime.places import log_folder
+
+_JVM_GRACE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """What a user may want to be different.
+
+    `cores` counts task slots of a local master (default: the cores that this process may use) and is ignored when `master`
+    is given. `memory` is the JVM's heap, as in `2g`. `log` is the JVM's log file, by default a new one in `log_folder()`.
+    `extra` has the last word over every setting below.
+    """
+
+    app: str = "arrangement-backfill"
+    cores: int | None = None
+    master: str | None = None
+    memory: str = "2g"
+    log: Path | None = None
+    extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@contextmanager
+def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSession]:
+    """A session for the length of the block; afterwards its JVM is gone.
+
+    One process has one at a time, and streaming queries have to be stopped before the block ends.
+
+    Raises:
+        EnvironmentProblem: JAVA_MISSING, DEPENDENCY_MISMATCH, or SPARK_FAILED when the JVM does not come up.
+    """
+    settings = settings or SparkSettings()
+    java()
+    jars = ensure(JarSet.SPARK)
+    log = settings.log or log_folder() / f"spark-{os.getpid()}.log"
+    with tempfile.TemporaryDirectory(prefix="backfill-spark-", ignore_cleanup_errors=True) as scratch:
+        conf = SparkConf(loadDefaults=False).setAll(configuration(settings, jars, log, scratch).items())
+        session = _start(conf, log)
+        try:
+            yield session
+        finally:
+            _stop(session)
+
+
+def configuration(
+    settings: SparkSettings, jars: tuple[Path, ...], log: Path, scratch: str
+) -> dict[str, str]:
+    """Every setting that the session starts with, by Spark's names."""
+    cores = settings.cores or len(os.sched_getaffinity(0))
+    return {
+        "spark.app.name": settings.app,
+        "spark.master": settings.master or f"local[{cores}]",
+        "spark.driver.memory": settings.memory,
+        "spark.driver.extraJavaOptions": _java_options(log),
+        "spark.jars": ",".join(map(str, jars)),
+        # Nothing of ours listens to the outside, and no host name has to resolve.
+        **({} if settings.master else {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": scratch,
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        # See worker_daemon: without it every Python task loses 0.3 s.
+        "spark.python.daemon.module": "streaming.runtime.worker_daemon",
+        # A worker that dies says where.
+        "spark.python.worker.faulthandler.enabled": "true",
+        # Compaction runs beside the batches and must not make them wait for its whole job.
+        "spark.scheduler.mode": "FAIR",
+        # A speculative copy of a lane would fence the transaction of the first.
+        "spark.speculation": "false",
+        # Replanning between stages costs more than it saves on plans of two stages.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": str(cores),
+        # Above the threshold Spark lists the files of a scan with a job of its own.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Delta's own bookkeeping: tables with a handful of log files, not with millions.
+        "spark.databricks.delta.snapshotPartitions": str(cores),
+        # Progress objects of the last batches are kept in the driver's heap.
+        "spark.sql.streaming.numRecentProgressUpdates": "20",
+        **settings.extra,
+    }
+
+
+def _java_options(log: Path) -> str:
+    here = Path(__file__).with_name("log4j2.properties")
+    return " ".join(
+        (
+            f"-Dlog4j2.configurationFile={here.as_uri()}",
+            f"-Dbackfill.log={log}",
+            "-Dbackfill.log.level=WARN",
+            "-Duser.timezone=UTC",
+            "-Xss4m",
+        )
+    )
+
+
+def _start(conf: SparkConf, log: Path) -> SparkSession:
+    # Workers have to be this Python, and the launcher has to be the pinned Spark, whatever else the machine has.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = str(spark_home())
+    output = log.with_suffix(".out")
+    with output.open("ab") as told:
+        try:
+            gateway = launch_gateway(conf, {"stdout": told, "stderr": told})
+            context = SparkContext(conf=conf, gateway=gateway)
+        except (PySparkRuntimeError, OSError) as cause:
+            raise EnvironmentProblem(
+                Code.SPARK_FAILED,
+                found="a JVM that ended while it started",
+                expected="a Spark driver",
+                next_step="read the end of the file; often the memory asked for is not there",
+                where=str(output),
+            ) from cause
+    return SparkSession(context)
+
+
+def _stop(session: SparkSession) -> None:
+    gateway = SparkContext._gateway  # noqa: SLF001
+    session.stop()
+    if gateway is None:
+        return
+    jvm: subprocess.Popen[bytes] = gateway.proc
+    gateway.shutdown()
+    if jvm.stdin is not None:
+        jvm.stdin.close()
+    try:
+        jvm.wait(_JVM_GRACE_S)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
+        jvm.wait()
+    # pyspark keeps the gateway for the life of the process; a later session may need another heap or log.
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
