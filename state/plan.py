@@ -44,6 +44,14 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a slice may end: `upto` None reaches the vnode's end. `rows` is an estimate (log rows may differ)."""
+
+    upto: Key | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobState:
     """A job as the service knows it at an aligned barrier.
 

@@ -24,7 +24,7 @@ from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import EPOCH, OFFSET, OP, VNODE
 from state.order import changes_of_key, sort_order, within
-from state.plan import Slice
+from state.plan import Cut, Slice
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles
 from state.storage import Storage
 
@@ -123,14 +123,6 @@ class SnapshotReader:
         return rows.take(kept.combine_chunks())
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Where a slice may end: `upto` None reaches the vnode's end. `rows` is an estimate (log rows may differ)."""
-
-    upto: Key | None
-    rows: int
-
-
 class SliceCutter:
     """Finds the ends of slices from the keys in base files, and from the log where the base has nothing.
 
@@ -140,14 +132,16 @@ class SliceCutter:
 
     exact_below = 1_000
     _kept_vnodes = 256
+    _small_log = 200_000
 
     def __init__(self, reader: SnapshotReader) -> None:
         self._reader = reader
         self._base_keys: dict[tuple[str, ...], list[list[pa.Array]]] = {}
+        self._small_overlay: pa.Table | None = None
 
     def use(self, reader: SnapshotReader) -> None:
         """Go on with another pinned version; keys of files that are in both stay known."""
-        self._reader = reader
+        self._reader, self._small_overlay = reader, None
 
     def cut(self, vnode: int, after: Key | None, limit: int) -> Cut:
         """The end of a slice of about `limit` rows (at least 1) behind `after`."""
@@ -180,7 +174,7 @@ class SliceCutter:
 
     def _all_keys(self, vnode: int, after: Key | None, base: Sequence[BaseFile]) -> list[pa.Array]:
         names = self._reader.table.primary_key
-        overlay = self._reader.overlay(frozenset({vnode}), names)
+        overlay = self._overlay(vnode)
         alive = overlay.filter(pc.not_equal(overlay[OP], Op.DELETE.value))
         sources = [_arrays(alive, names)] + (self._keys_by_file(base) if base else [])
         behind = [_behind(keys, after) for keys in sources]
@@ -189,6 +183,17 @@ class SliceCutter:
         merged = [column.take(order) for column in merged]
         distinct = pa.array(changes_of_key(merged))
         return [column.filter(distinct) for column in merged]
+
+
+    def _overlay(self, vnode: int) -> pa.Table:
+        """The log's newest rows in a vnode; a small log is read once for all vnodes, as most walks ask for many."""
+        names, files = self._reader.table.primary_key, self._reader.files
+        if files.log_rows > self._small_log:
+            return self._reader.overlay(frozenset({vnode}), names)
+        if self._small_overlay is None:
+            every = frozenset(range(self._reader.table.vnode_count))
+            self._small_overlay = self._reader.overlay(every, names)
+        return self._small_overlay.filter(pc.equal(self._small_overlay[VNODE], vnode))
 
 
 def _behind(keys: list[pa.Array], after: Key | None) -> list[pa.Array]:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from schemas.job import JobDefinition
 from schemas.position import Key
-from state.plan import AlignedBarrier, Slice
+from state.plan import AlignedBarrier, Cut, Slice
 from state.progress import Completed, NotStarted, Progress
-from state.snapshot import Cut
 
 CutFunction = Callable[[int, Key | None, int], Cut]
 """(vnode, after, limit) -> where a slice of about `limit` rows ends."""

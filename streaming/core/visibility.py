@@ -1,0 +1,69 @@
+"""Visibility: which live changes of an interval belong in a job's output, and as what.
+
+Two questions, both asked of whole columns:
+
+1. Has the snapshot read passed the key? Decided per vnode with the *new* positions (those that this batch's
+   slices reach), since the snapshot rows of the interval are sent first. A vnode at +∞ shows everything, also
+   what was inserted behind its last key. Hidden changes are lost to nobody: they are in the log, and the slice
+   that comes to their key reads them there.
+2. What does the filter see? A change that is half visible becomes the other half's op:
+
+       before passes   after passes    INSERT    UPDATE    DELETE
+       yes             yes                       UPDATE
+       yes             no                        DELETE    DELETE
+       no              yes             INSERT    INSERT
+       no              no              -         -         -
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.records import Op
+from state.order import at_most
+from state.progress import Completed, InProgress, Progress
+
+Mask = npt.NDArray[np.bool_]
+HIDDEN = -1
+"""Op of a change that is not sent."""
+
+_BY_HALVES = np.array([HIDDEN, Op.INSERT, Op.DELETE, Op.UPDATE], dtype=np.int8)
+"""Op by 2 * before passes + after passes; a missing half never passes."""
+
+
+def covered(
+    vnodes: npt.NDArray[np.int32], keys: Sequence[pa.Array], progress: Mapping[int, Progress], vnode_count: int
+) -> Mask:
+    """Which of n changes have a key that the snapshot read has passed.
+
+    Shapes: vnodes n, each array of `keys` n (key order). `progress` lists the vnodes that were started.
+    """
+    done = np.zeros(vnode_count, dtype=np.bool_)
+    partial: list[tuple[int, InProgress]] = []
+    for vnode, state in progress.items():
+        if isinstance(state, Completed):
+            done[vnode] = True
+        elif isinstance(state, InProgress):
+            partial.append((vnode, state))
+    result: Mask = done[vnodes]
+    for vnode, state in partial:
+        rows = np.flatnonzero(vnodes == vnode)
+        if len(rows):
+            taken = [column.take(pa.array(rows)) for column in keys]
+            result[rows] = at_most(taken, state.position)
+    return result
+
+
+def visible_ops(ops: npt.NDArray[np.int8], before_passes: Mask, after_passes: Mask) -> npt.NDArray[np.int8]:
+    """The op to send for each change, HIDDEN for none.
+
+    `before_passes` counts only where the change has a `before`, likewise `after`: the op says which halves it has.
+    """
+    has_before, has_after = ops != Op.INSERT, ops != Op.DELETE
+    halves = 2 * (has_before & before_passes).astype(np.int8) + (has_after & after_passes)
+    result: npt.NDArray[np.int8] = _BY_HALVES[halves]
+    return result

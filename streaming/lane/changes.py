@@ -1,0 +1,177 @@
+"""The changes of a lane, brought into order: by interval, then by upstream partition and offset.
+
+Rows come out of the shuffle in any order. Every key lives in one upstream partition, so this order keeps the
+changes of each key in theirs, and intervals cut the rows into contiguous runs. Barriers themselves and records
+that the plan leaves out are dropped here by their place; what a record must not be is found here too, before
+anything was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.columnar import encode_keys
+from schemas.errors import Code
+from schemas.records import Op
+from schemas.table import TableSchema
+from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
+from state.plan import BatchPlan
+
+KEY, BEFORE, AFTER = "_bf_key", "_bf_before", "_bf_after"
+"""Columns of a decoded upstream record beside those that the log has too; `before` and `after` are structs."""
+
+_MOST_FAULTS = 5
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An upstream record that the contract forbids."""
+
+    code: Code
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Changes:
+    """n changes in order. `interval[i]` counts the batch's barriers before change i; it only rises.
+
+    `before` and `after` hold the table's columns (null where the half is missing), `keys` the key columns,
+    `key_bytes` their Avro.
+    """
+
+    interval: npt.NDArray[np.int64]
+    vnodes: npt.NDArray[np.int32]
+    ops: npt.NDArray[np.int8]
+    before: tuple[pa.Array, ...]
+    after: tuple[pa.Array, ...]
+    keys: tuple[pa.Array, ...]
+    key_bytes: pa.Array
+    rows: pa.Table
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def bounds(self, intervals: int) -> npt.NDArray[np.int64]:
+        """Where each interval begins, and the end: interval i is [bounds[i], bounds[i + 1])."""
+        return np.searchsorted(self.interval, np.arange(intervals + 1))
+
+
+def order_changes(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, plan: BatchPlan, table: TableSchema
+) -> tuple[Changes, list[Fault]]:
+    """All changes of a lane in order, and the first few records that are none. With faults, send nothing."""
+    rows = pa.Table.from_batches(list(batches), schema=schema)
+    interval = _interval(rows, plan)
+    wanted = (interval >= 0) & ~_skipped(rows, plan)
+    rows, interval = rows.filter(pa.array(wanted)), interval[wanted]
+    partition, offset = _numpy(rows, PARTITION), _numpy(rows, OFFSET)
+    order = np.lexsort((offset, partition, interval))
+    rows = rows.take(pa.array(order)).combine_chunks()
+    changes = _changes(rows, interval[order], table)
+    return changes, _faults(rows, changes, table)
+
+
+def _numpy(rows: pa.Table, name: str) -> npt.NDArray[np.int64]:
+    column: npt.NDArray[np.int64] = rows[name].to_numpy()
+    return column
+
+
+def _interval(rows: pa.Table, plan: BatchPlan) -> npt.NDArray[np.int64]:
+    """Interval of each row, -1 for the barriers themselves."""
+    partition, offset = _numpy(rows, PARTITION), _numpy(rows, OFFSET)
+    interval = np.full(len(offset), -1, dtype=np.int64)
+    for number in range(len(plan.first_offsets)):
+        mine = np.flatnonzero(partition == number)
+        barriers = np.array([aligned.offsets[number] for aligned in plan.barriers], dtype=np.int64)
+        place = np.searchsorted(barriers, offset[mine])
+        place[barriers[np.minimum(place, len(barriers) - 1)] == offset[mine]] = -1
+        interval[mine] = place
+    return interval
+
+
+def _skipped(rows: pa.Table, plan: BatchPlan) -> Bools:
+    skipped = np.zeros(rows.num_rows, dtype=np.bool_)
+    for partition, offset in plan.skipped:
+        skipped |= (_numpy(rows, PARTITION) == partition) & (_numpy(rows, OFFSET) == offset)
+    return skipped
+
+
+def _changes(rows: pa.Table, interval: npt.NDArray[np.int64], table: TableSchema) -> Changes:
+    before, after = (_single(rows[name]).flatten() for name in (BEFORE, AFTER))
+    ops = pc.fill_null(_single(rows[OP]), -1)
+    deleted = pc.equal(ops, Op.DELETE.value)
+    keys = tuple(pc.if_else(deleted, before[i], after[i]) for i in table.key_indices)
+    decoded = pc.and_(pc.greater_equal(ops, 0), pc.is_valid(keys[0]))
+    known = keys if pc.all(decoded).as_py() else tuple(key.filter(decoded) for key in keys)
+    encoded = encode_keys(table.key_columns, known)
+    if known is not keys:  # rows at fault keep their place with a key that equals nothing
+        encoded = pc.replace_with_mask(pa.nulls(len(ops), encoded.type), decoded, encoded)
+    return Changes(
+        interval,
+        pc.fill_null(_single(rows[VNODE]), 0).to_numpy(),
+        ops.to_numpy(),
+        tuple(before),
+        tuple(after),
+        keys,
+        encoded,
+        rows,
+    )
+
+
+def _single(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _faults(rows: pa.Table, changes: Changes, table: TableSchema) -> list[Fault]:
+    has_before = pc.is_valid(_single(rows[BEFORE])).to_numpy(zero_copy_only=False)
+    has_after = pc.is_valid(_single(rows[AFTER])).to_numpy(zero_copy_only=False)
+    ops = changes.ops
+    malformed = (ops < 0) | (has_before != (ops != Op.INSERT)) | (has_after != (ops != Op.DELETE))
+    moved = np.zeros(len(ops), dtype=np.bool_)
+    for i in table.key_indices:
+        moved |= _differs(changes.before[i], changes.after[i]) & (ops == Op.UPDATE)
+    renamed = _differs(changes.key_bytes, _single(rows[KEY])) | rows[KEY].is_null().to_numpy()
+    found: list[Fault] = []
+    wrong: Mapping[Code, Bools] = {
+        Code.CHANGE_MALFORMED: malformed,
+        Code.UPDATE_CHANGES_PK: moved & ~malformed,
+        Code.KEY_MISMATCH: renamed & ~malformed & ~moved,
+    }
+    for code, mask in wrong.items():
+        for row in np.flatnonzero(mask)[:_MOST_FAULTS]:
+            found.append(Fault(code, int(rows[PARTITION][row].as_py()), int(rows[OFFSET][row].as_py())))
+    return sorted(found, key=lambda fault: (fault.partition, fault.offset))
+
+
+def _differs(left: pa.Array, right: pa.Array) -> Bools:
+    result: Bools = pc.fill_null(pc.not_equal(left, right), False).to_numpy(zero_copy_only=False)
+    return result
+
+
+def log_rows(changes: Changes, plan: BatchPlan, schema: pa.Schema) -> pa.Table:
+    """The changes as rows of the replica's log, by vnode and offset, so that readers of a vnode skip the rest."""
+    epochs = np.array([aligned.epoch for aligned in plan.barriers], dtype=np.int64)
+    deleted = pa.array(changes.ops == Op.DELETE)
+    own = {
+        VNODE: pa.array(changes.vnodes, pa.int32()),
+        EPOCH: pa.array(epochs[changes.interval]),
+        PARTITION: changes.rows[PARTITION],
+        OFFSET: changes.rows[OFFSET],
+        OP: pa.array(changes.ops, pa.int8()),
+        BEFORE_HASH: changes.rows[BEFORE_HASH],
+    }
+    values = (
+        pc.if_else(deleted, before, after) for before, after in zip(changes.before, changes.after, strict=True)
+    )
+    names = schema.names[len(own) :]
+    rows = pa.table({**own, **dict(zip(names, values, strict=True))}).cast(schema)
+    return rows.take(pc.sort_indices(rows, sort_keys=[(VNODE, "ascending"), (OFFSET, "ascending")]))

@@ -1,0 +1,145 @@
+"""Hand whole Arrow columns of keys and values to librdkafka: one C call a column, no Python per row.
+
+confluent-kafka's `produce` costs about 2 us of Python a record. librdkafka has `rd_kafka_produce_batch`, which
+takes an array of message structs; numpy fills that array from the Arrow offsets. The producer itself, its
+transactions and its errors stay confluent-kafka's: only the handle is borrowed, and it is checked by name before
+use. Message structs: librdkafka's rdkafka.h, `rd_kafka_message_t`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import confluent_kafka
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from confluent_kafka import KafkaException, Producer
+
+from schemas.errors import Code, EnvironmentProblem
+
+_COPY, _PARTITION = 0x2, 0x8
+_QUEUE_FULL = -184
+_OBJECT_HEADER_BYTES = 16
+_POLL_S = 0.05
+
+_MESSAGE = np.dtype(
+    {
+        "names": ["err", "partition", "payload", "len", "key", "key_len"],
+        "formats": [np.int32, np.int32, np.uint64, np.uint64, np.uint64, np.uint64],
+        "offsets": [0, 16, 24, 32, 40, 48],
+        "itemsize": 72,
+    }
+)
+
+
+def _load() -> ctypes.CDLL:
+    package = Path(confluent_kafka.__file__).parent
+    bundled = sorted(package.parent.glob("confluent_kafka.libs/librdkafka*.so*"))
+    library = ctypes.CDLL(str(bundled[0])) if bundled else ctypes.CDLL(None)
+    library.rd_kafka_name.restype = ctypes.c_char_p
+    library.rd_kafka_name.argtypes = [ctypes.c_void_p]
+    library.rd_kafka_topic_new.restype = ctypes.c_void_p
+    library.rd_kafka_topic_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    library.rd_kafka_topic_destroy.argtypes = [ctypes.c_void_p]
+    library.rd_kafka_topic_destroy.restype = None
+    library.rd_kafka_produce_batch.restype = ctypes.c_int
+    library.rd_kafka_produce_batch.argtypes = [
+        ctypes.c_void_p, ctypes.c_int32, ctypes.c_int, ctypes.c_void_p, ctypes.c_int,
+    ]  # fmt: skip
+    library.rd_kafka_query_watermark_offsets.restype = ctypes.c_int
+    library.rd_kafka_query_watermark_offsets.argtypes = [
+        ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32,
+        ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int64), ctypes.c_int,
+    ]  # fmt: skip
+    return library
+
+
+class ColumnProducer:
+    """Columns into the topics of one transactional producer. Not for threads; close it before the producer goes."""
+
+    def __init__(self, producer: Producer, client_id: str) -> None:
+        """`client_id` is the producer's `client.id`: the borrowed handle must answer to that name."""
+        self._producer = producer
+        self._library = _load()
+        self._handle = ctypes.c_void_p.from_address(id(producer) + _OBJECT_HEADER_BYTES).value
+        name = self._library.rd_kafka_name(self._handle) if self._handle else b""
+        if not name.startswith(client_id.encode() + b"#producer-"):
+            raise EnvironmentProblem(
+                Code.DEPENDENCY_MISMATCH,
+                found=f"confluent-kafka {confluent_kafka.version()} with another object layout",
+                expected="the locked version",
+                next_step="install the locked packages",
+            )
+        self._topics: dict[str, int] = {}
+
+    def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
+        """Queue n records, `partitions[i]` for record i, order kept within a partition. Blocks while the queue is full.
+
+        `keys` and `values` are binary arrays of n, no nulls. Delivery errors surface at the commit.
+        Raises: KafkaException when a record is refused for another reason than a full queue.
+        """
+        count = len(values)
+        messages = np.zeros(count, dtype=_MESSAGE)
+        messages["partition"] = partitions
+        messages["payload"], messages["len"] = _pointers(values)
+        messages["key"], messages["key_len"] = _pointers(keys)
+        handle = self._topic(topic)
+        while count:
+            queued = self._library.rd_kafka_produce_batch(
+                handle, -1, _COPY | _PARTITION, messages.ctypes.data, count
+            )
+            if queued == count:
+                break
+            failed = messages["err"][:count] != 0
+            other = failed & (messages["err"][:count] != _QUEUE_FULL)
+            if other.any():
+                raise KafkaException(confluent_kafka.KafkaError(int(messages["err"][:count][other][0])))
+            # A refused record must not be overtaken by a later one of its partition. librdkafka refuses all that
+            # follow the first one that found the queue full (rdkafka_msg.c, `all_err`); `_from_first_refused` checks.
+            first = int(np.argmax(failed))
+            messages = _from_first_refused(messages[:count], first, failed)
+            count = len(messages)
+            self._producer.poll(_POLL_S)
+        self._producer.poll(0)
+
+    def end_offset(self, topic: str, partition: int, timeout_ms: int = 10_000) -> int:
+        """The partition's high watermark, in one round trip of the producer's own connection."""
+        low, high = ctypes.c_int64(-1), ctypes.c_int64(-1)
+        error = self._library.rd_kafka_query_watermark_offsets(
+            self._handle, topic.encode(), partition, ctypes.byref(low), ctypes.byref(high), timeout_ms
+        )
+        if error:
+            raise KafkaException(confluent_kafka.KafkaError(error))
+        return high.value
+
+    def close(self) -> None:
+        """Give the topic handles back. The producer must still be alive."""
+        for handle in self._topics.values():
+            self._library.rd_kafka_topic_destroy(handle)
+        self._topics.clear()
+
+    def _topic(self, topic: str) -> int:
+        if topic not in self._topics:
+            self._topics[topic] = self._library.rd_kafka_topic_new(self._handle, topic.encode(), None)
+        return self._topics[topic]
+
+
+def _pointers(array: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Address and length of each value of a binary array."""
+    _, offsets_buffer, data = array.buffers()
+    width = np.int64 if pa.types.is_large_binary(array.type) else np.int32
+    offsets = np.frombuffer(offsets_buffer, dtype=width)[array.offset : array.offset + len(array) + 1]
+    base = data.address if data is not None else 0
+    return (offsets[:-1].astype(np.uint64) + np.uint64(base)), np.diff(offsets).astype(np.uint64)
+
+
+def _from_first_refused(
+    messages: npt.NDArray[np.void], first: int, failed: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.void]:
+    if not failed[first:].all():
+        raise KafkaException(confluent_kafka.KafkaError(_QUEUE_FULL))
+    rest = messages[first:].copy()
+    rest["err"] = 0
+    return rest
