@@ -1,20 +1,23 @@
-"""Records to bytes and back with fastavro, one at a time: for the edges (tests, `produce`, `consume`, `verify`, barriers).
+"""Records to bytes and back with fastavro, one at a time.
 
-The path of every row in the service does not come through here: Spark decodes upstream changes in the JVM
-and `schemas.columnar` encodes whole columns. This is the readable twin that both are tested against.
+For the edges: barriers, `produce`, `consume`, `verify`, tests. The path of every row in the service does not
+come through here: Spark decodes upstream changes in the JVM and `schemas.columnar` encodes whole columns.
+This is the readable twin that both are tested against.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import struct
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from io import BytesIO
 from typing import Any
 
 import fastavro
 
 from schemas.avro import BARRIER_SCHEMA, change_schema, key_schema
+from schemas.avro_reader import INT_MAX, MalformedError, Ranges, check_op, read_record
 from schemas.errors import Code, InputError
 from schemas.position import Key
 from schemas.records import (
@@ -33,35 +36,18 @@ from schemas.records import (
     VnodeProgress,
 )
 from schemas.table import Column
+from schemas.types import MAX_DECIMAL_PRECISION, TypeName, Value
 
-_MUTATIONS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Add, Drop, Pause, Resume, Throttle, Stop)}
-
-
-class _Malformed(ValueError):
-    """Why bytes are not a record; the caller knows the place and the code."""
-
-
-def _decode(data: bytes, schema: Any, *, named: bool = False) -> Any:
-    stream = BytesIO(data)
-    try:
-        value = fastavro.schemaless_reader(
-            stream, schema, None, return_record_name=named, return_record_name_override=named
-        )
-    except EOFError:
-        raise _Malformed("truncated") from None
-    except Exception as error:  # fastavro raises whatever its C code meets
-        raise _Malformed(type(error).__name__) from None
-    if stream.tell() != len(data):
-        raise _Malformed("trailing")
-    return value
+_MUTATIONS: dict[str, type[Mutation]] = {
+    kind.__name__: kind for kind in (Add, Drop, Pause, Resume, Throttle, Stop)
+}
 
 
-def _avro_error(reason: _Malformed, code: Code, what: str, size: int, where: str | None) -> InputError:
-    code = {"truncated": Code.AVRO_TRUNCATED, "trailing": Code.AVRO_TRAILING}.get(str(reason), code)
+def _avro_error(reason: MalformedError, code: Code, what: str, data: bytes, where: str | None) -> InputError:
     return InputError(
-        code,
+        reason.code or code,
         where=where,
-        found=f"{size} bytes that are no {what} ({reason})",
+        found=f"{len(data)} bytes that are no {what} ({reason})",
         expected=f"schemaless Avro of {what} as the table declares it",
         next_step="check the producer's schema against the table's declaration",
     )
@@ -77,31 +63,43 @@ class ChangeCodec:
         self.columns = tuple(columns)
         self._names = tuple(column.name for column in columns)
         self._schema = fastavro.parse_schema(change_schema(columns))
+        self._ranges = Ranges(columns)
 
     def encode(self, change: Change) -> bytes:
+        """The record's value. ValueError, TypeError or the like for a row that the columns can't hold."""
         out = BytesIO()
         fastavro.schemaless_writer(out, self._schema, self._to_avro(change))
         return out.getvalue()
 
     def _to_avro(self, change: Change) -> dict[str, Any]:
-        return {"op": change.op.name, "before": self._named(change.before), "after": self._named(change.after)}
+        before, after = self._named(change.before), self._named(change.after)
+        return {"op": change.op.name, "before": before, "after": after}
 
     def _named(self, row: Row | None) -> dict[str, Any] | None:
         return None if row is None else dict(zip(self._names, row, strict=True))
 
     def decode(self, data: bytes, *, where: str | None = None) -> Change:
-        """Raises InputError: AVRO_TRUNCATED, AVRO_TRAILING, or CHANGE_MALFORMED (also for halves that the op forbids)."""
+        """Read a change.
+
+        Raises:
+            InputError: UNKNOWN_OP; AVRO_TRUNCATED; AVRO_TRAILING; BAD_ENCODING, a text that is not UTF-8;
+                VALUE_OUT_OF_RANGE; CHANGE_MALFORMED, anything else, halves that the op forbids included.
+        """
         try:
-            value = _decode(data, self._schema)
-        except _Malformed as reason:
-            raise _avro_error(reason, Code.CHANGE_MALFORMED, "Change", len(data), where) from None
-        change = Change(Op[value["op"]], _values(value["before"]), _values(value["after"]))
+            check_op(data)
+            value = read_record(data, self._schema)
+            change = Change(Op[value["op"]], _values(value["before"]), _values(value["after"]))
+            for row in (change.before, change.after):
+                if row is not None:
+                    self._ranges.check(row)
+        except MalformedError as reason:
+            raise _avro_error(reason, Code.CHANGE_MALFORMED, "Change", data, where) from None
         if not change.is_well_formed():
             raise InputError(
                 Code.CHANGE_MALFORMED,
                 where=where,
-                found=f"{change.op.name} with before={'set' if change.before else 'null'}, "
-                f"after={'set' if change.after else 'null'}",
+                found=f"{change.op.name} with before={'null' if change.before is None else 'set'}, "
+                f"after={'null' if change.after is None else 'set'}",
                 expected="INSERT with after, DELETE with before, UPDATE with both",
                 next_step="mend the producer",
             )
@@ -118,23 +116,29 @@ class KeyCodec:
     def __init__(self, key_columns: Sequence[Column]) -> None:
         self._names = tuple(column.name for column in key_columns)
         self._schema = fastavro.parse_schema(key_schema(key_columns))
+        self._ranges = Ranges(key_columns)
 
     def encode(self, key: Key) -> bytes:
+        """The record's key. ValueError, TypeError or the like for a key that the columns can't hold."""
         out = BytesIO()
         fastavro.schemaless_writer(out, self._schema, dict(zip(self._names, key, strict=True)))
         return out.getvalue()
 
     def decode(self, data: bytes, *, where: str | None = None) -> Key:
+        """Read a key. InputError as from `ChangeCodec.decode`, but KEY_MISMATCH where no other code fits."""
         try:
-            return tuple(_decode(data, self._schema).values())
-        except _Malformed as reason:
-            raise _avro_error(reason, Code.KEY_MISMATCH, "Key", len(data), where) from None
+            key = tuple(read_record(data, self._schema).values())
+            self._ranges.check(key)
+        except MalformedError as reason:
+            raise _avro_error(reason, Code.KEY_MISMATCH, "Key", data, where) from None
+        return key
 
 
 _BARRIER = fastavro.parse_schema(BARRIER_SCHEMA)
 
 
 def encode_barrier(barrier: Barrier) -> bytes:
+    """Value of a barrier record; its header is `barrier_header`."""
     out = BytesIO()
     fastavro.schemaless_writer(out, _BARRIER, _barrier_to_avro(barrier))
     return out.getvalue()
@@ -170,33 +174,33 @@ def _mutation_to_avro(mutation: Mutation | None) -> tuple[str, dict[str, Any]] |
 def decode_barrier(header: bytes | None, data: bytes | None, *, where: str | None = None) -> Barrier:
     """Read a barrier record from its header and value, which must agree.
 
-    Raises: InputError(BARRIER_MALFORMED) for bytes that are no barrier, a header that is no epoch or not the
-    value's, `curr` not above `prev`, or a count of partitions below 1.
+    Raises:
+        InputError: BARRIER_MALFORMED for bytes that are no barrier, a header that is not the value's epoch,
+            `curr` not above `prev`, or a count of partitions below 1.
     """
     try:
         if data is None:
-            raise _Malformed("null value")
-        value = _decode(data, _BARRIER, named=True)
-        barrier = _barrier_from_avro(value)
+            raise MalformedError("null value")
+        barrier = _barrier_from_avro(read_record(data, _BARRIER, named=True))
         _check(barrier, header)
-    except _Malformed as reason:
+    except MalformedError as reason:
         raise InputError(
             Code.BARRIER_MALFORMED,
             where=where,
             found=f"a record with the header `barrier` that is no barrier ({reason})",
-            expected="header = curr in decimal, value = Avro of Barrier with curr > prev >= 0 and partitions >= 1",
+            expected="header = curr in decimal, value = Avro of Barrier, curr > prev >= 0, partitions >= 1",
             next_step="mend whatever injects barriers into this topic",
         ) from None
     return barrier
 
 
 def _check(barrier: Barrier, header: bytes | None) -> None:
-    if header is None or not header.isdigit() or int(header) != barrier.curr:
-        raise _Malformed("header and value name different epochs")
+    if header != barrier_header(barrier):
+        raise MalformedError("header and value name different epochs")
     if not barrier.curr > barrier.prev >= 0:
-        raise _Malformed("curr is not above prev")
-    if barrier.partitions < 1:
-        raise _Malformed("partitions is below 1")
+        raise MalformedError("curr is not above prev")
+    if not 1 <= barrier.partitions <= INT_MAX:
+        raise MalformedError("partitions is below 1 or no int")
 
 
 def _barrier_from_avro(value: dict[str, Any]) -> Barrier:
@@ -212,12 +216,11 @@ def _barrier_from_avro(value: dict[str, Any]) -> Barrier:
     )
 
 
-def _mutation_from_avro(value: Any) -> Mutation | None:
+def _mutation_from_avro(value: tuple[str, dict[str, Any]] | None) -> Mutation | None:
     if value is None:
         return None
     name, fields = value
-    mutation: Mutation = _MUTATIONS[name](**fields)
-    return mutation
+    return _MUTATIONS[name](**fields)
 
 
 _UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -227,17 +230,38 @@ def _unix_ms(instant: dt.datetime) -> int:
     return (instant - _UNIX_ZERO) // dt.timedelta(milliseconds=1)
 
 
-def canonical(value: Any, column: Column) -> Any:
-    """A value as the codec would give it back: decimals at the declared scale, timestamps in UTC.
+_EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION, traps=[])
+"""Wide enough for every decimal of the contract; the default context rounds at 28 digits."""
 
-    ValueError when a decimal does not fit the declared precision and scale exactly.
+
+def canonical(value: Value, column: Column) -> Value:
+    """A value as the codec would give it back.
+
+    Decimals at the declared scale and without a negative zero, timestamps in UTC, floats rounded to 32 bits.
+
+    Raises:
+        ValueError: a decimal that does not fit the declared precision and scale exactly, a timestamp without
+            a time zone (fastavro would take it for local time), a float beyond 32 bits.
     """
-    if isinstance(value, Decimal):
-        assert column.type.precision is not None and column.type.scale is not None
-        fixed = value.quantize(Decimal(1).scaleb(-column.type.scale))
-        if fixed != value or len(fixed.as_tuple().digits) > column.type.precision:
-            raise ValueError(f"{column.name}: {value} does not fit {column.type}")
-        return fixed
-    if isinstance(value, dt.datetime):
-        return value.astimezone(dt.UTC)
-    return value
+    match value:
+        case Decimal():
+            return _fixed_point(value, column)
+        case dt.datetime():
+            if value.tzinfo is None:
+                raise ValueError(f"{column.name}: a timestamp needs a time zone")
+            return value.astimezone(dt.UTC)
+        case float() if column.type.name is TypeName.FLOAT:
+            try:
+                return struct.unpack("<f", struct.pack("<f", value))[0]
+            except OverflowError:
+                raise ValueError(f"{column.name}: a value beyond 32-bit floats") from None
+        case _:
+            return value
+
+
+def _fixed_point(value: Decimal, column: Column) -> Decimal:
+    precision, scale = column.type.precision or 0, column.type.scale or 0
+    fixed = value.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+    if fixed != value or fixed.adjusted() >= precision - scale:
+        raise ValueError(f"{column.name}: a value does not fit {column.type}")
+    return abs(fixed) if fixed.is_zero() else fixed

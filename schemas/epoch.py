@@ -26,6 +26,6 @@ def unix_ms_from_epoch(epoch: int) -> int:
 
 
 def next_epoch(prev: int, unix_ms: int) -> int:
-    """The epoch to use now, after `prev`: the clock's, or one millisecond past `prev` if the clock fell back."""
+    """The epoch to use after `prev`: the clock's, or a millisecond past `prev` if the clock fell back."""
     following = ((prev >> PHYSICAL_SHIFT_BITS) + 1) << PHYSICAL_SHIFT_BITS
     return max(epoch_from_unix_ms(unix_ms), following)

@@ -125,42 +125,54 @@ def _rebuild(
 
 
 class ConfigError(BackfillError):
+    """The user's configuration, job or command line can't work as written."""
+
     exit_status = 2
 
 
-class Fenced(BackfillError):
+class Fenced(BackfillError):  # noqa: N818 (an outcome, not a mistake)
     """A newer instance took over; nothing may be written any more, not even a clean-up."""
 
     exit_status = 3
 
 
 class InputError(BackfillError):
+    """The upstream topic holds something that the contract forbids."""
+
     exit_status = 4
 
 
 class TopicError(BackfillError):
+    """A topic is missing, or is not what it was declared to be."""
+
     exit_status = 5
 
 
 class StateError(BackfillError):
+    """Our own durable state is missing, foreign or damaged."""
+
     exit_status = 6
 
 
-class EnvironmentProblem(BackfillError):
+class EnvironmentProblem(BackfillError):  # noqa: N818 (an outcome, not a mistake)
+    """The machine lacks something: Java, a jar, memory, a broker."""
+
     exit_status = 7
 
 
-class LawViolation(BackfillError):
+class LawViolation(BackfillError):  # noqa: N818 (an outcome, not a mistake)
+    """An output breaks the law."""
+
     exit_status = 8
 
 
-class CommitConflict(BackfillError):
+class CommitConflict(BackfillError):  # noqa: N818 (an outcome, not a mistake)
     """A conditional commit was refused: the table moved on since it was read."""
 
     exit_status = 6
 
 
-class OutcomeUnknown(BackfillError):
+class OutcomeUnknown(BackfillError):  # noqa: N818 (an outcome, not a mistake)
     """The commit's answer was lost. Never retry blindly: look at what is there first."""
 
     exit_status = 6

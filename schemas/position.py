@@ -9,21 +9,30 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from schemas.table import Column
-from schemas.types import TypeName
+from schemas.types import TypeName, Value
 
 Key = tuple[Any, ...]
 """A primary key's values in key order."""
 
+_JSON_FORM: dict[TypeName, type] = {TypeName.BOOLEAN: bool, TypeName.INT: int, TypeName.BIGINT: int}
+"""What JSON holds a value as; a string where nothing is said."""
 
-def _to_json(value: Any) -> Any:
+
+def position_to_text(key: Key) -> str:
+    """The text of a key whose decimals are at their declared scale (as the codec gives them)."""
+    return json.dumps([_to_json(value) for value in key], ensure_ascii=False, separators=(",", ":"))
+
+
+def _to_json(value: Value) -> Value:
     match value:
         case Decimal():
             return format(value, "f")
         case dt.datetime():
+            # strftime does not pad years before 1000
             return value.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
         case dt.date():
             return value.isoformat()
@@ -31,28 +40,47 @@ def _to_json(value: Any) -> Any:
             return value
 
 
-def position_to_text(key: Key) -> str:
-    return json.dumps([_to_json(value) for value in key], ensure_ascii=False, separators=(",", ":"))
-
-
-def _from_json(value: Any, kind: TypeName) -> Any:
-    match kind:
-        case TypeName.DECIMAL:
-            return Decimal(value)
-        case TypeName.TIMESTAMP:
-            return dt.datetime.strptime(value, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=dt.UTC)
-        case TypeName.DATE:
-            return dt.date.fromisoformat(value)
-        case _:
-            return value
-
-
 def position_from_text(text: str, key_columns: Sequence[Column]) -> Key:
     """Read a position back. ValueError when it does not have one value of the right form a key column."""
-    values = json.loads(text)
+    try:
+        values = json.loads(text)
+    except RecursionError:
+        raise ValueError("a position is a flat JSON array") from None
     if not isinstance(values, list) or len(values) != len(key_columns):
         raise ValueError(f"a position has {len(key_columns)} values in a JSON array")
-    return tuple(_from_json(value, column.type.name) for value, column in zip(values, key_columns, strict=True))
+    return tuple(_from_json(value, column) for value, column in zip(values, key_columns, strict=True))
+
+
+def _from_json(value: Value, column: Column) -> Value:
+    kind = column.type.name
+    if type(value) is not _JSON_FORM.get(kind, str):
+        raise ValueError(f"a position's value for {column.name} is no {column.type}")
+    parsed = _parsed(value, kind)
+    # The parsers read more forms than the contract has; a value has one text only.
+    if _to_json(parsed) != value:
+        raise ValueError(f"a position's value for {column.name} is not written as {column.type} is")
+    return parsed
+
+
+def _parsed(value: Value, kind: TypeName) -> Value:
+    match kind:
+        case TypeName.DECIMAL:
+            try:
+                number = Decimal(value)
+            except InvalidOperation:
+                raise ValueError("not a decimal") from None
+            if not number.is_finite():
+                raise ValueError("not a finite decimal")
+            return number
+        case TypeName.TIMESTAMP:
+            return dt.datetime.fromisoformat(value)
+        case TypeName.DATE:
+            return dt.date.fromisoformat(value)
+        case TypeName.STRING:
+            value.encode()  # a lone surrogate, which JSON can spell, is no text
+            return value
+        case _:
+            return value
 
 
 def order_key(key: Key) -> Key:

@@ -48,6 +48,8 @@ class Change:
 
 
 class BarrierKind(IntEnum):
+    """RisingWave's kinds of barrier. The numbers are the Avro enum's indices."""
+
     INITIAL = 0
     BARRIER = 1
     CHECKPOINT = 2
@@ -62,18 +64,22 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
+    """End a job: all partitions of its output end with the barrier at which this takes effect."""
+
     job: str
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """`job` None means every job, in `Resume` too."""
+    """Let a job's progress stand still while live changes and barriers flow. `job` None means every job."""
 
     job: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
+    """Undo `Pause`. `job` None means every job."""
+
     job: str | None
 
 
@@ -98,7 +104,8 @@ class VnodeProgress:
     """How far a vnode's snapshot read is, as told by an output barrier.
 
     `position` is the JSON array of the primary key's values (see `schemas.position`), or None when no bound
-    exists yet or the vnode finished without one. `row_count` counts snapshot rows read, filtered ones included.
+    exists yet or the vnode finished without one. `row_count` counts the snapshot rows read so far, filtered
+    ones included.
     """
 
     vnode: int

@@ -28,6 +28,8 @@ RESERVED_PREFIX = "_bf_"
 
 @dataclass(frozen=True)
 class Column:
+    """A column; `nullable` is false exactly for the primary key's."""
+
     name: str
     type: ColumnType
     nullable: bool
@@ -45,10 +47,12 @@ class TableSchema:
 
     @cached_property
     def by_name(self) -> Mapping[str, Column]:
+        """The columns by name, in declared order."""
         return {column.name: column for column in self.columns}
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:
+        """All columns' names in declared order."""
         return tuple(column.name for column in self.columns)
 
     @cached_property
@@ -66,6 +70,7 @@ class TableSchema:
         return tuple(row[index] for index in self.key_indices)
 
     def select(self, names: Sequence[str]) -> tuple[Column, ...]:
+        """The named columns in the order of `names`. KeyError for one that the table does not have."""
         return tuple(self.by_name[name] for name in names)
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,8 +96,11 @@ def nearest(word: str, known: Sequence[str]) -> str:
 def declare(declaration: Mapping[str, Any], *, where: str = "table") -> TableSchema:
     """Check a declaration as read from YAML or JSON.
 
-    Raises: ConfigError(TABLE_INVALID) naming every fault in one message, so that one round of mending is enough.
+    Raises:
+        ConfigError: TABLE_INVALID, naming every fault in one message, so that one round of mending is enough.
     """
+    if not isinstance(declaration, Mapping):
+        raise _invalid(where, f"{type(declaration).__name__} instead of a mapping")
     faults = [f"unknown key {key!r}{nearest(str(key), _KEYS)}" for key in declaration if key not in _KEYS]
     faults += [f"{key!r} is missing" for key in _KEYS[:3] if key not in declaration]
     name = declaration.get("name", "table")
@@ -100,21 +108,26 @@ def declare(declaration: Mapping[str, Any], *, where: str = "table") -> TableSch
         faults.append(f"name {name!r} is not letters, digits and _ (128 at most)")
     key = _names(declaration, "primary_key", faults)
     distribution = _names(declaration, "distribution_key", faults) or key
-    types = _column_types(declaration.get("columns", {}), faults)
+    types = _column_types(declaration["columns"], faults) if "columns" in declaration else {}
     faults += _key_faults(key, distribution, types)
     vnode_count = declaration.get("vnode_count", DEFAULT_VNODE_COUNT)
     if type(vnode_count) is not int or not MIN_VNODE_COUNT <= vnode_count <= MAX_VNODE_COUNT:
-        faults.append(f"vnode_count {vnode_count!r} is not a whole number in {MIN_VNODE_COUNT}..{MAX_VNODE_COUNT}")
+        limits = f"{MIN_VNODE_COUNT}..{MAX_VNODE_COUNT}"
+        faults.append(f"vnode_count {vnode_count!r} is not a whole number in {limits}")
     if faults:
-        raise ConfigError(
-            Code.TABLE_INVALID,
-            where=where,
-            found="; ".join(faults),
-            expected="a table with name, columns, primary_key and, if wanted, distribution_key and vnode_count",
-            next_step="mend the declaration and start again; nothing was read or written",
-        )
+        raise _invalid(where, "; ".join(faults))
     columns = tuple(Column(column, kind, nullable=column not in key) for column, kind in types.items())
     return TableSchema(str(name), columns, tuple(key), tuple(distribution), vnode_count)
+
+
+def _invalid(where: str, found: str) -> ConfigError:
+    return ConfigError(
+        Code.TABLE_INVALID,
+        where=where,
+        found=found,
+        expected="a table with name, columns, primary_key and, if wanted, distribution_key, vnode_count",
+        next_step="mend the declaration and start again; nothing was read or written",
+    )
 
 
 def _names(declaration: Mapping[str, Any], key: str, faults: list[str]) -> list[str]:
@@ -129,14 +142,19 @@ def _names(declaration: Mapping[str, Any], key: str, faults: list[str]) -> list[
     return list(value)
 
 
-def _column_types(declared: Any, faults: list[str]) -> dict[str, ColumnType]:
+def _column_types(declared: object, faults: list[str]) -> dict[str, ColumnType]:
     if not isinstance(declared, Mapping) or not declared:
         faults.append("columns is not a mapping of names to types")
         return {}
     types: dict[str, ColumnType] = {}
     for name, text in declared.items():
-        if not (isinstance(name, str) and _IDENTIFIER.fullmatch(name)) or name.lower().startswith(RESERVED_PREFIX):
-            faults.append(f"column name {name!r} is not letters, digits and _, or starts with {RESERVED_PREFIX}")
+        if not (isinstance(name, str) and _IDENTIFIER.fullmatch(name)):
+            faults.append(f"column name {name!r} is not letters, digits and _ (128 at most)")
+            continue
+        if name.lower().startswith(RESERVED_PREFIX):
+            faults.append(
+                f"column name {name!r} starts with {RESERVED_PREFIX}, which is kept for the replica"
+            )
             continue
         try:
             types[name] = ColumnType.parse(str(text))
@@ -148,11 +166,17 @@ def _column_types(declared: Any, faults: list[str]) -> dict[str, ColumnType]:
 
 
 def _key_faults(key: list[str], distribution: list[str], types: Mapping[str, ColumnType]) -> list[str]:
-    faults = [f"primary_key names {name!r}, no such column{nearest(name, list(types))}" for name in key if name not in types]
+    faults = []
+    for name in key:
+        if name not in types:
+            faults.append(f"primary_key names {name!r}, no such column{nearest(name, list(types))}")
+        elif not types[name].allowed_in_key:
+            faults.append(
+                f"primary_key column {name} is {types[name]}: float, double and binary can't be in a key"
+            )
     faults += [
-        f"primary_key column {name} is {types[name]}: float, double and binary can't be in a key"
-        for name in key
-        if name in types and not types[name].allowed_in_key
+        f"distribution_key column {name!r} is not in the primary key{nearest(name, key)}"
+        for name in distribution
+        if name not in key
     ]
-    faults += [f"distribution_key column {name!r} is not in the primary key" for name in distribution if name not in key]
     return faults

@@ -9,12 +9,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+Value: TypeAlias = Any
+"""One value of a column as said above, or None where the column is nullable."""
+
 
 class TypeName(StrEnum):
+    """The types by the name that a declaration uses (a decimal's without its digits)."""
+
     BOOLEAN = "boolean"
     INT = "int"
     BIGINT = "bigint"
@@ -34,7 +39,7 @@ MAX_DECIMAL_PRECISION = 38
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
 
-_AVRO: dict[TypeName, Any] = {
+_AVRO: dict[TypeName, str | dict[str, Any]] = {
     TypeName.BOOLEAN: "boolean",
     TypeName.INT: "int",
     TypeName.BIGINT: "long",
@@ -92,10 +97,11 @@ class ColumnType:
 
     @property
     def allowed_in_key(self) -> bool:
+        """Whether a primary key may hold such a column."""
         return self.name not in NOT_IN_KEY
 
     @property
-    def avro(self) -> Any:
+    def avro(self) -> str | dict[str, Any]:
         """Avro schema of a value that is never null."""
         if self.name is TypeName.DECIMAL:
             return {
@@ -108,6 +114,7 @@ class ColumnType:
 
     @property
     def arrow(self) -> pa.DataType:
+        """The one Arrow type in which batches hold this column."""
         if self.name is TypeName.DECIMAL:
             return pa.decimal128(self.precision or 0, self.scale or 0)
         return _ARROW[self.name]
