@@ -1,0 +1,14 @@
+"""`verify`: a judge of any user's output topics, which shares only the record formats with the service.
+
+history       partitions as intervals closed by barriers
+rows          rows and changes as bytes: cut, projected, compared
+keys, vnode   identity, order and place of a key, computed anew
+predicate     the filter, row by row
+fold          the upstream folded into a table
+positions     how far each vnode is, as published
+expectation   what must be there
+explain       what is wrong with what isn't
+checker       the law, interval by interval
+topics        both topics, read from Kafka
+judge         the entry: `verify_topics`
+"""

@@ -1,0 +1,175 @@
+"""The law of DESIGN 2.4 in its strict form, interval by interval.
+
+With a the barrier before and b the barrier that closes the interval, and pos as the output's own barriers
+publish it, the output of one key in one interval is determined by the upstream alone:
+
+    pk <= pos(a)            the key's changes of the interval, in order, through filter and projection
+    pos(a) < pk <= pos(b)   one INSERT of its row as of a if it existed and shows, then those changes
+    pk > pos(b)             nothing
+
+So the judge writes down, as bytes, what must be there and crosses off what is there. What is left on
+either side is looked at again key by key, decoded, and reported once a key. An output that passes is equal
+to the filtered and projected upstream up to its positions at every one of its barriers, by induction;
+INSERT of an absent key only, `before` as stored, no record twice all follow. One interval costs O(c log n)
+for c changed or newly read keys of n.
+
+No I/O, no clock: `tests/unit/verify` feeds it lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemas.records import Barrier
+from schemas.table import TableSchema
+from streaming.verify.expectation import Expectation, cross_off
+from streaming.verify.explain import Explainer
+from streaming.verify.findings import Findings, Report, Rule, Side
+from streaming.verify.fold import UpstreamFold
+from streaming.verify.history import Closed, OutputPartition, PartitionHistory, Source, UpstreamHistory
+from streaming.verify.keys import KeySpace
+from streaming.verify.positions import Positions
+from streaming.verify.rows import View
+
+
+class Checker:
+    """Judges one output against its upstream. Build it, `run` it once."""
+
+    def __init__(
+        self,
+        table: TableSchema,
+        view: View,
+        upstream: tuple[str, Sequence[Source]],
+        output: tuple[str, Sequence[Source]],
+        findings: Findings | None = None,
+    ) -> None:
+        """`upstream` and `output` are a topic's name with one source a partition, in order of partitions."""
+        self._findings = findings or Findings()
+        self._view = view
+        self._topics = upstream[0], output[0]
+        self._upstream = [
+            PartitionHistory(upstream[0], number, source) for number, source in enumerate(upstream[1])
+        ]
+        self._output = [
+            OutputPartition(PartitionHistory(output[0], number, source), self._findings)
+            for number, source in enumerate(output[1])
+        ]
+        self._keys = KeySpace(table, len(self._output))
+        self._positions = Positions(self._keys, self._findings)
+        self._fold = UpstreamFold(table, self._keys, self._positions, self._findings)
+        self._explainer = Explainer(self._keys, view.rows, self._findings)
+        self._start: int | None = None
+        self._last: int | None = None
+        self._barriers = self._behind = 0
+        self._extended = False
+
+    def run(self) -> Report:
+        """Read both topics to their ends.
+
+        Raises: InputError when the upstream can't be read as a history of this table.
+        """
+        starts = [start for partition in self._output if (start := partition.start()) is not None]
+        self._start = min(starts, default=None)
+        upstream = UpstreamHistory(self._upstream)
+        following = self._start is not None
+        while (barrier := upstream.advance(self._fold.apply)) is not None:
+            started = self._start is not None and barrier.curr >= self._start
+            if following and started:
+                following = self._judge(barrier)
+            self._behind += not following
+            self._fold.settle()
+            self._fold.recording = following and started
+        if following:
+            for partition in self._output:
+                partition.report_rest()
+        return self._report()
+
+    def _judge(self, barrier: Barrier) -> bool:
+        """Judge the interval that `barrier` closes in every partition; False if the output ends before it."""
+        if self._extended:
+            return False
+        without = [partition for partition in self._output if not self._judge_partition(partition, barrier)]
+        ended = [partition for partition in without if partition.ended]
+        if len(ended) == len(self._output):
+            return False
+        for partition in ended:
+            # A commit becomes visible partition by partition, so it may have torn the ends seen at the start.
+            # Where more has come, this barrier is the last that was within all ends.
+            extended = partition.extend()
+            self._extended |= extended
+            if not (extended and self._judge_partition(partition, barrier)):
+                partition.report_end(barrier)
+        self._barriers += 1
+        self._last = barrier.curr
+        return True
+
+    def _judge_partition(self, partition: OutputPartition, barrier: Barrier) -> bool:
+        interval = partition.take(barrier)
+        if interval is None:
+            return False
+        self._check_barrier(interval.closed, barrier)
+        number = partition.history.partition
+        newly_read = self._newly_read(number, interval.closed)
+        expectation = Expectation(newly_read, self._fold.changed[number], self._positions, self._view)
+        wanted = expectation.records()
+        suspects = cross_off(wanted, interval.changes)
+        if suspects or wanted:
+            self._explainer.explain(partition.history, interval, expectation, suspects.union(wanted))
+        return True
+
+    def _newly_read(self, partition: int, closed: Closed) -> dict[bytes, bytes]:
+        """Move the positions; give the rows, as of the barrier before, of the keys that they passed."""
+        rows: dict[bytes, bytes] = {}
+        for move in self._positions.move(partition, closed):
+            standing = move.standing
+            passed = self._fold.read(move.vnode, standing)
+            if len(passed) != move.rows_claimed:
+                self._findings.add(
+                    Side.OUTPUT,
+                    Rule.ROW_COUNT_WRONG,
+                    closed.where,
+                    expected=f"row_count to rise by {len(passed)}, the rows that the position passed",
+                    found=f"by {move.rows_claimed}",
+                    barrier=closed.barrier.curr,
+                    vnode=move.vnode,
+                )
+            rows.update(passed)
+        return rows
+
+    def _check_barrier(self, closed: Closed, upstream: Barrier) -> None:
+        here = closed.barrier
+        fields = {
+            "prev": (upstream.prev, here.prev),
+            "kind": (upstream.kind.name, here.kind.name),
+            "partitions": (len(self._output), here.partitions),
+            "mutation": (None, here.mutation and type(here.mutation).__name__),
+        }
+        wrong = {name: pair for name, pair in fields.items() if pair[0] != pair[1]}
+        if wrong:
+            self._findings.add(
+                Side.OUTPUT,
+                Rule.BARRIER_DIFFERS,
+                closed.where,
+                expected=", ".join(f"{name} {wanted}" for name, (wanted, _) in wrong.items()),
+                found=", ".join(f"{name} {found}" for name, (_, found) in wrong.items()),
+                barrier=here.curr,
+            )
+
+    def _report(self) -> Report:
+        return Report(
+            upstream=self._topics[0],
+            output=self._topics[1],
+            upstream_records=sum(partition.records for partition in self._upstream),
+            output_records=sum(partition.history.records for partition in self._output),
+            barriers=self._barriers,
+            behind=self._behind,
+            start=self._start,
+            last=self._last,
+            live_keys=len(self._fold),
+            vnode_count=self._keys.vnode_count,
+            vnodes_finished=self._positions.finished,
+            vnodes_in_progress=self._positions.in_progress,
+            snapshot_rows=self._positions.snapshot_rows,
+            findings=tuple(self._findings.kept),
+            counts={f"{side}.{rule}": count for (side, rule), count in self._findings.counts.items()},
+        )

@@ -1,0 +1,178 @@
+"""Suspect keys, one by one: is it a difference at all, and if so, of which kind?"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from schemas.errors import Code, InputError
+from schemas.records import Change, Op
+from streaming.verify.expectation import Expectation
+from streaming.verify.findings import Findings, Place, Rule, Side, digest
+from streaming.verify.history import Entry, Interval, PartitionHistory
+from streaming.verify.keys import KeySpace
+from streaming.verify.rows import RowBytes, op_of
+
+_MOST_RECORDS_TOLD = 4
+
+
+class Explainer:
+    """Turns what could not be crossed off into findings, at most one a key and interval."""
+
+    def __init__(self, keys: KeySpace, rows: RowBytes, findings: Findings) -> None:
+        """`rows` are the output's."""
+        self._keys, self._rows, self._findings = keys, rows, findings
+
+    def explain(
+        self,
+        partition: PartitionHistory,
+        interval: Interval,
+        expectation: Expectation,
+        suspects: Iterable[bytes | None],
+    ) -> None:
+        """Look again at every record of the suspect keys, with keys and changes in canonical form."""
+        raw = set(suspects)
+        there: defaultdict[bytes, list[Entry]] = defaultdict(list)
+        known: dict[bytes, bytes] = {}
+        for entry in interval.changes:
+            if entry.key not in raw:
+                continue
+            key = self._canonical_key(partition, entry, interval, known)
+            if key is not None:
+                there[key].append(entry)
+        # A key whose bytes aren't canonical hides behind another text of itself: each is asked about once.
+        for key in {known.get(key, key) for key in raw if key is not None}:
+            if key in there or key not in known:
+                self._explain_key(partition, interval, expectation, key, there.get(key, []))
+
+    def _canonical_key(
+        self, partition: PartitionHistory, entry: Entry, interval: Interval, known: dict[bytes, bytes]
+    ) -> bytes | None:
+        where = partition.at(entry.offset)
+        try:
+            if entry.key is None or entry.value is None:
+                raise _incomplete(where)
+            key = known.get(entry.key)
+            if key is None:
+                key = known[entry.key] = self._keys.canonical(self._keys.values(entry.key, str(where)))
+        except InputError as error:
+            self._say(Rule.RECORD_MALFORMED, where, interval, None, error.expected, error.found)
+            return None
+        return key
+
+    def _explain_key(
+        self,
+        partition: PartitionHistory,
+        interval: Interval,
+        expectation: Expectation,
+        key: bytes,
+        there: Sequence[Entry],
+    ) -> None:
+        wanted = [self._canonical(record) for record in expectation.of(key)]
+        found = [self._canonical(entry.value or b"") for entry in there]
+        if wanted == found:
+            return
+        where = partition.at(there[0].offset) if there else interval.closed.where
+        try:
+            values = self._keys.values(key, str(where))
+        except InputError:
+            return  # reported where its record was read
+        vnode = self._keys.vnode_of(values)
+        home = self._keys.partition_of(vnode)
+        for entry, record in zip(there, found, strict=True):
+            if self._rows.change(record) is None:
+                at = partition.at(entry.offset)
+                self._say(
+                    Rule.RECORD_MALFORMED, at, interval, vnode, "a Change of the output's Row", digest(record)
+                )
+                return
+        if home != partition.partition:
+            rule, expected = Rule.MISROUTED, f"vnode {vnode} in partition {home}"
+            self._say(
+                rule, where, interval, vnode, expected, f"{_told(found)} in partition {partition.partition}"
+            )
+            return
+        if there and not wanted and not expectation.positions.covers(vnode, values):
+            rule = Rule.BEYOND_POSITION
+        else:
+            rule = _kind(wanted, found)
+        differing = self._differing(wanted, found) if rule is Rule.CHANGED else ""
+        first = _first_difference(wanted, found)
+        place = partition.at(there[first].offset) if first < len(there) else interval.closed.where
+        self._say(rule, place, interval, vnode, _told(wanted), _told(found) + differing)
+
+    def _canonical(self, record: bytes) -> bytes:
+        try:
+            return self._rows.canonical_change(record)
+        except InputError:
+            return record
+
+    def _differing(self, wanted: Sequence[bytes], found: Sequence[bytes]) -> str:
+        names: set[str] = set()
+        for one, other in zip(wanted, found, strict=True):
+            here, there = self._rows.change(one), self._rows.change(other)
+            if here is not None and there is not None and one != other:
+                names |= self._differing_columns(here, there)
+        return f", differing in {', '.join(sorted(names))}" if names else ""
+
+    def _differing_columns(self, one: Change, other: Change) -> set[str]:
+        names: set[str] = set()
+        for here, there in ((one.before, other.before), (one.after, other.after)):
+            if here is not None and there is not None:
+                cells = zip(self._rows.columns, here, there, strict=True)
+                names |= {column.name for column, left, right in cells if repr(left) != repr(right)}
+        return names
+
+    def _say(
+        self, rule: Rule, where: Place, interval: Interval, vnode: int | None, expected: str, found: str
+    ) -> None:
+        barrier = interval.closed.barrier.curr
+        self._findings.add(
+            Side.OUTPUT, rule, where, expected=expected, found=found, barrier=barrier, vnode=vnode
+        )
+
+
+def _kind(wanted: Sequence[bytes], found: Sequence[bytes]) -> Rule:
+    if _is_subsequence(found, wanted):
+        return Rule.LOST
+    if _is_subsequence(wanted, found):
+        return Rule.EXTRA
+    if Counter(wanted) == Counter(found):
+        return Rule.REORDERED
+    if [op_of(record) for record in wanted] == [op_of(record) for record in found]:
+        return Rule.CHANGED
+    return Rule.DIFFERENT
+
+
+def _is_subsequence(short: Sequence[bytes], whole: Sequence[bytes]) -> bool:
+    rest = iter(whole)
+    return all(record in rest for record in short)
+
+
+def _first_difference(wanted: Sequence[bytes], found: Sequence[bytes]) -> int:
+    pairs = zip(wanted, found, strict=False)
+    return next(
+        (index for index, (one, other) in enumerate(pairs) if one != other), min(len(wanted), len(found))
+    )
+
+
+def _told(records: Sequence[bytes]) -> str:
+    if not records:
+        return "nothing"
+    told = ", ".join(_name(record) for record in records[:_MOST_RECORDS_TOLD])
+    return told if len(records) <= _MOST_RECORDS_TOLD else f"{told}, … ({len(records)} records)"
+
+
+def _name(record: bytes) -> str:
+    op: Op | None = op_of(record)
+    return f"{op.name if op is not None else 'no op'} ({digest(record)})"
+
+
+def _incomplete(where: Place) -> InputError:
+    return InputError(
+        Code.EMPTY_RECORD,
+        where=str(where),
+        found="a record without key or value that is no barrier",
+        expected="a key record and a Change",
+        next_step="see who writes to this topic",
+    )

@@ -1,0 +1,166 @@
+"""What the judge has to say: findings, and the report that holds them.
+
+A finding names a place that the reader can go to, what the law wants there and what is there. It never
+holds a value of a row: rows are told apart by size and a short digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from schemas.errors import Code
+
+MOST_FINDINGS_KEPT = 1000
+"""Of each report; all are counted, but a thoroughly broken topic must not fill the memory."""
+
+
+class Side(StrEnum):
+    """Whose duty was neglected."""
+
+    UPSTREAM = "upstream"
+    """The producer's duty: the changelog is illegal in itself."""
+
+    OUTPUT = "output"
+    """The service's duty: the output is not what the upstream makes it."""
+
+
+class Rule(StrEnum):
+    """Which part of the contract an output breaks."""
+
+    START_NOT_BARRIER = "START_NOT_BARRIER"
+    RECORD_MALFORMED = "RECORD_MALFORMED"
+    BARRIER_MALFORMED = "BARRIER_MALFORMED"
+    BARRIER_MISSING = "BARRIER_MISSING"
+    BARRIER_UNKNOWN = "BARRIER_UNKNOWN"
+    BARRIER_DIFFERS = "BARRIER_DIFFERS"
+    DATA_BEHIND_LAST_BARRIER = "DATA_BEHIND_LAST_BARRIER"
+    PROGRESS_INVALID = "PROGRESS_INVALID"
+    PROGRESS_UNCHANGED = "PROGRESS_UNCHANGED"
+    POSITION_FELL = "POSITION_FELL"
+    FINISHED_UNSET = "FINISHED_UNSET"
+    ROW_COUNT_WRONG = "ROW_COUNT_WRONG"
+    MISROUTED = "MISROUTED"
+    BEYOND_POSITION = "BEYOND_POSITION"
+    LOST = "LOST"
+    EXTRA = "EXTRA"
+    REORDERED = "REORDERED"
+    CHANGED = "CHANGED"
+    DIFFERENT = "DIFFERENT"
+    INCOMPLETE = "INCOMPLETE"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A record on a topic; without an offset, the partition as a whole."""
+
+    topic: str
+    partition: int
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}" + ("" if self.offset is None else f"@{self.offset}")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault at one place.
+
+    `barrier` is the epoch that closes the interval in question; `vnode` is set where it is about one vnode.
+    """
+
+    side: Side
+    rule: Rule | Code
+    where: Place
+    barrier: int | None
+    vnode: int | None
+    expected: str
+    found: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; `where` as `topic-partition@offset`."""
+        return {**asdict(self), "where": str(self.where)}
+
+
+class Findings:
+    """Counts every finding and keeps the first `limit`."""
+
+    def __init__(self, limit: int = MOST_FINDINGS_KEPT) -> None:
+        self.kept: list[Finding] = []
+        self.counts: Counter[tuple[Side, Rule | Code]] = Counter()
+        self._limit = limit
+
+    def add(
+        self,
+        side: Side,
+        rule: Rule | Code,
+        where: Place,
+        *,
+        expected: str,
+        found: str,
+        barrier: int | None = None,
+        vnode: int | None = None,
+    ) -> None:
+        """Count a finding, and keep it if there is room. See `Finding` for the fields."""
+        self.counts[side, rule] += 1
+        if len(self.kept) < self._limit:
+            self.kept.append(Finding(side, rule, where, barrier, vnode, expected, found))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was read and what was found. `clean` is the verdict.
+
+    `start` and `last` are the epochs of the first and last barrier of the output that were judged (None on
+    an empty output); `behind` counts the upstream barriers after `last`.
+    """
+
+    upstream: str
+    output: str
+    upstream_records: int
+    output_records: int
+    barriers: int
+    behind: int
+    start: int | None
+    last: int | None
+    live_keys: int
+    vnode_count: int
+    vnodes_finished: int
+    vnodes_in_progress: int
+    snapshot_rows: int
+    seconds: float = 0.0
+    findings: tuple[Finding, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def found(self) -> int:
+        """How many findings there are, those not kept included."""
+        return sum(self.counts.values())
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found, on either side."""
+        return not self.counts
+
+    @property
+    def complete(self) -> bool:
+        """Whether every vnode's snapshot read is finished."""
+        return self.vnodes_finished == self.vnode_count
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, with the verdict."""
+        return {
+            **asdict(self),
+            "findings": [finding.to_dict() for finding in self.findings],
+            "found": self.found,
+            "clean": self.clean,
+            "complete": self.complete,
+        }
+
+
+def digest(data: bytes) -> str:
+    """Size and a short digest: enough to tell two rows apart, too little to read one."""
+    return f"{len(data)} bytes #{hashlib.blake2b(data, digest_size=4).hexdigest()}"

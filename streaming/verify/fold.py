@@ -1,0 +1,231 @@
+"""The upstream folded into a table, one interval after another, and what an interval did to it.
+
+Kept for each live key: its row as bytes, vnode, order and home partition. Kept for each key that no
+snapshot read has reached yet: an entry in a heap per vnode, so that the keys a position has passed since
+the last barrier come out in O(log n) each; deleted keys leave the heap lazily. Kept for the current
+interval only: each changed key's row at the barrier before, and its changes in order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+
+from schemas.errors import Code, InputError
+from schemas.position import Key
+from schemas.table import TableSchema
+from streaming.verify.findings import Findings, Side
+from streaming.verify.history import Entry, PartitionHistory
+from streaming.verify.keys import KeySpace
+from streaming.verify.positions import Positions, Standing
+from streaming.verify.rows import Halves, RowBytes
+
+_WORTH_THINNING = 64
+
+
+@dataclass(slots=True)
+class LiveKey:
+    """A key of the upstream; `row` None only while a change is being applied."""
+
+    key: bytes
+    order: Key
+    vnode: int
+    home: int
+    row: bytes | None = None
+
+
+@dataclass(slots=True)
+class ChangedKey:
+    """What the current interval did to one key."""
+
+    live: LiveKey
+    row_before: bytes | None
+    changes: list[Halves] = field(default_factory=list)
+
+
+class UpstreamFold:
+    """U(b). Call `apply` for every change of an interval, judge it, then `settle` before the next one."""
+
+    def __init__(self, table: TableSchema, keys: KeySpace, positions: Positions, findings: Findings) -> None:
+        self.recording = False
+        """Whether `changed` is kept: not before the job starts, when all that counts is the table."""
+        self.changed: list[dict[bytes, ChangedKey]] = [{} for _ in range(keys.partitions)]
+        self._live: dict[bytes, LiveKey] = {}
+        self._unread: list[list[tuple[Key, bytes]]] = [[] for _ in range(table.vnode_count)]
+        self._stale = [0] * table.vnode_count
+        self._keys, self._positions, self._findings = keys, positions, findings
+        self._rows = RowBytes(table.columns)
+        self._key_cells = table.key_indices
+        self._names = table.column_names
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def apply(self, partition: PartitionHistory, entry: Entry) -> None:
+        """Fold one change; what the producer may not do is a finding, and the change counts all the same.
+
+        Raises: InputError for a record that is no change of this table.
+        """
+        key, value = entry.key, entry.value
+        if not key or not value:
+            raise _no_change(partition.at(entry.offset), key, value)
+        live = self._live.get(key) or self._find(partition, entry, key)
+        present = live.row
+        halves = before, after = self._rows.split(value, present, str(partition.at(entry.offset)))
+        if before is not present:
+            self._check_before(partition, entry, live, before)
+        if after is not None:
+            self._check_key(partition, entry, live, after)
+        if live.home != partition.partition:
+            self._object(
+                partition,
+                entry,
+                live,
+                Code.KEY_IN_TWO_PARTITIONS,
+                f"all changes of a key in one partition, here {live.home}",
+                f"a change in partition {partition.partition}",
+            )
+        if self.recording:
+            changed = self.changed[self._keys.partition_of(live.vnode)]
+            record = changed.get(live.key)
+            if record is None:
+                record = changed[live.key] = ChangedKey(live, present)
+            record.changes.append(halves)
+        self._store(live, present, after)
+
+    def _store(self, live: LiveKey, present: bytes | None, after: bytes | None) -> None:
+        live.row = after
+        if present is None and after is not None:
+            self._live[live.key] = live
+            if not self._positions.covers(live.vnode, live.order):
+                heapq.heappush(self._unread[live.vnode], (live.order, live.key))
+        elif present is not None and after is None:
+            del self._live[live.key]
+            if not self._positions.covers(live.vnode, live.order):
+                self._stale[live.vnode] += 1
+
+    def _find(self, partition: PartitionHistory, entry: Entry, key: bytes) -> LiveKey:
+        values = self._keys.values(key, str(partition.at(entry.offset)))
+        canonical = self._keys.canonical(values)
+        live = self._live.get(canonical)
+        return live or LiveKey(canonical, values, self._keys.vnode_of(values), partition.partition)
+
+    def read(self, vnode: int, standing: Standing) -> dict[bytes, bytes]:
+        """Take the keys up to the vnode's position out of the unread ones.
+
+        Those that had a row at the barrier before are given, with that row.
+        """
+        changed = self.changed[self._keys.partition_of(vnode)]
+        rows: dict[bytes, bytes] = {}
+        for key in self._passed(vnode, standing):
+            record = changed.get(key)
+            if record is not None:
+                row = record.row_before
+            else:
+                live = self._live.get(key)
+                row = None if live is None else live.row
+            if row is not None:
+                rows[key] = row
+        return rows
+
+    def _passed(self, vnode: int, standing: Standing) -> list[bytes]:
+        heap = self._unread[vnode]
+        if standing.finished:
+            passed = [key for _, key in heap]
+            heap.clear()
+            self._stale[vnode] = 0
+            return passed
+        passed = []
+        if standing.bound is not None:
+            while heap and heap[0][0] <= standing.bound:
+                passed.append(heapq.heappop(heap)[1])
+        return passed
+
+    def settle(self) -> None:
+        """Forget the interval: its end is the next one's barrier before."""
+        for changed in self.changed:
+            changed.clear()
+        for vnode, stale in enumerate(self._stale):
+            heap = self._unread[vnode]
+            if stale > _WORTH_THINNING and stale * 2 > len(heap):
+                alive = {key: order for order, key in heap if key in self._live}
+                heap[:] = [(order, key) for key, order in alive.items()]
+                heapq.heapify(heap)
+                self._stale[vnode] = 0
+
+    def _check_before(
+        self, partition: PartitionHistory, entry: Entry, live: LiveKey, before: bytes | None
+    ) -> None:
+        if before is None:
+            code, expected, found = (
+                Code.INSERT_EXISTING_KEY,
+                "INSERT of an absent key only",
+                "INSERT of a present one",
+            )
+        elif live.row is None:
+            code = Code.DELETE_MISSING_KEY
+            expected, found = "UPDATE and DELETE of a present key only", "one of an absent key"
+        elif self._rows.same_row(before, live.row):
+            return
+        else:
+            code = Code.OLD_ROW_MISMATCH
+            expected = "before equal to the row that is there"
+            found = f"another before in {self._differing(before, live.row)}"
+        self._object(partition, entry, live, code, expected, found)
+
+    def _differing(self, one: bytes, other: bytes) -> str:
+        pairs = zip(self._names, self._rows.cells(one), self._rows.cells(other), strict=True)
+        return ", ".join(name for name, here, there in pairs if here != there)
+
+    def _check_key(self, partition: PartitionHistory, entry: Entry, live: LiveKey, after: bytes) -> None:
+        try:
+            cells = self._rows.cells(after)
+        except ValueError:
+            raise _no_row(partition, entry) from None
+        own = b"".join([cells[index] for index in self._key_cells])
+        if own == live.key:
+            return
+        where = str(partition.at(entry.offset))
+        if self._keys.canonical(self._keys.values(own, where)) != live.key:
+            code = Code.KEY_MISMATCH if live.row is None else Code.UPDATE_CHANGES_PK
+            self._object(
+                partition,
+                entry,
+                live,
+                code,
+                "a row with the primary key of its record",
+                "another primary key",
+            )
+
+    def _object(
+        self,
+        partition: PartitionHistory,
+        entry: Entry,
+        live: LiveKey,
+        code: Code,
+        expected: str,
+        found: str,
+    ) -> None:
+        where = partition.at(entry.offset)
+        self._findings.add(Side.UPSTREAM, code, where, expected=expected, found=found, vnode=live.vnode)
+
+
+def _no_change(where: object, key: bytes | None, value: bytes | None) -> InputError:
+    code = Code.TOMBSTONE_UNSUPPORTED if key and value is None else Code.EMPTY_RECORD
+    return InputError(
+        code,
+        where=str(where),
+        found=f"a record with {len(key or b'')} bytes of key and {len(value or b'')} of value",
+        expected="the key record and a Change",
+        next_step="mend the producer: a row that is gone is a DELETE with its before",
+    )
+
+
+def _no_row(partition: PartitionHistory, entry: Entry) -> InputError:
+    return InputError(
+        Code.CHANGE_MALFORMED,
+        where=str(partition.at(entry.offset)),
+        found=f"{len(entry.value or b'')} bytes that hold no row of the table",
+        expected="schemaless Avro of Change as the table declares it",
+        next_step="check the producer's schema against the table's declaration",
+    )

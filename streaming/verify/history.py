@@ -1,0 +1,301 @@
+"""Partitions read as intervals: runs of changes, each closed by a barrier.
+
+The two topics are held to different standards. An upstream whose barriers go back, leave a gap or differ
+between partitions has no meaning at all, so there is nothing to judge an output by: that raises. An
+output with the same faults is what the judge is there to find: that is reported, and reading goes on at
+the next barrier that the upstream knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from schemas.codec import decode_barrier
+from schemas.errors import Code, InputError
+from schemas.records import Barrier
+from streaming.verify.findings import Findings, Place, Rule, Side
+
+
+class Entry(NamedTuple):
+    """One record as it lies in a partition. `barrier` is the value of that header, None for a change."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    barrier: bytes | None = None
+
+
+class Source(Protocol):
+    """Where a partition's entries come from."""
+
+    def entries(self) -> Iterator[Entry]:
+        """The entries from where the last call stopped up to the end that was fixed at the start."""
+
+    def extend(self) -> bool:
+        """Move the end to where the partition ends now; False when nothing more has come in fair time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A barrier and where it lies."""
+
+    barrier: Barrier
+    where: Place
+
+
+class PartitionHistory:
+    """One partition, interval by interval.
+
+    Iterate over `changes()` to its end, then look at `closed`: the barrier that ended the interval, or None
+    at the end of the partition.
+    """
+
+    def __init__(self, topic: str, partition: int, source: Source) -> None:
+        self.topic, self.partition = topic, partition
+        self.closed: Closed | None = None
+        self.records = 0
+        self._source = source
+        self._entries = source.entries()
+
+    def at(self, offset: int | None = None) -> Place:
+        """A place in this partition, or the partition itself."""
+        return Place(self.topic, self.partition, offset)
+
+    def extend(self) -> bool:
+        """After the end: go on if the partition has grown. See `Source.extend`."""
+        if not self._source.extend():
+            return False
+        self._entries = self._source.entries()
+        return True
+
+    def changes(self, on_malformed: Callable[[Place, InputError], None] | None = None) -> Iterator[Entry]:
+        """The changes before the next barrier.
+
+        Raises: InputError for a barrier that can't be read, unless `on_malformed` takes it; the record is
+        skipped then.
+        """
+        self.closed = None
+        for entry in self._entries:
+            self.records += 1
+            if entry.barrier is None:
+                yield entry
+                continue
+            where = self.at(entry.offset)
+            try:
+                barrier = decode_barrier(entry.barrier, entry.value, where=str(where))
+            except InputError as error:
+                if on_malformed is None:
+                    raise
+                on_malformed(where, error)
+                continue
+            self.closed = Closed(barrier, where)
+            return
+
+
+class UpstreamHistory:
+    """All partitions of the upstream, moved from one aligned barrier to the next."""
+
+    def __init__(self, partitions: Sequence[PartitionHistory]) -> None:
+        self._partitions = partitions
+        self.last: Barrier | None = None
+
+    def advance(self, apply: Callable[[PartitionHistory, Entry], None]) -> Barrier | None:
+        """Hand every change up to the next barrier to `apply`, partition by partition; give that barrier.
+
+        None when some partition ends first: then `apply` has seen changes that no aligned barrier closes.
+
+        Raises: InputError for barriers that break DESIGN 2.2.
+        """
+        heads: list[Closed] = []
+        for partition in self._partitions:
+            head = self._head(partition, apply)
+            if head is None:
+                return None
+            heads.append(head)
+        first = heads[0]
+        for other in heads[1:]:
+            _agree(first, other)
+        self.last = first.barrier
+        return self.last
+
+    def _head(
+        self, partition: PartitionHistory, apply: Callable[[PartitionHistory, Entry], None]
+    ) -> Closed | None:
+        while True:
+            seen = 0
+            for entry in partition.changes():
+                apply(partition, entry)
+                seen += 1
+            head = partition.closed
+            if head is None or not self._is_repeat(head, seen):
+                break
+        if head is not None:
+            self._follows(head)
+        return head
+
+    def _is_repeat(self, head: Closed, changes_before: int) -> bool:
+        """Whether the same barrier came twice in a row, which is harmless without changes in between."""
+        if self.last is None or head.barrier.curr != self.last.curr:
+            return False
+        if changes_before:
+            raise _broken(
+                Code.BARRIER_DUPLICATE_WITH_DATA,
+                head,
+                f"barrier {self.last.curr} again, with changes before it",
+                "it once",
+            )
+        return True
+
+    def _follows(self, head: Closed) -> None:
+        count = len(self._partitions)
+        if head.barrier.partitions != count:
+            raise _broken(
+                Code.PARTITIONS_CHANGED,
+                head,
+                f"a barrier for {head.barrier.partitions} partitions",
+                f"one for {count}",
+            )
+        if self.last is None:
+            return
+        if head.barrier.curr < self.last.curr:
+            raise _broken(
+                Code.BARRIER_REGRESSION, head, f"barrier {head.barrier.curr}", f"one after {self.last.curr}"
+            )
+        if head.barrier.prev != self.last.curr:
+            raise _broken(
+                Code.BARRIER_GAP, head, f"a barrier with prev {head.barrier.prev}", f"prev {self.last.curr}"
+            )
+
+
+def _identity(barrier: Barrier) -> tuple[object, ...]:
+    return barrier.curr, barrier.prev, barrier.kind, barrier.mutation
+
+
+def _told(barrier: Barrier) -> str:
+    return f"barrier {barrier.curr} (prev {barrier.prev}, {barrier.kind.name})"
+
+
+def _agree(one: Closed, other: Closed) -> None:
+    if _identity(one.barrier) != _identity(other.barrier):
+        expected = f"{_told(one.barrier)}, as at {one.where}"
+        raise _broken(Code.BARRIER_DISAGREE, other, _told(other.barrier), expected)
+
+
+def _broken(code: Code, head: Closed, found: str, expected: str) -> InputError:
+    return InputError(
+        code,
+        where=str(head.where),
+        found=found,
+        expected=expected,
+        next_step="an output can't be judged by an upstream without one order of barriers: mend the injector",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What one output partition holds between two barriers."""
+
+    changes: list[Entry]
+    closed: Closed
+
+
+class OutputPartition:
+    """One partition of the output, asked for one upstream barrier after another."""
+
+    def __init__(self, history: PartitionHistory, findings: Findings) -> None:
+        self.history = history
+        self._findings = findings
+        self._held: Interval | None = None
+        self._exhausted = False
+        self._reported_end = False
+
+    def start(self) -> int | None:
+        """The epoch of the first barrier, None on an empty partition. To be called before `take`, once."""
+        interval = self._peek()
+        if interval is None:
+            return None
+        if interval.changes:
+            self._say(
+                Rule.START_NOT_BARRIER,
+                self.history.at(interval.changes[0].offset),
+                "the barrier at which the job starts as the first record",
+                f"{len(interval.changes)} changes before it",
+                interval.closed.barrier.curr,
+            )
+            interval.changes.clear()
+        return interval.closed.barrier.curr
+
+    @property
+    def ended(self) -> bool:
+        """Whether every interval was taken."""
+        return self._exhausted and self._held is None
+
+    def extend(self) -> bool:
+        """After the end: look whether the topic has grown since."""
+        if not self.history.extend():
+            return False
+        self._exhausted = False
+        return True
+
+    def take(self, wanted: Barrier) -> Interval | None:
+        """The interval that `wanted` closes, None if there is none. Barriers before `wanted` are reported."""
+        while (interval := self._peek()) is not None:
+            curr = interval.closed.barrier.curr
+            if curr > wanted.curr:
+                self._missing(wanted, interval.closed.where, f"barrier {curr}")
+                return None
+            self._held = None
+            if curr == wanted.curr:
+                return interval
+            self._say(
+                Rule.BARRIER_UNKNOWN,
+                interval.closed.where,
+                f"barrier {wanted.curr}, the upstream's next",
+                f"barrier {curr}, doubled or never sent upstream, closing {len(interval.changes)} changes",
+                curr,
+            )
+        return None
+
+    def report_rest(self) -> None:
+        """Say of every interval left that the upstream has no such barrier."""
+        while (interval := self._peek()) is not None:
+            self._held = None
+            curr = interval.closed.barrier.curr
+            found = f"barrier {curr}, closing {len(interval.changes)} changes"
+            self._say(
+                Rule.BARRIER_UNKNOWN, interval.closed.where, "barriers of the upstream only", found, curr
+            )
+
+    def report_end(self, wanted: Barrier) -> None:
+        """Say, once, that this partition ends although others go on."""
+        if not self._reported_end:
+            self._reported_end = True
+            self._missing(wanted, self.history.at(), "the end of the partition, while others have it")
+
+    def _missing(self, wanted: Barrier, where: Place, found: str) -> None:
+        self._say(Rule.BARRIER_MISSING, where, f"barrier {wanted.curr}", found, wanted.curr)
+
+    def _peek(self) -> Interval | None:
+        if self._held is None and not self._exhausted:
+            changes = list(self.history.changes(self._malformed))
+            if self.history.closed is not None:
+                self._held = Interval(changes, self.history.closed)
+            else:
+                self._exhausted = True
+                if changes:
+                    self._say(
+                        Rule.DATA_BEHIND_LAST_BARRIER,
+                        self.history.at(changes[0].offset),
+                        "a barrier as the last record: it becomes visible together with all that precedes it",
+                        f"{len(changes)} changes behind the last barrier",
+                        None,
+                    )
+        return self._held
+
+    def _malformed(self, where: Place, error: InputError) -> None:
+        self._say(Rule.BARRIER_MALFORMED, where, error.expected, error.found, None)
+
+    def _say(self, rule: Rule, where: Place, expected: str, found: str, barrier: int | None) -> None:
+        self._findings.add(Side.OUTPUT, rule, where, expected=expected, found=found, barrier=barrier)

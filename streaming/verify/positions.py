@@ -1,0 +1,118 @@
+"""How far each vnode is, as the output's barriers tell it, and whether they tell it consistently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.position import Key
+from schemas.records import VnodeProgress
+from streaming.verify.findings import Findings, Place, Rule, Side
+from streaming.verify.history import Closed
+from streaming.verify.keys import KeySpace
+
+
+@dataclass(slots=True)
+class Standing:
+    """`bound` None and not finished is −∞; finished is +∞, whatever the bound."""
+
+    bound: Key | None = None
+    finished: bool = False
+    row_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a barrier tells of one vnode: where it stands now, and how many rows it says were read since."""
+
+    vnode: int
+    standing: Standing
+    rows_claimed: int
+
+
+class Positions:
+    """pos_v for every vnode, as published: the law is checked with that. Inconsistencies are reported."""
+
+    def __init__(self, keys: KeySpace, findings: Findings) -> None:
+        self._keys, self._findings = keys, findings
+        self._standings = [Standing() for _ in range(keys.vnode_count)]
+
+    def covers(self, vnode: int, order: Key) -> bool:
+        """Whether a key is at or below the vnode's position."""
+        standing = self._standings[vnode]
+        return standing.finished or (standing.bound is not None and order <= standing.bound)
+
+    def move(self, partition: int, closed: Closed) -> list[Move]:
+        """Take the progress that a barrier of this partition carries."""
+        moves: list[Move] = []
+        told: set[int] = set()
+        for progress in closed.barrier.progress:
+            vnode = progress.vnode
+            if not 0 <= vnode < self._keys.vnode_count or self._keys.partition_of(vnode) != partition:
+                self._invalid(
+                    closed, vnode, "progress of this partition's vnodes", f"progress of vnode {vnode}"
+                )
+            elif vnode in told:
+                self._invalid(closed, vnode, "one entry a vnode", "a second one")
+            else:
+                told.add(vnode)
+                move = self._moved(progress, closed)
+                if move is not None:
+                    moves.append(move)
+        return moves
+
+    def _moved(self, progress: VnodeProgress, closed: Closed) -> Move | None:
+        old = self._standings[progress.vnode]
+        try:
+            bound = None if progress.position is None else self._keys.position(progress.position)
+        except ValueError:
+            self._invalid(closed, progress.vnode, "a JSON array of the primary key's values", "another text")
+            return None
+        new = Standing(bound, progress.finished, progress.row_count)
+        self._check(old, new, progress.vnode, closed)
+        if old.finished:
+            new.finished = True
+        elif old.bound is not None and (bound is None or bound < old.bound):
+            new.bound = old.bound  # what was sent stays sent: the law goes on with the higher bound
+        self._standings[progress.vnode] = new
+        return Move(progress.vnode, new, new.row_count - old.row_count)
+
+    def _check(self, old: Standing, new: Standing, vnode: int, closed: Closed) -> None:
+        if new == old:
+            self._say(
+                Rule.PROGRESS_UNCHANGED,
+                closed,
+                vnode,
+                "only vnodes whose progress changed",
+                "the same progress again",
+            )
+        if old.finished and not new.finished:
+            self._say(Rule.FINISHED_UNSET, closed, vnode, "finished for good", "not finished")
+        fell = new.bound < old.bound if new.bound and old.bound else bool(old.bound) and not new.finished
+        if fell and not (old.finished and not new.finished):
+            self._say(
+                Rule.POSITION_FELL, closed, vnode, "a position that never falls", "a lower one than before"
+            )
+
+    def _invalid(self, closed: Closed, vnode: int, expected: str, found: str) -> None:
+        self._say(Rule.PROGRESS_INVALID, closed, vnode, expected, found)
+
+    def _say(self, rule: Rule, closed: Closed, vnode: int, expected: str, found: str) -> None:
+        where: Place = closed.where
+        self._findings.add(
+            Side.OUTPUT, rule, where, expected=expected, found=found, barrier=closed.barrier.curr, vnode=vnode
+        )
+
+    @property
+    def finished(self) -> int:
+        """How many vnodes are finished."""
+        return sum(standing.finished for standing in self._standings)
+
+    @property
+    def in_progress(self) -> int:
+        """How many vnodes have a position and are not finished."""
+        return sum(standing.bound is not None and not standing.finished for standing in self._standings)
+
+    @property
+    def snapshot_rows(self) -> int:
+        """Rows read by the snapshot so far, as published, filtered ones included."""
+        return sum(standing.row_count for standing in self._standings)
