@@ -1,27 +1,25 @@
-"""One way to reach Kafka: connection settings, topics, offsets, and librdkafka's errors as ours.
+"""How to reach Kafka: settings for each kind of client, and librdkafka's errors as ours.
 
-librdkafka retries by itself and reports trouble on the side, so two habits keep its behaviour predictable here:
-every wait has an end (`KafkaSettings.wait_s`), and every `KafkaException` leaves through `translated`, which
-turns it into an error that names the broker and says what to do. Its own log lines are off; they would
-interleave with progress bars and repeat what the error says.
+librdkafka retries by itself and reports trouble on the side, so two habits keep it predictable: every wait
+has an end (`KafkaSettings.wait_s`), and every `KafkaException` leaves through `translated`, which turns it
+into an error that names the broker and says what to do. Its own log lines are off: they would interleave
+with progress bars and repeat what the error says.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, PartitionMetadata
+from confluent_kafka import KafkaError, KafkaException
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, Fenced, InputError, TopicError
 
 DEFAULT_WAIT_S = 15.0
 TRANSACTION_TIMEOUT_MS = 60_000
-"""After this long the broker ends a transaction that its producer left open; readers wait no longer than that."""
+"""After this long the broker ends a transaction that its producer left open; no reader waits longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +33,12 @@ class KafkaSettings:
     bootstrap: str
     wait_s: float = DEFAULT_WAIT_S
 
-    def client(self, **over: Any) -> dict[str, Any]:
-        """librdkafka's configuration for any client; `over` wins (its keys have dots: pass `**{"group.id": ...}`)."""
-        return {"bootstrap.servers": self.bootstrap, "log_level": 0, **over}
+    def client(self, **over: object) -> dict[str, Any]:
+        """Configuration of any client. `over` wins; its keys have dots: pass `**{"group.id": ...}`."""
+        # Level 0 still prints fatal errors; a log queue that nobody reads takes those.
+        return {"bootstrap.servers": self.bootstrap, "log_level": 0, "log.queue": True, **over}
 
-    def consumer(self, **over: Any) -> dict[str, Any]:
+    def consumer(self, **over: object) -> dict[str, Any]:
         """A reader of committed records that keeps no offsets and assigns partitions itself.
 
         Retention that overtakes the reader is an error, never a jump.
@@ -56,7 +55,7 @@ class KafkaSettings:
             }
         )
 
-    def producer(self, **over: Any) -> dict[str, Any]:
+    def producer(self, **over: object) -> dict[str, Any]:
         """An idempotent producer: no record twice and none out of order within a partition while it lives.
 
         A record without an explicit partition goes to crc32(key) % partitions.
@@ -66,12 +65,12 @@ class KafkaSettings:
         )
 
     def transactional(
-        self, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS, **over: Any
+        self, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS, **over: object
     ) -> dict[str, Any]:
         """A transactional producer that starts fast.
 
-        `init_transactions` takes 0.02 s or 0.5 s by librdkafka's internal timers; no periodic metadata refresh, a
-        short retry backoff and one `poll(0.02)` before the call keep it mostly at the lower.
+        `init_transactions` takes 0.02 s or 0.5 s by librdkafka's internal timers. No periodic metadata
+        refresh, a short retry backoff and one `poll(0.02)` before the call keep it mostly at the lower.
         """
         return self.producer(
             **{
@@ -116,7 +115,7 @@ _LOST = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET
 
 
 def translate(error: KafkaError, settings: KafkaSettings, *, what: str) -> BackfillError:
-    """librdkafka's error as ours. `what` is what was tried, a place or an act: `orders-0@12`, `topic orders`."""
+    """The error to raise; `what` is the place or act that failed: `orders-0@12`, `orders`, `connecting`."""
     code, name = error.code(), error.name()
     if code in _UNREACHABLE:
         return EnvironmentProblem(
@@ -162,6 +161,7 @@ def translate(error: KafkaError, settings: KafkaSettings, *, what: str) -> Backf
 
 
 def topic_missing(topic: str, settings: KafkaSettings) -> TopicError:
+    """The error for a topic that is not there."""
     return TopicError(
         Code.TOPIC_MISSING,
         where=topic,
@@ -180,135 +180,11 @@ def translated(settings: KafkaSettings, *, what: str) -> Iterator[None]:
         raise translate(raised.args[0], settings, what=what) from None
 
 
-class ErrorWatch:
-    """librdkafka's side channel (`error_cb`): it says *why* a broker can't be reached before the call gives up.
-
-    A refused login shows only here; the call itself would time out with a transport error. `poll` serves it.
-    """
-
-    def __init__(self) -> None:
-        self.refused: KafkaError | None = None
-
-    def __call__(self, error: KafkaError) -> None:
-        if error.code() in _REFUSED:
-            self.refused = error
+def is_refusal(error: KafkaError) -> bool:
+    """Whether the broker answered, and would not have this client."""
+    return error.code() in _REFUSED
 
 
-def admin(settings: KafkaSettings) -> AdminClient:
-    """A connected admin client.
-
-    Raises: EnvironmentProblem(BROKER_UNREACHABLE) after `wait_s`, EnvironmentProblem(AUTH_FAILED) at once.
-    """
-    watch = ErrorWatch()
-    client = AdminClient(settings.client(error_cb=watch))
-    deadline = time.monotonic() + settings.wait_s
-    while True:
-        try:
-            client.list_topics(topic="", timeout=min(1.0, settings.wait_s))
-            return client
-        except KafkaException as raised:
-            client.poll(0)
-            if watch.refused or time.monotonic() >= deadline:
-                raise translate(watch.refused or raised.args[0], settings, what="connecting") from None
-
-
-def _partitions(client: AdminClient, topic: str, settings: KafkaSettings) -> Mapping[int, PartitionMetadata]:
-    with translated(settings, what=topic):
-        found = client.list_topics(topic=topic, timeout=settings.wait_s).topics[topic]
-    if found.error is not None and found.error.code() not in (*_MISSING, KafkaError.LEADER_NOT_AVAILABLE):
-        raise translate(found.error, settings, what=topic)
-    partitions: Mapping[int, PartitionMetadata] = found.partitions
-    return partitions
-
-
-def partitions_of(settings: KafkaSettings, topic: str) -> int | None:
-    """How many partitions the topic has; None if there is no such topic."""
-    return len(_partitions(admin(settings), topic, settings)) or None
-
-
-def require_topic(settings: KafkaSettings, topic: str) -> int:
-    """How many partitions the topic has. Raises: TopicError(TOPIC_MISSING)."""
-    count = partitions_of(settings, topic)
-    if count is None:
-        raise topic_missing(topic, settings)
-    return count
-
-
-def create_topic(
-    settings: KafkaSettings, topic: str, partitions: int, *, config: Mapping[str, str] | None = None
-) -> None:
-    """Have the topic, with exactly this many partitions, each with a leader; one that is there already is taken.
-
-    `config` are topic settings for a new topic; those of an old one are left alone. A new topic keeps its
-    records for ever unless `config` says otherwise: it is read from its beginning.
-
-    Raises: TopicError(OUTPUT_TOPIC_MISMATCH) if it is there with another count.
-    """
-    client = admin(settings)
-    if not _partitions(client, topic, settings):
-        wanted = NewTopic(
-            topic, partitions, config={"retention.ms": "-1", "retention.bytes": "-1", **(config or {})}
-        )
-        try:
-            client.create_topics([wanted], operation_timeout=settings.wait_s)[topic].result(settings.wait_s)
-        except KafkaException as raised:
-            if raised.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise translate(raised.args[0], settings, what=topic) from None
-    count = _await_leaders(client, topic, settings)
-    if count != partitions:
-        raise TopicError(
-            Code.OUTPUT_TOPIC_MISMATCH,
-            where=topic,
-            found=f"{count} partitions",
-            expected=f"{partitions} partitions",
-            next_step="name another topic, delete this one, or declare the count that it has",
-        )
-
-
-def _await_leaders(client: AdminClient, topic: str, settings: KafkaSettings) -> int:
-    """A topic just made is known to the controller first and to its clients a little later."""
-    deadline = time.monotonic() + settings.wait_s
-    while True:
-        partitions = _partitions(client, topic, settings)
-        if partitions and all(part.leader >= 0 for part in partitions.values()):
-            return len(partitions)
-        if time.monotonic() >= deadline:
-            raise translate(KafkaError(KafkaError._TIMED_OUT), settings, what=topic)
-        client.poll(0.02)
-
-
-@dataclass(frozen=True, slots=True)
-class Watermarks:
-    """Offsets of a partition: `earliest` is there, `stable` and `high` are one past the last.
-
-    Committed readers get as far as `stable` (the last stable offset); between it and `high` a transaction is open.
-    """
-
-    earliest: int
-    stable: int
-    high: int
-
-
-def watermarks(
-    settings: KafkaSettings, topic: str, *, client: AdminClient | None = None
-) -> tuple[Watermarks, ...]:
-    """The watermarks of every partition, in partition order, as of now. Raises: TopicError(TOPIC_MISSING)."""
-    client = client or admin(settings)
-    count = len(_partitions(client, topic, settings))
-    if not count:
-        raise topic_missing(topic, settings)
-
-    def offsets(spec: OffsetSpec, isolation: IsolationLevel) -> list[Any]:
-        asked = {TopicPartition(topic, partition): spec for partition in range(count)}
-        futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=settings.wait_s)
-        return [futures[partition] for partition in asked]
-
-    asked = (
-        offsets(OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
-        offsets(OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
-        offsets(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
-    )
-    with translated(settings, what=topic):
-        return tuple(
-            Watermarks(*(future.result().offset for future in each)) for each in zip(*asked, strict=True)
-        )
+def is_missing(error: KafkaError) -> bool:
+    """Whether the topic or partition is not there (or not yet: its leader is still to be chosen)."""
+    return error.code() in _MISSING or error.code() == KafkaError.LEADER_NOT_AVAILABLE

@@ -1,0 +1,152 @@
+"""`backfill`: which sub-commands there are, and what an error looks like.
+
+A sub-command is the function `command` in the module of its name beside this one, written for typer: its annotations are the
+arguments, its docstring the help. Modules are imported when their command is run, so `backfill --help` never waits for Spark.
+
+Every error is one line on standard error: a code, what was found, what was expected, what to do next. Exit statuses: 0 success,
+those of `schemas.errors` for errors foreseen there, 70 for one that nobody foresaw (its trace goes to a file), 128 + n for
+a signal n.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from schemas.errors import BackfillError, Code, ConfigError
+from streaming.runtime.places import log_folder
+
+_UNFORESEEN = 70  # EX_SOFTWARE of sysexits.h
+
+COMMANDS = {
+    "demo": "Run everything on this machine: a broker, an upstream, a backfill, and the check of its output.",
+    "run": "Run the service with a configuration file.",
+    "create": "Create a backfill job in a running service.",
+    "list": "List the jobs of a service.",
+    "status": "Show how far each job is.",
+    "pause": "Let a job's snapshot stand still; live changes go on.",
+    "resume": "End a pause.",
+    "throttle": "Limit the snapshot rows per second of a job.",
+    "drop": "End a job.",
+    "plan": "Tell what a job will cost before it is created.",
+    "barriers": "Inject barriers into an upstream topic, without the service.",
+    "produce": "Write test events to an upstream topic.",
+    "consume": "Read an output topic: print, count, or fold it into a table.",
+    "verify": "Check an output topic against its upstream, record by record.",
+    "kafka": "Run the embedded broker alone.",
+    "bench": "Measure, and compare with Spark's own Kafka-to-Kafka pass-through.",
+}
+
+
+class LazyGroup(TyperGroup):
+    """Knows the sub-commands by name and one line; imports one when it is about to run."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: D102
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
+        """A stand-in that is enough for the list in `--help` and for "did you mean"."""
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: D102
+        name, stand_in, rest = super().resolve_command(ctx, args)
+        return (name, _load(name), rest) if name and stand_in else (name, stand_in, rest)
+
+
+def _load(name: str) -> Any:
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command(name)(import_module(f"streaming.cli.{name}").command)
+    return typer.main.get_command(single)
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"backfill {version('arrangement-backfill')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _backfill(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Send a whole table, and every later change, to a new Kafka topic: without a pause, a loss or a duplicate."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status. `arguments` without the program's name; by default those of the process."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = typer.main.get_command(app)(given, prog_name="backfill", standalone_mode=False)
+    except BackfillError as error:
+        return _complain(str(error), error.exit_status)
+    except typer.Exit as left:
+        return left.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # The reader of our output left (`backfill consume ... | head`); nothing is wrong, and nobody listens any more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except Exception as error:  # noqa: BLE001
+        return _usage(error, given) if _is_usage(error) else _unforeseen(error)
+    return status if isinstance(status, int) else 0
+
+
+def _is_usage(error: Exception) -> bool:
+    # typer.BadParameter is the one public name of a family whose base typer keeps to itself.
+    family = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+    return isinstance(error, family)
+
+
+def _usage(error: Any, given: Sequence[str]) -> int:
+    command = f"backfill {given[0]}" if given and given[0] in COMMANDS else "backfill"
+    if not error.format_message():  # no arguments at all: typer has printed the help already
+        return ConfigError.exit_status
+    message = error.format_message().rstrip(".").replace("\n", " ")
+    foreseen = ConfigError(
+        Code.USAGE,
+        found=message[0].lower() + message[1:],
+        expected=f"the usage of {command}",
+        next_step=f"{command} --help",
+    )
+    return _complain(str(foreseen), foreseen.exit_status)
+
+
+def _unforeseen(error: Exception) -> int:
+    log = log_folder() / f"crash-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
+    log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    # Its message may hold data, so only its kind is told here.
+    kind = type(error).__name__
+    return _complain(
+        f"INTERNAL: found {kind}; expected no such failure; next: report it with {log}", _UNFORESEEN
+    )
+
+
+def _complain(line: str, status: int) -> int:
+    sys.stderr.write(line + "\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

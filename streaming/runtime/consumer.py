@@ -1,0 +1,172 @@
+"""Reading ranges of offsets, committed records only, and finding the last record of its kind in a partition.
+
+Offsets have holes: transaction markers, aborted records. So the end of a range is known only by a record at
+or beyond it, or by the end of the partition, never by counting.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from schemas.errors import Code, TopicError
+from streaming.runtime.kafka import KafkaSettings, translate, translated
+from streaming.runtime.topics import Watermarks, admin, watermarks
+
+_POLL_S = 0.1
+_CHUNK_RECORDS = 10_000
+_FIRST_WINDOW, _WINDOW_GROWTH = 32, 16
+
+Wanted = Callable[[Message], bool]
+
+
+def any_record(_: Message) -> bool:
+    """Every record is wanted."""
+    return True
+
+
+def place(message: Message) -> str:
+    """`topic-partition@offset`, the form in which errors name a record."""
+    return f"{message.topic()}-{message.partition()}@{message.offset()}"
+
+
+class RangeReader:
+    """A consumer that reads given ranges. Not for several threads; close it, or use it as a context."""
+
+    def __init__(self, settings: KafkaSettings, **over: object) -> None:
+        self._settings = settings
+        self._admin = admin(settings)
+        self._consumer = Consumer(settings.consumer(**over))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the broker; idempotent."""
+        self._consumer.close()
+
+    def watermarks(self, topic: str) -> tuple[Watermarks, ...]:
+        """As of now, in partition order. Raises: TopicError(TOPIC_MISSING)."""
+        return watermarks(self._settings, topic, client=self._admin)
+
+    def await_stable(self, topic: str, *, timeout_s: float) -> tuple[Watermarks, ...]:
+        """Wait until committed readers can see everything that is in the topic at the time of the call.
+
+        Raises: TopicError(BARRIER_STALLED) if a transaction stays open for `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        wanted = [marks.high for marks in self.watermarks(topic)]
+        while True:
+            now = self.watermarks(topic)
+            held = [
+                p for p, (marks, high) in enumerate(zip(now, wanted, strict=False)) if marks.stable < high
+            ]
+            if not held:
+                return now
+            if time.monotonic() >= deadline:
+                raise TopicError(
+                    Code.BARRIER_STALLED,
+                    where=f"{topic}-{held[0]}@{now[held[0]].stable}",
+                    found=f"a transaction that has stayed open for more than {timeout_s:g} s",
+                    expected="every transaction on the topic to end",
+                    next_step="end the producer that left it open, or abort the transaction by hand",
+                )
+            self._admin.poll(0.01)
+
+    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[list[Message]]:
+        """The committed records with start <= offset < end of each partition, in chunks of one or more.
+
+        Partitions are interleaved; within one the order is the log's. Ends once every range is read.
+
+        Raises: EnvironmentProblem(BROKER_UNREACHABLE) when nothing comes for `wait_s`; InputError(DATA_LOST)
+            when retention has removed the start.
+        """
+        left = {partition: end for partition, (start, end) in ranges.items() if start < end}
+        self._consumer.assign([TopicPartition(topic, p, ranges[p][0]) for p in left])
+        last_progress = time.monotonic()
+        while left:
+            chunk = self._poll(topic)
+            if chunk:
+                last_progress = time.monotonic()
+            elif time.monotonic() - last_progress > self._settings.wait_s:
+                raise translate(KafkaError(KafkaError._TIMED_OUT), self._settings, what=topic)
+            records = [message for message in chunk if _in_range(message, left)]
+            if records:
+                yield records
+            self._drop_done(topic, chunk, left)
+        self._consumer.unassign()
+
+    def _poll(self, topic: str) -> list[Message]:
+        """Records and end-of-partition events; any other event is an error."""
+        with translated(self._settings, what=topic):
+            first = self._consumer.poll(_POLL_S)  # `consume` alone would sit out its timeout for a full chunk
+            chunk = [] if first is None else [first, *self._consumer.consume(_CHUNK_RECORDS, timeout=0)]
+        for message in chunk:
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF and not error.retriable():
+                raise translate(error, self._settings, what=place(message))
+        return chunk
+
+    def _drop_done(self, topic: str, chunk: list[Message], left: dict[int, int]) -> None:
+        done = {
+            partition
+            for message in chunk
+            if (partition := located(message)[0]) in left and _is_past(message, left[partition])
+        }
+        for partition in done:
+            del left[partition]
+        if done and left:
+            self._consumer.incremental_unassign([TopicPartition(topic, partition) for partition in done])
+
+    def last(self, topic: str, partition: int, wanted: Wanted = any_record) -> Message | None:
+        """The last committed record of the partition that is wanted, or None if there is none at all.
+
+        Looks back from the end in windows that grow, so a record near the end is found at once, and each
+        record is read once however far back it is.
+        """
+        marks = self.watermarks(topic)[partition]
+        end, window = marks.stable, _FIRST_WINDOW
+        while end > marks.earliest:
+            start = max(marks.earliest, end - window)
+            found: Message | None = None
+            for chunk in self.read(topic, {partition: (start, end)}):
+                found = next((message for message in reversed(chunk) if wanted(message)), found)
+            if found is not None:
+                return found
+            end, window = start, window * _WINDOW_GROWTH
+        return None
+
+
+def located(message: Message) -> tuple[int, int]:
+    """Partition and offset of a message that a consumer got."""
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None  # noqa: S101  # only a message that was never sent lacks them
+    assert offset is not None  # noqa: S101
+    return partition, offset
+
+
+def _in_range(message: Message, left: Mapping[int, int]) -> bool:
+    partition, offset = located(message)
+    return message.error() is None and offset < left.get(partition, 0)
+
+
+def _is_past(message: Message, end: int) -> bool:
+    """Whether nothing more of the range can come: a record at its end or beyond, or the partition's end."""
+    error = message.error()
+    if error is None:
+        return located(message)[1] >= end - 1
+    return bool(error.code() == KafkaError._PARTITION_EOF)
+
+
+def read_tail(
+    settings: KafkaSettings, topic: str, partition: int, wanted: Wanted = any_record
+) -> Message | None:
+    """`RangeReader.last` for a single look."""
+    with RangeReader(settings) as reader:
+        return reader.last(topic, partition, wanted)

@@ -1,0 +1,162 @@
+"""Topics: are they there, with how many partitions, and from which offset to which."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._metadata import PartitionMetadata
+from confluent_kafka.cimpl import NewTopic
+
+from schemas.errors import Code, TopicError
+from streaming.runtime.kafka import (
+    KafkaSettings,
+    is_missing,
+    is_refusal,
+    topic_missing,
+    translate,
+    translated,
+)
+
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # ships without annotations
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # likewise
+
+
+class ErrorWatch:
+    """Side channel of a client (`error_cb`): it knows *why* a broker can't be reached before a call gives up.
+
+    A refused login shows only here; the call itself would time out with a transport error. `poll` serves it.
+    """
+
+    def __init__(self) -> None:
+        self.refused: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        """Remember a refusal; librdkafka calls this."""
+        if is_refusal(error):
+            self.refused = error
+
+
+def admin(settings: KafkaSettings) -> AdminClient:
+    """A connected admin client.
+
+    Raises: EnvironmentProblem(BROKER_UNREACHABLE) after `wait_s`, EnvironmentProblem(AUTH_FAILED) at once.
+    """
+    watch = ErrorWatch()
+    client = AdminClient(settings.client(error_cb=watch))
+    deadline = time.monotonic() + settings.wait_s
+    while True:
+        try:
+            client.list_topics(topic="", timeout=min(1.0, settings.wait_s))
+            return client
+        except KafkaException as raised:
+            client.poll(0)
+            if watch.refused or time.monotonic() >= deadline:
+                raise translate(watch.refused or raised.args[0], settings, what="connecting") from None
+
+
+def _partitions(client: AdminClient, topic: str, settings: KafkaSettings) -> Mapping[int, PartitionMetadata]:
+    with translated(settings, what=topic):
+        found = client.list_topics(topic=topic, timeout=settings.wait_s).topics[topic]
+    if found.error is not None and not is_missing(found.error):
+        raise translate(found.error, settings, what=topic)
+    partitions: Mapping[int, PartitionMetadata] = found.partitions
+    return partitions
+
+
+def partitions_of(settings: KafkaSettings, topic: str) -> int | None:
+    """How many partitions the topic has; None if there is no such topic."""
+    return len(_partitions(admin(settings), topic, settings)) or None
+
+
+def require_topic(settings: KafkaSettings, topic: str) -> int:
+    """How many partitions the topic has. Raises: TopicError(TOPIC_MISSING)."""
+    count = partitions_of(settings, topic)
+    if count is None:
+        raise topic_missing(topic, settings)
+    return count
+
+
+def create_topic(
+    settings: KafkaSettings, topic: str, partitions: int, *, config: Mapping[str, str] | None = None
+) -> None:
+    """Make sure of a topic with exactly this many partitions, each with a leader; an existing one is taken.
+
+    `config` are topic settings for a new topic; those of an old one are left alone. A new topic keeps its
+    records for ever unless `config` says otherwise: it is read from its beginning.
+
+    Raises: TopicError(OUTPUT_TOPIC_MISMATCH) if it is there with another count.
+    """
+    client = admin(settings)
+    if not _partitions(client, topic, settings):
+        wanted = NewTopic(
+            topic, partitions, config={"retention.ms": "-1", "retention.bytes": "-1", **(config or {})}
+        )
+        try:
+            client.create_topics([wanted], operation_timeout=settings.wait_s)[topic].result(settings.wait_s)
+        except KafkaException as raised:
+            if raised.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise translate(raised.args[0], settings, what=topic) from None
+    count = _await_leaders(client, topic, settings)
+    if count != partitions:
+        raise TopicError(
+            Code.OUTPUT_TOPIC_MISMATCH,
+            where=topic,
+            found=f"{count} partitions",
+            expected=f"{partitions} partitions",
+            next_step="name another topic, delete this one, or declare the count that it has",
+        )
+
+
+def _await_leaders(client: AdminClient, topic: str, settings: KafkaSettings) -> int:
+    """A topic just made is known to the controller first and to its clients a little later."""
+    deadline = time.monotonic() + settings.wait_s
+    while True:
+        partitions = _partitions(client, topic, settings)
+        if partitions and all(part.leader >= 0 for part in partitions.values()):
+            return len(partitions)
+        if time.monotonic() >= deadline:
+            raise translate(KafkaError(KafkaError._TIMED_OUT), settings, what=topic)
+        client.poll(0.02)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """Offsets of a partition: `earliest` is there, `stable` and `high` are one past the last.
+
+    Committed readers get as far as `stable` (the last stable offset); a transaction is open from there on.
+    """
+
+    earliest: int
+    stable: int
+    high: int
+
+
+def watermarks(
+    settings: KafkaSettings, topic: str, *, client: AdminClient | None = None
+) -> tuple[Watermarks, ...]:
+    """The watermarks of every partition, in partition order, as of now. Raises: TopicError(TOPIC_MISSING)."""
+    client = client or admin(settings)
+    count = len(_partitions(client, topic, settings))
+    if not count:
+        raise topic_missing(topic, settings)
+
+    def offsets(spec: OffsetSpec, isolation: IsolationLevel) -> list[Any]:
+        asked = {TopicPartition(topic, partition): spec for partition in range(count)}
+        futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=settings.wait_s)
+        return [futures[partition] for partition in asked]
+
+    kinds = (
+        offsets(_EARLIEST, IsolationLevel.READ_UNCOMMITTED),
+        offsets(_LATEST, IsolationLevel.READ_COMMITTED),
+        offsets(_LATEST, IsolationLevel.READ_UNCOMMITTED),
+    )
+    with translated(settings, what=topic):
+        return tuple(
+            Watermarks(*(future.result().offset for future in each)) for each in zip(*kinds, strict=True)
+        )

@@ -1,0 +1,117 @@
+"""The real things that tests run on, started once a run and only when a test asks for them.
+
+Broker: that of `KAFKA_BOOTSTRAP` when set, else one in Docker when an engine answers, else the embedded one. All start out the
+same to a test: topics have names that no other test has, and are deleted afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from hypothesis import HealthCheck, settings
+from pyspark.sql import SparkSession
+
+from streaming.runtime.broker import EmbeddedBroker
+from streaming.runtime.session import SparkSettings, spark_session
+
+# A time limit on an example says more about the machine's load than about the code. `ci` draws the same examples in each run
+# (their seed is derived from the test's source) and prints how to repeat a failure.
+settings.register_profile("dev", deadline=None, print_blob=True)
+settings.register_profile(
+    "ci", parent=settings.get_profile("dev"), derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+TopicFactory = Callable[..., str]
+
+_DOCKER_KAFKA = "confluentinc/cp-kafka:8.1.0"
+
+
+def pytest_report_header() -> str:
+    return f"hypothesis profile: {settings.get_current_profile_name()}"
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a broker that is ready for transactions."""
+    if given := os.environ.get("KAFKA_BOOTSTRAP"):
+        yield given
+        return
+    if _docker_answers():
+        with _in_docker() as address:
+            yield address
+        return
+    with EmbeddedBroker(log=tmp_path_factory.mktemp("kafka") / "kafka.log") as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The service's own session, on two cores."""
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    with spark_session(SparkSettings(cores=2, log=log)) as session:
+        yield session
+
+
+@pytest.fixture
+def topic(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[TopicFactory]:
+    """`topic(partitions=4, name="orders")` creates a topic under a name that starts so and returns its name."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made: list[str] = []
+
+    def create(partitions: int = 1, name: str = "t", config: dict[str, str] | None = None) -> str:
+        unique = f"{name}-{uuid.uuid4().hex[:8]}"
+        new = NewTopic(unique, num_partitions=partitions, replication_factor=1, config=config or {})
+        admin.create_topics([new])[unique].result(30)
+        made.append(unique)
+        return unique
+
+    yield create
+    for deletion in admin.delete_topics(made).values() if made else ():
+        deletion.result(30)
+
+
+@pytest.fixture(autouse=True)
+def _logs_stay_in_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BACKFILL_LOGS", str(tmp_path / "logs"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs Spark or a broker by the fixtures it asks for, so `-m "not spark and not kafka"` is the quick half."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if "spark" in fixtures:
+            item.add_marker(pytest.mark.spark)
+        if fixtures & {"bootstrap", "topic"}:
+            item.add_marker(pytest.mark.kafka)
+
+
+def _docker_answers() -> bool:
+    import docker
+
+    try:
+        docker.from_env(timeout=5).ping()
+    except docker.errors.DockerException:
+        return False
+    return True
+
+
+@contextmanager
+def _in_docker() -> Iterator[str]:
+    from testcontainers.community.kafka import KafkaContainer
+
+    container = KafkaContainer(_DOCKER_KAFKA).with_kraft()
+    for name in ("REPLICATION_FACTOR", "MIN_ISR"):
+        container.with_env(f"KAFKA_TRANSACTION_STATE_LOG_{name}", "1")
+    container.with_env("KAFKA_AUTO_CREATE_TOPICS_ENABLE", "false")
+    try:
+        container.start(timeout=120)
+        yield container.get_bootstrap_server()
+    finally:
+        container.stop()
