@@ -1,0 +1,11 @@
+"""The filter of a job: a small allow-listed part of SQL, parsed to values and evaluated on whole columns.
+
+    grammar.lark   the language
+    ast            a filter as a tree of values, with its canonical text
+    literals       literals and which column they may meet
+    parse          text to filter, within limits
+    refusal        what to say about text that is no filter
+    columnar       filter over Arrow columns, as Spark would decide row by row
+
+A filter is never passed on as SQL text.
+"""
