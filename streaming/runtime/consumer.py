@@ -96,10 +96,10 @@ class RangeReader:
                 last_progress = time.monotonic()
             elif time.monotonic() - last_progress > self._settings.wait_s:
                 raise translate(KafkaError(KafkaError._TIMED_OUT), self._settings, what=topic)
-            records = [message for message in chunk if _in_range(message, left)]
+            records, done = _split(chunk, left)
             if records:
                 yield records
-            self._drop_done(topic, chunk, left)
+            self._drop_done(topic, done, left)
         self._consumer.unassign()
 
     def _poll(self, topic: str) -> list[Message]:
@@ -109,16 +109,11 @@ class RangeReader:
             chunk = [] if first is None else [first, *self._consumer.consume(_CHUNK_RECORDS, timeout=0)]
         for message in chunk:
             error = message.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF and not error.retriable():
+            if error is not None and not _is_end(error) and not error.retriable():
                 raise translate(error, self._settings, what=place(message))
-        return chunk
+        return [message for message in chunk if (error := message.error()) is None or _is_end(error)]
 
-    def _drop_done(self, topic: str, chunk: list[Message], left: dict[int, int]) -> None:
-        done = {
-            partition
-            for message in chunk
-            if (partition := located(message)[0]) in left and _is_past(message, left[partition])
-        }
+    def _drop_done(self, topic: str, done: set[int], left: dict[int, int]) -> None:
         for partition in done:
             del left[partition]
         if done and left:
@@ -151,17 +146,26 @@ def located(message: Message) -> tuple[int, int]:
     return partition, offset
 
 
-def _in_range(message: Message, left: Mapping[int, int]) -> bool:
-    partition, offset = located(message)
-    return message.error() is None and offset < left.get(partition, 0)
-
-
-def _is_past(message: Message, end: int) -> bool:
-    """Whether nothing more of the range can come: a record at its end or beyond, or the partition's end."""
-    error = message.error()
-    if error is None:
-        return located(message)[1] >= end - 1
+def _is_end(error: KafkaError) -> bool:
     return bool(error.code() == KafkaError._PARTITION_EOF)
+
+
+def _split(chunk: list[Message], ends: Mapping[int, int]) -> tuple[list[Message], set[int]]:
+    """The records within their partition's end, and the partitions of which nothing more can come.
+
+    That is so after a record at the end or beyond it, and at the end of the partition (an event, no record).
+    """
+    records, done = [], set[int]()
+    for message in chunk:
+        partition, offset = located(message)
+        end = ends.get(partition)
+        if end is None:  # fetched before its partition was dropped
+            continue
+        if message.error() is None and offset < end:
+            records.append(message)
+        if message.error() is not None or offset >= end - 1:
+            done.add(partition)
+    return records, done
 
 
 def read_tail(

@@ -141,7 +141,7 @@ def watermarks(
     settings: KafkaSettings, topic: str, *, client: AdminClient | None = None
 ) -> tuple[Watermarks, ...]:
     """The watermarks of every partition, in partition order, as of now. Raises: TopicError(TOPIC_MISSING)."""
-    client = client or admin(settings)
+    client = admin(settings) if client is None else client  # an idle client is falsy
     count = len(_partitions(client, topic, settings))
     if not count:
         raise topic_missing(topic, settings)
