@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.codec import barrier_header, decode_barrier, encode_barrier
+from schemas.errors import Code, InputError
+from schemas.records import (
+    Add,
+    Barrier,
+    BarrierKind,
+    Drop,
+    Mutation,
+    Pause,
+    Resume,
+    Stop,
+    Throttle,
+    VnodeProgress,
+)
+
+PROGRESS = (VnodeProgress(3, '["é",1]', False, 90_000), VnodeProgress(4, None, True, 0))
+BARRIER = Barrier(2 << 16, 1 << 16, BarrierKind.CHECKPOINT, 4, 1_700_000_000_123, Throttle("j", 5), PROGRESS)
+MUTATIONS: list[Mutation | None] = [
+    None,
+    Add('{"name": "orders-copy"}'),
+    Drop("j"),
+    Pause(None),
+    Pause("j"),
+    Resume(None),
+    Resume("j"),
+    Throttle("j", None),
+    Throttle("j", 0),
+    Stop(),
+]
+
+texts = st.text(max_size=12)
+mutations = st.one_of(
+    st.none(),
+    st.builds(Add, texts),
+    st.builds(Drop, texts),
+    st.builds(Pause, st.none() | texts),
+    st.builds(Resume, st.none() | texts),
+    st.builds(Throttle, texts, st.none() | st.integers(0, 2**63 - 1)),
+    st.just(Stop()),
+)
+progress = st.builds(
+    VnodeProgress, st.integers(0, 32_767), st.none() | texts, st.booleans(), st.integers(0, 2**63 - 1)
+)
+barriers = st.builds(
+    lambda prev, step, *rest: Barrier(prev + step, prev, *rest),
+    st.integers(0, 2**62),
+    st.integers(1, 2**61),
+    st.sampled_from(BarrierKind),
+    st.integers(1, 2**31 - 1),
+    st.integers(-(2**40), 2**45),
+    mutations,
+    st.lists(progress, max_size=5).map(tuple),
+)
+
+
+def error_of(header: bytes | None, data: bytes | None) -> InputError | None:
+    """The InputError, None if this is a barrier. Any other error passes through."""
+    try:
+        decode_barrier(header, data, where="orders-0@7")
+    except InputError as error:
+        return error
+    return None
+
+
+def refusal(header: bytes | None, data: bytes | None) -> str | None:
+    error = error_of(header, data)
+    if error is None:
+        return None
+    assert error.code is Code.BARRIER_MALFORMED
+    assert error.where == "orders-0@7"
+    return error.found
+
+
+def written(barrier: Barrier) -> tuple[bytes, bytes]:
+    return barrier_header(barrier), encode_barrier(barrier)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=repr)
+def test_every_mutation_reads_back(mutation: Mutation | None) -> None:
+    barrier = replace(BARRIER, mutation=mutation)
+    assert decode_barrier(*written(barrier)) == barrier
+
+
+@given(barriers)
+def test_a_barrier_reads_back_as_it_was(barrier: Barrier) -> None:
+    assert decode_barrier(*written(barrier)) == barrier
+
+
+def test_the_header_is_the_epoch_in_decimal() -> None:
+    assert barrier_header(BARRIER) == b"131072"
+
+
+@pytest.mark.parametrize(
+    "header", [None, b"", b"131073", b"+131072", b"0131072", b"131072 ", b"x", "١".encode(), b"1" * 5000]
+)
+def test_a_header_that_is_not_the_epoch_of_the_value_is_refused(header: bytes | None) -> None:
+    assert "different epochs" in (refusal(header, encode_barrier(BARRIER)) or "")
+
+
+@pytest.mark.parametrize(
+    ("barrier", "says"),
+    [
+        (replace(BARRIER, prev=BARRIER.curr), "curr is not above prev"),
+        (replace(BARRIER, prev=BARRIER.curr + 1), "curr is not above prev"),
+        (replace(BARRIER, prev=-1), "curr is not above prev"),
+        (replace(BARRIER, curr=0, prev=0), "curr is not above prev"),
+        (replace(BARRIER, partitions=0), "partitions is below 1"),
+        (replace(BARRIER, partitions=-1), "partitions is below 1"),
+        (replace(BARRIER, injected_at_ms=2**62), "outside 0001..9999"),
+    ],
+)
+def test_a_barrier_that_makes_no_sense_is_refused(barrier: Barrier, says: str) -> None:
+    assert says in (refusal(*written(barrier)) or "")
+
+
+def test_a_barrier_cut_anywhere_is_refused() -> None:
+    header, data = written(BARRIER)
+    for size in range(len(data)):
+        assert "truncated" in (refusal(header, data[:size]) or "")
+
+
+def test_a_barrier_with_bytes_behind_or_no_value_is_refused() -> None:
+    header, data = written(BARRIER)
+    assert "1 bytes left over" in (refusal(header, data + b"\x00") or "")
+    assert "null value" in (refusal(header, None) or "")
+
+
+def test_a_mutation_that_does_not_exist_is_refused() -> None:
+    header, data = written(replace(BARRIER, mutation=Stop(), progress=()))
+    assert data[-2:] == b"\x0c\x00"
+    assert "does not exist" in (refusal(header, data[:-2] + b"\x0e\x00") or "")
+
+
+def test_a_flipped_bit_gives_a_named_error_or_a_barrier_that_makes_sense() -> None:
+    header, data = written(BARRIER)
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        if refusal(header, bytes(flipped)) is None:
+            barrier = decode_barrier(header, bytes(flipped))
+            assert barrier.curr > barrier.prev >= 0
+            assert barrier.partitions >= 1
+
+
+@given(st.binary(max_size=60))
+def test_random_bytes_are_no_barrier(data: bytes) -> None:
+    assert refusal(b"131072", data) is not None

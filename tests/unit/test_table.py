@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from schemas.errors import Code, ConfigError
+from schemas.table import DEFAULT_VNODE_COUNT, Column, declare
+from schemas.types import ColumnType, TypeName
+
+ORDERS: dict[str, Any] = {
+    "name": "orders",
+    "columns": {"note": "string", "region": "string", "id": "bigint", "amount": "decimal(18,2)"},
+    "primary_key": ["id", "region"],
+    "distribution_key": ["region"],
+    "vnode_count": 16,
+}
+
+
+def faults_of(declaration: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        declare(declaration, where="orders.yaml")
+    assert caught.value.code is Code.TABLE_INVALID
+    assert caught.value.where == "orders.yaml"
+    return caught.value.found
+
+
+def test_rows_are_in_declared_order_and_keys_in_key_order() -> None:
+    table = declare(ORDERS)
+    assert table.column_names == ("note", "region", "id", "amount")
+    assert [column.name for column in table.key_columns] == ["id", "region"]
+    assert table.key_of(("n", "EU", 7, None)) == (7, "EU")
+    assert [column.name for column in table.select(["amount", "note"])] == ["amount", "note"]
+
+
+def test_exactly_the_primary_key_is_not_nullable() -> None:
+    table = declare(ORDERS)
+    assert [column.name for column in table.columns if not column.nullable] == ["region", "id"]
+    assert table.by_name["note"] == Column("note", ColumnType(TypeName.STRING), nullable=True)
+
+
+def test_what_is_left_out_has_a_default() -> None:
+    table = declare({name: ORDERS[name] for name in ("name", "columns", "primary_key")})
+    assert table.distribution_key == ("id", "region")
+    assert table.vnode_count == DEFAULT_VNODE_COUNT
+
+
+def test_a_table_reads_back_from_its_own_declaration() -> None:
+    table = declare({name: ORDERS[name] for name in ("name", "columns", "primary_key")})
+    assert declare(table.to_dict()) == table
+    assert list(table.to_dict()["columns"]) == list(ORDERS["columns"])
+
+
+def test_every_fault_is_named_at_once() -> None:
+    found = faults_of(
+        {
+            "name": "my orders",
+            "colums": {},
+            "columns": {"id": "bigint", "price": "money", "9lives": "int", "_bf_op": "int", "w": "double"},
+            "primary_key": ["idd", "w", "w"],
+            "distribution_key": ["price"],
+            "vnode_count": 1,
+        }
+    )
+    for fault in (
+        "unknown key 'colums' (did you mean 'columns'?)",
+        "name 'my orders'",
+        "column price: 'money' is not one of",
+        "column name '9lives'",
+        "column name '_bf_op' starts with _bf_",
+        "primary_key names 'idd', no such column (did you mean 'id'?)",
+        "primary_key names a column twice",
+        "primary_key column w is double",
+        "distribution_key column 'price' is not in the primary key",
+        "vnode_count 1 is not a whole number in 2..32768",
+    ):
+        assert fault in found
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "binary"])
+def test_a_key_column_of_a_type_without_order_is_refused(kind: str) -> None:
+    assert f"primary_key column id is {kind}" in faults_of(
+        {"name": "t", "columns": {"id": kind}, "primary_key": ["id"]}
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 32_769, "64", 64.0, True, None])
+def test_a_count_of_vnodes_out_of_range_or_of_another_type_is_refused(count: object) -> None:
+    assert "vnode_count" in faults_of(ORDERS | {"vnode_count": count})
+
+
+@pytest.mark.parametrize("count", [2, 32_768])
+def test_the_limits_of_the_count_of_vnodes_are_allowed(count: int) -> None:
+    assert declare(ORDERS | {"vnode_count": count}).vnode_count == count
+
+
+@pytest.mark.parametrize("missing", ["name", "columns", "primary_key"])
+def test_a_missing_key_is_named(missing: str) -> None:
+    assert f"'{missing}' is missing" in faults_of({k: v for k, v in ORDERS.items() if k != missing})
+
+
+@pytest.mark.parametrize("key", [[], "id", [1], {"id": 1}])
+def test_a_primary_key_that_is_no_list_of_names_is_refused(key: object) -> None:
+    assert "not a list of column names" in faults_of(ORDERS | {"primary_key": key})
+
+
+@pytest.mark.parametrize("columns", [{}, ["id"], "id", None])
+def test_columns_that_are_no_mapping_are_refused(columns: object) -> None:
+    assert "columns is not a mapping" in faults_of(ORDERS | {"columns": columns})
+
+
+def test_names_that_differ_only_in_case_are_refused() -> None:
+    assert "differ only in case" in faults_of(ORDERS | {"columns": ORDERS["columns"] | {"ID": "int"}})
+
+
+@pytest.mark.parametrize("declaration", [None, [], "orders"])
+def test_a_declaration_that_is_no_mapping_is_refused(declaration: object) -> None:
+    assert "instead of a mapping" in faults_of(declaration)
