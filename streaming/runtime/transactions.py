@@ -25,6 +25,8 @@ _RETRY_PAUSE_S = 0.05
 class TransactionalProducer:
     """Opening it fences the predecessor with the same id and ends its open transaction.
 
+    `over` are further settings of the producer, under librdkafka's names.
+
     Raises: EnvironmentProblem(BROKER_UNREACHABLE, AUTH_FAILED, ...) if the broker can't be asked for that.
     """
 
@@ -74,9 +76,8 @@ class TransactionalProducer:
         self._commit()
 
     def _abort(self) -> None:
-        with suppress(
-            KafkaException
-        ):  # a producer that can't abort is fenced or dead: the broker aborts for it
+        # A producer that can't abort is fenced or dead: the broker aborts for it.
+        with suppress(KafkaException):
             self._producer.abort_transaction(self._settings.wait_s)
 
     def _commit(self) -> None:
