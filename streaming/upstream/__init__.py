@@ -1,0 +1,1 @@
+"""What feeds an upstream topic: barriers, wishes from the control topic, and test events."""

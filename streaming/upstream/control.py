@@ -1,0 +1,133 @@
+"""Wishes: what people ask of a running service, as JSON on the topic `<upstream>.control`.
+
+    {"id": "<unique>", "mutation": "Throttle", "job": "orders-copy", "rate_limit": 100}
+
+A wish becomes the mutation of the next barrier. The topic is open to anybody's hand, so everything about a
+wish is checked here; whether its job exists is for the service to say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
+from schemas.table import nearest
+
+MAX_WISH_BYTES = 64 * 1024
+MAX_JOB_CHARACTERS = 63
+MAX_ID_CHARACTERS = 200
+_MAX_LONG = 2**63 - 1
+
+
+def control_topic(upstream: str) -> str:
+    """The topic with the wishes for an upstream's service; it has one partition."""
+    return f"{upstream}.control"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """`id` is the asker's, to find the wish again; nothing here depends on it."""
+
+    id: str
+    mutation: Mutation
+
+
+class MalformedWishError(ValueError):
+    """Why bytes are no wish, in words that hold nothing of their content beyond names of keys."""
+
+
+def encode_wish(wish: Wish) -> bytes:
+    """The value of the control record."""
+    mutation = wish.mutation
+    fields: dict[str, Any] = {name: getattr(mutation, name) for name in mutation.__dataclass_fields__}
+    if isinstance(mutation, Add):
+        fields = {"definition": json.loads(mutation.job)}
+    return json.dumps({"id": wish.id, "mutation": type(mutation).__name__, **fields}).encode()
+
+
+def decode_wish(data: bytes | None) -> Wish:
+    """Read the value of a control record. Raises MalformedWishError for anything but one whole wish."""
+    if not data:
+        raise MalformedWishError("an empty value")
+    if len(data) > MAX_WISH_BYTES:
+        raise MalformedWishError(f"{len(data)} bytes; at most {MAX_WISH_BYTES}")
+    fields = _object(data)
+    kind = fields.get("mutation")
+    if not isinstance(kind, str) or kind not in _MUTATIONS:
+        hint = nearest(kind, list(_MUTATIONS)) if isinstance(kind, str) else ""
+        raise MalformedWishError(f"mutation is not one of {', '.join(_MUTATIONS)}{hint}")
+    wanted, build = _MUTATIONS[kind]
+    expected = {"id", "mutation", *wanted}
+    if fields.keys() != expected:
+        raise MalformedWishError(f"keys of {kind} are {', '.join(sorted(expected))}")
+    return Wish(_text(fields, "id", MAX_ID_CHARACTERS), build(fields))
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_without_doubles)
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate could not be sent on
+    except MalformedWishError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise MalformedWishError(f"no JSON ({type(error).__name__})") from None
+    if not isinstance(value, dict):
+        raise MalformedWishError("no JSON object")
+    return value
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise MalformedWishError(f"{constant} is no JSON number")
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise MalformedWishError("a key twice")
+    return dict(pairs)
+
+
+def _text(fields: Mapping[str, Any], key: str, longest: int) -> str:
+    value = fields[key]
+    if not isinstance(value, str) or not 1 <= len(value) <= longest:
+        raise MalformedWishError(f"{key} is not a text of 1 to {longest} characters")
+    return value
+
+
+def _job(fields: Mapping[str, Any]) -> str:
+    return _text(fields, "job", MAX_JOB_CHARACTERS)
+
+
+def _job_or_all(fields: Mapping[str, Any]) -> str | None:
+    return None if fields["job"] is None else _job(fields)
+
+
+def _rate_limit(fields: Mapping[str, Any]) -> int | None:
+    value = fields["rate_limit"]
+    if value is not None and not (type(value) is int and 0 <= value <= _MAX_LONG):
+        raise MalformedWishError("rate_limit is neither null nor a whole number from 0 (rows per second)")
+    return value
+
+
+def _definition(fields: Mapping[str, Any]) -> str:
+    value = fields["definition"]
+    if not isinstance(value, dict):
+        raise MalformedWishError("definition is no JSON object")
+    return json.dumps(value, separators=(",", ":"))
+
+
+_Build = Callable[[Mapping[str, Any]], Mutation]
+
+_MUTATIONS: dict[str, tuple[frozenset[str], _Build]] = {
+    "Add": (frozenset({"definition"}), lambda fields: Add(_definition(fields))),
+    "Drop": (frozenset({"job"}), lambda fields: Drop(_job(fields))),
+    "Pause": (frozenset({"job"}), lambda fields: Pause(_job_or_all(fields))),
+    "Resume": (frozenset({"job"}), lambda fields: Resume(_job_or_all(fields))),
+    "Throttle": (
+        frozenset({"job", "rate_limit"}),
+        lambda fields: Throttle(_job(fields), _rate_limit(fields)),
+    ),
+    "Stop": (frozenset(), lambda _: Stop()),
+}
