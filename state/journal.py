@@ -22,7 +22,9 @@ from state.plan import BatchPlan
 from state.storage import Storage
 
 PATH = "journal"
-_SCHEMA = pa.schema([("owner", pa.string()), ("lanes", pa.int32()), ("table", pa.string()), ("plan", pa.string())])
+_SCHEMA = pa.schema(
+    [("owner", pa.string()), ("lanes", pa.int32()), ("table", pa.string()), ("plan", pa.string())]
+)
 
 
 @dataclass(frozen=True, slots=True)

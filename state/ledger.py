@@ -37,7 +37,8 @@ class Ledger:
     def __init__(self, storage: Storage, path: str, schema: pa.Schema) -> None:
         self.storage, self.path, self.schema = storage, path, schema
         self._table = _open_or_create(storage.uri(path), schema)
-        self._app_id = f"backfill-{self._table.metadata().id}"
+        self.id = str(self._table.metadata().id)
+        self._app_id = f"backfill-{self.id}"
 
     @property
     def version(self) -> int:
@@ -65,12 +66,23 @@ class Ledger:
         import pyarrow.parquet as pq
 
         tables = [
-            pq.read_table(self.storage.path(self.path, file.path), filesystem=self.storage.filesystem, schema=self.schema)
+            pq.read_table(
+                self.storage.path(self.path, file.path),
+                filesystem=self.storage.filesystem,
+                schema=self.schema,
+            )
             for file in self.files()
         ]
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
-    def commit(self, added: Sequence[DataFile], removed: Sequence[DataFile] = (), *, epoch: int | None, data_change: bool = True) -> None:
+    def commit(
+        self,
+        added: Sequence[DataFile],
+        removed: Sequence[DataFile] = (),
+        *,
+        epoch: int | None,
+        data_change: bool = True,
+    ) -> None:
         """Add and remove files in one commit on top of the version seen; `epoch` None leaves the epoch as it is.
 
         Raises: CommitConflict when somebody else committed since; nothing was written then.
@@ -114,7 +126,9 @@ def _files(table: DeltaTable, bounds: Sequence[str]) -> list[DataFile]:
     ]
 
 
-def _actions(added: Sequence[DataFile], removed: Sequence[DataFile], data_change: bool) -> list[AddAction | RemoveAction]:
+def _actions(
+    added: Sequence[DataFile], removed: Sequence[DataFile], data_change: bool
+) -> list[AddAction | RemoveAction]:
     now = now_ms()
     actions: list[AddAction | RemoveAction] = [
         AddAction(file.path, file.size, {}, now, data_change, file.statistics) for file in added

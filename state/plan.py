@@ -153,7 +153,11 @@ class BatchPlan:
                 "start": None if self.start is None else _aligned_to_dict(self.start),
                 "barriers": [_aligned_to_dict(barrier) for barrier in self.barriers],
                 "first_offsets": self.first_offsets,
-                "replica": {"base": self.replica.base, "log": self.replica.log, "folded": self.replica.folded_epoch},
+                "replica": {
+                    "base": self.replica.base,
+                    "log": self.replica.log,
+                    "folded": self.replica.folded_epoch,
+                },
                 "lanes": self.lanes,
                 "jobs": [
                     {"state": job.state.to_dict(), "slices": [_slice_to_list(item) for item in job.slices]}

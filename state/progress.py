@@ -87,3 +87,8 @@ def covers(progress: Progress, key: Key) -> bool:
             return order_key(key) <= order_key(position)
         case Completed():
             return True
+
+
+def after_slice(progress: Progress, upto: Key | None, rows_read: int) -> Progress:
+    """The progress once a slice that ends at `upto` (None: the vnode's end) was read."""
+    return finish(progress, rows_read) if upto is None else advance(progress, upto, rows_read)

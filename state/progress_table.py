@@ -87,7 +87,9 @@ class ProgressTable:
         self._ledger.commit([self._write(merged)], files, epoch=epoch)
 
     def _write(self, rows: pa.Table) -> DataFile:
-        return self._ledger.storage.write_parquet(PATH, rows, stem="progress", bound_columns=("barrier", "vnode"))
+        return self._ledger.storage.write_parquet(
+            PATH, rows, stem="progress", bound_columns=("barrier", "vnode")
+        )
 
     @staticmethod
     def _to_arrow(rows: Sequence[ProgressRow], epoch: int) -> pa.Table:
@@ -96,7 +98,9 @@ class ProgressTable:
                 {
                     "job": row.job,
                     "vnode": row.vnode,
-                    "position": None if row.progress.position is None else position_to_text(row.progress.position),
+                    "position": None
+                    if row.progress.position is None
+                    else position_to_text(row.progress.position),
                     "backfill_finished": isinstance(row.progress, Completed),
                     "row_count": row.progress.row_count,
                     "barrier": epoch,
@@ -110,4 +114,6 @@ class ProgressTable:
 def _newest(rows: pa.Table) -> pa.Table:
     last = rows.group_by(["job", "vnode"]).aggregate([("barrier", "max")])
     last = last.rename_columns({"barrier_max": "barrier"})
-    return rows.join(last, ["job", "vnode", "barrier"], join_type="left semi").select(SCHEMA.names).cast(SCHEMA)
+    return (
+        rows.join(last, ["job", "vnode", "barrier"], join_type="left semi").select(SCHEMA.names).cast(SCHEMA)
+    )

@@ -86,6 +86,11 @@ class Replica:
         return self._fold_id
 
     @property
+    def id(self) -> str:
+        """The id that the log got when it was created: this state and no other."""
+        return self.log.id
+
+    @property
     def log_epoch(self) -> int:
         """The barrier up to which the log is complete."""
         return self.log.epoch
@@ -158,7 +163,9 @@ def _open_base(uri: str, schema: pa.Schema) -> DeltaTable:
 
 def _base_files(table: DeltaTable) -> dict[int, tuple[BaseFile, ...]]:
     actions = pa.table(table.get_add_actions(flatten=True))
-    columns = (actions[name].to_pylist() for name in ("path", f"partition.{VNODE}", "num_records", "size_bytes"))
+    columns = (
+        actions[name].to_pylist() for name in ("path", f"partition.{VNODE}", "num_records", "size_bytes")
+    )
     by_vnode: dict[int, list[BaseFile]] = {}
     for path, vnode, rows, size in zip(*columns, strict=True):
         by_vnode.setdefault(int(vnode), []).append(BaseFile(path, int(vnode), rows, size))

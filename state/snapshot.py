@@ -78,7 +78,9 @@ class SnapshotReader:
     def _base_rows(self, file: BaseFile, item: Slice, columns: Sequence[str]) -> pa.Table:
         return self._scan(BASE_PATH, [file.path], list(columns), self._pushdown(item))
 
-    def _scan(self, root: str, paths: Sequence[str], columns: list[str], wanted: pc.Expression | None) -> pa.Table:
+    def _scan(
+        self, root: str, paths: Sequence[str], columns: list[str], wanted: pc.Expression | None
+    ) -> pa.Table:
         source = ds.dataset(
             [self.storage.path(root, path) for path in paths],
             schema=pa.schema([(name, self._type(name)) for name in self._needed(columns)]),
@@ -183,7 +185,6 @@ class SliceCutter:
         merged = [column.take(order) for column in merged]
         distinct = pa.array(changes_of_key(merged))
         return [column.filter(distinct) for column in merged]
-
 
     def _overlay(self, vnode: int) -> pa.Table:
         """The log's newest rows in a vnode; a small log is read once for all vnodes, as most walks ask for many."""

@@ -77,7 +77,9 @@ class Storage:
 
     @cached_property
     def _resolved(self) -> tuple[fs.FileSystem, str]:
-        filesystem, path = fs.FileSystem.from_uri(self.root if "://" in self.root else Path(self.root).as_uri())
+        filesystem, path = fs.FileSystem.from_uri(
+            self.root if "://" in self.root else Path(self.root).as_uri()
+        )
         return filesystem, path.rstrip("/")
 
     @property
@@ -93,7 +95,13 @@ class Storage:
         return bool(info.type != fs.FileType.NotFound)
 
     def write_parquet(
-        self, table_path: str, table: pa.Table, *, stem: str, bound_columns: tuple[str, ...] = (), row_group_rows: int = 65_536
+        self,
+        table_path: str,
+        table: pa.Table,
+        *,
+        stem: str,
+        bound_columns: tuple[str, ...] = (),
+        row_group_rows: int = 65_536,
     ) -> DataFile:
         """Write rows as a new file of the Delta table at `table_path`. It belongs to the table once committed."""
         buffer = io.BytesIO()

@@ -33,7 +33,7 @@ class Aligner:
         self._waiting: list[deque[tuple[int, Barrier]]] = [deque() for _ in range(partitions)]
         self._seen = [-1] * partitions if last is None else list(last.offsets)
         self._newest: list[Barrier | None] = [None if last is None else last.barrier] * partitions
-        self.duplicates = 0
+        self._duplicates: list[tuple[int, int]] = []
 
     def feed(self, partition: int, offset: int, barrier: Barrier) -> None:
         """Take the next barrier of a partition; offsets at or below one that was fed are ignored.
@@ -60,7 +60,7 @@ class Aligner:
                 f"barrier {barrier.curr} a second time, with records since the first",
                 "each barrier once in each partition",
             )
-        self.duplicates += 1
+        self._duplicates.append((partition, offset))
         self._seen[partition] = offset
 
     def _check(self, partition: int, offset: int, barrier: Barrier, newest: Barrier | None) -> None:
@@ -79,7 +79,10 @@ class Aligner:
             raise self._error(code, place, f"barrier {barrier.curr} after {newest.curr}", "rising epochs")
         if barrier.prev != newest.curr:
             raise self._error(
-                Code.BARRIER_GAP, place, f"barrier {barrier.curr} with prev {barrier.prev}", f"prev {newest.curr}"
+                Code.BARRIER_GAP,
+                place,
+                f"barrier {barrier.curr} with prev {barrier.prev}",
+                f"prev {newest.curr}",
             )
 
     def aligned(self) -> list[AlignedBarrier]:
@@ -105,6 +108,11 @@ class Aligner:
                     f"the same as at {self._topic}-0@{first_offset}: {first.curr} (prev {first.prev}), "
                     "with the same kind and mutation",
                 )
+
+    def take_duplicates(self) -> tuple[tuple[int, int], ...]:
+        """Places (partition, offset) of repeated barriers since the last call: records that no batch should read."""
+        taken, self._duplicates = tuple(self._duplicates), []
+        return taken
 
     @property
     def waiting(self) -> tuple[int, ...]:

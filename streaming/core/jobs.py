@@ -53,7 +53,10 @@ def add_configured(
 ) -> tuple[JobState, ...]:
     """Jobs of the configuration that are not known yet start at `start_epoch`, the end of a batch."""
     known = {job.name for job in jobs}
-    return (*jobs, *(_created(definition, start_epoch) for definition in configured if definition.name not in known))
+    return (
+        *jobs,
+        *(_created(definition, start_epoch) for definition in configured if definition.name not in known),
+    )
 
 
 def _created(definition: JobDefinition, start_epoch: int) -> JobState:
@@ -84,7 +87,9 @@ def _apply(
         case Resume(name):
             return edit(name, f"resume {name or 'all jobs'}", paused=False)
         case Throttle(name, limit):
-            return edit(name, f"throttle {name} to {'unlimited' if limit is None else limit}", rate_limit=limit)
+            return edit(
+                name, f"throttle {name} to {'unlimited' if limit is None else limit}", rate_limit=limit
+            )
         case Stop():
             return Outcome(jobs, (Report(epoch, "stop"),), stop=True)
 

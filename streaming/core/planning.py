@@ -61,7 +61,9 @@ def _unfinished_by_partition(
     return list(by_partition.values())
 
 
-def _walk(vnodes: Sequence[int], progress: Mapping[int, Progress], budget_rows: int, cut: CutFunction) -> Chosen:
+def _walk(
+    vnodes: Sequence[int], progress: Mapping[int, Progress], budget_rows: int, cut: CutFunction
+) -> Chosen:
     slices: list[Slice] = []
     left = budget_rows
     for vnode in vnodes:

@@ -36,7 +36,10 @@ _BY_HALVES = np.array([HIDDEN, Op.INSERT, Op.DELETE, Op.UPDATE], dtype=np.int8)
 
 
 def covered(
-    vnodes: npt.NDArray[np.int32], keys: Sequence[pa.Array], progress: Mapping[int, Progress], vnode_count: int
+    vnodes: npt.NDArray[np.int32],
+    keys: Sequence[pa.Array],
+    progress: Mapping[int, Progress],
+    vnode_count: int,
 ) -> Mask:
     """Which of n changes have a key that the snapshot read has passed.
 

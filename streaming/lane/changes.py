@@ -170,7 +170,8 @@ def log_rows(changes: Changes, plan: BatchPlan, schema: pa.Schema) -> pa.Table:
         BEFORE_HASH: changes.rows[BEFORE_HASH],
     }
     values = (
-        pc.if_else(deleted, before, after) for before, after in zip(changes.before, changes.after, strict=True)
+        pc.if_else(deleted, before, after)
+        for before, after in zip(changes.before, changes.after, strict=True)
     )
     names = schema.names[len(own) :]
     rows = pa.table({**own, **dict(zip(names, values, strict=True))}).cast(schema)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from schemas.errors import BackfillError
 from schemas.columnar import encode_changes, encode_inserts, encode_keys
 from schemas.filter import Filter, parse_filter
 from schemas.filter.columnar import evaluate
@@ -31,16 +32,18 @@ from schemas.table import Column, TableSchema
 from state.columns import log_schema
 from state.journal import is_superseded
 from state.plan import BatchPlan, JobPlan, Slice
-from state.progress import Completed, NotStarted, Progress, advance, finish
+from state.progress import Completed, NotStarted, Progress, after_slice
 from state.replica import LOG_BOUNDS, LOG_PATH, ReplicaFiles
 from state.snapshot import SnapshotReader
 from state.storage import DataFile, Storage
 from streaming.core.visibility import HIDDEN, covered, visible_ops
 from streaming.lane.changes import Changes, Fault, log_rows, order_changes
-from streaming.lane.output import LaneOutput, Partition
+from streaming.lane.output import LaneOutput, Partition, lane_output
 from streaming.runtime.kafka import KafkaSettings
 
 _CHUNK_ROWS = 65_536
+_LOG_PART_ROWS = 250_000
+_LOG_ROW_GROUP_ROWS = 16_384
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class LaneResult:
     """What the driver needs to know. `rows_read[job][vnode]` counts snapshot rows, filtered ones included."""
 
     lane: int
-    log: DataFile | None = None
+    log: list[DataFile] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     rows_read: dict[str, dict[int, int]] = field(default_factory=dict)
     sent_snapshot: dict[str, int] = field(default_factory=dict)
@@ -81,6 +84,7 @@ class LaneResult:
     changes: int = 0
     already_sent: bool = False
     superseded: bool = False
+    error: BackfillError | None = None
     step_ms: dict[str, float] = field(default_factory=dict)
 
 
@@ -120,9 +124,7 @@ class _LaneJob:
     def read_slice(self, item: Slice, rows_read: int) -> None:
         """Raise the progress of a vnode whose slice was read."""
         before = self.progress.get(item.vnode, NotStarted())
-        self.progress[item.vnode] = (
-            finish(before, rows_read) if item.upto is None else advance(before, item.upto, rows_read)
-        )
+        self.progress[item.vnode] = after_slice(before, item.upto, rows_read)
 
     def barrier(self, upstream: Barrier, partition: int, *, with_progress: bool) -> Barrier:
         """The upstream's barrier as this output's partition tells it."""
@@ -160,24 +162,41 @@ def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schem
     records at fault nothing is sent and the result lists them.
     """
     watch, result = _Stopwatch(), LaneResult(lane)
-    changes, result.faults = order_changes(batches, schema, task.plan, task.table)
-    result.changes = len(changes)
-    watch.lap("order")
-    if not result.faults:
-        jobs = [_LaneJob(task, plan, lane) for plan in task.plan.jobs]
-        _send(task, lane, jobs, changes, result, watch)
-        result.log = _write_log(task, lane, changes)
-        watch.lap("log")
+    jobs = [_LaneJob(task, plan, lane) for plan in task.plan.jobs]
+    for part in _parts(batches, whole=bool(jobs)):
+        changes, faults = order_changes(part, schema, task.plan, task.table)
+        result.changes += len(changes)
+        result.faults += faults
+        watch.lap("order")
+        if not result.faults:
+            _send(task, lane, jobs, changes, result, watch)
+            result.log += _write_log(task, lane, changes)
+            watch.lap("log")
     result.step_ms = watch.step_ms
     return result
 
 
-def _write_log(task: LaneTask, lane: int, changes: Changes) -> DataFile | None:
+def _parts(batches: Iterable[pa.RecordBatch], *, whole: bool) -> Iterator[list[pa.RecordBatch]]:
+    """All changes at once where somebody wants them in order; else, to build the log, as many as fit in memory."""
+    part: list[pa.RecordBatch] = []
+    for batch in batches:
+        part.append(batch)
+        if not whole and sum(len(each) for each in part) >= _LOG_PART_ROWS:
+            yield part
+            part = []
+    yield part
+
+
+def _write_log(task: LaneTask, lane: int, changes: Changes) -> list[DataFile]:
     if not len(changes):
-        return None
+        return []
     rows = log_rows(changes, task.plan, log_schema(task.table))
     stem = f"{task.plan.epoch:020d}-{lane}"
-    return task.storage.write_parquet(LOG_PATH, rows, stem=stem, bound_columns=LOG_BOUNDS, row_group_rows=16_384)
+    return [
+        task.storage.write_parquet(
+            LOG_PATH, rows, stem=stem, bound_columns=LOG_BOUNDS, row_group_rows=_LOG_ROW_GROUP_ROWS
+        )
+    ]
 
 
 def _send(
@@ -186,25 +205,35 @@ def _send(
     places = [place for job in jobs for place in job.places()]
     if not places:
         return
-    with LaneOutput(task.kafka, f"{task.transactional_id}-{lane}") as output:
+    with lane_output(task.kafka, f"{task.transactional_id}-{lane}") as (output, transactions):
         watch.lap("init")
         result.superseded = is_superseded(task.storage, task.journal_version)
         if result.superseded:
             return
         result.already_sent = output.already_sent(places, task.plan.epoch, task.known_ends)
-        sender = _Silent() if result.already_sent else output
         watch.lap("look")
-        if not result.already_sent:
-            output.begin()
-        _open_jobs(task, jobs, sender)
-        _send_snapshot(task, jobs, sender, result)
-        watch.lap("snapshot")
-        _send_live(task, jobs, changes, sender, result)
-        watch.lap("live")
-        if not result.already_sent:
-            output.commit()
+        if result.already_sent:
+            _send_all(task, jobs, changes, _Silent(), result, watch)
+        else:
+            with transactions.transaction():
+                _send_all(task, jobs, changes, output, result, watch)
         watch.lap("commit")
         result.ends = output.ends(places)
+
+
+def _send_all(
+    task: LaneTask,
+    jobs: list[_LaneJob],
+    changes: Changes,
+    sender: Sender,
+    result: LaneResult,
+    watch: _Stopwatch,
+) -> None:
+    _open_jobs(task, jobs, sender)
+    _send_snapshot(task, jobs, sender, result)
+    watch.lap("snapshot")
+    _send_live(task, jobs, changes, sender, result)
+    watch.lap("live")
 
 
 class _Silent:
@@ -276,7 +305,9 @@ def _send_live(
             run = runs[number]
             if len(run.keys):
                 sender.send(job.topic, run.partitions, run.keys, run.values)
-                result.sent_live[job.definition.name] = result.sent_live.get(job.definition.name, 0) + len(run.keys)
+                result.sent_live[job.definition.name] = result.sent_live.get(job.definition.name, 0) + len(
+                    run.keys
+                )
             for partition in job.partitions:
                 barrier = job.barrier(aligned.barrier, partition, with_progress=number == 0)
                 sender.send_barrier(job.topic, partition, barrier)

@@ -1,0 +1,133 @@
+"""The fold: rewrite the vnodes that changed, so that the base holds everything up to a barrier.
+
+One pass of Spark over the dirty vnodes: base rows and log rows of a key stand together, in the order of their
+offsets, base first. The last one stays if it is no DELETE. On the way the changelog's legality is checked, which
+the path of every row leaves to this place: INSERT only of an absent key, UPDATE and DELETE only of a present one,
+`before` equal to what is there.
+
+The commit replaces exactly the dirty vnodes, and carries the epoch as Delta's `txnVersion`, so a fold that is run
+again does nothing. Nobody else writes to the base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from schemas.records import Op
+from schemas.table import TableSchema
+from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
+from state.replica import BASE_PATH, LOG_PATH, ReplicaFiles
+from state.storage import Storage
+from state.vnode import vnode_expression
+
+ROWS_PER_FILE = 100_000
+"""Rows of a base file: small enough that a slice rarely reads much more than it takes."""
+ROW_GROUP_BYTES = 2 * 1024 * 1024
+"""Parquet row groups of about 20,000 narrow rows, which a reader can skip."""
+ROWS_PER_TASK = 250_000
+
+
+@dataclass(frozen=True, slots=True)
+class FoldReport:
+    """`illegal` counts changes that contradict the table; `first_illegal` is the lowest of their places."""
+
+    epoch: int
+    vnodes: int
+    rows_read: int
+    illegal: int
+    first_illegal: str | None
+
+
+def fold(
+    spark: SparkSession, storage: Storage, table: TableSchema, files: ReplicaFiles, fold_id: str, epoch: int
+) -> FoldReport:
+    """Bring the base to barrier `epoch`; `files` are those of a version whose log ends there.
+
+    Raises: whatever Spark and Delta raise; the base is then as it was.
+    """
+    log = _log(spark, storage, table, files)
+    dirty = sorted(row[0] for row in log.select(VNODE).distinct().collect())
+    base_files = [file for vnode in dirty for file in files.base.get(vnode, ())]
+    rows = sum(file.rows for file in base_files) + files.log_rows
+    history = log.unionByName(_base(spark, storage, table, [file.path for file in base_files]))
+    checked = _checked(history, table, max(rows // ROWS_PER_TASK, 2 * spark.sparkContext.defaultParallelism))
+    seen = Observation("fold")
+    observed = checked.observe(
+        seen,
+        F.count_if("_bf_illegal").alias("illegal"),
+        F.min(F.when(F.col("_bf_illegal"), _place())).alias("first"),
+    )
+    kept = observed.where(F.col("_bf_last") & (F.col(OP) != F.lit(Op.DELETE.value)))
+    (
+        kept.select(VNODE, *table.column_names)
+        .write.format("delta")
+        .mode("overwrite")
+        .option("replaceWhere", f"{VNODE} in ({', '.join(map(str, dirty or [-1]))})")
+        .option("txnAppId", fold_id)
+        .option("txnVersion", epoch)
+        .option("maxRecordsPerFile", ROWS_PER_FILE)
+        .option("parquet.block.size", ROW_GROUP_BYTES)
+        .save(storage.uri(BASE_PATH))
+    )
+    found = seen.get
+    return FoldReport(epoch, len(dirty), rows, found["illegal"], found["first"])
+
+
+def _place() -> Column:
+    return F.format_string("%d@%020d", F.col(PARTITION), F.col(OFFSET))
+
+
+def _spark_schema(table: TableSchema) -> StructType:
+    return StructType.fromDDL(", ".join(f"`{c.name}` {c.type.spark_ddl}" for c in table.columns))
+
+
+def _log(spark: SparkSession, storage: Storage, table: TableSchema, files: ReplicaFiles) -> DataFrame:
+    own = f"{VNODE} int, {EPOCH} bigint, {PARTITION} int, {OFFSET} bigint, {OP} tinyint, {BEFORE_HASH} bigint"
+    schema = StructType([*StructType.fromDDL(own), *_spark_schema(table)])
+    paths = [storage.uri(LOG_PATH, file.path) for file in files.log]
+    return spark.read.schema(schema).parquet(*paths).where(F.col(EPOCH) > files.folded_epoch).drop(EPOCH)
+
+
+def _base(spark: SparkSession, storage: Storage, table: TableSchema, paths: Sequence[str]) -> DataFrame:
+    """Base rows as INSERTs before every offset. The files are read by path: they are immutable, and opening
+    the Delta table would cost a job of its own."""
+    schema = _spark_schema(table)
+    rows = (
+        spark.read.schema(schema).parquet(*(storage.uri(BASE_PATH, path) for path in paths))
+        if paths
+        else (spark.createDataFrame([], schema))
+    )
+    return rows.select(
+        vnode_expression(table, F.struct(*table.distribution_key)).alias(VNODE),
+        F.lit(-1).alias(PARTITION),
+        F.lit(-1).cast("bigint").alias(OFFSET),
+        F.lit(Op.INSERT.value).cast("tinyint").alias(OP),
+        F.lit(None).cast("bigint").alias(BEFORE_HASH),
+        *table.column_names,
+    )
+
+
+def _checked(history: DataFrame, table: TableSchema, tasks: int) -> DataFrame:
+    """Each row with `_bf_last` (newest of its key) and `_bf_illegal`.
+
+    One exchange by vnode and one sort serve both window functions and the write, which wants vnodes together.
+    """
+    key = [VNODE, *table.primary_key]
+    shuffled = history.repartition(tasks, F.col(VNODE)).sortWithinPartitions(*key, OFFSET)
+    in_order = Window.partitionBy(*key).orderBy(OFFSET)
+    from_base = F.col(OFFSET) < 0
+    was_there = F.coalesce(F.lag(F.col(OP) != F.lit(Op.DELETE.value)).over(in_order), F.lit(False))
+    stored = F.lag(F.xxhash64(*table.column_names)).over(in_order)
+    inserts = F.col(OP) == F.lit(Op.INSERT.value)
+    wrong = F.when(inserts, was_there).otherwise(~was_there | (F.col(BEFORE_HASH) != stored))
+    return shuffled.withColumns(
+        {
+            "_bf_last": F.lead(F.lit(True)).over(in_order).isNull(),
+            "_bf_illegal": ~from_base & wrong,
+        }
+    )

@@ -1,0 +1,341 @@
+"""Batches: from aligned barrier a to aligned barrier b, in this order of effects (DESIGN 3.1).
+
+    1  Plan        pin the replica, choose slices, write the plan to the journal
+    2  Lanes       each sends its part in one Kafka transaction, and writes its changes to a log file
+    3  Replicate   the log files become part of the log
+    4  Progress    per-vnode progress at b
+    5  Mutations   of the batch's barriers take effect for the next batch
+
+Every effect carries the epoch of b and is conditional on nobody else having gone on, so a crash anywhere ends in
+the same plan being carried out again, each effect that is there already being found. The next batch's first effect
+comes after this one's last: a plan in the journal whose progress is missing is the one batch that may be half done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from schemas.errors import (
+    BackfillError,
+    Code,
+    CommitConflict,
+    EnvironmentProblem,
+    Fenced,
+    InputError,
+    OutcomeUnknown,
+)
+from schemas.job import JobDefinition
+from schemas.table import TableSchema
+from state.journal import Journal
+from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
+from state.progress import Completed, NotStarted, Progress, after_slice
+from state.progress_table import ProgressRow, ProgressTable
+from state.replica import Replica
+from state.snapshot import SliceCutter, SnapshotReader
+from state.storage import Storage
+from streaming.core.budget import SnapshotBudget
+from streaming.core.jobs import Outcome, add_configured, jobs_after
+from streaming.core.planning import choose_barriers, choose_slices
+from streaming.lane.changes import Fault
+from streaming.lane.output import Partition
+from streaming.lane.task import LaneResult, LaneTask
+from streaming.runtime.kafka import KafkaSettings
+from streaming.service.lanes import Lanes
+
+MAX_BATCH_RECORDS = 500_000
+"""Upstream records that one batch takes at most, when it has a choice; lanes hold a batch's changes in memory."""
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What a batch did, for logs, status and progress bars. Times in milliseconds."""
+
+    plan: BatchPlan
+    changes: int
+    snapshot_rows: Mapping[str, int]
+    sent_snapshot: Mapping[str, int]
+    sent_live: Mapping[str, int]
+    step_ms: Mapping[str, float]
+    lane_ms: Mapping[str, float]
+    already_sent: int
+    outcome: Outcome
+    progress: Mapping[str, Mapping[int, Progress]]
+
+
+@dataclass
+class _Clock:
+    step_ms: dict[str, float] = field(default_factory=dict)
+    _since: float = field(default_factory=time.perf_counter)
+
+    def lap(self, step: str) -> None:
+        now = time.perf_counter()
+        self.step_ms[step] = (now - self._since) * 1_000
+        self._since = now
+
+
+class Batches:
+    """The one writer of the state. All calls come from one thread at a time."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        table: TableSchema,
+        topic: str,
+        kafka: KafkaSettings,
+        lanes: Lanes,
+        lane_count: int,
+        cores: int,
+        journal: Journal,
+        first_offsets: Sequence[int],
+        ensure_output: Callable[[JobDefinition], None],
+    ) -> None:
+        self._storage, self._table, self._topic, self._kafka = storage, table, topic, kafka
+        self._lanes, self._lane_count, self._cores = lanes, lane_count, cores
+        self._journal = journal
+        self._beginning = tuple(first_offsets)
+        self._ensure_output = ensure_output
+        self.replica = Replica(storage, table)
+        self._progress_table = ProgressTable(storage, table)
+        self.position: AlignedBarrier | None = None
+        self.jobs: tuple[JobState, ...] = ()
+        self.progress: dict[str, dict[int, Progress]] = {}
+        self._configured: tuple[JobDefinition, ...] = ()
+        self._budgets: dict[str, SnapshotBudget] = {}
+        self._known_ends: dict[Partition, int] = {}
+        self._cutter: SliceCutter | None = None
+        self.skip: frozenset[tuple[int, int]] = frozenset()
+
+    @property
+    def transactional_id(self) -> str:
+        """Prefix of the lanes' ids: bound to this state, so that another state's service is never fenced."""
+        return transactional_id(self.replica)
+
+    def configure(self, jobs: Sequence[JobDefinition]) -> None:
+        """Jobs of the configuration; those not known yet start at the end of the next batch."""
+        self._configured = tuple(jobs)
+
+    def recover(self) -> BatchReport | None:
+        """Go on from what the journal says: finish the batch that may be half done. Returns its report, if any."""
+        entry = self._journal.current
+        plan = None if entry is None else entry.plan
+        if plan is None:
+            return None
+        done = self._progress_table.epoch >= plan.epoch
+        self.jobs = tuple(job.state for job in plan.jobs)
+        self.progress = {job.name: self._progress_table.load(job.name, job.start) for job in self.jobs}
+        self.position = plan.start
+        if not done:
+            return self._carry_out(plan, _Clock())
+        self._settle(plan)
+        return None
+
+    def run(self, waiting: Sequence[AlignedBarrier], duplicates: Sequence[tuple[int, int]] = ()) -> BatchReport:
+        """One batch over the first of the waiting barriers; `report.plan.barriers` says which it took."""
+        clock = _Clock()
+        plan = self._plan(waiting, duplicates)
+        try:
+            self._journal.write_plan(plan)
+        except CommitConflict as conflict:
+            raise self._journal.fenced() from conflict
+        clock.lap("plan")
+        return self._carry_out(plan, clock)
+
+    def next_offsets(self) -> tuple[int, ...]:
+        """First offset of each upstream partition that no batch has handled."""
+        if self.position is None:
+            return self._beginning
+        return tuple(offset + 1 for offset in self.position.offsets)
+
+    # 1 Plan ------------------------------------------------------------------------------------------------
+
+    def _plan(self, waiting: Sequence[AlignedBarrier], duplicates: Sequence[tuple[int, int]]) -> BatchPlan:
+        first = self.next_offsets()
+        barriers = tuple(choose_barriers(waiting, first, MAX_BATCH_RECORDS))
+        version = self.replica.pin()
+        reader = SnapshotReader(self._storage, self._table, self.replica.files(version))
+        if self._cutter is None:
+            self._cutter = SliceCutter(reader)
+        self._cutter.use(reader)
+        jobs = tuple(self._plan_job(job, self._cutter) for job in self.jobs)
+        return BatchPlan(
+            self.position,
+            barriers,
+            first,
+            version,
+            self._lane_count,
+            jobs,
+            tuple(sorted({*self.skip, *duplicates})),
+        )
+
+    def _plan_job(self, job: JobState, cutter: SliceCutter) -> JobPlan:
+        if not job.opened:
+            self._ensure_output(job.definition)
+        budget = self._budgets.setdefault(job.name, SnapshotBudget(job.definition.latency_budget_ms))
+        progress = self.progress.setdefault(job.name, {})
+        if self._is_complete(progress):
+            return JobPlan(job)
+        rows = budget.rows(time.monotonic_ns() // 1_000_000, paused=job.paused, rate_limit=job.rate_limit)
+        chosen = choose_slices(job.definition, self._table.vnode_count, progress, rows, cutter.cut)
+        return JobPlan(job, chosen.slices)
+
+    def _is_complete(self, progress: Mapping[int, Progress]) -> bool:
+        return is_complete(progress, self._table.vnode_count)
+
+    # 2 to 5 ------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, plan: BatchPlan, clock: _Clock) -> BatchReport:
+        results = self._run_lanes(plan)
+        clock.lap("lanes")
+        try:
+            self.replica.append([file for result in results for file in result.log], plan.epoch)
+            clock.lap("replicate")
+            rows_read = _merged_rows(results)
+            changed = self._raise_progress(plan, rows_read)
+            self._progress_table.commit(changed, plan.epoch)
+            clock.lap("progress")
+        except CommitConflict as conflict:
+            raise self._journal.fenced() from conflict
+        outcome = self._settle(plan)
+        clock.lap("mutations")
+        return self._report(plan, results, rows_read, outcome, clock)
+
+    def _run_lanes(self, plan: BatchPlan) -> list[LaneResult]:
+        """Every lane's result, after as many attempts as it takes to know what became of each transaction."""
+        task = self._task(plan)
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                results = self._lanes.carry_out(task)
+                self._refuse(plan, results)
+            except (OutcomeUnknown, EnvironmentProblem):
+                if attempt == _ATTEMPTS:
+                    raise
+                continue
+            return results
+        raise AssertionError("unreachable")
+
+    def _task(self, plan: BatchPlan) -> LaneTask:
+        vnodes = frozenset(item.vnode for job in plan.jobs for item in job.slices)
+        return LaneTask(
+            self._storage,
+            self._table,
+            plan,
+            self.progress,
+            self.replica.files(plan.replica).of_vnodes(vnodes),
+            self._kafka,
+            self.transactional_id,
+            self._journal.version,
+            dict(self._known_ends),
+        )
+
+    def _refuse(self, plan: BatchPlan, results: Sequence[LaneResult]) -> None:
+        """Raise what a lane found; being fenced counts more than anything else."""
+        self._known_ends = {}
+        errors: list[BackfillError] = [result.error for result in results if result.error is not None]
+        if any(result.superseded for result in results) or any(isinstance(e, Fenced) for e in errors):
+            raise self._journal.fenced()
+        faults = sorted(
+            (fault for result in results for fault in result.faults), key=lambda f: (f.partition, f.offset)
+        )
+        if faults:
+            raise self._input_error(faults[0])
+        if errors:
+            raise errors[0]
+        self._known_ends = {place: end for result in results for place, end in result.ends.items()}
+
+    def _input_error(self, fault: Fault) -> InputError:
+        return InputError(
+            fault.code,
+            where=f"{self._topic}-{fault.partition}@{fault.offset}",
+            found="a record that is no change of the declared table",
+            expected="Avro of Change with the key's Avro as record key, as the table declares them",
+            next_step=f"mend the producer; to leave this record out, start with "
+            f"--skip-record {fault.partition}@{fault.offset}",
+        )
+
+    def _raise_progress(self, plan: BatchPlan, rows_read: Mapping[str, Mapping[int, int]]) -> list[ProgressRow]:
+        changed = []
+        for job in plan.jobs:
+            progress = self.progress.setdefault(job.state.name, {})
+            for item in job.slices:
+                rows = rows_read[job.state.name][item.vnode]
+                raised = after_slice(progress.get(item.vnode, NotStarted()), item.upto, rows)
+                progress[item.vnode] = raised
+                changed.append(ProgressRow(job.state.name, item.vnode, raised))
+        return changed
+
+    def _settle(self, plan: BatchPlan) -> Outcome:
+        """Step 5: what the next batch starts from."""
+        outcome = jobs_after(plan, self._table)
+        before = {job.name for job in outcome.jobs}
+        self.jobs = add_configured(outcome.jobs, self._configured, plan.epoch)
+        dropped = self.progress.keys() - {job.name for job in self.jobs}
+        for name in dropped:
+            self.progress.pop(name)
+            self._budgets.pop(name, None)
+        for job in self.jobs:
+            if job.name not in before or job.start == plan.epoch:
+                self.progress[job.name] = {}
+        self.position = plan.end
+        return outcome
+
+    def _report(
+        self,
+        plan: BatchPlan,
+        results: Sequence[LaneResult],
+        rows_read: Mapping[str, Mapping[int, int]],
+        outcome: Outcome,
+        clock: _Clock,
+    ) -> BatchReport:
+        lane_ms = _sums([result.step_ms for result in results])
+        snapshot_rows = {name: sum(by_vnode.values()) for name, by_vnode in rows_read.items()}
+        read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / min(self._cores, self._lane_count)
+        total = sum(snapshot_rows.values())
+        for name, rows in snapshot_rows.items():
+            if name in self._budgets and rows:
+                self._budgets[name].spent(rows, read_ms * rows / total)
+        return BatchReport(
+            plan,
+            sum(result.changes for result in results),
+            snapshot_rows,
+            _sums([result.sent_snapshot for result in results]),
+            _sums([result.sent_live for result in results]),
+            clock.step_ms,
+            lane_ms,
+            sum(result.already_sent for result in results),
+            outcome,
+            self.progress,
+        )
+
+
+def transactional_id(replica: Replica) -> str:
+    """Prefix of the transactional ids of all lanes that ever work on this state."""
+    return f"backfill-{replica.id}"
+
+
+def is_complete(progress: Mapping[int, Progress], vnode_count: int) -> bool:
+    """Whether every vnode was read to its end."""
+    return len(progress) == vnode_count and all(isinstance(state, Completed) for state in progress.values())
+
+
+def _merged_rows(results: Sequence[LaneResult]) -> dict[str, dict[int, int]]:
+    merged: dict[str, dict[int, int]] = {}
+    for result in results:
+        for name, rows in result.rows_read.items():
+            merged.setdefault(name, {}).update(rows)
+    return merged
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _sums(parts: Sequence[Mapping[str, _Number]]) -> dict[str, _Number]:
+    total: dict[str, _Number] = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total[name] + value if name in total else value
+    return total

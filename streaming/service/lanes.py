@@ -1,0 +1,63 @@
+"""One Spark job a batch: decode, exchange by lane, one lane task each; their results come back as values."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from schemas.errors import BackfillError, Code, EnvironmentProblem
+from streaming.lane.task import LaneResult, LaneTask, run_lane
+from streaming.service.source import UpstreamSource
+
+_RESULT = pa.schema([("result", pa.binary())])
+
+
+class Lanes:
+    """Runs the lanes of a batch and waits for all of them."""
+
+    def __init__(self, spark: SparkSession, source: UpstreamSource) -> None:
+        self._spark, self._source = spark, source
+        self._schema: pa.Schema | None = None
+
+    def carry_out(self, task: LaneTask) -> list[LaneResult]:
+        """The result of every lane. Some may hold an error while others have sent their part.
+
+        Raises: EnvironmentProblem(SPARK_FAILED) when the job itself failed; which lanes have sent is unknown then.
+        """
+        plan = task.plan
+        rows = self._source.lane_rows(self._source.range(plan.first_offsets, plan.end_offsets))
+        if self._schema is None:
+            self._schema = to_arrow_schema(rows.schema)
+        try:
+            found = rows.mapInArrow(_lane_function(task, self._schema), "result binary").collect()
+        except PySparkException as error:
+            raise EnvironmentProblem(
+                Code.SPARK_FAILED,
+                found=f"a job that ended with {error.getCondition() or type(error).__name__}",
+                expected="all lanes of the batch to come to their end",
+                next_step="read the log file of Spark; the batch is run again with the same plan",
+            ) from error
+        # Our own bytes, a moment old: never anything that came from a topic.
+        return [pickle.loads(row["result"]) for row in found]  # noqa: S301
+
+
+def _lane_function(
+    task: LaneTask, schema: pa.Schema
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def carry_out(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        lane = context.partitionId()
+        try:
+            result = run_lane(task, lane, batches, schema)
+        except BackfillError as error:
+            result = LaneResult(lane, error=error)
+        yield pa.RecordBatch.from_pylist([{"result": pickle.dumps(result)}], schema=_RESULT)
+
+    return carry_out

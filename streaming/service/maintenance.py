@@ -1,0 +1,125 @@
+"""Upkeep of the replica beside the batches: folding the log into the base, merging small log files.
+
+The work is done by one background thread; what it made is committed to the log by the batch thread, between two
+batches, so the log keeps a single writer. The fold commits to the base itself, which nobody else writes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from schemas.table import TableSchema
+from state.columns import OFFSET, VNODE
+from state.fold import FoldReport, fold
+from state.replica import LOG_BOUNDS, LOG_PATH, Replica, ReplicaFiles
+from state.storage import DataFile, Storage
+
+FOLD_LEAST_ROWS = 100_000
+"""A log below this is never folded: a slice reads it in a moment."""
+FOLD_SHARE = 0.25
+"""Log rows per base row at which the log is folded: what a slice reads on top stays a fraction of it."""
+MERGE_FILES = 16
+"""Log files of about one size that are merged into one, as in a size-tiered LSM tree."""
+_POOL = "upkeep"
+
+
+@dataclass(frozen=True)
+class _Merged:
+    files: tuple[DataFile, ...]
+    into: DataFile
+
+
+class Upkeep:
+    """Call `between_batches` from the batch thread only; it never waits unless told to."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        replica: Replica,
+        on_fold: Callable[[FoldReport], None],
+    ) -> None:
+        self._spark, self._replica, self._on_fold = spark, replica, on_fold
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="upkeep")
+        self._running: Future[FoldReport | _Merged] | None = None
+
+    def between_batches(self, epoch: int, *, wait_for_fold: bool) -> None:
+        """Commit what is ready and begin what is due. `epoch`: the barrier that the log is complete up to.
+
+        `wait_for_fold` is for a replica that nobody reads yet: its first fold should come before the first slice.
+        """
+        self._collect()
+        if self._running is not None:
+            return
+        files = self._replica.files(self._replica.pin())
+        if _fold_due(files):
+            self._begin(lambda: self._fold(files, epoch))
+            if wait_for_fold:
+                self.finish()
+            return
+        tier = _merge_due(files)
+        if tier:
+            storage, table = self._replica.storage, self._replica.table
+            self._begin(lambda: _merge(storage, table, tier))
+
+    def finish(self) -> None:
+        """Wait for what is running, and commit it."""
+        if self._running is not None:
+            self._running.exception()
+            self._collect()
+
+    def close(self) -> None:
+        """Let go of the thread; work under way is thrown away by whoever ends the Spark session."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self, work: Callable[[], FoldReport | _Merged]) -> None:
+        self._running = self._thread.submit(work)
+
+    def _fold(self, files: ReplicaFiles, epoch: int) -> FoldReport:
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
+        return fold(
+            self._spark, self._replica.storage, self._replica.table, files, self._replica.fold_id, epoch
+        )
+
+    def _collect(self) -> None:
+        if self._running is None or not self._running.done():
+            return
+        done, self._running = self._running.result(), None
+        if isinstance(done, _Merged):
+            self._replica.replace_log_files(done.files, done.into)
+        else:
+            self._replica.notice_fold()
+            self._replica.trim()
+            self._on_fold(done)
+
+
+def _fold_due(files: ReplicaFiles) -> bool:
+    return files.log_rows > max(FOLD_LEAST_ROWS, FOLD_SHARE * files.base_rows)
+
+
+def _merge_due(files: ReplicaFiles) -> list[DataFile]:
+    """The lowest tier with enough files; a tier spans a factor of `MERGE_FILES` in rows."""
+    tiers: dict[int, list[DataFile]] = defaultdict(list)
+    for file in files.log:
+        tiers[int(math.log(max(file.rows, 1), MERGE_FILES))].append(file)
+    return next((tier for _, tier in sorted(tiers.items()) if len(tier) >= MERGE_FILES), [])
+
+
+def _merge(storage: Storage, table: TableSchema, files: list[DataFile]) -> _Merged:
+    parts = [
+        pq.read_table(storage.path(LOG_PATH, file.path), filesystem=storage.filesystem, partitioning=None)
+        for file in files
+    ]
+    rows = pa.concat_tables(parts)
+    rows = rows.sort_by([(VNODE, "ascending"), (OFFSET, "ascending")])
+    merged = storage.write_parquet(
+        LOG_PATH, rows, stem="merged", bound_columns=LOG_BOUNDS, row_group_rows=16_384
+    )
+    return _Merged(tuple(files), merged)

@@ -1,0 +1,96 @@
+"""The function that Structured Streaming calls with each micro-batch: find barriers, run the batches that they allow.
+
+A micro-batch is Spark's unit, a batch is ours; they need not match. Rows of a micro-batch are looked through for
+barriers, and every barrier that has become aligned ends a batch. So a micro-batch may run no batch at all (nothing
+aligned yet), or several. Nothing is lost if Spark forgets or repeats a micro-batch: where we are is in the journal,
+and the aligner ignores barriers that it has seen.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+
+from schemas.errors import BackfillError, Code, EnvironmentProblem
+from state.plan import AlignedBarrier
+from streaming.core.alignment import Aligner
+from streaming.service.batches import Batches, BatchReport
+from streaming.service.maintenance import Upkeep
+from streaming.service.source import UpstreamSource
+
+OnBatch = Callable[[BatchReport], None]
+
+
+class MicroBatches:
+    """Give it to `foreachBatch`. `failure` holds the error that ended it; Spark is only told its code."""
+
+    def __init__(
+        self, source: UpstreamSource, aligner: Aligner, batches: Batches, upkeep: Upkeep, on_batch: OnBatch
+    ) -> None:
+        self._source, self._aligner, self._batches, self._upkeep = source, aligner, batches, upkeep
+        self._on_batch = on_batch
+        self._waiting: deque[AlignedBarrier] = deque()
+        self._busy = threading.Lock()
+        self._closed = False
+        self.failure: BaseException | None = None
+
+    def __call__(self, records: DataFrame, micro_batch_id: int) -> None:
+        """Called by Spark, one micro-batch at a time; returning lets it commit the micro-batch's offsets.
+
+        Spark matches the message of what is raised here with a regular expression that can exhaust its stack, so
+        the cause is kept and only its code is raised.
+        """
+        with self._busy:
+            if self._closed:
+                return
+            try:
+                self.look_through(records)
+                self.drain()
+            except BaseException as failure:
+                self.failure = failure
+                self._closed = True
+                code = failure.code if isinstance(failure, BackfillError) else type(failure).__name__
+                raise RuntimeError(str(code)) from None
+
+    def look_through(self, records: DataFrame) -> None:
+        """Take the barriers out of some records."""
+        for found in self._source.barriers(records):
+            self._aligner.feed(found.partition, found.offset, found.barrier)
+
+    def drain(self) -> None:
+        """Run every batch that aligned barriers allow."""
+        self._waiting.extend(self._aligner.aligned())
+        while self._waiting and not self._closed:
+            report = self._batches.run(tuple(self._waiting), self._aligner.take_duplicates())
+            for _ in report.plan.barriers:
+                self._waiting.popleft()
+            self._after(report)
+
+    def _after(self, report: BatchReport) -> None:
+        nobody_reads = not any(job.state.opened for job in report.plan.jobs)
+        self._upkeep.between_batches(report.plan.epoch, wait_for_fold=nobody_reads)
+        self._on_batch(report)
+        if report.outcome.stop:
+            self._closed = True
+
+    def close(self, timeout_s: float) -> bool:
+        """Let no further batch begin and wait for the open one. False if it is still running."""
+        self._closed = True
+        if self._busy.acquire(timeout=timeout_s):
+            self._busy.release()
+            return True
+        return False
+
+
+def spark_failure(query_exception: Exception | None) -> EnvironmentProblem:
+    """The error for a stream that ended by itself, without one of ours."""
+    found = type(query_exception).__name__ if query_exception else "no exception"
+    return EnvironmentProblem(
+        Code.SPARK_FAILED,
+        found=f"the stream ended with {found}",
+        expected="a stream that goes on",
+        next_step="read the log file of Spark; start again, the service goes on where it was",
+    )

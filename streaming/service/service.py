@@ -1,0 +1,279 @@
+"""The service from start to end: check, take over, recover, stream, stop.
+
+Start-up is a fixed order, for each step protects the next:
+
+    1  topics      the upstream is there, outputs are what the jobs say; nothing was touched so far
+    2  take over   write the journal's owner: from here on a former instance sees that it is not alone
+    3  fence       its transactional ids, so that none of its transactions can still commit
+    4  recover     the batch that may be half done
+    5  look        through the upstream for barriers behind the last batch
+    6  stream
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import structlog
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from schemas.config import ServiceConfig
+from schemas.errors import Code, ConfigError, StateError, TopicError
+from schemas.job import JobDefinition
+from schemas.table import TableSchema
+from state.fold import FoldReport
+from state.journal import Entry, Journal
+from state.storage import Storage
+from streaming.core.alignment import Aligner
+from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.topics import create_topic, partitions_of, require_topic, watermarks
+from streaming.runtime.transactions import TransactionalProducer
+from streaming.service.batches import Batches, BatchReport, is_complete, transactional_id
+from streaming.service.lanes import Lanes
+from streaming.service.maintenance import Upkeep
+from streaming.service.micro_batches import MicroBatches, spark_failure
+from streaming.service.source import UpstreamSource
+from streaming.upstream.injector import BarrierInjector
+
+TRIGGER_INTERVAL = "100 milliseconds"
+_DRAIN_TIMEOUT_S = 20.0
+_POLL_S = 0.2
+CHECKPOINT = "spark_checkpoint"
+
+log = structlog.get_logger()
+
+
+@dataclass
+class Service:
+    """One run of the service. `run` returns when it was stopped, or, if asked, when every job is complete.
+
+    `on_batch` is called after each batch from the stream's thread, and must be quick.
+    """
+
+    config: ServiceConfig
+    kafka: KafkaSettings
+    spark: SparkSession
+    on_batch: Callable[[BatchReport], None] = lambda report: None
+    exit_when_complete: bool = False
+    skip_records: frozenset[tuple[int, int]] = frozenset()
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def stop(self) -> None:
+        """Ask the running service to end after the open batch. Safe from signal handlers and other threads."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Run until stopped.
+
+        Raises: BackfillError of whatever ended it; the state then allows to go on where it was.
+        """
+        partitions = self._check_topics()
+        storage = Storage(str(self.config.state))
+        journal = Journal(storage, self.config.table)
+        batches = self._take_over(journal, storage)
+        recovered = batches.recover()
+        if recovered is not None:
+            self._told(recovered, batches)
+        self._check_jobs(batches)
+        upkeep = Upkeep(self.spark, batches.replica, _log_fold)
+        aligner = Aligner(self.config.upstream, partitions, batches.position)
+        micro_batches = MicroBatches(
+            self._source, aligner, batches, upkeep, lambda report: self._told(report, batches)
+        )
+        injector = self._start_injector()
+        try:
+            self._look_behind(storage, batches, micro_batches)
+            self._stream(storage, micro_batches, injector)
+        finally:
+            if injector is not None:
+                injector.stop()
+            upkeep.close()
+
+    # 1 -----------------------------------------------------------------------------------------------------
+
+    def _check_topics(self) -> int:
+        partitions = require_topic(self.kafka, self.config.upstream)
+        for job in self.config.jobs:
+            count = partitions_of(self.kafka, job.output)
+            if count is not None and count != job.output_partitions:
+                raise TopicError(
+                    Code.OUTPUT_TOPIC_MISMATCH,
+                    where=job.output,
+                    found=f"{count} partitions",
+                    expected=f"{job.output_partitions}, as job {job.name} says",
+                    next_step="name another topic, delete this one, or declare the count that it has",
+                )
+        return partitions
+
+    # 2, 3 --------------------------------------------------------------------------------------------------
+
+    def _take_over(self, journal: Journal, storage: Storage) -> Batches:
+        config = self.config
+        _check_table(journal.current, config.table, storage)
+        former = journal.take_over(_owner(), config.lanes, json.dumps(config.table.to_dict()))
+        self._source = UpstreamSource(self.spark, self.kafka, config.upstream, config.table, config.lanes)
+        batches = Batches(
+            storage=storage,
+            table=config.table,
+            topic=config.upstream,
+            kafka=self.kafka,
+            lanes=Lanes(self.spark, self._source),
+            lane_count=config.lanes,
+            cores=self.spark.sparkContext.defaultParallelism,
+            journal=journal,
+            first_offsets=[marks.earliest for marks in watermarks(self.kafka, config.upstream)],
+            ensure_output=self._ensure_output,
+        )
+        if former is not None:
+            self._fence(transactional_id(batches.replica), max(former.lanes, config.lanes))
+        batches.configure(config.jobs)
+        batches.skip = self.skip_records
+        return batches
+
+    def _fence(self, prefix: str, lanes: int) -> None:
+        """Take every transactional id that a former instance may hold, and let it go again."""
+
+        def fence(lane: int) -> None:
+            TransactionalProducer(self.kafka, f"{prefix}-{lane}").close()
+
+        with ThreadPoolExecutor(min(lanes, 16)) as pool:
+            list(pool.map(fence, range(lanes)))
+
+    def _ensure_output(self, job: JobDefinition) -> None:
+        """The output topic of a job that is about to open: there, with its partitions, and empty."""
+        create_topic(self.kafka, job.output, job.output_partitions)
+        filled = [number for number, marks in enumerate(watermarks(self.kafka, job.output)) if marks.high > 0]
+        if filled:
+            raise TopicError(
+                Code.OUTPUT_TOPIC_MISMATCH,
+                where=f"{job.output}-{filled[0]}",
+                found=f"records in the output topic of the new job {job.name}",
+                expected="an empty topic",
+                next_step="name another topic, or delete this one if nobody needs it",
+            )
+
+    # 4 -----------------------------------------------------------------------------------------------------
+
+    def _check_jobs(self, batches: Batches) -> None:
+        known = {job.name: job.definition for job in batches.jobs}
+        for definition in self.config.jobs:
+            differences = known[definition.name].differences(definition) if definition.name in known else []
+            if differences:
+                raise ConfigError(
+                    Code.JOB_CHANGED,
+                    where=f"job {definition.name}",
+                    found="; ".join(differences),
+                    expected="the definition that the job was created with",
+                    next_step="give the changed job another name, or drop the job first",
+                )
+        for job in batches.jobs:
+            if self.config.lanes and job.definition.output_partitions % self.config.lanes:
+                raise ConfigError(
+                    Code.CONFIG_INVALID,
+                    where="lanes",
+                    found=f"{self.config.lanes} lanes, {job.definition.output_partitions} partitions of {job.name}",
+                    expected="lanes that divide the output_partitions of every job",
+                    next_step="choose another number of lanes",
+                )
+        if self.exit_when_complete and not batches.jobs and not self.config.jobs:
+            raise ConfigError(
+                Code.NO_JOB,
+                found="no job in the configuration or the state",
+                expected="a job that can complete",
+                next_step="add a job to the configuration",
+            )
+
+    # 5, 6 --------------------------------------------------------------------------------------------------
+
+    def _start_injector(self) -> BarrierInjector | None:
+        if self.config.barriers != "inject":
+            return None
+        injector = BarrierInjector(self.kafka, self.config.upstream, self.config.barrier_interval_ms)
+        injector.start()
+        return injector
+
+    def _look_behind(self, storage: Storage, batches: Batches, micro_batches: MicroBatches) -> None:
+        """Barriers that a former run of the stream has seen, but that no batch has handled."""
+        if not storage.exists(CHECKPOINT, "commits"):
+            return
+        records = self._source.range(batches.next_offsets(), None, headers=True)
+        micro_batches.look_through(records)
+        micro_batches.drain()
+
+    def _stream(
+        self, storage: Storage, micro_batches: MicroBatches, injector: BarrierInjector | None
+    ) -> None:
+        query = (
+            self._source.stream()
+            .writeStream.foreachBatch(micro_batches)
+            .option("checkpointLocation", storage.uri(CHECKPOINT))
+            .trigger(processingTime=TRIGGER_INTERVAL)
+            .start()
+        )
+        try:
+            while query.isActive and not self._stop.wait(_POLL_S):
+                if injector is not None:
+                    injector.check()
+        finally:
+            self._end(query, micro_batches)
+        if micro_batches.failure is not None:
+            raise micro_batches.failure
+        if not self._stop.is_set():
+            raise spark_failure(query.exception())
+
+    def _end(self, query: StreamingQuery, micro_batches: MicroBatches) -> None:
+        """Between two batches if possible; a batch that takes too long is dropped, and done at the next start."""
+        if not micro_batches.close(_DRAIN_TIMEOUT_S):
+            self.spark.sparkContext.cancelAllJobs()
+        query.stop()
+
+    def _told(self, report: BatchReport, batches: Batches) -> None:
+        for mutation in report.outcome.reports:
+            log.info("mutation", epoch=mutation.epoch, what=mutation.text, refused=mutation.refused)
+        self.on_batch(report)
+        if report.outcome.stop or (self.exit_when_complete and self._all_complete(batches)):
+            self._stop.set()
+
+    def _all_complete(self, batches: Batches) -> bool:
+        count = self.config.table.vnode_count
+        return bool(batches.jobs) and all(
+            job.opened and is_complete(batches.progress.get(job.name, {}), count) for job in batches.jobs
+        )
+
+
+def _check_table(entry: Entry | None, table: TableSchema, storage: Storage) -> None:
+    if entry is None or json.loads(entry.table) == table.to_dict():
+        return
+    known, declared = json.loads(entry.table), table.to_dict()
+    changed = [key for key in declared if declared[key] != known.get(key)]
+    code = Code.SCHEMA_CHANGED
+    if "vnode_count" in changed or "distribution_key" in changed:
+        code = Code.VNODE_LAYOUT_CHANGED
+    elif "primary_key" in changed:
+        code = Code.PK_CHANGED
+    raise StateError(
+        code,
+        where=storage.root,
+        found=f"a state for another {', '.join(changed)}",
+        expected="the table as it was declared when the state was made",
+        next_step="restore the declaration, or give the changed table a new state folder",
+    )
+
+
+def _owner() -> str:
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return f"process {os.getpid()} on {socket.gethostname()}, started {started}"
+
+
+def _log_fold(report: FoldReport) -> None:
+    log.info("fold", epoch=report.epoch, vnodes=report.vnodes, rows=report.rows_read)
+    if report.illegal:
+        log.warning("illegal changes upstream", count=report.illegal, first=report.first_illegal)

@@ -1,0 +1,144 @@
+"""The upstream topic as Spark sees it: a stream that tells when barriers come, and ranges between two barriers.
+
+The stream's own rows are only looked through for barriers, which costs no decoding. A batch then reads exactly
+the range from its first to its last barrier, so no row behind the last aligned barrier is ever decoded, carried
+over or held; what the stream delivered too early is simply read when its barrier has come.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from schemas.avro import OPS, change_schema
+from schemas.codec import decode_barrier
+from schemas.records import BARRIER_HEADER, Barrier
+from schemas.table import TableSchema
+from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
+from state.vnode import vnode_expression
+from streaming.lane.changes import AFTER, BEFORE, KEY
+from streaming.runtime.kafka import KafkaSettings
+
+_SALT = "_bf_salt"
+_SALT_CANDIDATES = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBarrier:
+    partition: int
+    offset: int
+    barrier: Barrier
+
+
+class UpstreamSource:
+    """One topic of one table, to be split among `lanes`."""
+
+    def __init__(
+        self, spark: SparkSession, kafka: KafkaSettings, topic: str, table: TableSchema, lanes: int
+    ) -> None:
+        self._spark, self._kafka, self._topic, self._table = spark, kafka, topic, table
+        self._lanes = lanes
+        self._avro = json.dumps(change_schema(table.columns))
+        self._salts = _salts(spark, lanes)
+
+    def _options(self) -> dict[str, str]:
+        return {
+            "kafka.bootstrap.servers": self._kafka.bootstrap,
+            "kafka.isolation.level": "read_committed",
+            # A task that reads up to the end of a partition would wait half a second for more.
+            "kafka.fetch.max.wait.ms": "20",
+            "failOnDataLoss": "true",
+        }
+
+    def stream(self) -> DataFrame:
+        """The topic from its beginning, or from the checkpoint."""
+        return (
+            self._spark.readStream.format("kafka")
+            .options(**self._options())
+            .option("subscribe", self._topic)
+            .option("startingOffsets", "earliest")
+            .option("includeHeaders", "true")
+            .load()
+        )
+
+    def range(self, first: Sequence[int], end: Sequence[int] | None, *, headers: bool = False) -> DataFrame:
+        """The records of [first[p], end[p]) of every partition p; `end` None: up to now."""
+        ends = "latest" if end is None else self._offsets(end)
+        return (
+            self._spark.read.format("kafka")
+            .options(**self._options())
+            .option("assign", json.dumps({self._topic: list(range(len(first)))}))
+            .option("startingOffsets", self._offsets(first))
+            .option("endingOffsets", ends)
+            .option("includeHeaders", str(headers).lower())
+            .load()
+        )
+
+    def _offsets(self, offsets: Sequence[int]) -> str:
+        return json.dumps({self._topic: {str(number): offset for number, offset in enumerate(offsets)}})
+
+    def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]:
+        """The barriers among some records, in offset order within each partition.
+
+        Raises: InputError(BARRIER_MALFORMED) at the first that is none.
+        """
+        marked = F.exists("headers", lambda header: header["key"] == BARRIER_HEADER)
+        found = (
+            records.where(F.col("headers").isNotNull() & marked)
+            .select(
+                "partition",
+                "offset",
+                F.filter("headers", lambda header: header["key"] == BARRIER_HEADER)[0]["value"].alias(
+                    "header"
+                ),
+                "value",
+            )
+            .collect()
+        )
+        for row in sorted(found, key=lambda row: (row["partition"], row["offset"])):
+            where = f"{self._topic}-{row['partition']}@{row['offset']}"
+            header, value = (None if row[name] is None else bytes(row[name]) for name in ("header", "value"))
+            yield FoundBarrier(row["partition"], row["offset"], decode_barrier(header, value, where=where))
+
+    def lane_rows(self, records: DataFrame) -> DataFrame:
+        """Records decoded and brought to their lanes: Spark partition i holds lane i, also when it is empty.
+
+        A record that does not decode has a null op and goes to lane 0, which reports it.
+        """
+        change = from_avro(F.col("value"), self._avro, {"mode": "PERMISSIVE"})
+        decoded = records.select("partition", "offset", "key", change.alias("change"))
+        before, after = F.col("change.before"), F.col("change.after")
+        row = F.coalesce(after, before)
+        op = F.array_position(F.array(*map(F.lit, OPS)), F.col("change.op")) - 1
+        named = decoded.select(
+            F.col("partition").alias(PARTITION),
+            F.col("offset").alias(OFFSET),
+            F.col("key").alias(KEY),
+            op.cast("tinyint").alias(OP),
+            F.when(row.isNotNull(), vnode_expression(self._table, row)).alias(VNODE),
+            before.alias(BEFORE),
+            after.alias(AFTER),
+            F.when(
+                before.isNotNull(), F.xxhash64(*(before.getField(name) for name in self._table.column_names))
+            ).alias(BEFORE_HASH),
+        )
+        lane = F.coalesce(F.floor(F.col(VNODE) * self._lanes / self._table.vnode_count).cast("int"), F.lit(0))
+        salt = F.element_at(F.array(*map(F.lit, self._salts)), lane + 1)
+        return named.withColumn(_SALT, salt).repartition(self._lanes, _SALT).drop(_SALT)
+
+
+def _salts(spark: SparkSession, lanes: int) -> list[int]:
+    """For each lane a number that Spark's hash partitioning sends to the partition of the lane's number.
+
+    Repartitioning by the lane number itself makes lanes collide, and by range it samples, which runs the plan twice.
+    """
+    by_lane: dict[int, int] = {}
+    hashed = F.pmod(F.hash(F.col("id").cast("int")), F.lit(lanes))
+    for salt, lane in spark.range(_SALT_CANDIDATES).select(F.col("id").cast("int"), hashed).collect():
+        by_lane.setdefault(lane, salt)
+    return [by_lane[lane] for lane in range(lanes)]
