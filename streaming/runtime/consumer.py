@@ -146,6 +146,13 @@ def located(message: Message) -> tuple[int, int]:
     return partition, offset
 
 
+def header_of(message: Message, name: str) -> bytes | None:
+    """The value of a header, None without it. A header given twice counts by its last."""
+    headers = message.headers()
+    value = dict(headers).get(name) if headers else None
+    return value.encode() if isinstance(value, str) else value
+
+
 def _is_end(error: KafkaError) -> bool:
     return bool(error.code() == KafkaError._PARTITION_EOF)
 

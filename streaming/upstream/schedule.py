@@ -30,7 +30,7 @@ def next_barrier(last: Barrier | None, *, partitions: int, now_ms: int, mutation
 def next_due_ms(due_ms: int, now_ms: int, interval_ms: int) -> int:
     """When the barrier after the one that was due at `due_ms` is due.
 
-    Always a whole number of intervals after it, so the schedule does not drift; and always in the future, so
-    a stall is followed by one barrier, not by one for each that was missed.
+    Always a whole number of intervals after it, so the schedule does not drift; and never in the past, so a
+    stall is followed by one barrier, not by one for each that was missed.
     """
     return due_ms + max(1, -((due_ms - now_ms) // interval_ms)) * interval_ms
