@@ -1,7 +1,8 @@
 """The real things that tests run on, started once a run and only when a test asks for them.
 
-Broker: that of `KAFKA_BOOTSTRAP` when set, else one in Docker when an engine answers, else the embedded one. All start out the
-same to a test: topics have names that no other test has, and are deleted afterwards.
+Broker: that of `KAFKA_BOOTSTRAP` when set, else one in Docker when an engine answers, else the embedded
+one. All start out the same to a test: topics have names that no other test has, and are deleted
+afterwards.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from streaming.runtime.broker import EmbeddedBroker
 from streaming.runtime.session import SparkSettings, spark_session
 
-# A time limit on an example says more about the machine's load than about the code. `ci` draws the same examples in each run
-# (their seed is derived from the test's source) and prints how to repeat a failure.
+# A time limit on an example says more about the machine's load than about the code. `ci` draws the same
+# examples in each run (their seed is derived from the test's source) and prints how to repeat a failure.
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile(
     "ci", parent=settings.get_profile("dev"), derandomize=True, suppress_health_check=[HealthCheck.too_slow]

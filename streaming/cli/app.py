@@ -1,11 +1,12 @@
 """`backfill`: which sub-commands there are, and what an error looks like.
 
-A sub-command is the function `command` in the module of its name beside this one, written for typer: its annotations are the
-arguments, its docstring the help. Modules are imported when their command is run, so `backfill --help` never waits for Spark.
+A sub-command is the function `command` in the module of its name beside this one, written for typer: its
+annotations are the arguments, its docstring the help. Modules are imported when their command is run, so
+`backfill --help` never waits for Spark.
 
-Every error is one line on standard error: a code, what was found, what was expected, what to do next. Exit statuses: 0 success,
-those of `schemas.errors` for errors foreseen there, 70 for one that nobody foresaw (its trace goes to a file), 128 + n for
-a signal n.
+Every error is one line on standard error: a code, what was found, what was expected, what to do next.
+Exit statuses: 0 success, those of `schemas.errors` for errors foreseen there, 70 for one that nobody
+foresaw (its trace goes to a file), 128 + n for a signal n.
 """
 
 from __future__ import annotations
@@ -87,14 +88,21 @@ def _tell_version(wanted: bool) -> None:
 @app.callback()
 def _backfill(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Send a whole table, and every later change, to a new Kafka topic: without a pause, a loss or a duplicate."""
+    """Send a whole table, and every later change, to a new Kafka topic.
+
+    Without a pause, a loss or a duplicate.
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit status. `arguments` without the program's name; by default those of the process."""
+    """Run the command line and return the exit status.
+
+    `arguments` come without the program's name; by default they are those of the process.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         status = typer.main.get_command(app)(given, prog_name="backfill", standalone_mode=False)
@@ -105,7 +113,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # The reader of our output left (`backfill consume ... | head`); nothing is wrong, and nobody listens any more.
+        # The reader of our output left (`backfill consume ... | head`); nothing is wrong, and nobody
+        # listens any more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except Exception as error:  # noqa: BLE001

@@ -1,7 +1,8 @@
 """A Kafka broker as a child process: one node in KRaft mode (KIP-500), broker and controller in one JVM.
 
-For the demo, for tests, and for a first try: the published broker, not an imitation. Its data are real files; started again on the
-same folder and port it goes on where it was, after a kill as well. It ends with the thread that started it, however that ends.
+For the demo, for tests, and for a first try: the published broker, not an imitation. Its data are real
+files; started again on the same folder and port it goes on where it was, after a kill as well. It ends
+with the thread that started it, however that ends.
 """
 
 from __future__ import annotations
@@ -71,8 +72,9 @@ num.io.threads=4
 class EmbeddedBroker:
     """A broker on this machine, as a context manager or by `start` and `stop`.
 
-    `data` is kept when given; otherwise a temporary folder is made and deleted at the end. `port` 0 takes a free one, and keeps it for
-    a later `start`. `heap` is the JVM's. `log` is the broker's log file, kept in any case.
+    `data` is kept when given; otherwise a temporary folder is made and deleted at the end. `port` 0 takes
+    a free one, and keeps it for a later `start`. `heap` is the JVM's. `log` is the broker's log file,
+    kept in any case.
     """
 
     def __init__(
@@ -100,7 +102,8 @@ class EmbeddedBroker:
         """Start and wait until the broker answers for itself; does nothing while it runs.
 
         Raises:
-            EnvironmentProblem: JAVA_MISSING, DEPENDENCY_MISMATCH, or BROKER_FAILED (a port in use, a folder in use).
+            EnvironmentProblem: JAVA_MISSING, DEPENDENCY_MISMATCH, or BROKER_FAILED (a port in use, a
+            folder in use).
         """
         if self.pid is not None:
             return self
@@ -125,7 +128,7 @@ class EmbeddedBroker:
                 stderr=output,
                 # Its own session: a Ctrl-C in the terminal is for us; we stop the broker last.
                 start_new_session=True,
-                preexec_fn=_end_with_parent(),  # noqa: PLW1509
+                preexec_fn=_end_with_parent(),
             )
         self._await_answer(self._process)
         return self
@@ -144,7 +147,10 @@ class EmbeddedBroker:
             shutil.rmtree(self.data, ignore_errors=True)
 
     def kill(self) -> None:
-        """End the broker as a crash would, and keep its data: what it acknowledged is there after the next `start`."""
+        """End the broker as a crash would, and keep its data.
+
+        What it acknowledged is there after the next `start`.
+        """
         if (process := self._process) is not None:
             process.kill()
             process.wait()
@@ -216,7 +222,10 @@ def _free_port() -> int:
 
 
 def _end_with_parent() -> Callable[[], None] | None:
-    """For `preexec_fn`: have the kernel send SIGTERM to the child when the thread that started it ends (Linux only)."""
+    """For `preexec_fn`.
+
+    Have the kernel send SIGTERM to the child when the thread that started it ends (Linux only).
+    """
     if sys.platform != "linux":
         return None
     # Loaded here, in the parent: between fork and exec as little as possible may run.

@@ -2,9 +2,10 @@
 
     python -m streaming.runtime.jar_lock
 
-Of the set for Spark, whatever ships with pyspark in any version is left out: two versions of one library on Spark's class
-path make the winner a matter of luck, and the one that Spark was tested with has to win. `without` names what has to go
-for another reason. The list is only as good as the place that it was fetched from: look at the difference before committing it.
+Of the set for Spark, whatever ships with pyspark in any version is left out: two versions of one library
+on Spark's class path make the winner a matter of luck, and the one that Spark was tested with has to win.
+`without` names what has to go for another reason. The list is only as good as the place that it was
+fetched from: look at the difference before committing it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def _table(name: JarSet, table: dict[str, Any]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         pattern = _SEPARATOR.join(("[organisation]", "[module]", "[revision]")) + ".[ext]"
         ivy(ivy_file(dict.fromkeys(roots, True)), Path(folder), pattern, settings=None)
-        found = [(path.stem.split(_SEPARATOR), path.read_bytes()) for path in sorted(Path(folder).glob("*.jar"))]
+        found = [
+            (path.stem.split(_SEPARATOR), path.read_bytes()) for path in sorted(Path(folder).glob("*.jar"))
+        ]
     kept = [
         f'"{organisation}:{module}:{revision}" = "{hashlib.sha256(content).hexdigest()}"'
         for (organisation, module, revision), content in found

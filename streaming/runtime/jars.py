@@ -1,11 +1,12 @@
 """The jars of Spark's connectors and of the broker: listed once, fetched once, checked at every start.
 
-`jars.toml` beside this module names every jar by coordinate with its SHA-256, transitive ones included, so two
-machines run the same bytes. Apache Ivy, which is part of pyspark, fetches them from Maven Central; Java and the Python
-packages are all that it takes. Nothing is resolved at run time: each jar is asked for by its exact coordinate.
+`jars.toml` beside this module names every jar by coordinate with its SHA-256, transitive ones included,
+so two machines run the same bytes. Apache Ivy, which is part of pyspark, fetches them from Maven Central;
+Java and the Python packages are all that it takes. Nothing is resolved at run time: each jar is asked for
+by its exact coordinate.
 
-They go to Spark as `spark.jars`, never as `spark.jars.packages`: the latter puts every jar on the `sys.path` of the Python
-workers, and each task pays about a second for re-reading their directories.
+They go to Spark as `spark.jars`, never as `spark.jars.packages`: the latter puts every jar on the
+`sys.path` of the Python workers, and each task pays about a second for re-reading their directories.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,7 +38,10 @@ _SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
 
 
 class JarSet(StrEnum):
-    """A class path that is closed in itself; the two hold different versions of some of the same libraries."""
+    """A class path that is closed in itself.
+
+    The two hold different versions of some of the same libraries.
+    """
 
     SPARK = "spark"
     BROKER = "broker"
@@ -65,10 +68,12 @@ class Jar:
 
     @property
     def coordinate(self) -> str:
+        """`organisation:name:revision`, as Maven and Ivy write it."""
         return f"{self.organisation}:{self.name}:{self.revision}"
 
     @property
     def file_name(self) -> str:
+        """Name in the cache; both sets share one folder, and the revision keeps them apart."""
         return f"{self.name}-{self.revision}.jar"
 
 
@@ -85,7 +90,8 @@ def ensure(jar_set: JarSet) -> tuple[Path, ...]:
     Processes that call this at the same time wait for the one that fetches.
 
     Raises:
-        EnvironmentProblem: JAVA_MISSING, or DEPENDENCY_MISMATCH when a jar can't be had or is not the listed one.
+        EnvironmentProblem: JAVA_MISSING, or DEPENDENCY_MISMATCH when a jar can't be had or is not the
+        listed one.
     """
     jars, cache = listed(jar_set), jar_cache()
     cache.mkdir(parents=True, exist_ok=True)
@@ -100,7 +106,8 @@ def ensure(jar_set: JarSet) -> tuple[Path, ...]:
 
 
 def _fetch(jars: Sequence[Jar], cache: Path) -> None:
-    # Only a jar with the right digest enters the cache, and it enters whole: os.replace is atomic in one file system.
+    # Only a jar with the right digest enters the cache, and it enters whole: os.replace is atomic in one
+    # file system.
     with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as scratch:
         ivy(ivy_file({jar.coordinate: False for jar in jars}), Path(scratch), "[artifact]-[revision].[ext]")
         for jar in jars:
@@ -130,7 +137,10 @@ def _only_one(cache: Path) -> Iterator[None]:
 
 
 def ivy_file(dependencies: Mapping[str, bool]) -> str:
-    """An Ivy module that depends on the given coordinates; the value says whether on what they depend on, too."""
+    """An Ivy module that depends on the given coordinates.
+
+    The value says whether on what they depend on, too.
+    """
     lines = []
     for coordinate, transitive in dependencies.items():
         organisation, name, revision = map(quoteattr, coordinate.split(":"))
@@ -176,7 +186,9 @@ def ivy(module: str, folder: Path, pattern: str, settings: str | None = _SETTING
 
 
 def _is_complaint(line: str) -> bool:
-    return any(word in line for word in ("UNRESOLVED DEPENDENCY", "FAILED DOWNLOAD", "not found", "Exception"))
+    return any(
+        word in line for word in ("UNRESOLVED DEPENDENCY", "FAILED DOWNLOAD", "not found", "Exception")
+    )
 
 
 def spark_home() -> Path:
@@ -184,11 +196,18 @@ def spark_home() -> Path:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise EnvironmentProblem(
-            Code.DEPENDENCY_MISMATCH, found="no pyspark", expected="the locked packages", next_step="uv sync --frozen"
+            Code.DEPENDENCY_MISMATCH,
+            found="no pyspark",
+            expected="the locked packages",
+            next_step="uv sync --frozen",
         )
     return Path(spec.origin).parent
 
 
-def clear() -> None:
-    """Forget every fetched jar."""
-    shutil.rmtree(jar_cache(), ignore_errors=True)
+if __name__ == "__main__":
+    try:
+        for each in JarSet:
+            ensure(each)
+    except EnvironmentProblem as problem:
+        sys.stderr.write(f"{problem}\n")
+        sys.exit(problem.exit_status)

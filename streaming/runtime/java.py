@@ -1,8 +1,8 @@
 """Find the Java that Spark and the broker will run on, before either starts.
 
-Spark 4.0 is compiled for Java 17 and tested on 17 and 21. From Java 23 on `javax.security.auth.Subject.getSubject`
-raises, and Hadoop 3.4 calls it for every file system that it opens, so newer ones are refused here, in one line,
-instead of in a stack trace later.
+Spark 4.0 is compiled for Java 17 and tested on 17 and 21. From Java 23 on
+`javax.security.auth.Subject.getSubject` raises, and Hadoop 3.4 calls it for every file system that it
+opens, so newer ones are refused here, in one line, instead of in a stack trace later.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def java() -> Path:
     """The `java` program that Spark's launcher would take: that of JAVA_HOME, else the first on the PATH.
 
     Raises:
-        EnvironmentProblem: JAVA_MISSING, when there is none, it does not run, or its version is not supported.
+        EnvironmentProblem: JAVA_MISSING, when there is none, it does not run, or its version is not
+        supported.
     """
     home = os.environ.get("JAVA_HOME")
     place = "JAVA_HOME" if home else "PATH"

@@ -1,4 +1,7 @@
-"""Where files that belong to a user, and not to a job's state, are put (XDG Base Directory Specification 0.8)."""
+"""Where files that belong to a user, and not to a job's state, are put.
+
+(XDG Base Directory Specification 0.8).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ APPLICATION = "arrangement-backfill"
 
 
 def jar_cache() -> Path:
-    """Folder of the fetched jars: `BACKFILL_JARS`, else the user's cache. Safe to delete: it is fetched again."""
+    """Folder of the fetched jars.
+
+    `BACKFILL_JARS`, else the user's cache. Safe to delete: it is fetched again.
+    """
     if override := os.environ.get("BACKFILL_JARS"):
         return Path(override).absolute()
     return _xdg("XDG_CACHE_HOME", ".cache") / "jars"

@@ -1,12 +1,13 @@
 """The Spark session of the service: its JVM, its settings, its end.
 
-A setting stands here only for a reason, which is beside it. What the JVM says goes to a log file; the terminal belongs to
-the command. The JVM reads its standard input, a pipe from this process, and leaves when the pipe closes: a killed
-driver leaves no JVM behind, and a JVM that leaves takes its Python workers along in the same way.
+A setting stands here only for a reason, which is beside it. What the JVM says goes to a log file; the
+terminal belongs to the command. The JVM reads its standard input, a pipe from this process, and leaves
+when the pipe closes: a killed driver leaves no JVM behind, and a JVM that leaves takes its Python workers
+along in the same way.
 
-A function given to `foreachBatch` must raise short messages only: Spark matches them with a regular expression that recurses
-once per character, and a long one ended the stream's thread with a StackOverflowError in place of the cause. Threads get a
-larger stack here, but the rule stays.
+A function given to `foreachBatch` must raise short messages only: Spark matches them with a regular
+expression that recurses once per character, and a long one ended the stream's thread with a
+StackOverflowError in place of the cause. Threads get a larger stack here, but the rule stays.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ _JVM_GRACE_S = 20.0
 class SparkSettings:
     """What a user may want to be different.
 
-    `cores` counts task slots of a local master (default: the cores that this process may use) and is ignored when `master`
-    is given. `memory` is the JVM's heap, as in `2g`. `log` is the JVM's log file, by default a new one in `log_folder()`.
-    `extra` has the last word over every setting below.
+    `cores` counts task slots of a local master (default: the cores that this process may use) and is
+    ignored when `master` is given. `memory` is the JVM's heap, as in `2g`. `log` is the JVM's log file,
+    by default a new one in `log_folder()`. `extra` has the last word over every setting below.
     """
 
     app: str = "arrangement-backfill"
@@ -65,7 +66,7 @@ def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSessio
     jars = ensure(JarSet.SPARK)
     log = settings.log or log_folder() / f"spark-{os.getpid()}.log"
     with tempfile.TemporaryDirectory(prefix="backfill-spark-", ignore_cleanup_errors=True) as scratch:
-        conf = SparkConf(loadDefaults=False).setAll(configuration(settings, jars, log, scratch).items())
+        conf = SparkConf(loadDefaults=False).setAll(list(configuration(settings, jars, log, scratch).items()))
         session = _start(conf, log)
         try:
             yield session
@@ -73,9 +74,7 @@ def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSessio
             _stop(session)
 
 
-def configuration(
-    settings: SparkSettings, jars: tuple[Path, ...], log: Path, scratch: str
-) -> dict[str, str]:
+def configuration(settings: SparkSettings, jars: tuple[Path, ...], log: Path, scratch: str) -> dict[str, str]:
     """Every setting that the session starts with, by Spark's names."""
     cores = settings.cores or len(os.sched_getaffinity(0))
     return {
@@ -85,7 +84,11 @@ def configuration(
         "spark.driver.extraJavaOptions": _java_options(log),
         "spark.jars": ",".join(map(str, jars)),
         # Nothing of ours listens to the outside, and no host name has to resolve.
-        **({} if settings.master else {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}),
+        **(
+            {}
+            if settings.master
+            else {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": scratch,
@@ -129,13 +132,14 @@ def _java_options(log: Path) -> str:
 
 
 def _start(conf: SparkConf, log: Path) -> SparkSession:
-    # Workers have to be this Python, and the launcher has to be the pinned Spark, whatever else the machine has.
+    # Workers have to be this Python, and the launcher has to be the pinned Spark, whatever else the
+    # machine has.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(spark_home())
     output = log.with_suffix(".out")
     with output.open("ab") as told:
         try:
-            gateway = launch_gateway(conf, {"stdout": told, "stderr": told})
+            gateway = launch_gateway(conf, {"stdout": told, "stderr": told})  # type: ignore[no-untyped-call]
             context = SparkContext(conf=conf, gateway=gateway)
         except (PySparkRuntimeError, OSError) as cause:
             raise EnvironmentProblem(
@@ -149,7 +153,7 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
 
 
 def _stop(session: SparkSession) -> None:
-    gateway = SparkContext._gateway  # noqa: SLF001
+    gateway = SparkContext._gateway
     session.stop()
     if gateway is None:
         return
@@ -163,5 +167,5 @@ def _stop(session: SparkSession) -> None:
         jvm.kill()
         jvm.wait()
     # pyspark keeps the gateway for the life of the process; a later session may need another heap or log.
-    SparkContext._gateway = None  # noqa: SLF001
-    SparkContext._jvm = None  # noqa: SLF001
+    SparkContext._gateway = None
+    SparkContext._jvm = None

@@ -1,8 +1,9 @@
 """The process that Spark forks its Python workers from (`spark.python.daemon.module`).
 
-Each Python task calls `importlib.invalidate_caches()`, and for a zip or jar on `sys.path` this means to read its whole
-directory again in pure Python: 0.3-0.4 s a task for `pyspark.zip`, `py4j.zip` and `spark-core.jar` alone. The workers find
-pyspark in the environment that they run in, so these entries are dropped before the first worker is forked.
+Each Python task calls `importlib.invalidate_caches()`, and for a zip or jar on `sys.path` this means to
+read its whole directory again in pure Python: 0.3-0.4 s a task for `pyspark.zip`, `py4j.zip` and
+`spark-core.jar` alone. The workers find pyspark in the environment that they run in, so these entries are
+dropped before the first worker is forked.
 """
 
 from __future__ import annotations
@@ -21,4 +22,4 @@ if __name__ == "__main__":
     drop_archives()
     from pyspark.daemon import manager
 
-    manager()
+    manager()  # type: ignore[no-untyped-call]

@@ -1,0 +1,49 @@
+# Needs Python 3.11 or newer with pip, Java 17 and make; everything else is fetched on first use.
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick check format setup jars jar-lock clean
+
+UV_VERSION := 0.13.8
+PYTHON ?= python3
+# uv from the PATH if there is one, else a private one under .uv.
+UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
+RUN := .venv/bin
+
+help:  ## Show what can be made
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: setup  ## Run the main job on an embedded broker and check its output (under 4 minutes)
+	$(RUN)/backfill demo $(ARGS)
+
+test: setup jars  ## Run every test (ARGS="..." goes to pytest)
+	$(RUN)/pytest $(ARGS)
+
+quick: setup jars  ## Run the tests that start neither Spark nor a broker
+	$(RUN)/pytest -m "not spark and not kafka and not slow" $(ARGS)
+
+check: setup  ## Lint, check the format and the types
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+
+format: setup  ## Format, and repair what the linter can
+	$(RUN)/ruff check --fix .
+	$(RUN)/ruff format .
+
+setup: .venv/.locked  ## Make .venv from uv.lock
+
+jars: setup  ## Fetch the jars, checked against their digests
+	@$(RUN)/python -m streaming.runtime.jars
+
+jar-lock: setup  ## For maintainers: resolve the roots of jars.toml again
+	$(RUN)/python -m streaming.runtime.jar_lock
+
+clean:  ## Delete what was made here (fetched jars stay in the user's cache)
+	rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+.venv/.locked: uv.lock pyproject.toml $(UV)
+	$(UV) sync --frozen --quiet
+	@touch $@
+
+# pip's --target works where Debian's Python has no ensurepip and refuses to install into the system.
+.uv/bin/uv:
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --target .uv uv==$(UV_VERSION)

@@ -1,0 +1,107 @@
+"""The session runs Python where it should, reads and writes what it must, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from tests.conftest import TopicFactory
+
+
+def test_workers_run_this_python_and_hold_no_archive_on_their_path(spark: SparkSession) -> None:
+    def report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import sys as workers_sys
+
+        for _ in batches:
+            archives = [entry for entry in workers_sys.path if entry.endswith((".zip", ".jar"))]
+            yield pa.RecordBatch.from_pydict(
+                {"python": [workers_sys.executable], "archives": [len(archives)]}
+            )
+
+    schema = "python string, archives long"
+    [row] = spark.range(1, numPartitions=1).mapInArrow(report, schema).distinct().collect()  # type: ignore[arg-type]
+    assert row.python == sys.executable
+    assert row.archives == 0
+
+
+def test_delta_tables_are_written_and_read_back(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "table")
+    spark.range(10).write.format("delta").save(table)
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id >= 7")  # noqa: S608
+    assert spark.read.format("delta").load(table).count() == 7
+
+
+def test_a_topic_is_read_and_avro_is_encoded(
+    spark: SparkSession, bootstrap: str, topic: TopicFactory
+) -> None:
+    name = topic(partitions=2)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(20):
+        producer.produce(name, str(number).encode())
+    assert producer.flush(30) == 0
+    from pyspark.sql.avro.functions import to_avro
+
+    read = (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", name)
+        .load()
+    )
+    encoded = read.select(to_avro(read.value.cast("string").cast("long")).alias("avro")).collect()
+    # Avro's zig-zag variable-length integer of a nullable long: branch 1, then twice the number.
+    assert sorted(row.avro[1] for row in encoded) == [0, *range(2, 40, 2)]
+
+
+def test_sessions_count_time_in_utc(spark: SparkSession) -> None:
+    [row] = spark.sql("SELECT CAST(TIMESTAMP '1970-01-01 00:00:00' AS LONG) AS zero").collect()
+    assert row.zero == 0
+
+
+_DRIVER = """
+import sys
+from pyspark import SparkContext
+from streaming.runtime.session import SparkSettings, spark_session
+with spark_session(SparkSettings(cores=1, memory="512m")) as session:
+    session.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").count()
+    print(SparkContext._gateway.proc.pid, flush=True)
+    if sys.argv[1] == "wait":
+        sys.stdin.read()
+"""
+
+
+def test_a_killed_driver_leaves_no_jvm_and_no_worker(tmp_path: Path) -> None:
+    with _driver("wait", tmp_path) as driver:
+        assert driver.stdout is not None
+        jvm = psutil.Process(int(driver.stdout.readline()))
+        family = [jvm, *jvm.children(recursive=True)]
+        assert len(family) >= 2, "the JVM and its Python daemon"
+        os.kill(driver.pid, signal.SIGKILL)
+        _gone, alive = psutil.wait_procs(family, timeout=30)
+        assert alive == []
+
+
+def test_a_session_that_ended_leaves_no_jvm_and_a_clean_terminal(tmp_path: Path) -> None:
+    with _driver("leave", tmp_path) as driver:
+        told, complaints = driver.communicate(timeout=120)
+        assert driver.returncode == 0
+        assert not psutil.pid_exists(int(told))
+        assert complaints == b""
+
+
+def _driver(mode: str, folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _DRIVER, mode],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+    )

@@ -1,0 +1,82 @@
+"""What a user sees of the command line before any command runs, and when one fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from schemas.errors import Code, InputError
+from streaming.cli.app import COMMANDS, main
+
+
+def test_help_names_every_command_and_imports_no_heavy_library() -> None:
+    program = (
+        "import sys; from streaming.cli.app import main; status = main(['--help']);"
+        "heavy = {'pyspark', 'confluent_kafka', 'deltalake', 'pyarrow', 'numpy'} & set(sys.modules);"
+        "sys.exit(f'imports {heavy}' if heavy else status)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+def test_a_mistyped_option_is_one_line_with_a_way_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kafka", "--prt", "1"]) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.startswith("USAGE: found no such option: --prt")
+    assert complaint.endswith("next: backfill kafka --help\n")
+    assert complaint.count("\n") == 1
+
+
+def test_a_mistyped_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kafak"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_foreseen_error_is_one_line_with_its_status(
+    capsys: pytest.CaptureFixture[str], failing: FailWith
+) -> None:
+    failing(
+        InputError(Code.PK_NULL, found="a null", expected="a key", next_step="look there", where="orders-1@7")
+    )
+    assert main(["kafka"]) == InputError.exit_status
+    assert (
+        capsys.readouterr().err == "PK_NULL at orders-1@7: found a null; expected a key; next: look there\n"
+    )
+
+
+def test_an_unforeseen_error_keeps_its_trace_in_a_file_and_its_text_off_the_terminal(
+    capsys: pytest.CaptureFixture[str], failing: FailWith, tmp_path: Path
+) -> None:
+    failing(KeyError("somebody's data"))
+    assert main(["kafka"]) == 70
+    complaint = capsys.readouterr().err
+    assert complaint.startswith("INTERNAL: found KeyError;")
+    assert "somebody's data" not in complaint
+    [log] = (tmp_path / "logs").glob("crash-*.log")
+    assert str(log) in complaint
+    assert "Traceback" in log.read_text()
+
+
+class FailWith:
+    """Puts a command that fails in the place of `backfill kafka`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, error: Exception) -> None:
+        def command() -> None:
+            raise error
+
+        module = ModuleType("streaming.cli.kafka")
+        module.command = command  # type: ignore[attr-defined]
+        self._monkeypatch.setitem(sys.modules, "streaming.cli.kafka", module)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> FailWith:
+    return FailWith(monkeypatch)
