@@ -62,7 +62,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def topic(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[TopicFactory]:
-    """`topic(partitions=4, name="orders")` creates a topic under a name that starts so and returns its name."""
+    """`topic(partitions=4, name="orders")` creates a topic and returns its name, which starts so."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made: list[str] = []
 
@@ -84,7 +84,7 @@ def _logs_stay_in_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs Spark or a broker by the fixtures it asks for, so `-m "not spark and not kafka"` is the quick half."""
+    """Mark what needs Spark or a broker, by the fixtures it asks for; `make quick` leaves these out."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if "spark" in fixtures:

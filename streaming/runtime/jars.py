@@ -151,7 +151,8 @@ def ivy_file(dependencies: Mapping[str, bool]) -> str:
         )
     return (
         '<ivy-module version="2.0"><info organisation="local" module="jars"/>'
-        f'<configurations><conf name="default"/></configurations><dependencies>{"".join(lines)}</dependencies></ivy-module>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{''.join(lines)}</dependencies></ivy-module>"
     )
 
 
@@ -177,11 +178,12 @@ def ivy(module: str, folder: Path, pattern: str, settings: str | None = _SETTING
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     complaints = [line.strip() for line in (done.stdout + done.stderr).splitlines() if _is_complaint(line)]
     if done.returncode != 0:
+        reason = complaints[0] if complaints else f"Ivy ended with status {done.returncode}"
         raise EnvironmentProblem(
             Code.DEPENDENCY_MISMATCH,
-            found=f"jars that can't be fetched ({complaints[0] if complaints else f'Ivy ended with {done.returncode}'})",
+            found=f"jars that can't be fetched ({reason})",
             expected="Maven Central, or the repository that BACKFILL_IVY_SETTINGS names, in reach",
-            next_step="look at the network and the proxy, or copy the jars into the folder that BACKFILL_JARS names",
+            next_step="look at network and proxy, or copy the jars into the folder that BACKFILL_JARS names",
         )
 
 

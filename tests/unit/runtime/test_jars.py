@@ -75,7 +75,8 @@ def test_a_jar_that_nobody_has_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 def _settings(folder: Path, repository: Path) -> Path:
     settings = folder / "settings.xml"
     settings.write_text(
-        '<ivysettings><settings defaultResolver="here"/><resolvers><filesystem name="here" m2compatible="true">'
+        '<ivysettings><settings defaultResolver="here"/>'
+        '<resolvers><filesystem name="here" m2compatible="true">'
         f'<artifact pattern="{repository}/[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"/>'
         "</filesystem></resolvers></ivysettings>"
     )
