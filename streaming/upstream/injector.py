@@ -173,6 +173,11 @@ class BarrierInjector:
             thread.join(timeout_s)
         return thread is None or not thread.is_alive()
 
+    def check(self) -> None:
+        """Raise what ended the thread, if something did."""
+        if self.failure is not None:
+            raise self.failure
+
     def inject_one(self, mutation: Mutation | None = None) -> Barrier:
         """Send the next barrier now and return it once it is committed.
 

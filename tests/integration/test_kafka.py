@@ -1,0 +1,162 @@
+"""Settings, topics, ranges, tails and transactions against a real broker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from confluent_kafka import Producer
+
+from schemas.errors import Code, EnvironmentProblem, Fenced, TopicError
+from streaming.runtime.consumer import RangeReader, header_of, place, read_tail
+from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.topics import create_topic, partitions_of, require_topic, watermarks
+from streaming.runtime.transactions import TransactionalProducer
+
+Topic = Callable[..., str]
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def kafka(bootstrap: str) -> KafkaSettings:
+    return KafkaSettings(bootstrap)
+
+
+def send(kafka: KafkaSettings, topic: str, values: list[bytes], *, partition: int = 0) -> None:
+    producer = Producer(kafka.producer())
+    for value in values:
+        producer.produce(topic, value, partition=partition)
+    producer.flush()
+
+
+def committed(kafka: KafkaSettings, topic: str, partition: int = 0) -> list[bytes | None]:
+    with RangeReader(kafka) as reader:
+        marks = reader.watermarks(topic)[partition]
+        chunks = reader.read(topic, {partition: (marks.earliest, marks.high)})
+        return [message.value() for chunk in chunks for message in chunk]
+
+
+def test_a_broker_that_is_not_there_is_named_within_the_bounded_wait() -> None:
+    with pytest.raises(EnvironmentProblem) as caught:
+        require_topic(KafkaSettings(NOBODY, wait_s=1), "orders")
+    assert caught.value.code is Code.BROKER_UNREACHABLE
+    assert NOBODY in str(caught.value)
+
+
+def test_librdkafka_writes_nothing_to_the_terminal_not_even_when_fenced(
+    kafka: KafkaSettings, topic: Topic
+) -> None:
+    script = """
+import sys
+from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.topics import require_topic
+from streaming.runtime.transactions import TransactionalProducer
+from schemas.errors import BackfillError, Fenced
+kafka, topic = KafkaSettings(sys.argv[1]), sys.argv[2]
+old, new = (TransactionalProducer(kafka, topic) for _ in range(2))
+try:
+    with old.transaction() as producer:
+        producer.produce(topic, b"late")
+except Fenced:
+    try:
+        require_topic(KafkaSettings("127.0.0.1:1", wait_s=1), topic)
+    except BackfillError:
+        sys.exit(9)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, kafka.bootstrap, topic()], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (9, "", "")
+
+
+def test_creating_a_topic_twice_is_one_topic_and_another_partition_count_is_an_error(
+    kafka: KafkaSettings, topic: Topic
+) -> None:
+    name = topic(partitions=3)
+    create_topic(kafka, name, 3)
+    assert require_topic(kafka, name) == 3
+    with pytest.raises(TopicError) as caught:
+        create_topic(kafka, name, 4)
+    assert caught.value.code is Code.OUTPUT_TOPIC_MISMATCH
+
+
+def test_a_topic_made_here_can_be_written_to_at_once(kafka: KafkaSettings) -> None:
+    name = f"made-{uuid.uuid4().hex[:8]}"
+    create_topic(kafka, name, 8)
+    for partition in range(8):
+        send(kafka, name, [b"x"], partition=partition)
+    assert [marks.high for marks in watermarks(kafka, name)] == [1] * 8
+
+
+def test_a_missing_topic_has_no_partitions_and_is_an_error_when_required(kafka: KafkaSettings) -> None:
+    assert partitions_of(kafka, "nowhere") is None
+    with pytest.raises(TopicError) as caught:
+        require_topic(kafka, "nowhere")
+    assert caught.value.code is Code.TOPIC_MISSING
+
+
+def test_an_open_transaction_holds_the_stable_offset_back(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic()
+    with TransactionalProducer(kafka, name) as transactions, transactions.transaction() as producer:
+        producer.produce(name, b"open")
+        producer.flush()
+        marks = watermarks(kafka, name)[0]
+        assert (marks.stable, marks.high) == (0, 1)
+        with RangeReader(kafka) as reader, pytest.raises(TopicError, match="BARRIER_STALLED"):
+            reader.await_stable(name, timeout_s=0.2)
+
+
+def test_only_committed_records_are_read_and_markers_are_no_records(
+    kafka: KafkaSettings, topic: Topic
+) -> None:
+    name = topic()
+    with TransactionalProducer(kafka, name) as transactions:
+        with transactions.transaction() as producer:
+            producer.produce(name, b"kept")
+        with suppress(ZeroDivisionError), transactions.transaction() as producer:
+            producer.produce(name, b"aborted")
+            raise ZeroDivisionError
+    assert committed(kafka, name) == [b"kept"]
+    tail = read_tail(kafka, name, 0)
+    assert tail is not None
+    assert place(tail) == f"{name}-0@0"
+
+
+def test_a_range_ends_where_it_says_in_every_partition(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic(partitions=2)
+    for partition in range(2):
+        send(kafka, name, [b"%d" % n for n in range(50)], partition=partition)
+    with RangeReader(kafka) as reader:
+        chunks = list(reader.read(name, {0: (10, 20), 1: (0, 5)}))
+        assert list(reader.read(name, {0: (7, 7)})) == []
+    read = {(m.partition(), m.offset()) for chunk in chunks for m in chunk}
+    assert read == {(0, n) for n in range(10, 20)} | {(1, n) for n in range(5)}
+
+
+def test_the_last_wanted_record_is_found_behind_many_others(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic()
+    producer = Producer(kafka.producer())
+    producer.produce(name, b"first", headers=[("mark", b"1")])
+    producer.produce(name, b"second", headers=[("mark", b"2")])
+    for n in range(20_000):
+        producer.produce(name, b"%d" % n)
+    producer.flush()
+    found = read_tail(kafka, name, 0, lambda record: header_of(record, "mark") is not None)
+    assert found is not None
+    assert found.value() == b"second"
+    assert read_tail(kafka, name, 0, lambda record: header_of(record, "other") is not None) is None
+    assert read_tail(kafka, topic(), 0) is None
+
+
+def test_a_newer_producer_fences_the_older_one(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic()
+    with TransactionalProducer(kafka, name) as old, TransactionalProducer(kafka, name) as new:
+        with pytest.raises(Fenced), old.transaction() as producer:
+            producer.produce(name, b"old")
+        with new.transaction() as producer:
+            producer.produce(name, b"new")
+    assert committed(kafka, name) == [b"new"]

@@ -1,0 +1,238 @@
+"""The injector on a real broker: continuity, fencing, atomicity, wishes exactly once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.cimpl import NewPartitions
+
+from schemas.codec import decode_barrier
+from schemas.errors import Code, Fenced, OutcomeUnknown, TopicError
+from schemas.records import Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
+from streaming.runtime.consumer import RangeReader, header_of, place
+from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.topics import admin, watermarks
+from streaming.runtime.transactions import TransactionalProducer
+from streaming.upstream.control import Wish, control_topic, encode_wish
+from streaming.upstream.injector import BarrierInjector
+
+Topic = Callable[..., str]
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def kafka(bootstrap: str) -> KafkaSettings:
+    return KafkaSettings(bootstrap)
+
+
+@contextmanager
+def injector(kafka: KafkaSettings, topic: str) -> Iterator[BarrierInjector]:
+    """An injector that is driven barrier by barrier."""
+    driven = BarrierInjector(kafka, topic, HOUR_MS)
+    yield driven
+    driven.stop()
+
+
+def barriers_in(kafka: KafkaSettings, topic: str) -> list[list[Barrier]]:
+    """The committed barriers of each partition."""
+    with RangeReader(kafka) as reader:
+        ranges = {p: (marks.earliest, marks.high) for p, marks in enumerate(reader.watermarks(topic))}
+        found: list[list[Barrier]] = [[] for _ in ranges]
+        for chunk in reader.read(topic, ranges):
+            for message in chunk:
+                header = header_of(message, "barrier")
+                if header is not None:
+                    found[message.partition() or 0].append(
+                        decode_barrier(header, message.value(), where=place(message))
+                    )
+    return found
+
+
+def write(kafka: KafkaSettings, topic: str, *values: bytes) -> None:
+    producer = Producer(kafka.producer())
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    producer.flush()
+
+
+def wish_for(kafka: KafkaSettings, topic: str, *mutations: Mutation) -> None:
+    write(kafka, control_topic(topic), *(encode_wish(Wish(str(n), m)) for n, m in enumerate(mutations)))
+
+
+def test_the_first_barrier_is_initial_and_each_later_one_follows_the_one_before(
+    kafka: KafkaSettings, topic: Topic
+) -> None:
+    name = topic(partitions=3)
+    with injector(kafka, name) as driven:
+        sent = [driven.inject_one() for _ in range(4)]
+    assert [barrier.prev for barrier in sent] == [0, *(barrier.curr for barrier in sent[:-1])]
+    assert [barrier.kind for barrier in sent] == [BarrierKind.INITIAL] + [BarrierKind.CHECKPOINT] * 3
+    assert barriers_in(kafka, name) == [sent] * 3
+
+
+def test_a_restart_goes_on_from_the_last_barrier_even_behind_many_records(
+    kafka: KafkaSettings, topic: Topic
+) -> None:
+    name = topic(partitions=2)
+    with injector(kafka, name) as driven:
+        driven.inject_one()
+        last = driven.inject_one()
+    write(kafka, name, *(b"%d" % n for n in range(5_000)))
+    with injector(kafka, name) as driven:
+        assert driven.inject_one().prev == last.curr
+
+
+def test_a_clock_that_was_set_back_still_gives_rising_epochs(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic()
+    clock = iter([1_800_000_000_000, 1_700_000_000_000, 1_700_000_000_001])
+    driven = BarrierInjector(kafka, name, HOUR_MS, clock=lambda: next(clock))
+    sent = [driven.inject_one() for _ in range(3)]
+    driven.stop()
+    assert sent[0].curr < sent[1].curr < sent[2].curr
+
+
+def test_a_second_injector_fences_the_first(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic(partitions=2)
+    with injector(kafka, name) as first, injector(kafka, name) as second:
+        before = first.inject_one()
+        after = second.inject_one()
+        with pytest.raises(Fenced):
+            first.inject_one()
+        assert after.prev == before.curr
+    assert barriers_in(kafka, name) == [[before, after]] * 2
+
+
+def test_a_running_injector_that_is_fenced_ends_and_says_so(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic()
+    with BarrierInjector(kafka, name, 50) as running, injector(kafka, name) as second:
+        second.inject_one()
+        assert running.wait(30)
+        assert isinstance(running.failure, Fenced)
+        with pytest.raises(Fenced):
+            running.check()
+
+
+def test_a_barrier_reaches_all_partitions_or_none(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic(partitions=4)
+    with injector(kafka, name) as driven:
+        driven.inject_one()
+        driven.inject_one()
+    # One record and one commit marker for each partition and barrier: a second transaction would leave more.
+    assert [(marks.stable, marks.high) for marks in watermarks(kafka, name)] == [(4, 4)] * 4
+
+
+def test_each_wish_is_on_one_barrier_in_order_also_over_restarts(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic(partitions=2)
+    wanted: list[Mutation] = [Throttle("a", 100), Pause(None), Resume(None), Drop("a"), Stop()]
+    with injector(kafka, name) as driven:
+        assert driven.inject_one().mutation is None
+        wish_for(kafka, name, *wanted)
+        first = [driven.inject_one().mutation for _ in range(2)]
+    with injector(kafka, name) as driven:
+        rest = [driven.inject_one().mutation for _ in range(4)]
+    assert first + rest == [*wanted, None]
+
+
+def test_a_wish_whose_barrier_was_not_committed_is_taken_again(
+    kafka: KafkaSettings, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic()
+    with injector(kafka, name) as driven:
+        driven.inject_one()
+        wish_for(kafka, name, Pause("a"))
+        with monkeypatch.context() as patched:
+            patched.setattr(TransactionalProducer, "_commit", _die)
+            with pytest.raises(ZeroDivisionError):
+                driven.inject_one()
+        assert driven.inject_one().mutation == Pause("a")
+        assert driven.inject_one().mutation is None
+
+
+def _die(_: TransactionalProducer) -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_commit_of_unknown_outcome_gives_one_barrier(
+    kafka: KafkaSettings, topic: Topic, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    name = topic(partitions=2)
+    commit = TransactionalProducer._commit
+    lost: list[int] = []
+
+    def lose_the_answer(transactions: TransactionalProducer) -> None:
+        if committed or lost:
+            commit(transactions)
+        if not lost:
+            lost.append(1)
+            raise OutcomeUnknown(Code.OUTCOME_UNKNOWN, found="", expected="", next_step="")
+
+    with injector(kafka, name) as driven:
+        first = driven.inject_one()
+        wish_for(kafka, name, Pause("a"))
+        monkeypatch.setattr(TransactionalProducer, "_commit", lose_the_answer)
+        second = driven.inject_one()
+        third = driven.inject_one()
+    assert [barrier.mutation for barrier in (first, second, third)] == [None, Pause("a"), None]
+    assert barriers_in(kafka, name) == [[first, second, third]] * 2
+
+
+def test_what_is_no_wish_is_skipped_and_never_blocks(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic()
+    with injector(kafka, name) as driven:
+        driven.inject_one()
+        stop = json.dumps({"id": "1", "mutation": "Stop"}).encode()
+        write(kafka, control_topic(name), b"{", b'{"id":"1","mutation":"Sotp"}', b"\xff", stop)
+        assert driven.inject_one().mutation == Stop()
+        write(kafka, control_topic(name), b"[]")
+        assert driven.inject_one().mutation is None
+    with injector(kafka, name) as driven:
+        assert driven.inject_one().mutation is None
+
+
+def test_a_mutation_given_by_hand_leaves_the_wishes_for_later(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic()
+    with injector(kafka, name) as driven:
+        driven.inject_one()
+        wish_for(kafka, name, Pause("a"))
+        assert driven.inject_one(Drop("b")).mutation == Drop("b")
+        assert driven.inject_one().mutation == Pause("a")
+
+
+def test_the_thread_keeps_to_its_schedule_and_stops_cleanly(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic(partitions=2)
+    with BarrierInjector(kafka, name, 100) as running:
+        while running.last_barrier is None or len(barriers_in(kafka, name)[0]) < 5:
+            assert not running.wait(0.05)
+    assert running.failure is None
+    assert running.wait(0)
+    partitions = barriers_in(kafka, name)
+    assert partitions[0] == partitions[1]
+    # At most one barrier an interval: injected_at may jitter, but n barriers take about n - 1 intervals.
+    span_ms = partitions[0][-1].injected_at_ms - partitions[0][0].injected_at_ms
+    assert span_ms >= (len(partitions[0]) - 1) * 100 - 100
+
+
+def test_an_upstream_that_gained_partitions_is_refused(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic(partitions=1)
+    with injector(kafka, name) as driven:
+        driven.inject_one()
+    client = admin(kafka)
+    client.create_partitions([NewPartitions(name, 2)])[name].result(15)
+    deadline = time.monotonic() + 15
+    while len(watermarks(kafka, name)) < 2:
+        assert time.monotonic() < deadline
+    with injector(kafka, name) as driven, pytest.raises(TopicError) as caught:
+        driven.start()
+    assert caught.value.code is Code.PARTITIONS_CHANGED
+
+
+def test_a_missing_upstream_is_an_error_at_the_start(kafka: KafkaSettings) -> None:
+    with pytest.raises(TopicError) as caught:
+        BarrierInjector(kafka, "nowhere", HOUR_MS).start()
+    assert caught.value.code is Code.TOPIC_MISSING

@@ -1,0 +1,87 @@
+"""Wishes: what a hand on the control topic may write, and what it may not."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
+from streaming.upstream.control import MAX_WISH_BYTES, MalformedWishError, Wish, decode_wish, encode_wish
+
+JOBS = st.from_regex(r"[a-z0-9][a-z0-9-]{0,62}", fullmatch=True)
+MUTATIONS: st.SearchStrategy[Mutation] = st.one_of(
+    JOBS.map(Drop),
+    st.none().map(Pause) | JOBS.map(Pause),
+    st.none().map(Resume) | JOBS.map(Resume),
+    st.builds(Throttle, JOBS, st.none() | st.integers(0, 2**63 - 1)),
+    st.just(Stop()),
+    JOBS.map(lambda name: Add(json.dumps({"name": name, "filter": "region = 'Ö'"}, separators=(",", ":")))),
+)
+
+
+@given(MUTATIONS, st.text(st.characters(codec="utf-8"), min_size=1, max_size=50))
+def test_a_wish_comes_back_as_it_was_written(mutation: Mutation, name: str) -> None:
+    assert decode_wish(encode_wish(Wish(name, mutation))) == Wish(name, mutation)
+
+
+def test_the_form_in_the_manual_is_read() -> None:
+    text = b'{"id": "7f", "mutation": "Throttle", "job": "orders-copy", "rate_limit": 100}'
+    assert decode_wish(text) == Wish("7f", Throttle("orders-copy", 100))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"1",
+        b"\xff\xfe",
+        b"[" * 60_000,
+        b'{"id":"1"}',
+        b'{"mutation":"Stop"}',
+        b'{"id":"","mutation":"Stop"}',
+        b'{"id":1,"mutation":"Stop"}',
+        b'{"id":"1","mutation":"stop"}',
+        b'{"id":"1","mutation":null}',
+        b'{"id":"1","mutation":["Stop"]}',
+        b'{"id":"1","mutation":"Stop","job":"a"}',
+        b'{"id":"1","mutation":"Pause"}',
+        b'{"id":"1","mutation":"Pause","jobs":"a"}',
+        b'{"id":"1","mutation":"Pause","job":""}',
+        b'{"id":"1","mutation":"Drop","job":null}',
+        b'{"id":"1","mutation":"Drop","job":"a","job":"b"}',
+        b'{"id":"1","mutation":"Drop","job":"' + b"a" * 64 + b'"}',
+        b'{"id":"1","mutation":"Drop","job":"\\ud800"}',
+        b'{"id":"1","mutation":"Throttle","job":"a"}',
+        b'{"id":"1","mutation":"Throttle","job":"a","rate_limit":-1}',
+        b'{"id":"1","mutation":"Throttle","job":"a","rate_limit":1.5}',
+        b'{"id":"1","mutation":"Throttle","job":"a","rate_limit":true}',
+        b'{"id":"1","mutation":"Throttle","job":"a","rate_limit":NaN}',
+        b'{"id":"1","mutation":"Throttle","job":"a","rate_limit":9223372036854775808}',
+        b'{"id":"1","mutation":"Add","definition":"a"}',
+        b'{"id":"1","mutation":"Add","job":"a"}',
+        b'{"id":"1","mutation":"Add","definition":{"name":"\\udfff"}}',
+        b'{"id":"1","mutation":"Drop","job":"a' + b" " * MAX_WISH_BYTES + b'"}',
+    ],
+)
+def test_anything_else_is_malformed(data: bytes | None) -> None:
+    with pytest.raises(MalformedWishError):
+        decode_wish(data)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_do_anything_but_read_or_be_refused(data: bytes) -> None:
+    with suppress(MalformedWishError):
+        decode_wish(data)
+
+
+def test_a_slip_of_the_pen_is_hinted_at() -> None:
+    with pytest.raises(MalformedWishError, match="did you mean 'Throttle'"):
+        decode_wish(b'{"id":"1","mutation":"Throtle","job":"a","rate_limit":1}')
