@@ -134,7 +134,7 @@ class EmbeddedBroker:
         return self
 
     def stop(self) -> None:
-        """End the broker cleanly, by force after 20 s, and delete a temporary data folder; may be repeated."""
+        """End the broker cleanly, by force after 20 s; delete a temporary data folder. May be repeated."""
         if (process := self._process) is not None:
             process.terminate()
             try:
