@@ -54,7 +54,7 @@ class Explainer:
                 raise _incomplete(where)
             key = known.get(entry.key)
             if key is None:
-                key = known[entry.key] = self._keys.canonical(self._keys.values(entry.key, str(where)))
+                key = known[entry.key] = self._keys.canonical(entry.key, self._keys.values(entry.key))
         except InputError as error:
             self._say(Rule.RECORD_MALFORMED, where, interval, None, error.expected, error.found)
             return None
@@ -74,7 +74,7 @@ class Explainer:
             return
         where = partition.at(there[0].offset) if there else interval.closed.where
         try:
-            values = self._keys.values(key, str(where))
+            values = self._keys.values(key)
         except InputError:
             return  # reported where its record was read
         vnode = self._keys.vnode_of(values)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from schemas.errors import Code, InputError
 from schemas.position import Key
 from schemas.table import TableSchema
-from streaming.verify.findings import Findings, Side
+from streaming.verify.findings import Findings, Place, Side
 from streaming.verify.history import Entry, PartitionHistory
 from streaming.verify.keys import KeySpace
 from streaming.verify.positions import Positions, Standing
@@ -66,25 +66,26 @@ class UpstreamFold:
 
         Raises: InputError for a record that is no change of this table.
         """
+        try:
+            self._apply(partition, entry)
+        except InputError as error:
+            raise _placed(error, partition.at(entry.offset)) from None
+
+    def _apply(self, partition: PartitionHistory, entry: Entry) -> None:
         key, value = entry.key, entry.value
         if not key or not value:
-            raise _no_change(partition.at(entry.offset), key, value)
-        live = self._live.get(key) or self._find(partition, entry, key)
+            raise _no_change(key, value)
+        live = self._live.get(key) or self._find(partition, key)
         present = live.row
-        halves = before, after = self._rows.split(value, present, str(partition.at(entry.offset)))
+        halves = before, after = self._rows.split(value, present)
         if before is not present:
             self._check_before(partition, entry, live, before)
         if after is not None:
             self._check_key(partition, entry, live, after)
         if live.home != partition.partition:
-            self._object(
-                partition,
-                entry,
-                live,
-                Code.KEY_IN_TWO_PARTITIONS,
-                f"all changes of a key in one partition, here {live.home}",
-                f"a change in partition {partition.partition}",
-            )
+            expected = f"all changes of a key in one partition, here {live.home}"
+            found = f"a change in partition {partition.partition}"
+            self._object(partition, entry, live, Code.KEY_IN_TWO_PARTITIONS, expected, found)
         if self.recording:
             changed = self.changed[self._keys.partition_of(live.vnode)]
             record = changed.get(live.key)
@@ -104,9 +105,9 @@ class UpstreamFold:
             if not self._positions.covers(live.vnode, live.order):
                 self._stale[live.vnode] += 1
 
-    def _find(self, partition: PartitionHistory, entry: Entry, key: bytes) -> LiveKey:
-        values = self._keys.values(key, str(partition.at(entry.offset)))
-        canonical = self._keys.canonical(values)
+    def _find(self, partition: PartitionHistory, key: bytes) -> LiveKey:
+        values = self._keys.values(key)
+        canonical = self._keys.canonical(key, values)
         live = self._live.get(canonical)
         return live or LiveKey(canonical, values, self._keys.vnode_of(values), partition.partition)
 
@@ -178,24 +179,12 @@ class UpstreamFold:
         return ", ".join(name for name, here, there in pairs if here != there)
 
     def _check_key(self, partition: PartitionHistory, entry: Entry, live: LiveKey, after: bytes) -> None:
-        try:
-            cells = self._rows.cells(after)
-        except ValueError:
-            raise _no_row(partition, entry) from None
+        cells = self._rows.cells(after)
         own = b"".join([cells[index] for index in self._key_cells])
-        if own == live.key:
-            return
-        where = str(partition.at(entry.offset))
-        if self._keys.canonical(self._keys.values(own, where)) != live.key:
+        if own != live.key and self._keys.canonical(own, self._keys.values(own)) != live.key:
             code = Code.KEY_MISMATCH if live.row is None else Code.UPDATE_CHANGES_PK
-            self._object(
-                partition,
-                entry,
-                live,
-                code,
-                "a row with the primary key of its record",
-                "another primary key",
-            )
+            expected, found = "a row with the primary key of its record", "another primary key"
+            self._object(partition, entry, live, code, expected, found)
 
     def _object(
         self,
@@ -210,22 +199,16 @@ class UpstreamFold:
         self._findings.add(Side.UPSTREAM, code, where, expected=expected, found=found, vnode=live.vnode)
 
 
-def _no_change(where: object, key: bytes | None, value: bytes | None) -> InputError:
-    code = Code.TOMBSTONE_UNSUPPORTED if key and value is None else Code.EMPTY_RECORD
+def _no_change(key: bytes | None, value: bytes | None) -> InputError:
     return InputError(
-        code,
-        where=str(where),
+        Code.TOMBSTONE_UNSUPPORTED if key and value is None else Code.EMPTY_RECORD,
         found=f"a record with {len(key or b'')} bytes of key and {len(value or b'')} of value",
         expected="the key record and a Change",
         next_step="mend the producer: a row that is gone is a DELETE with its before",
     )
 
 
-def _no_row(partition: PartitionHistory, entry: Entry) -> InputError:
+def _placed(error: InputError, where: Place) -> InputError:
     return InputError(
-        Code.CHANGE_MALFORMED,
-        where=str(partition.at(entry.offset)),
-        found=f"{len(entry.value or b'')} bytes that hold no row of the table",
-        expected="schemaless Avro of Change as the table declares it",
-        next_step="check the producer's schema against the table's declaration",
+        error.code, where=str(where), found=error.found, expected=error.expected, next_step=error.next_step
     )

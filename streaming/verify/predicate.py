@@ -94,11 +94,11 @@ class _Compiler:
         return _floating if self._table.by_name[column].type.name in _FLOATING else _as_it_is
 
 
-def _as_it_is(value: Any) -> Any:  # noqa: ANN401 (any type of a column)
+def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _floating(value: Any) -> tuple[bool, float]:  # noqa: ANN401 (a float or a literal's Decimal)
+def _floating(value: Any) -> tuple[bool, float]:
     number = float(value)
     return (True, 0.0) if math.isnan(number) else (False, number)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from schemas.codec import ChangeCodec, KeyCodec
-from schemas.errors import InputError
+from schemas.errors import Code, InputError
 from schemas.records import Change, Op, Row
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
@@ -59,7 +59,7 @@ class RowBytes:
         ]
 
     def cells(self, row: bytes) -> list[bytes]:
-        """One piece of bytes a column, a nullable column's branch included. ValueError if it isn't a row."""
+        """One piece of bytes a column, a nullable column's branch included. InputError if it isn't a row."""
         pieces = []
         at = 0
         try:
@@ -72,7 +72,7 @@ class RowBytes:
                         pieces.append(_THEN_NULL)
                         continue
                     if branch != 2:
-                        raise ValueError("no such branch of a nullable column")
+                        raise _no_row(row)
                 if fixed:
                     at += fixed
                 else:
@@ -84,15 +84,15 @@ class RowBytes:
                         at += number >> 1
                 pieces.append(row[start:at])
         except IndexError:
-            raise ValueError("a row that ends early") from None
+            raise _no_row(row) from None
         if at != len(row):
-            raise ValueError("a row of another length")
+            raise _no_row(row)
         return pieces
 
-    def split(self, value: bytes, present: bytes | None, where: str) -> Halves:
+    def split(self, value: bytes, present: bytes | None) -> Halves:
         """The halves of a change. `present`, the key's row if there is one, saves decoding the usual change.
 
-        Raises: InputError as `ChangeCodec.decode` does.
+        Raises: InputError as `ChangeCodec.decode` does, without a place.
         """
         if value.startswith(_INSERT):
             return None, value[3:]
@@ -103,7 +103,7 @@ class RowBytes:
                     return present, value[3 + size :]
                 if value.startswith(_DELETE) and value[2 + size :] == _THEN_NULL:
                     return present, None
-        change = self._changes.decode(value, where=where)
+        change = self._changes.decode(value)
         return self._encoded(change.before), self._encoded(change.after)
 
     def _encoded(self, row: Row | None) -> bytes | None:
@@ -129,6 +129,15 @@ class RowBytes:
             return self._changes.decode(value)
         except InputError:
             return None
+
+
+def _no_row(row: bytes) -> InputError:
+    return InputError(
+        Code.CHANGE_MALFORMED,
+        found=f"{len(row)} bytes that hold no row of the table",
+        expected="schemaless Avro of Row as the table declares it",
+        next_step="check the producer's schema against the table's declaration",
+    )
 
 
 def _long_varint(row: bytes, at: int) -> tuple[int, int]:
