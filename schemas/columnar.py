@@ -40,8 +40,11 @@ Words = npt.NDArray[np.uint64]
 _NULL, _PRESENT = b"\x00", b"\x02"
 """The branch of a `[null, T]` union: its index as a varint."""
 
-_WIDE_DECIMAL = 18
-"""Decimals of more digits than this need both 64-bit words of Arrow's decimal128."""
+_WIDE_DECIMAL = 19
+"""Decimals of more digits than this may have a magnitude that needs both words of Arrow's decimal128."""
+
+
+_MAX_OFFSET = 2**31 - 1
 
 
 def encode_keys(key_columns: Sequence[Column], arrays: Sequence[pa.Array]) -> pa.BinaryArray:
@@ -55,7 +58,7 @@ def encode_keys(key_columns: Sequence[Column], arrays: Sequence[pa.Array]) -> pa
         InputError: PK_NULL, a null in a column that is not nullable.
         TypeError: an array of another type.
         ValueError: arrays and columns do not match in number, or the arrays in length.
-        pa.ArrowCapacityError: 2 GiB of records or more; encode fewer rows at a time.
+        pa.ArrowException: 2 GiB of records or more; encode fewer rows at a time.
     """
     return _encode(len(arrays[0]), (key_columns, arrays))
 
@@ -160,6 +163,8 @@ class _ShortBytes:
 
     def compress(self) -> pa.BinaryArray:
         width = len(self.cells)
+        if self.length * width > _MAX_OFFSET:
+            raise pa.ArrowCapacityError(f"{self.length} rows at once are too many for 32-bit offsets")
         matrix = np.empty((self.length, width), np.uint8)
         for index, (cell, _) in enumerate(self.cells):
             matrix[:, index] = cell
