@@ -77,7 +77,10 @@ class History:
         if row is None:
             return None
         by_name = dict(zip(self.table.column_names, row, strict=True))
-        if self.condition and self.condition.test(tuple(by_name[name] for name in self.condition.columns)) is not True:
+        if (
+            self.condition
+            and self.condition.test(tuple(by_name[name] for name in self.condition.columns)) is not True
+        ):
             return None
         return tuple(by_name[name] for name in self.columns)
 
@@ -177,7 +180,9 @@ def _upstream(table: TableSchema, keys: list[Key], rng: random.Random) -> list[S
             fold(live, key, change)
             partitions[zlib.crc32(repr(key).encode()) % count].append(Item(key, change))
         curr = (prev or FIRST_EPOCH) + rng.randint(1, 5) * 65536
-        kind = BarrierKind.INITIAL if number == 0 else rng.choice([BarrierKind.BARRIER, BarrierKind.CHECKPOINT])
+        kind = (
+            BarrierKind.INITIAL if number == 0 else rng.choice([BarrierKind.BARRIER, BarrierKind.CHECKPOINT])
+        )
         steps.append(Step(Barrier(curr, prev, kind, count, 1_800_000_000_000), partitions))
         prev = curr
     return steps
@@ -205,13 +210,20 @@ def _backfill(history: History, rng: random.Random) -> None:
             before = history.steps[number - 1].barrier.curr
             progress = _interval(history, step, before, tables[before], told, rng)
         for partition, records in enumerate(history.output):
-            own = [p for p in progress if p.vnode * len(history.output) // history.table.vnode_count == partition]
+            own = [
+                p for p in progress if p.vnode * len(history.output) // history.table.vnode_count == partition
+            ]
             barrier = replace(step.barrier, partitions=len(history.output), progress=tuple(own))
             records.append(Item(barrier=barrier))
 
 
 def _interval(
-    history: History, step: Step, before: int, table: dict[Key, Row], told: dict[int, VnodeProgress], rng: random.Random
+    history: History,
+    step: Step,
+    before: int,
+    table: dict[Key, Row],
+    told: dict[int, VnodeProgress],
+    rng: random.Random,
 ) -> list[VnodeProgress]:
     """Write one interval after the start; `before` and `table` are a and U(a)."""
     old = history.positions[before]
@@ -327,10 +339,14 @@ def upstream_items(history: History) -> list[list[Item]]:
 Tamper = Callable[[list[list[Entry]]], None]
 
 
-def judge(history: History, *, tamper_upstream: Tamper | None = None, tamper_output: Tamper | None = None) -> Report:
+def judge(
+    history: History, *, tamper_upstream: Tamper | None = None, tamper_output: Tamper | None = None
+) -> Report:
     """What `verify` says of a history; the tampering is done on the encoded partitions, in place."""
     key_codec = KeyCodec(history.table.key_columns)
-    upstream = [encode(items, key_codec, ChangeCodec(history.table.columns)) for items in upstream_items(history)]
+    upstream = [
+        encode(items, key_codec, ChangeCodec(history.table.columns)) for items in upstream_items(history)
+    ]
     output_codec = ChangeCodec(history.table.select(history.columns))
     output = [encode(items, key_codec, output_codec) for items in history.output]
     for tamper, topic in ((tamper_upstream, upstream), (tamper_output, output)):

@@ -44,7 +44,9 @@ def _at(history: History, spot: Spot) -> Item:
     return history.output[spot[0]][spot[1]]
 
 
-def _pick(history: History, rng: random.Random, wanted: Callable[[Item], bool] = lambda _: True) -> Spot | None:
+def _pick(
+    history: History, rng: random.Random, wanted: Callable[[Item], bool] = lambda _: True
+) -> Spot | None:
     spots = _spots(history, wanted)
     return rng.choice(spots) if spots else None
 
@@ -134,7 +136,9 @@ def reordered_within_a_key(history: History, rng: random.Random) -> bool:
     for number, first in _spots(history):
         items = history.output[number]
         for second in range(first + 1, _next_barrier(items, first)):
-            if items[second].key == items[first].key and repr(items[second].change) != repr(items[first].change):
+            if items[second].key == items[first].key and repr(items[second].change) != repr(
+                items[first].change
+            ):
                 pairs.append((items, first, second))
     if not pairs:
         return False
@@ -210,12 +214,17 @@ def _project(history: History, row: Row | None) -> Row | None:
 def lost_behind_the_last_key(history: History, rng: random.Random) -> bool:
     """In the interval that finishes a vnode, an insert behind all that was read is lost (the completion seam)."""
     candidates = []
-    for number, index in _spots(history, lambda item: item.source is not None and _change(item).op is Op.INSERT):
+    for number, index in _spots(
+        history, lambda item: item.source is not None and _change(item).op is Op.INSERT
+    ):
         items = history.output[number]
         closing = items[_next_barrier(items, index)].barrier
         assert closing is not None
         vnode = history.vnode(_key(items[index]))
-        if history.positions[closing.curr][vnode][1] and not history.positions[closing.prev].get(vnode, (None, False))[1]:
+        if (
+            history.positions[closing.curr][vnode][1]
+            and not history.positions[closing.prev].get(vnode, (None, False))[1]
+        ):
             candidates.append((number, index))
     if not candidates:
         return False
@@ -281,7 +290,9 @@ def barrier_invented(history: History, rng: random.Random) -> bool:
     index = rng.choice(_barrier_indices(items))
     barrier = items[index].barrier
     assert barrier is not None
-    items.insert(index + 1, Item(barrier=replace(barrier, curr=barrier.curr + 1, prev=barrier.curr, progress=())))
+    items.insert(
+        index + 1, Item(barrier=replace(barrier, curr=barrier.curr + 1, prev=barrier.curr, progress=()))
+    )
     return True
 
 
@@ -377,7 +388,9 @@ def finished_unset(history: History, rng: random.Random) -> bool:
 
 @mutant(Rule.PROGRESS_UNCHANGED)
 def progress_told_again(history: History, rng: random.Random) -> bool:
-    candidates = [(told, p) for told, p in _told(history) if p.finished and told[1] != _barrier_indices(told[0])[-1]]
+    candidates = [
+        (told, p) for told, p in _told(history) if p.finished and told[1] != _barrier_indices(told[0])[-1]
+    ]
     if not candidates:
         return False
     (items, index, _), progress = rng.choice(candidates)

@@ -1,0 +1,203 @@
+"""Both topics, read from Kafka: committed records only, from the beginning to an end fixed at the start.
+
+Each partition has a consumer of its own, because the judge decides which partition it reads next and must
+not have to hold what other partitions delivered meanwhile. librdkafka prefetches a bounded number of bytes
+for each in the background, so memory does not grow with the topics.
+
+What is shared with the service ends at the connection (`streaming.runtime`: settings, watermarks, errors).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from schemas.errors import Code, TopicError
+from schemas.records import BARRIER_HEADER
+from streaming.runtime.kafka import KafkaSettings, translate, translated
+from streaming.runtime.topics import Watermarks, admin, watermarks
+from streaming.verify.history import Entry
+
+OnRead = Callable[[int], None]
+"""Told how many more offsets were passed, transaction markers and aborted records included."""
+
+_PREFETCH_KIB = 65_536
+"""For all consumers together."""
+
+_CHUNK_RECORDS = 2_000
+_POLL_S = 0.2
+
+
+class PartitionSource:
+    """One partition from offset `start` up to `end`, which `extend` can move. Close it after use."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        topic: str,
+        partition: int,
+        marks: Watermarks,
+        *,
+        prefetch_kib: int,
+        on_read: OnRead,
+        settle_s: float,
+    ) -> None:
+        self._settings, self._topic, self._partition = settings, topic, partition
+        self._next, self._end = marks.earliest, marks.stable
+        self._on_read, self._settle_s = on_read, settle_s
+        self._fetched: list[Message] = []  # in reverse, so that the next one is popped from the end
+        self._consumer = Consumer(settings.consumer(**{"queued.max.messages.kbytes": prefetch_kib}))
+        self._consumer.assign([TopicPartition(topic, partition, self._next)])
+
+    def close(self) -> None:
+        """Leave the broker."""
+        self._consumer.close()
+
+    def entries(self) -> Iterator[Entry]:
+        """The committed records up to the end, from where the last call stopped.
+
+        Raises: EnvironmentProblem(BROKER_UNREACHABLE) when the broker sends nothing for `wait_s`.
+        """
+        fetched = self._fetched
+        while True:
+            while fetched:
+                message = fetched[-1]
+                offset: Any = message.offset()
+                if offset >= self._end:
+                    return
+                fetched.pop()
+                headers = message.headers()
+                barrier = _barrier(headers) if headers else None
+                yield Entry(offset, message.key(), message.value(), barrier)
+            if self._next >= self._end:
+                return
+            self._await_more()
+
+    def extend(self) -> bool:
+        """Wait, `settle_s` at most, for committed records past the end, and move the end behind them."""
+        deadline = time.monotonic() + self._settle_s
+        while time.monotonic() < deadline:
+            before = self._next
+            if self._fetched or (self._fetch() and self._next > before):
+                self._end = max(self._end, self._next)
+                return True
+        return False
+
+    def _await_more(self) -> None:
+        deadline = time.monotonic() + self._settings.wait_s
+        while not self._fetch():
+            if time.monotonic() > deadline:
+                what = f"{self._topic}-{self._partition}"
+                raise translate(KafkaError(KafkaError._TIMED_OUT), self._settings, what=what)
+
+    def _fetch(self) -> bool:
+        """Take what has been prefetched; whether anything came, be it only the end of the partition."""
+        place = f"{self._topic}-{self._partition}@{self._next}"
+        with translated(self._settings, what=place):
+            first = self._consumer.poll(_POLL_S)
+            chunk = [] if first is None else [first, *self._consumer.consume(_CHUNK_RECORDS, timeout=0)]
+        records = []
+        reached = self._next
+        for message in chunk:
+            error = message.error()
+            offset: Any = message.offset()
+            if error is None:
+                records.append(message)
+                reached = offset + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                reached = max(reached, offset)  # only markers or aborted records lie before it
+            elif not error.retriable():
+                raise translate(error, self._settings, what=place)
+        if records:
+            records.reverse()
+            self._fetched[:0] = records
+        self._on_read(reached - self._next)
+        self._next = reached
+        return bool(chunk)
+
+
+def _barrier(headers: Any) -> bytes | None:
+    for name, value in headers:
+        if name == BARRIER_HEADER:
+            return value.encode() if isinstance(value, str) else value or b""
+    return None
+
+
+class TopicPair:
+    """The sources of an upstream and an output, a context manager.
+
+    The output's ends are fixed before the upstream's, so every barrier of the output lies within the
+    upstream's ends.
+
+    Raises: TopicError for a topic that is missing, compacted, or whose beginning is gone: an output can't be
+    judged by a part of its upstream.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, upstream: str, output: str, *, on_read: OnRead, settle_s: float
+    ) -> None:
+        client = admin(settings)
+        _refuse_compacted(client, settings, (upstream, output))
+        output_marks = _whole(output, watermarks(settings, output, client=client))
+        upstream_marks = _whole(upstream, watermarks(settings, upstream, client=client))
+        self.offsets = sum(marks.stable - marks.earliest for marks in (*output_marks, *upstream_marks))
+        prefetch_kib = max(256, _PREFETCH_KIB // (len(output_marks) + len(upstream_marks)))
+
+        def sources(topic: str, marks: tuple[Watermarks, ...]) -> list[PartitionSource]:
+            return [
+                PartitionSource(
+                    settings,
+                    topic,
+                    partition,
+                    each,
+                    prefetch_kib=prefetch_kib,
+                    on_read=on_read,
+                    settle_s=settle_s,
+                )
+                for partition, each in enumerate(marks)
+            ]
+
+        self.output = sources(output, output_marks)
+        self.upstream = sources(upstream, upstream_marks)
+
+    def __enter__(self) -> TopicPair:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for source in (*self.output, *self.upstream):
+            source.close()
+
+
+def _whole(topic: str, marks: tuple[Watermarks, ...]) -> tuple[Watermarks, ...]:
+    for partition, each in enumerate(marks):
+        if each.earliest > 0:
+            raise TopicError(
+                Code.DATA_LOST,
+                where=f"{topic}-{partition}@{each.earliest}",
+                found=f"a partition that begins at offset {each.earliest}",
+                expected="every record from offset 0 on",
+                next_step="judge topics whose retention has not removed anything yet",
+            )
+    return marks
+
+
+def _refuse_compacted(client: AdminClient, settings: KafkaSettings, topics: tuple[str, ...]) -> None:
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    answers = client.describe_configs(resources, request_timeout=settings.wait_s)
+    for resource in resources:
+        with translated(settings, what=resource.name):
+            policy = answers[resource].result()["cleanup.policy"].value
+        if "compact" in policy:
+            raise TopicError(
+                Code.COMPACTED_INPUT,
+                where=resource.name,
+                found=f"cleanup.policy={policy}",
+                expected="delete: a compacted topic forgets changes",
+                next_step="judge a topic that keeps every record",
+            )
