@@ -78,7 +78,7 @@ def verify_topics(
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """The fold is millions of small objects without cycles; walking them all repeatedly takes a fifth longer."""
+    """The fold is millions of small objects without cycles; walking them repeatedly takes a fifth longer."""
     was_on = gc.isenabled()
     gc.disable()
     try:

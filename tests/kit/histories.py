@@ -46,7 +46,7 @@ FIRST_EPOCH = 1 << 40
 
 @dataclass(frozen=True)
 class Item:
-    """One record. `source` is the upstream change that an output record comes from, None for a snapshot row."""
+    """One record. `source` is the upstream change behind an output record, None for a snapshot row."""
 
     key: Key | None = None
     change: Change | None = None
@@ -313,7 +313,7 @@ class ListSource:
 
 
 def encode(items: Sequence[Item], key_codec: KeyCodec, codec: ChangeCodec) -> list[Entry]:
-    """Records as they lie in a partition, with a gap in the offsets after each barrier, as transactions leave."""
+    """Records as they lie in a partition; each barrier has a gap behind it, as transactions leave it."""
     entries: list[Entry] = []
     offset = 0
     for item in items:

@@ -113,7 +113,8 @@ def _with_other_row(history: History, rng: random.Random, half: str) -> bool:
         return False
     item = _at(history, spot)
     row = _alter(history, getattr(item.change, half))
-    history.output[spot[0]][spot[1]] = replace(item, change=replace(_change(item), **{half: row}))
+    change = replace(_change(item), before=row) if half == "before" else replace(_change(item), after=row)
+    history.output[spot[0]][spot[1]] = replace(item, change=change)
     return True
 
 
@@ -130,16 +131,18 @@ def moved_over_a_barrier(history: History, rng: random.Random) -> bool:
     return True
 
 
+def _same_key_another_change(one: Item, other: Item) -> bool:
+    return one.key == other.key and repr(one.change) != repr(other.change)
+
+
 @mutant(Rule.REORDERED)
 def reordered_within_a_key(history: History, rng: random.Random) -> bool:
-    pairs = []
-    for number, first in _spots(history):
-        items = history.output[number]
-        for second in range(first + 1, _next_barrier(items, first)):
-            if items[second].key == items[first].key and repr(items[second].change) != repr(
-                items[first].change
-            ):
-                pairs.append((items, first, second))
+    pairs = [
+        (history.output[number], first, second)
+        for number, first in _spots(history)
+        for second in range(first + 1, _next_barrier(history.output[number], first))
+        if _same_key_another_change(history.output[number][first], history.output[number][second])
+    ]
     if not pairs:
         return False
     items, first, second = rng.choice(pairs)
@@ -184,13 +187,14 @@ def under_another_key(history: History, rng: random.Random) -> bool:
 @mutant(Rule.BEYOND_POSITION)
 def covered_too_early(history: History, rng: random.Random) -> bool:
     """A live change whose key lies above the position is sent all the same."""
-    candidates = []
-    for step in history.steps:
-        if step.barrier.curr not in history.positions:
-            continue
-        for item in (item for partition in step.partitions for item in partition):
-            if not history.covers(step.barrier.curr, _key(item)):
-                candidates.append((step.barrier.curr, item))
+    candidates = [
+        (step.barrier.curr, item)
+        for step in history.steps
+        if step.barrier.curr in history.positions
+        for partition in step.partitions
+        for item in partition
+        if not history.covers(step.barrier.curr, _key(item))
+    ]
     if not candidates:
         return False
     epoch, item = rng.choice(candidates)
@@ -212,7 +216,7 @@ def _project(history: History, row: Row | None) -> Row | None:
 
 @mutant(Rule.LOST)
 def lost_behind_the_last_key(history: History, rng: random.Random) -> bool:
-    """In the interval that finishes a vnode, an insert behind all that was read is lost (the completion seam)."""
+    """In the interval that finishes a vnode, an insert is lost (the completion seam)."""
     candidates = []
     for number, index in _spots(
         history, lambda item: item.source is not None and _change(item).op is Op.INSERT
@@ -557,7 +561,7 @@ def hidden_row_sent(history: History, rng: random.Random) -> bool:
 
 
 def folds_to_the_law(history: History) -> bool:
-    """Whether the output, folded record by record, is { x in V(b) : pk(x) <= pos(b) } at each of its barriers."""
+    """Whether the output folds to { x in V(b) : pk(x) <= pos(b) } at each of its barriers."""
     tables = dict(history.tables())
     for items in history.output:
         table: dict[Key, Row] = {}

@@ -1,0 +1,184 @@
+"""What the judge says of upstreams that are illegal: findings for changes, a refusal for barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from schemas.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.errors import Code, InputError
+from schemas.records import Barrier, BarrierKind, Change, Drop, Op, Row, VnodeProgress
+from schemas.table import declare
+from streaming.verify.checker import Checker
+from streaming.verify.findings import Report
+from streaming.verify.history import Entry
+from streaming.verify.rows import View
+from tests.kit.histories import ListSource
+
+TABLE = declare(
+    {
+        "name": "t",
+        "columns": {"note": "string", "id": "bigint", "n": "int"},
+        "primary_key": ["id"],
+        "vnode_count": 2,
+    }
+)
+CHANGES, KEYS = ChangeCodec(TABLE.columns), KeyCodec(TABLE.key_columns)
+OLD, NEW, OTHER = ("a", 1, 10), ("b", 1, 20), ("c", 2, 30)
+
+
+def change(op: Op, before: Row | None, after: Row | None, key: int = 1) -> Entry:
+    return Entry(0, KEYS.encode((key,)), CHANGES.encode(Change(op, before, after)))
+
+
+def insert(row: Row, key: int = 1) -> Entry:
+    return change(Op.INSERT, None, row, key)
+
+
+def barrier(curr: int, prev: int, partitions: int = 1) -> Entry:
+    return closing(Barrier(curr, prev, BarrierKind.CHECKPOINT, partitions, 0))
+
+
+def closing(value: Barrier) -> Entry:
+    return Entry(0, None, encode_barrier(value), barrier_header(value))
+
+
+def judge(*upstream: list[Entry], output: list[Entry] | None = None) -> Report:
+    numbered = [[entry._replace(offset=at) for at, entry in enumerate(entries)] for entries in upstream]
+    sources = [ListSource(entries) for entries in numbered]
+    return Checker(
+        TABLE, View(TABLE), ("up", sources), ("out", [ListSource(output or [barrier(9, 0)])])
+    ).run()
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        ([insert(OLD), insert(NEW)], Code.INSERT_EXISTING_KEY),
+        ([change(Op.DELETE, OLD, None)], Code.DELETE_MISSING_KEY),
+        ([change(Op.UPDATE, OLD, NEW)], Code.DELETE_MISSING_KEY),
+        ([insert(OLD), change(Op.UPDATE, NEW, OLD)], Code.OLD_ROW_MISMATCH),
+        ([insert(OLD), change(Op.DELETE, NEW, None)], Code.OLD_ROW_MISMATCH),
+        ([insert(OTHER)], Code.KEY_MISMATCH),
+        ([insert(OLD), change(Op.UPDATE, OLD, OTHER)], Code.UPDATE_CHANGES_PK),
+    ],
+    ids=lambda value: str(value) if isinstance(value, Code) else "",
+)
+def test_an_illegal_change_is_a_finding_about_the_upstream(records: list[Entry], code: Code) -> None:
+    report = judge([*records, barrier(9, 0)])
+    assert report.counts == {f"upstream.{code}": 1}
+    [finding] = report.findings
+    assert str(finding.where) == f"up-0@{len(records) - 1}"
+    assert finding.vnode is not None
+
+
+def test_a_wrong_before_names_the_columns_and_no_values() -> None:
+    report = judge([insert(OLD), change(Op.UPDATE, ("a", 1, 99), NEW), barrier(9, 0)])
+    assert report.findings[0].found == "another before in n"
+
+
+def test_a_key_in_two_partitions_is_a_finding() -> None:
+    report = judge([insert(OLD), barrier(9, 0, 2)], [change(Op.UPDATE, OLD, NEW), barrier(9, 0, 2)])
+    assert report.counts == {f"upstream.{Code.KEY_IN_TWO_PARTITIONS}": 1}
+
+
+def test_an_output_that_copies_an_illegal_upstream_is_not_blamed_for_it() -> None:
+    doubled = [insert(OLD), insert(NEW)]
+    finished = Barrier(20, 9, BarrierKind.CHECKPOINT, 1, 0)
+    output = [barrier(9, 0), closing(replace(finished, progress=_all_finished())), *doubled, barrier(30, 20)]
+    report = judge([barrier(9, 0), barrier(20, 9), *doubled, barrier(30, 20)], output=output)
+    assert report.counts == {f"upstream.{Code.INSERT_EXISTING_KEY}": 1}
+    assert report.complete
+
+
+def _all_finished() -> tuple[VnodeProgress, ...]:
+    return tuple(VnodeProgress(vnode, None, True, 0) for vnode in range(TABLE.vnode_count))
+
+
+@pytest.mark.parametrize(
+    ("partitions", "code"),
+    [
+        ([[barrier(9, 0), barrier(5, 3)]], Code.BARRIER_REGRESSION),
+        ([[barrier(9, 0), barrier(20, 10)]], Code.BARRIER_GAP),
+        ([[barrier(9, 0, 2)], [barrier(10, 0, 2)]], Code.BARRIER_DISAGREE),
+        (
+            [[barrier(9, 0, 2)], [closing(Barrier(9, 0, BarrierKind.CHECKPOINT, 2, 0, Drop("x")))]],
+            Code.BARRIER_DISAGREE,
+        ),
+        ([[barrier(9, 0, 3)], [barrier(9, 0, 3)]], Code.PARTITIONS_CHANGED),
+        ([[barrier(9, 0), insert(OLD), barrier(9, 0)]], Code.BARRIER_DUPLICATE_WITH_DATA),
+        ([[Entry(0, None, b"\x01", b"9")]], Code.BARRIER_MALFORMED),
+        ([[Entry(0, b"\x02", None)]], Code.TOMBSTONE_UNSUPPORTED),
+        ([[Entry(0, None, b"\x00")]], Code.EMPTY_RECORD),
+        ([[Entry(0, b"\x02\x02", CHANGES.encode(Change(Op.INSERT, None, OLD)))]], Code.AVRO_TRAILING),
+        ([[insert(OLD)._replace(value=b"\x09")]], Code.UNKNOWN_OP),
+    ],
+    ids=lambda value: str(value) if isinstance(value, Code) else "",
+)
+def test_an_upstream_that_is_no_history_is_refused(partitions: list[list[Entry]], code: Code) -> None:
+    with pytest.raises(InputError) as raised:
+        judge(*partitions)
+    assert raised.value.code is code
+    assert str(raised.value.where).startswith("up-")
+
+
+def test_bytes_after_a_row_are_refused_with_their_place() -> None:
+    longer = insert(OLD)
+    longer = longer._replace(value=(longer.value or b"") + b"\x00")
+    with pytest.raises(InputError, match="up-0@1"):
+        judge([barrier(9, 0), longer, barrier(20, 9)])
+
+
+def test_the_same_barrier_twice_in_a_row_is_harmless() -> None:
+    report = judge([barrier(9, 0), barrier(9, 0), insert(OLD), barrier(20, 9)])
+    assert report.clean
+    assert report.behind == 1
+
+
+def test_the_first_barrier_may_follow_one_that_this_topic_never_held() -> None:
+    """The upstream is itself an output, of a job that started in the middle."""
+    report = judge([barrier(9, 7)], output=[barrier(9, 7)])
+    assert report.clean
+
+
+def test_changes_after_the_last_aligned_barrier_are_not_looked_at() -> None:
+    report = judge([barrier(9, 0, 2), insert(OLD), barrier(20, 9, 2)], [barrier(9, 0, 2)])
+    assert report.clean
+    assert (report.start, report.last, report.behind) == (9, 9, 0)
+
+
+def test_an_empty_output_is_clean_and_incomplete() -> None:
+    sources = [ListSource([insert(OLD), barrier(9, 0)])]
+    report = Checker(TABLE, View(TABLE), ("up", sources), ("out", [ListSource([])])).run()
+    assert report.clean
+    assert not report.complete
+    assert (report.start, report.barriers, report.behind, report.live_keys) == (None, 0, 1, 1)
+
+
+def padded(row: bytes) -> bytes:
+    """The same row with a needless byte in the length of its first text, as Avro allows."""
+    assert row[:1] == b"\x02"
+    return row[:1] + bytes([row[1] | 0x80, 0]) + row[2:]
+
+
+def rewrite(entry: Entry, how: Callable[[bytes], bytes]) -> Entry:
+    assert entry.value is not None
+    return entry._replace(value=entry.value[:3] + how(entry.value[3:]))
+
+
+def test_other_bytes_of_the_same_values_are_no_difference() -> None:
+    strange = rewrite(insert(OLD), padded)
+    strange = strange._replace(key=b"\x82\x00")  # 1, in two bytes
+    update = change(Op.UPDATE, OLD, NEW)
+    progress = _all_finished()
+    output = [
+        barrier(9, 0),
+        closing(Barrier(20, 9, BarrierKind.CHECKPOINT, 1, 0, progress=progress)),
+        insert(OLD),
+        update,
+        barrier(30, 20),
+    ]
+    report = judge([barrier(9, 0), barrier(20, 9), strange, update, barrier(30, 20)], output=output)
+    assert report.clean, report.findings
