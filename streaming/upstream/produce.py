@@ -1,12 +1,11 @@
 """Send what a `ChangeGenerator` makes: a table as fast as the broker takes it, then live changes at a rate.
 
-Records go as whole Arrow columns into an idempotent producer, without transactions. The partition of a key is
-its crc32 modulo the number of partitions, so all its changes are in one partition, in order.
+Records go through an idempotent producer, without transactions. The partition of a key is its crc32 modulo
+the number of partitions, so all its changes are in one partition, in order.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -17,15 +16,11 @@ import numpy as np
 from confluent_kafka import KafkaError, Message, Producer
 
 from schemas.records import Op
-from streaming.lane.native import ColumnProducer
 from streaming.runtime.kafka import KafkaSettings, translate, translated
 from streaming.upstream.generator import ChangeGenerator, Changes, Shares
 
 _CHUNK = 65_536
-_BY_KEY = -1
-"""librdkafka's "no partition": its partitioner decides, here crc32 of the key."""
-
-_names = itertools.count()
+_FULL_QUEUE_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +56,9 @@ class ChangeSender:
     def __init__(self, settings: KafkaSettings, topic: str, **over: object) -> None:
         self._settings, self._topic = settings, topic
         self._failure: KafkaError | None = None
-        name = f"backfill-produce-{next(_names)}"
         self._producer = Producer(
             settings.producer(
                 **{
-                    "client.id": name,
                     "delivery.report.only.error": True,
                     "on_delivery": self._on_failure,
                     "queue.buffering.max.messages": 500_000,
@@ -74,26 +67,30 @@ class ChangeSender:
                 }
             )
         )
-        self._columns = ColumnProducer(self._producer, name)
         self.sent = Sent()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._columns.close()
 
     def _on_failure(self, error: KafkaError | None, _: Message) -> None:
         self._failure = self._failure or error
 
     def send(self, changes: Changes) -> None:
         """Queue changes, waiting while the queue is full. Raises if earlier ones were not delivered."""
+        with translated(self._settings, what=self._topic):
+            for key, value in zip(changes.keys.to_pylist(), changes.values.to_pylist(), strict=True):
+                self._queue(key, value)
         if len(changes):
-            partitions = np.full(len(changes), _BY_KEY, np.int32)
-            with translated(self._settings, what=self._topic):
-                self._columns.send(self._topic, partitions, changes.keys, changes.values)
             self.sent = self.sent.plus(changes, time.time_ns() // 1_000_000)
+        self._producer.poll(0)
         self._check()
+
+    def _queue(self, key: bytes, value: bytes) -> None:
+        while True:
+            try:
+                self._producer.produce(self._topic, value, key)
+            except BufferError:
+                self._producer.poll(_FULL_QUEUE_POLL_S)
+                self._check()
+            else:
+                return
 
     def flush(self) -> None:
         """Wait until the broker has acknowledged everything. Raises if something was not delivered."""
@@ -170,9 +167,8 @@ class LiveChanges:
 
     def _run(self) -> None:
         try:
-            with self._sender:
-                self._send_until_stopped()
-                self._sender.flush()
+            self._send_until_stopped()
+            self._sender.flush()
         except Exception as failure:  # noqa: BLE001  # `stop` raises it
             self.failure = failure
 

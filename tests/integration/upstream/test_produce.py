@@ -1,0 +1,125 @@
+"""Producing to a real topic, folding it, and going on with it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+
+from schemas.codec import ChangeCodec, KeyCodec
+from schemas.errors import Code, EnvironmentProblem, TopicError
+from schemas.position import Key
+from schemas.records import Row
+from schemas.table import declare
+from streaming.runtime.consumer import RangeReader, header_of
+from streaming.runtime.kafka import KafkaSettings
+from streaming.upstream.generator import ChangeGenerator, Shares
+from streaming.upstream.injector import BarrierInjector
+from streaming.upstream.produce import ChangeSender, LiveChanges, produce_rows
+from streaming.upstream.resume import resume
+
+Topic = Callable[..., str]
+TABLE = declare(
+    {
+        "name": "orders",
+        "columns": {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "at": "timestamp"},
+        "primary_key": ["id"],
+    }
+)
+
+
+@pytest.fixture
+def kafka(bootstrap: str) -> KafkaSettings:
+    return KafkaSettings(bootstrap)
+
+
+def load(kafka: KafkaSettings, topic: str, generator: ChangeGenerator, rows: int) -> None:
+    produce_rows(ChangeSender(kafka, topic), generator, rows)
+
+
+def folded(kafka: KafkaSettings, topic: str) -> dict[Key, Row]:
+    """The table after all committed changes, each of which must be legal and in its key's partition."""
+    keys, changes, table = KeyCodec(TABLE.key_columns), ChangeCodec(TABLE.columns), dict[Key, Row]()
+    with RangeReader(kafka) as reader:
+        marks = reader.watermarks(topic)
+        for chunk in reader.read(topic, {p: (mark.earliest, mark.stable) for p, mark in enumerate(marks)}):
+            for message in chunk:
+                key_bytes, value = message.key(), message.value()
+                if header_of(message, "barrier") is not None:
+                    continue
+                assert isinstance(key_bytes, bytes)
+                assert value is not None
+                assert message.partition() == zlib.crc32(key_bytes) % len(marks)
+                key, change = keys.decode(key_bytes), changes.decode(value)
+                assert table.get(key) == change.before
+                table.pop(key, None)
+                if change.after is not None:
+                    table[key] = change.after
+    return table
+
+
+def test_rows_arrive_once_each_in_the_partition_of_their_key(kafka: KafkaSettings, topic: Topic) -> None:
+    name, heard = topic(partitions=4), list[int]()
+    sender = ChangeSender(kafka, name)
+    produce_rows(sender, ChangeGenerator(TABLE), 100_000, on_sent=heard.append)
+    assert sender.sent.inserts == sum(heard) == 100_000
+    assert len(folded(kafka, name)) == 100_000
+
+
+def test_live_changes_are_legal_counted_and_at_the_rate(kafka: KafkaSettings, topic: Topic) -> None:
+    name, generator = topic(partitions=3), ChangeGenerator(TABLE)
+    load(kafka, name, generator, 200)
+    with LiveChanges(kafka, name, generator, 2_000, Shares(0.4, 0.3)) as live:
+        while live.sent.total < 1_000:
+            assert not live.wait(0.01), live.failure
+    sent = live.sent
+    assert min(sent.inserts, sent.updates, sent.deletes) > 0
+    assert sent.total <= 2_000 * ((sent.last_at_ms - sent.first_at_ms) / 1000 + 1)
+    assert len(folded(kafka, name)) == generator.live == 200 + sent.inserts - sent.deletes
+
+
+def test_a_later_run_goes_on_legally_with_barriers_in_between(kafka: KafkaSettings, topic: Topic) -> None:
+    name, injector = topic(partitions=2), None
+    injector = BarrierInjector(kafka, name, 3_600_000)
+    total = 0
+    for _ in range(3):
+        generator = ChangeGenerator(TABLE, seed=7)
+        assert resume(kafka, name, generator) == total
+        load(kafka, name, generator, 100)
+        injector.inject_one()
+        sender = ChangeSender(kafka, name)
+        sender.send(generator.mixed(400, Shares(0.5, 0.3)))
+        sender.flush()
+        total += 500
+        assert len(folded(kafka, name)) == generator.live
+    injector.stop()
+
+
+@pytest.mark.parametrize("other", ["seed", "table", "values"])
+def test_a_topic_of_somebody_else_is_left_alone(kafka: KafkaSettings, topic: Topic, other: str) -> None:
+    name = topic(partitions=2)
+    load(kafka, name, ChangeGenerator(TABLE, seed=1), 50)
+    seed, columns = 1, {name: str(column.type) for name, column in TABLE.by_name.items()}
+    match other:
+        case "seed":
+            seed = 2
+        case "table":
+            columns["amount"] = "decimal(18,3)"
+        case _:
+            producer = Producer(kafka.producer())
+            producer.produce(name, b"\x00not a change", key=b"\x02")
+            producer.flush()
+    table = declare({"name": "orders", "columns": columns, "primary_key": ["id"]})
+    with pytest.raises(TopicError) as caught:
+        resume(kafka, name, ChangeGenerator(table, seed))
+    assert caught.value.code is Code.FOREIGN_RECORDS
+
+
+def test_changes_that_were_not_delivered_are_an_error_and_not_silence() -> None:
+    nobody = KafkaSettings("127.0.0.1:1", wait_s=1)
+    sender = ChangeSender(nobody, "t", **{"message.timeout.ms": 300})
+    with pytest.raises(EnvironmentProblem) as caught:
+        produce_rows(sender, ChangeGenerator(TABLE), 10)
+    assert caught.value.code is Code.BROKER_UNREACHABLE
