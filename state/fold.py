@@ -82,20 +82,27 @@ def _place() -> Column:
     return F.format_string("%d@%020d", F.col(PARTITION), F.col(OFFSET))
 
 
+def _ddl(text: str) -> StructType:
+    schema = StructType.fromDDL(text)
+    assert isinstance(schema, StructType)
+    return schema
+
+
 def _spark_schema(table: TableSchema) -> StructType:
-    return StructType.fromDDL(", ".join(f"`{c.name}` {c.type.spark_ddl}" for c in table.columns))
+    return _ddl(", ".join(f"`{c.name}` {c.type.spark_ddl}" for c in table.columns))
 
 
 def _log(spark: SparkSession, storage: Storage, table: TableSchema, files: ReplicaFiles) -> DataFrame:
     own = f"{VNODE} int, {EPOCH} bigint, {PARTITION} int, {OFFSET} bigint, {OP} tinyint, {BEFORE_HASH} bigint"
-    schema = StructType([*StructType.fromDDL(own), *_spark_schema(table)])
+    schema = StructType([*_ddl(own).fields, *_spark_schema(table).fields])
     paths = [storage.uri(LOG_PATH, file.path) for file in files.log]
     return spark.read.schema(schema).parquet(*paths).where(F.col(EPOCH) > files.folded_epoch).drop(EPOCH)
 
 
 def _base(spark: SparkSession, storage: Storage, table: TableSchema, paths: Sequence[str]) -> DataFrame:
     """Base rows as INSERTs before every offset. The files are read by path: they are immutable, and opening
-    the Delta table would cost a job of its own."""
+    the Delta table would cost a job of its own.
+    """
     schema = _spark_schema(table)
     rows = (
         spark.read.schema(schema).parquet(*(storage.uri(BASE_PATH, path) for path in paths))

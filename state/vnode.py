@@ -41,7 +41,7 @@ def hash_input(value: Any, kind: ColumnType) -> bytes:
             micros = (value - _UNIX_ZERO) // dt.timedelta(microseconds=1)
             return int(micros).to_bytes(8, "little", signed=True)
         case TypeName.STRING:
-            return bytes(value.encode())
+            return str(value).encode()
         case TypeName.DECIMAL:
             return _decimal_input(value, kind)
         case _:

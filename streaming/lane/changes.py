@@ -16,10 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.codec import KeyCodec
 from schemas.columnar import encode_keys
-from schemas.errors import Code
+from schemas.errors import Code, InputError
+from schemas.position import Key
 from schemas.records import Op
 from schemas.table import TableSchema
+from schemas.types import TypeName
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
 from state.plan import BatchPlan
 
@@ -139,7 +142,7 @@ def _faults(rows: pa.Table, changes: Changes, table: TableSchema) -> list[Fault]
     moved = np.zeros(len(ops), dtype=np.bool_)
     for i in table.key_indices:
         moved |= _differs(changes.before[i], changes.after[i]) & (ops == Op.UPDATE)
-    renamed = _differs(changes.key_bytes, _single(rows[KEY])) | rows[KEY].is_null().to_numpy()
+    renamed = _renamed(rows, changes, table)
     found: list[Fault] = []
     wrong: Mapping[Code, Bools] = {
         Code.CHANGE_MALFORMED: malformed,
@@ -150,6 +153,28 @@ def _faults(rows: pa.Table, changes: Changes, table: TableSchema) -> list[Fault]
         for row in np.flatnonzero(mask)[:_MOST_FAULTS]:
             found.append(Fault(code, int(rows[PARTITION][row].as_py()), int(rows[OFFSET][row].as_py())))
     return sorted(found, key=lambda fault: (fault.partition, fault.offset))
+
+
+def _renamed(rows: pa.Table, changes: Changes, table: TableSchema) -> Bools:
+    """Where the record key is not the row's key.
+
+    A decimal has several Avro forms (leading sign bytes), so a key that differs in bytes is compared by value then.
+    """
+    differs = _differs(changes.key_bytes, _single(rows[KEY])) | rows[KEY].is_null().to_numpy()
+    if any(column.type.name is TypeName.DECIMAL for column in table.key_columns):
+        codec = KeyCodec(table.key_columns)
+        for row in np.flatnonzero(differs & (changes.ops >= 0)):
+            differs[row] = not _same_key(
+                codec, rows[KEY][row].as_py(), tuple(k[row].as_py() for k in changes.keys)
+            )
+    return differs
+
+
+def _same_key(codec: KeyCodec, data: bytes | None, key: Key) -> bool:
+    try:
+        return data is not None and codec.decode(data) == key
+    except InputError:
+        return False
 
 
 def _differs(left: pa.Array, right: pa.Array) -> Bools:

@@ -60,7 +60,9 @@ class LaneOutput:
         tails = {where: last_barrier(self._kafka, *where) for where in changed}
         sent = {(tail or 0) >= epoch for tail in tails.values()}
         if len(sent) > 1:
-            raise _foreign(f"{changed[0][0]}", "partitions of one transaction that end with different barriers")
+            raise _foreign(
+                f"{changed[0][0]}", "partitions of one transaction that end with different barriers"
+            )
         return sent == {True}
 
     def send(
@@ -95,7 +97,9 @@ class LaneOutput:
 
 
 @contextmanager
-def lane_output(kafka: KafkaSettings, transactional_id: str) -> Iterator[tuple[LaneOutput, TransactionalProducer]]:
+def lane_output(
+    kafka: KafkaSettings, transactional_id: str
+) -> Iterator[tuple[LaneOutput, TransactionalProducer]]:
     """A fresh producer (step 1) and the transaction to send in: `with transaction.transaction(): …`.
 
     Raises: Fenced, OutcomeUnknown, EnvironmentProblem as `TransactionalProducer`.

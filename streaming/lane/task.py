@@ -21,11 +21,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from schemas.errors import BackfillError
 from schemas.columnar import encode_changes, encode_inserts, encode_keys
-from schemas.filter import Filter, parse_filter
+from schemas.errors import BackfillError
+from schemas.filter.ast import Filter
 from schemas.filter.columnar import evaluate
-from schemas.job import JobDefinition
+from schemas.filter.parse import parse_filter
+from schemas.job import JobDefinition, JobSchemas
 from schemas.position import position_to_text
 from schemas.records import Barrier, VnodeProgress
 from schemas.table import Column, TableSchema
@@ -113,9 +114,8 @@ class _LaneJob:
         return [(self.topic, partition) for partition in self.partitions]
 
     def read_columns(self) -> list[str]:
-        """Requested columns, key columns and those of the filter."""
-        filtered = sorted(self.filter.columns) if self.filter else []
-        return list(dict.fromkeys([*self.definition.columns, *self.table.primary_key, *filtered]))
+        """The columns that a slice is read with."""
+        return [column.name for column in JobSchemas.of(self.definition, self.table).read]
 
     def passes(self, arrays: Mapping[str, pa.Array]) -> pa.Array | None:
         """Where the filter is TRUE (NULL counts as no); None without a filter."""

@@ -20,7 +20,6 @@ from typing import TypeVar
 
 from schemas.errors import (
     BackfillError,
-    Code,
     CommitConflict,
     EnvironmentProblem,
     Fenced,
@@ -134,7 +133,9 @@ class Batches:
         self._settle(plan)
         return None
 
-    def run(self, waiting: Sequence[AlignedBarrier], duplicates: Sequence[tuple[int, int]] = ()) -> BatchReport:
+    def run(
+        self, waiting: Sequence[AlignedBarrier], duplicates: Sequence[tuple[int, int]] = ()
+    ) -> BatchReport:
         """One batch over the first of the waiting barriers; `report.plan.barriers` says which it took."""
         clock = _Clock()
         plan = self._plan(waiting, duplicates)
@@ -257,7 +258,9 @@ class Batches:
             f"--skip-record {fault.partition}@{fault.offset}",
         )
 
-    def _raise_progress(self, plan: BatchPlan, rows_read: Mapping[str, Mapping[int, int]]) -> list[ProgressRow]:
+    def _raise_progress(
+        self, plan: BatchPlan, rows_read: Mapping[str, Mapping[int, int]]
+    ) -> list[ProgressRow]:
         changed = []
         for job in plan.jobs:
             progress = self.progress.setdefault(job.state.name, {})
@@ -293,7 +296,9 @@ class Batches:
     ) -> BatchReport:
         lane_ms = _sums([result.step_ms for result in results])
         snapshot_rows = {name: sum(by_vnode.values()) for name, by_vnode in rows_read.items()}
-        read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / min(self._cores, self._lane_count)
+        read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / min(
+            self._cores, self._lane_count
+        )
         total = sum(snapshot_rows.values())
         for name, rows in snapshot_rows.items():
             if name in self._budgets and rows:

@@ -17,13 +17,13 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import structlog
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from schemas.config import ServiceConfig
 from schemas.errors import Code, ConfigError, StateError, TopicError
@@ -48,6 +48,8 @@ _DRAIN_TIMEOUT_S = 20.0
 _POLL_S = 0.2
 CHECKPOINT = "spark_checkpoint"
 
+OnBatch = Callable[[BatchReport], None]
+
 log = structlog.get_logger()
 
 
@@ -61,7 +63,7 @@ class Service:
     config: ServiceConfig
     kafka: KafkaSettings
     spark: SparkSession
-    on_batch: Callable[[BatchReport], None] = lambda report: None
+    on_batch: OnBatch = lambda report: None
     exit_when_complete: bool = False
     skip_records: frozenset[tuple[int, int]] = frozenset()
     _stop: threading.Event = field(default_factory=threading.Event)

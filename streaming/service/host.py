@@ -1,0 +1,79 @@
+"""What a service needs around it, in the right order: a broker (embedded if none is named), Spark, an end by signal."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+
+from schemas.config import ServiceConfig
+from schemas.errors import Code, TopicError
+from streaming.runtime.broker import EmbeddedBroker
+from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.session import SparkSettings, spark_session
+from streaming.runtime.topics import create_topic, partitions_of
+from streaming.service.service import OnBatch, Service
+
+EMBEDDED_UPSTREAM_PARTITIONS = 4
+
+
+@contextmanager
+def hosted_service(
+    config: ServiceConfig,
+    *,
+    on_batch: OnBatch = lambda report: None,
+    exit_when_complete: bool = False,
+    skip_records: frozenset[tuple[int, int]] = frozenset(),
+) -> Iterator[Service]:
+    """A service ready to `run`. Afterwards Spark and an embedded broker are gone.
+
+    Raises: BackfillError when the broker or Spark does not come up, or the configuration contradicts itself.
+    """
+    with ExitStack() as stack:
+        kafka = KafkaSettings(config.kafka.bootstrap or stack.enter_context(_embedded(config)))
+        _refuse_same_topic(config)
+        spark = stack.enter_context(spark_session(_spark_settings(config)))
+        yield Service(config, kafka, spark, on_batch, exit_when_complete, skip_records)
+
+
+@contextmanager
+def _embedded(config: ServiceConfig) -> Iterator[str]:
+    """A broker of our own, its data beside the state, with the upstream topic made if it is not there."""
+    with EmbeddedBroker(data=Path(str(config.state)) / "kafka") as broker:
+        kafka = KafkaSettings(broker.bootstrap)
+        if partitions_of(kafka, config.upstream) is None:
+            create_topic(kafka, config.upstream, EMBEDDED_UPSTREAM_PARTITIONS)
+        yield broker.bootstrap
+
+
+def _spark_settings(config: ServiceConfig) -> SparkSettings:
+    return SparkSettings(master=config.spark.master, memory=config.spark.driver_memory)
+
+
+def _refuse_same_topic(config: ServiceConfig) -> None:
+    for job in config.jobs:
+        if job.output == config.upstream:
+            raise TopicError(
+                Code.SAME_TOPIC,
+                where=f"job {job.name}",
+                found=f"output {job.output}, which is the upstream",
+                expected="two different topics",
+                next_step="name another output topic",
+            )
+
+
+@contextmanager
+def stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT call `stop` for the length of the block."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        stop()
+
+    former = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
