@@ -63,8 +63,8 @@ class Checker:
         self._barriers = self._behind = 0
         self._extended = False
 
-    def run(self) -> Report:
-        """Read both topics to their ends.
+    def run(self, *, require_complete: bool = False) -> Report:
+        """Read both topics to their ends. With `require_complete` an unfinished vnode is a finding, too.
 
         Raises: InputError when the upstream can't be read as a history of this table.
         """
@@ -82,6 +82,8 @@ class Checker:
         if following:
             for partition in self._output:
                 partition.report_rest()
+        if require_complete:
+            self._check_complete()
         return self._report()
 
     def _judge(self, barrier: Barrier) -> bool:
@@ -153,6 +155,19 @@ class Checker:
                 expected=", ".join(f"{name} {wanted}" for name, (wanted, _) in wrong.items()),
                 found=", ".join(f"{name} {found}" for name, (_, found) in wrong.items()),
                 barrier=here.curr,
+            )
+
+    def _check_complete(self) -> None:
+        unfinished = self._positions.first_unfinished()
+        if unfinished is not None:
+            self._findings.add(
+                Side.OUTPUT,
+                Rule.INCOMPLETE,
+                self._output[self._keys.partition_of(unfinished)].history.at(),
+                expected=f"all {self._keys.vnode_count} vnodes finished",
+                found=f"{self._positions.finished} finished",
+                barrier=self._last,
+                vnode=unfinished,
             )
 
     def _report(self) -> Report:

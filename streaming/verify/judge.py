@@ -36,12 +36,13 @@ def verify_topics(
     progress: Progress | None = None,
     settle_s: float = SETTLE_S,
     keep: int = MOST_FINDINGS_KEPT,
+    require_complete: bool = False,
 ) -> Report:
     """Check the law of DESIGN 2.4 for `output` against `upstream`, record by record, as they are now.
 
     `table` is the upstream's, `columns` and `condition` the job's (all columns, no filter by default;
     `condition` parsed against `table`). Both topics may be live: what comes after the start is not looked at.
-    At most `keep` findings are kept, all are counted.
+    At most `keep` findings are kept, all are counted. With `require_complete` an unfinished vnode is one too.
 
     Raises:
         TopicError: a topic is missing, compacted, the other one, or its beginning is gone.
@@ -70,9 +71,8 @@ def verify_topics(
         TopicPair(settings, upstream, output, on_read=on_read, settle_s=settle_s) as topics,
         _collector_paused(),
     ):
-        report = Checker(
-            table, view, (upstream, topics.upstream), (output, topics.output), Findings(keep)
-        ).run()
+        checker = Checker(table, view, (upstream, topics.upstream), (output, topics.output), Findings(keep))
+        report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started)
 
 

@@ -107,6 +107,11 @@ class Positions:
         """How many vnodes are finished."""
         return sum(standing.finished for standing in self._standings)
 
+    def first_unfinished(self) -> int | None:
+        """The lowest vnode that is not finished."""
+        open_vnodes = (vnode for vnode, standing in enumerate(self._standings) if not standing.finished)
+        return next(open_vnodes, None)
+
     @property
     def in_progress(self) -> int:
         """How many vnodes have a position and are not finished."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -336,22 +336,24 @@ def upstream_items(history: History) -> list[list[Item]]:
     ]
 
 
-Tamper = Callable[[list[list[Entry]]], None]
+Entries = list[list[Entry]]
+"""A topic's records, by partition."""
 
 
-def judge(
-    history: History, *, tamper_upstream: Tamper | None = None, tamper_output: Tamper | None = None
-) -> Report:
-    """What `verify` says of a history; the tampering is done on the encoded partitions, in place."""
+def encoded(history: History) -> tuple[Entries, Entries]:
+    """The upstream and the output as bytes."""
     key_codec = KeyCodec(history.table.key_columns)
-    upstream = [
-        encode(items, key_codec, ChangeCodec(history.table.columns)) for items in upstream_items(history)
-    ]
+    upstream_codec = ChangeCodec(history.table.columns)
     output_codec = ChangeCodec(history.table.select(history.columns))
-    output = [encode(items, key_codec, output_codec) for items in history.output]
-    for tamper, topic in ((tamper_upstream, upstream), (tamper_output, output)):
-        if tamper is not None:
-            tamper(topic)
+    return (
+        [encode(items, key_codec, upstream_codec) for items in upstream_items(history)],
+        [encode(items, key_codec, output_codec) for items in history.output],
+    )
+
+
+def judge(history: History) -> Report:
+    """What `verify` says of a history, without a broker."""
+    upstream, output = encoded(history)
     return Checker(
         history.table,
         View(history.table, history.columns, history.condition),

@@ -1,0 +1,66 @@
+"""Histories written to real topics, as a service and its injector write them: a transaction a barrier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from schemas.records import BARRIER_HEADER
+from streaming.verify.history import Entry
+
+
+class Writer:
+    """A transactional producer for one topic."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.topic = topic
+        self._producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}.writer"})
+        self._producer.init_transactions(30)
+
+    def begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def send(self, partition: int, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            headers: dict[str, str | bytes | None] = {}
+            if entry.barrier is not None:
+                headers[BARRIER_HEADER] = entry.barrier
+            self._producer.produce(self.topic, entry.value, entry.key, partition, headers=headers)
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(30)
+
+    def abort(self) -> None:
+        self._producer.flush(30)
+        self._producer.abort_transaction(30)
+
+    def flush(self) -> None:
+        self._producer.flush(30)
+
+    def write(self, partitions: Sequence[Sequence[Entry]]) -> None:
+        """Everything: a transaction for each barrier over all partitions, one for what follows the last."""
+        pieces = [intervals(entries) for entries in partitions]
+        for number in range(max(map(len, pieces))):
+            self.begin()
+            for partition, own in enumerate(pieces):
+                self.send(partition, own[number] if number < len(own) else [])
+            self.commit()
+
+
+def intervals(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """The entries cut behind each barrier."""
+    pieces: list[list[Entry]] = [[]]
+    for entry in entries:
+        pieces[-1].append(entry)
+        if entry.barrier is not None:
+            pieces.append([])
+    return pieces if pieces[-1] else pieces[:-1]
+
+
+def remove_beginning(bootstrap: str, topic: str, before: int) -> None:
+    """What retention does to partition 0."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for answer in admin.delete_records([TopicPartition(topic, 0, before)]).values():
+        answer.result(30)
