@@ -1,0 +1,67 @@
+"""A topic folded into the table that it tells, with what its barriers tell about the backfill."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from schemas.errors import Code, InputError
+from schemas.position import Key
+from schemas.records import Barrier, Change, Op, Row
+from streaming.reading.records import Record
+
+
+@dataclass(slots=True)
+class Tally:
+    """Records counted by kind, how far each partition got, and which vnodes have finished."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    epochs: dict[int, int] = field(default_factory=dict)
+    finished: set[int] = field(default_factory=set)
+
+    def add(self, record: Record) -> None:
+        """Count a record; those of a partition come in order."""
+        if isinstance(record.body, Barrier):
+            self.counts["barriers"] += 1
+            self.epochs[record.partition] = record.epoch
+            self.finished.update(item.vnode for item in record.body.progress if item.finished)
+        else:
+            self.counts[f"{record.body.op.name.lower()}s"] += 1
+
+
+class TableFold:
+    """The rows that are there after the changes so far. A change that does not fit them is an error."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Key, Row] = {}
+
+    def apply(self, key: Key, change: Change, where: str) -> None:
+        """Raises: InputError INSERT_EXISTING_KEY, DELETE_MISSING_KEY (of UPDATE too), OLD_ROW_MISMATCH."""
+        present = self.rows.get(key)
+        if change.op is Op.INSERT and present is not None:
+            raise _misfit(Code.INSERT_EXISTING_KEY, where, "an INSERT of a key that is there")
+        if change.op is not Op.INSERT and present is None:
+            raise _misfit(Code.DELETE_MISSING_KEY, where, f"{change.op.name} of a key that is not there")
+        if not _same(change.before, present):
+            raise _misfit(Code.OLD_ROW_MISMATCH, where, "another row in `before` than the one there")
+        if change.after is None:
+            del self.rows[key]
+        else:
+            self.rows[key] = change.after
+
+
+def _same(one: Row | None, other: Row | None) -> bool:
+    """Equality of rows, with NaN equal to itself."""
+    if one is None or other is None:
+        return one is other
+    return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
+
+
+def _misfit(code: Code, where: str, found: str) -> InputError:
+    return InputError(
+        code,
+        where=where,
+        found=found,
+        expected="INSERT of an absent key, UPDATE and DELETE of a present one with its row in `before`",
+        next_step="read the topic from its beginning; if this is the beginning, mend the producer",
+    )

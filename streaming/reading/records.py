@@ -1,0 +1,86 @@
+"""Messages as records of the contract, and values as text for people and their tools."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from confluent_kafka import Message
+
+from schemas.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.epoch import NO_EPOCH
+from schemas.errors import Code, InputError
+from schemas.position import Key
+from schemas.records import BARRIER_HEADER, Barrier, Change
+from schemas.table import Column
+from streaming.runtime.consumer import header_of, located, place
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A change with its key, or a barrier (`key` None), at its place in a partition.
+
+    `epoch` is the barrier's own, and for a change that of the barrier before it in its partition (0: none
+    yet): the interval that holds the change began there, and where it ends is not known yet.
+    """
+
+    where: str
+    partition: int
+    epoch: int
+    key: Key | None
+    body: Change | Barrier
+
+
+class RecordDecoder:
+    """Decodes the messages of one topic, those of each partition in order.
+
+    `columns` are those of the topic's `Row`: the table's for an upstream, the job's for an output.
+    """
+
+    def __init__(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> None:
+        self._changes, self._keys = ChangeCodec(columns), KeyCodec(key_columns)
+        self._epochs: dict[int, int] = {}
+
+    def decode(self, message: Message) -> Record:
+        """Raises: InputError with the record's place, when it is none of the contract."""
+        where, (partition, _) = place(message), located(message)
+        header = header_of(message, BARRIER_HEADER)
+        if header is not None:
+            barrier = decode_barrier(header, message.value(), where=where)
+            self._epochs[partition] = barrier.curr
+            return Record(where, partition, barrier.curr, None, barrier)
+        key, value = message.key(), message.value()
+        if not isinstance(key, bytes) or value is None:
+            raise InputError(
+                Code.TOMBSTONE_UNSUPPORTED if value is None else Code.KEY_MISMATCH,
+                where=where,
+                found="a record without a " + ("value" if value is None else "key"),
+                expected="a change with key and value, or a barrier",
+                next_step="mend the producer; deletes are changes of their own",
+            )
+        epoch = self._epochs.get(partition, NO_EPOCH)
+        return Record(
+            where,
+            partition,
+            epoch,
+            self._keys.decode(key, where=where),
+            self._changes.decode(value, where=where),
+        )
+
+
+def plain(value: object) -> object:
+    """A value as JSON can say it: numbers and booleans as such, the rest as text, bytes in base64."""
+    match value:
+        case Decimal():
+            return format(value, "f")
+        case dt.datetime():
+            return value.astimezone(dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        case dt.date():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode()
+        case _:
+            return value
