@@ -5,7 +5,8 @@ Three-valued logic is Kleene's: NULL AND FALSE is FALSE, NULL OR TRUE is TRUE. V
 - int, bigint and decimal meet a number exactly. The number is rounded down to the column's scale, and the
   operator absorbs what was cut off (`n > 10.5` is `n > 10`, `n = 10.5` is never true), so neither side passes
   through a double or a wider type, and a number beyond the type's range settles every row at once.
-  (Spark compares a bigint with `1e18` as doubles; without an exponent it is exact too.)
+  Spark is exact too, with two exceptions that are not followed: it compares an integer with `1e18` as
+  doubles, and calls `n < 9223372036854775808` TRUE even where n is NULL.
 - float and double meet the nearest double, a float widened first. NaN equals itself and is greater than every
   number, -0.0 equals 0.0. (Spark SQL reference, "NaN semantics".)
 - Strings compare by UTF-8 bytes; LIKE spans newlines and counts characters, not bytes, for `_`. It runs on
