@@ -1,0 +1,145 @@
+"""`produce`, `barriers` and `consume` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from confluent_kafka import Producer
+
+from schemas.codec import barrier_header, encode_barrier
+from schemas.records import Barrier, BarrierKind, VnodeProgress
+from streaming.cli.app import main
+from streaming.runtime.kafka import KafkaSettings
+
+Topic = Callable[..., str]
+Capture = pytest.CaptureFixture[str]
+CONFIG = """
+kafka: {{bootstrap: "{bootstrap}"}}
+upstream: {topic}
+state: ./state
+table:
+  name: orders
+  columns: {{id: bigint, region: string, amount: "decimal(18,2)"}}
+  primary_key: [id]
+  vnode_count: 2
+"""
+
+
+@pytest.fixture
+def config(bootstrap: str, topic: Topic, tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG.format(bootstrap=bootstrap, topic=topic(partitions=2, name="orders")))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _log_lines_do_not_outlive_the_captured_stream() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def counted(config: Path, capsys: Capture) -> dict[str, int]:
+    capsys.readouterr()
+    assert run("consume", config, "--count", "--format", "json") == 0
+    told: dict[str, int] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def test_two_runs_of_produce_make_one_legal_table_that_consume_folds(config: Path, capsys: Capture) -> None:
+    for _ in range(2):
+        assert run("produce", config, "--rows", 300, "--live", 0.5, "--rate", 400) == 0
+    there = int(capsys.readouterr().out.splitlines()[-1].split("; ")[1].split()[0])
+    assert run("consume", config, "--fold", "--format", "json") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len({row["id"] for row in rows}) == len(rows) == there
+    assert run("consume", config, "--fold", "--format", "csv") == 0
+    assert len(capsys.readouterr().out.splitlines()) == there + 1
+    tally = counted(config, capsys)
+    assert tally["inserts"] - tally["deletes"] == there
+
+
+def test_consume_prints_a_line_for_each_record_with_its_place(config: Path, capsys: Capture) -> None:
+    assert run("produce", config, "--rows", 5) == 0
+    capsys.readouterr()
+    assert run("consume", config) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert len({place for place, *_ in lines}) == 5
+    assert all(op == "INSERT" and json.loads(key) == [json.loads(row)["id"]] for _, _, op, key, row in lines)
+
+
+def test_barriers_run_until_they_are_told_to_stop_and_go_on_later(config: Path, capsys: Capture) -> None:
+    for most in (1, 2):
+        injecting = subprocess.Popen(
+            [sys.executable, "-m", "streaming.cli.app", "barriers", str(config), "--interval", "100ms"],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while counted(config, capsys)["barriers"] < 4 * most:
+            assert injecting.poll() is None
+        injecting.send_signal(signal.SIGTERM)
+        assert injecting.wait(30) == 0
+        injecting.communicate()
+    assert run("consume", config, "--format", "json") == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    epochs = [item["epoch"] for item in told if item["at"].split("@")[0].endswith("-0")]
+    assert [item["prev"] for item in told if item["at"].split("@")[0].endswith("-0")] == [0, *epochs[:-1]]
+
+
+def test_consume_waits_until_every_vnode_has_finished(config: Path, bootstrap: str) -> None:
+    kafka, topic = KafkaSettings(bootstrap), config.read_text().split("upstream: ")[1].split()[0]
+    producer = Producer(kafka.producer())
+
+    def finish(vnode: int) -> None:
+        progress = (VnodeProgress(vnode, None, True, 0),)
+        barrier = Barrier(vnode + 1, vnode, BarrierKind.CHECKPOINT, 2, 0, progress=progress)
+        header = {"barrier": barrier_header(barrier)}
+        producer.produce(topic, encode_barrier(barrier), partition=vnode, headers=dict(header))
+        producer.flush()
+
+    finish(0)
+    reading = subprocess.Popen(
+        [sys.executable, "-u", "-m", "streaming.cli.app", "consume", str(config), "--until-complete"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert reading.stdout is not None
+    assert "BARRIER" in reading.stdout.readline()
+    assert reading.poll() is None
+    finish(1)
+    assert reading.wait(30) == 0
+    reading.communicate()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["consume", "--topic", "t"], "USAGE"),
+        (["consume", "{config}", "--job", "nobody"], "USAGE"),
+        (["consume", "{config}", "--columns", "regoin"], "USAGE"),
+        (["consume", "{config}", "--count", "--fold"], "USAGE"),
+        (["consume", "{config}", "--format", "csv"], "USAGE"),
+        (["consume", "{config}", "--topic", "nowhere"], "TOPIC_MISSING"),
+        (["barriers", "--topic", "t"], "USAGE"),
+        (["barriers", "{config}", "--interval", "5"], "USAGE"),
+        (["barriers", "{config}", "--topic", "nowhere"], "TOPIC_MISSING"),
+        (["produce", "{config}", "--updates-share", "0.9", "--deletes-share", "0.9"], "USAGE"),
+        (["produce", "{config}", "--table", "/nowhere.yaml"], "USAGE"),
+    ],
+)
+def test_a_mistake_is_one_line_with_a_code(
+    config: Path, capsys: Capture, arguments: list[str], code: str
+) -> None:
+    assert run(*(argument.format(config=config) for argument in arguments)) != 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(code)
