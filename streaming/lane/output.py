@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -104,8 +105,8 @@ def lane_output(
 
     Raises: Fenced, OutcomeUnknown, EnvironmentProblem as `TransactionalProducer`.
     """
-    over = {**_THROUGHPUT, "client.id": transactional_id}
-    with TransactionalProducer(kafka, transactional_id, over=over) as transactions:
+    over: dict[str, Any] = {**_THROUGHPUT, "client.id": transactional_id}
+    with TransactionalProducer(kafka, transactional_id, **over) as transactions:
         columns = ColumnProducer(transactions.producer, transactional_id)
         try:
             yield LaneOutput(kafka, transactions.producer, columns), transactions

@@ -73,7 +73,10 @@ class LaneTask:
 
 @dataclass
 class LaneResult:
-    """What the driver needs to know. `rows_read[job][vnode]` counts snapshot rows, filtered ones included."""
+    """What the driver needs to know. `rows_read[job][vnode]` counts snapshot rows, filtered ones included.
+
+    `error` is one that was foreseen; `trace` the stack of one that was not, for a log file.
+    """
 
     lane: int
     log: list[DataFile] = field(default_factory=list)
@@ -86,10 +89,11 @@ class LaneResult:
     already_sent: bool = False
     superseded: bool = False
     error: BackfillError | None = None
+    trace: str | None = None
     step_ms: dict[str, float] = field(default_factory=dict)
 
 
-class _LaneJob:
+class LaneJob:
     """A job as one lane sees it."""
 
     def __init__(self, task: LaneTask, plan: JobPlan, lane: int) -> None:
@@ -142,7 +146,7 @@ def _told(vnode: int, progress: Progress) -> VnodeProgress:
     return VnodeProgress(vnode, position, isinstance(progress, Completed), progress.row_count)
 
 
-class _Stopwatch:
+class Stopwatch:
     """Adds up milliseconds by step."""
 
     def __init__(self) -> None:
@@ -161,8 +165,8 @@ def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schem
     Raises: Fenced and OutcomeUnknown (see `LaneOutput`), StateError when pinned files are gone. With upstream
     records at fault nothing is sent and the result lists them.
     """
-    watch, result = _Stopwatch(), LaneResult(lane)
-    jobs = [_LaneJob(task, plan, lane) for plan in task.plan.jobs]
+    watch, result = Stopwatch(), LaneResult(lane)
+    jobs = [LaneJob(task, plan, lane) for plan in task.plan.jobs]
     for part in _parts(batches, whole=bool(jobs)):
         changes, faults = order_changes(part, schema, task.plan, task.table)
         result.changes += len(changes)
@@ -200,7 +204,7 @@ def _write_log(task: LaneTask, lane: int, changes: Changes) -> list[DataFile]:
 
 
 def _send(
-    task: LaneTask, lane: int, jobs: list[_LaneJob], changes: Changes, result: LaneResult, watch: _Stopwatch
+    task: LaneTask, lane: int, jobs: list[LaneJob], changes: Changes, result: LaneResult, watch: Stopwatch
 ) -> None:
     places = [place for job in jobs for place in job.places()]
     if not places:
@@ -213,21 +217,21 @@ def _send(
         result.already_sent = output.already_sent(places, task.plan.epoch, task.known_ends)
         watch.lap("look")
         if result.already_sent:
-            _send_all(task, jobs, changes, _Silent(), result, watch)
+            send_all(task, jobs, changes, _Silent(), result, watch)
         else:
             with transactions.transaction():
-                _send_all(task, jobs, changes, output, result, watch)
+                send_all(task, jobs, changes, output, result, watch)
         watch.lap("commit")
         result.ends = output.ends(places)
 
 
-def _send_all(
+def send_all(
     task: LaneTask,
-    jobs: list[_LaneJob],
+    jobs: list[LaneJob],
     changes: Changes,
     sender: Sender,
     result: LaneResult,
-    watch: _Stopwatch,
+    watch: Stopwatch,
 ) -> None:
     _open_jobs(task, jobs, sender)
     _send_snapshot(task, jobs, sender, result)
@@ -249,7 +253,7 @@ class _Silent:
 Sender = LaneOutput | _Silent
 
 
-def _open_jobs(task: LaneTask, jobs: Iterable[_LaneJob], sender: Sender) -> None:
+def _open_jobs(task: LaneTask, jobs: Iterable[LaneJob], sender: Sender) -> None:
     for job in jobs:
         if job.opens:
             assert task.plan.start is not None, "a job starts at a barrier"
@@ -258,7 +262,7 @@ def _open_jobs(task: LaneTask, jobs: Iterable[_LaneJob], sender: Sender) -> None
                 sender.send_barrier(job.topic, partition, barrier)
 
 
-def _send_snapshot(task: LaneTask, jobs: Iterable[_LaneJob], sender: Sender, result: LaneResult) -> None:
+def _send_snapshot(task: LaneTask, jobs: Iterable[LaneJob], sender: Sender, result: LaneResult) -> None:
     for job in jobs:
         read: dict[int, int] = {}
         sent = 0
@@ -277,7 +281,7 @@ def _send_snapshot(task: LaneTask, jobs: Iterable[_LaneJob], sender: Sender, res
         result.sent_snapshot[job.definition.name] = sent
 
 
-def _send_rows(job: _LaneJob, partition: int, rows: pa.Table, sender: Sender) -> int:
+def _send_rows(job: LaneJob, partition: int, rows: pa.Table, sender: Sender) -> int:
     sent = 0
     for chunk in _chunks(rows):
         arrays = {name: chunk.column(i) for i, name in enumerate(chunk.schema.names)}
@@ -297,7 +301,7 @@ def _chunks(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def _send_live(
-    task: LaneTask, jobs: Iterable[_LaneJob], changes: Changes, sender: Sender, result: LaneResult
+    task: LaneTask, jobs: Iterable[LaneJob], changes: Changes, sender: Sender, result: LaneResult
 ) -> None:
     visible = [(job, _visible(task, job, changes)) for job in jobs]
     for number, aligned in enumerate(task.plan.barriers):
@@ -322,7 +326,7 @@ class _Run:
     values: pa.Array
 
 
-def _visible(task: LaneTask, job: _LaneJob, changes: Changes) -> list[_Run]:
+def _visible(task: LaneTask, job: LaneJob, changes: Changes) -> list[_Run]:
     """The job's records of every interval, encoded in one go."""
     vnode_count = task.table.vnode_count
     shown = covered(changes.vnodes, changes.keys, job.progress, vnode_count)

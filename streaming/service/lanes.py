@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem
 from streaming.lane.task import LaneResult, LaneTask, run_lane
+from streaming.runtime.places import log_folder
 from streaming.service.source import UpstreamSource
 
 _RESULT = pa.schema([("result", pa.binary())])
@@ -44,7 +47,24 @@ class Lanes:
                 next_step="read the log file of Spark; the batch is run again with the same plan",
             ) from error
         # Our own bytes, a moment old: never anything that came from a topic.
-        return [pickle.loads(row["result"]) for row in found]  # noqa: S301
+        results: list[LaneResult] = [pickle.loads(row["result"]) for row in found]  # noqa: S301
+        for result in results:
+            if result.trace is not None:
+                raise _crashed(result.lane, result.trace)
+        return results
+
+
+def _crashed(lane: int, trace: str) -> EnvironmentProblem:
+    file = log_folder() / f"lane-{os.getpid()}.log"
+    with file.open("a", encoding="utf-8") as out:
+        out.write(trace)
+    return EnvironmentProblem(
+        Code.SPARK_FAILED,
+        where=f"lane {lane}",
+        found="an error that nobody foresaw",
+        expected="the lane to come to its end",
+        next_step=f"report it with {file}; nothing of the lane's batch became visible",
+    )
 
 
 def _lane_function(
@@ -58,6 +78,8 @@ def _lane_function(
             result = run_lane(task, lane, batches, schema)
         except BackfillError as error:
             result = LaneResult(lane, error=error)
+        except Exception:  # noqa: BLE001  # Spark would bury it in a Java stack and give up on the stream
+            result = LaneResult(lane, trace=traceback.format_exc())
         yield pa.RecordBatch.from_pylist([{"result": pickle.dumps(result)}], schema=_RESULT)
 
     return carry_out
