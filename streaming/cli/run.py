@@ -77,6 +77,7 @@ def _log_batch(report: BatchReport) -> None:
         barriers=len(report.plan.barriers),
         changes=report.changes,
         snapshot_rows=sum(report.snapshot_rows.values()),
+        vnodes=report.vnode_count,
         **steps,
         **{f"vnodes_done.{name}": _done(states) for name, states in report.progress.items()},
     )

@@ -63,6 +63,7 @@ class BatchReport:
     already_sent: int
     outcome: Outcome
     progress: Mapping[str, Mapping[int, Progress]]
+    vnode_count: int
 
 
 @dataclass
@@ -314,6 +315,7 @@ class Batches:
             sum(result.already_sent for result in results),
             outcome,
             self.progress,
+            self._table.vnode_count,
         )
 
 

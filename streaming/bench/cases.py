@@ -1,0 +1,158 @@
+"""What is measured. Each case gives lines of the table: a value, what it is compared with, the ratio."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from streaming.bench.latency import StableOffsets, live_latencies_ms, percentile
+from streaming.bench.passthrough import passthrough_rows_per_s
+from streaming.bench.rig import OUTPUT, Batch, Rig, ServiceRun
+from streaming.runtime.broker import EmbeddedBroker
+from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.topics import create_topic
+from streaming.upstream.generator import ChangeGenerator, Shares
+from streaming.upstream.produce import LiveChanges
+
+OUTPUT_PARTITIONS = 4
+LIVE_RATE = 500
+_BUILD_TIMEOUT_S, _BACKFILL_TIMEOUT_S = 600.0, 900.0
+_SHARES = Shares(updates=0.5, deletes=0.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table. `ratio` is value / compared, None where nothing is compared."""
+
+    what: str
+    value: float
+    unit: str
+    compared_with: str = ""
+    compared: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How the value stands to what it is compared with."""
+        return self.value / self.compared if self.compared else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For the result file."""
+        return {**asdict(self), "ratio": self.ratio}
+
+
+Tell = Callable[[str], None]
+
+
+@contextmanager
+def rig(folder: Path) -> Iterator[Rig]:
+    """A broker of its own with an empty upstream."""
+    with EmbeddedBroker(heap="1g") as broker:
+        yield Rig(KafkaSettings(broker.bootstrap), folder)
+
+
+def _job(latency_budget: str | None) -> dict[str, Any]:
+    return {"name": OUTPUT, "output": OUTPUT, "latency_budget": latency_budget}
+
+
+def _is_complete(batch: Batch) -> bool:
+    return bool(batch.fields.get(f"vnodes_done.{OUTPUT}") == batch.fields["vnodes"])
+
+
+def _reads_snapshot(batch: Batch) -> bool:
+    return batch.snapshot_rows > 0
+
+
+def _snapshot_rate(run: ServiceRun, done: Batch) -> float:
+    """Rows per second from the start of the first batch that read until the end of the last."""
+    reading = [batch for batch in run.batches if _reads_snapshot(batch) and batch.at <= done.at]
+    began = reading[0].at - reading[0].took_ms / 1_000
+    return sum(batch.snapshot_rows for batch in reading) / (done.at - began)
+
+
+def snapshot(folder: Path, rows: int, tell: Tell) -> list[Line]:
+    """Snapshot into Kafka with transactions, no latency budget, beside live changes; against the pass-through."""
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        tell("Spark's pass-through")
+        yardstick = passthrough_rows_per_s(bench.kafka, bench.upstream, "bench-through")
+        tell("backfill")
+        with (
+            bench.service(state="snapshot", jobs=[_job(None)]) as run,
+            LiveChanges(bench.kafka, bench.upstream, generator, LIVE_RATE, _SHARES),
+        ):
+            done = run.await_batch(_is_complete, _BACKFILL_TIMEOUT_S)
+            rate = _snapshot_rate(run, done)
+    return [
+        Line(f"snapshot of {rows:,} rows, exactly once", rate, "rows/s", "Spark pass-through", yardstick),
+    ]
+
+
+def live(folder: Path, rows: int, tell: Tell, *, latency_budget: str = "2s") -> list[Line]:
+    """Latency of live changes beside a backfill with a latency budget, its rate, and the memory of it all."""
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        create_topic(bench.kafka, OUTPUT, OUTPUT_PARTITIONS)
+        tell("backfill with live load")
+        with (
+            bench.service(state="live", jobs=[_job(latency_budget)]) as run,
+            LiveChanges(bench.kafka, bench.upstream, generator, LIVE_RATE, _SHARES),
+            StableOffsets(bench.kafka, OUTPUT, OUTPUT_PARTITIONS) as watch,
+        ):
+            first = run.await_batch(_reads_snapshot, _BUILD_TIMEOUT_S)
+            done = run.await_batch(_is_complete, _BACKFILL_TIMEOUT_S)
+            run.await_batch(lambda batch: batch.at > done.at + 5, 60)
+            rate, peak = _snapshot_rate(run, done), run.peak_mib
+        latencies = live_latencies_ms(bench.kafka, bench.upstream, watch, since=first.at, until=done.at)
+    of = f"backfill of {rows:,} rows, budget {latency_budget}"
+    return [
+        Line(f"live latency p50, {of}", percentile(latencies, 0.50), "ms"),
+        Line(f"live latency p99, {of}", percentile(latencies, 0.99), "ms", "issue's limit", 4_000),
+        Line(f"snapshot rate, {of}", rate, "rows/s"),
+        Line(f"peak memory of driver, JVM and workers, {of}", peak, "MiB"),
+    ]
+
+
+def steady(folder: Path, rows: int, seconds: float, tell: Tell) -> list[Line]:
+    """Batches after completion, at a constant live load; the last fifth of them against the first."""
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator: ChangeGenerator = bench.fill(rows)
+        create_topic(bench.kafka, OUTPUT, OUTPUT_PARTITIONS)
+        with (
+            bench.service(state="steady", jobs=[_job(None)]) as run,
+            LiveChanges(bench.kafka, bench.upstream, generator, LIVE_RATE, _SHARES),
+            StableOffsets(bench.kafka, OUTPUT, OUTPUT_PARTITIONS) as watch,
+        ):
+            tell("backfill")
+            done = run.await_batch(_is_complete, _BACKFILL_TIMEOUT_S)
+            tell(f"{seconds:g} s of live load")
+            run.await_batch(lambda batch: batch.at > done.at + seconds, seconds + 120)
+            batches = [batch for batch in run.batches if batch.at > done.at]
+        until = time.time() - 5
+        latencies = live_latencies_ms(bench.kafka, bench.upstream, watch, since=done.at, until=until)
+    took = [batch.took_ms for batch in batches]
+    fifth = max(len(took) // 5, 1)
+    of = f"{LIVE_RATE} changes/s for {seconds:g} s after completion"
+    return [
+        Line(f"batch, median, {of}", _median(took), "ms"),
+        Line(
+            "batch, median of the last fifth",
+            _median(took[-fifth:]),
+            "ms",
+            "first fifth",
+            _median(took[:fifth]),
+        ),
+        Line(f"live latency p50, {of}", percentile(latencies, 0.50), "ms"),
+        Line(f"live latency p99, {of}", percentile(latencies, 0.99), "ms"),
+    ]
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median(values) if values else 0.0

@@ -1,0 +1,175 @@
+"""The rig: a broker, an upstream topic with a table in it, and the service as a child process.
+
+The service writes a JSON line for each batch to standard error; the rig reads those, and samples the memory of
+the whole process tree (driver, JVM, Python workers) while it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from schemas.errors import Code, EnvironmentProblem
+from schemas.table import TableSchema, declare
+from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.topics import create_topic
+from streaming.upstream.generator import ChangeGenerator
+from streaming.upstream.produce import ChangeSender, produce_rows
+
+UPSTREAM, OUTPUT = "bench-orders", "bench-copy"
+TABLE = declare(
+    {
+        "name": "orders",
+        "columns": {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "note": "string"},
+        "primary_key": ["id"],
+    }
+)
+PARTITIONS = 4
+_SAMPLE_S = 0.5
+_STOP_S = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch as the service's log told it. `at` is Unix seconds of its end; `fields` the line's."""
+
+    at: float
+    fields: Mapping[str, Any]
+
+    @property
+    def took_ms(self) -> float:
+        """All steps together."""
+        return float(sum(value for key, value in self.fields.items() if key.endswith("_ms")))
+
+    @property
+    def snapshot_rows(self) -> int:
+        return int(self.fields["snapshot_rows"])
+
+
+@dataclass
+class ServiceRun:
+    """A running `backfill run`. `batches` grows; `peak_mib` is the most that the process tree used."""
+
+    process: subprocess.Popen[str]
+    batches: list[Batch] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    memory_mib: list[tuple[float, float]] = field(default_factory=list)
+    _news: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def peak_mib(self) -> float:
+        return max((used for _, used in self.memory_mib), default=0.0)
+
+    def await_batch(self, wanted: Any, timeout_s: float) -> Batch:
+        """The first batch (of those to come too) that `wanted(batch)` is true of.
+
+        Raises: EnvironmentProblem when the service ends, or the time is over, without one.
+        """
+        deadline = time.monotonic() + timeout_s
+        looked = 0
+        with self._news:
+            while True:
+                for batch in self.batches[looked:]:
+                    if wanted(batch):
+                        return batch
+                looked = len(self.batches)
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise EnvironmentProblem(
+                        Code.SPARK_FAILED,
+                        found="; ".join(self.lines[-3:]) or "a service without a word",
+                        expected=f"a batch of the awaited kind within {timeout_s:g} s",
+                        next_step="read the service's log lines",
+                    )
+                self._news.wait(1.0)
+
+    def read_log(self) -> None:
+        """Follow the service's lines to their end."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._news:
+                self.lines.append(line.rstrip())
+                with suppress(ValueError):
+                    fields = json.loads(line)
+                    if fields.get("event") == "batch":
+                        at = datetime.fromisoformat(fields["timestamp"]).timestamp()
+                        self.batches.append(Batch(at, fields))
+                self._news.notify_all()
+
+    def sample_memory(self, stop: threading.Event) -> None:
+        """Proportional set size of the tree: pages that forked workers share count once."""
+        root = psutil.Process(self.process.pid)
+        while not stop.wait(_SAMPLE_S):
+            used = 0
+            with suppress(psutil.Error):
+                for process in [root, *root.children(recursive=True)]:
+                    with suppress(psutil.Error):
+                        used += process.memory_full_info().pss
+            self.memory_mib.append((time.time(), used / 2**20))
+
+
+@dataclass(frozen=True)
+class Rig:
+    """One upstream topic on one broker, with a folder for states."""
+
+    kafka: KafkaSettings
+    folder: Path
+    table: TableSchema = TABLE
+    upstream: str = UPSTREAM
+
+    def fill(self, rows: int) -> ChangeGenerator:
+        """Create the upstream and write `rows` INSERTs; the generator goes on from there."""
+        create_topic(self.kafka, self.upstream, PARTITIONS)
+        generator = ChangeGenerator(self.table)
+        produce_rows(ChangeSender(self.kafka, self.upstream), generator, rows)
+        return generator
+
+    @contextmanager
+    def service(self, *, state: str, jobs: list[dict[str, Any]], **settings: Any) -> Iterator[ServiceRun]:
+        """`backfill run` with these jobs, stopped by SIGTERM at the end of the block."""
+        config = self.folder / f"{state}.json"
+        declaration = {
+            "kafka": {"bootstrap": self.kafka.bootstrap},
+            "upstream": self.upstream,
+            "state": str(self.folder / state),
+            "table": self.table.to_dict(),
+            "jobs": jobs,
+            **settings,
+        }
+        config.write_text(json.dumps(declaration), encoding="utf-8")
+        process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "streaming.cli.app", "run", str(config), "--log-json"],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        run, ended = ServiceRun(process), threading.Event()
+        threads = [
+            threading.Thread(target=run.read_log, daemon=True),
+            threading.Thread(target=run.sample_memory, args=(ended,), daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield run
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            ended.set()
+            for thread in threads:
+                thread.join()
