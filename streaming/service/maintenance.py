@@ -45,8 +45,11 @@ class Upkeep:
         spark: SparkSession,
         replica: Replica,
         on_fold: Callable[[FoldReport], None],
+        *,
+        fold_least_rows: int = FOLD_LEAST_ROWS,
     ) -> None:
         self._spark, self._replica, self._on_fold = spark, replica, on_fold
+        self._fold_least_rows = fold_least_rows
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="upkeep")
         self._running: Future[FoldReport | _Merged] | None = None
 
@@ -59,7 +62,7 @@ class Upkeep:
         if self._running is not None:
             return
         files = self._replica.files(self._replica.pin())
-        if _fold_due(files):
+        if self._fold_due(files):
             self._begin(lambda: self._fold(files, epoch))
             if wait_for_fold:
                 self.finish()
@@ -68,6 +71,9 @@ class Upkeep:
         if tier:
             storage, table = self._replica.storage, self._replica.table
             self._begin(lambda: _merge(storage, table, tier))
+
+    def _fold_due(self, files: ReplicaFiles) -> bool:
+        return files.log_rows > max(self._fold_least_rows, FOLD_SHARE * files.base_rows)
 
     def finish(self) -> None:
         """Wait for what is running, and commit it."""
@@ -98,10 +104,6 @@ class Upkeep:
             self._replica.notice_fold()
             self._replica.trim()
             self._on_fold(done)
-
-
-def _fold_due(files: ReplicaFiles) -> bool:
-    return files.log_rows > max(FOLD_LEAST_ROWS, FOLD_SHARE * files.base_rows)
 
 
 def _merge_due(files: ReplicaFiles) -> list[DataFile]:

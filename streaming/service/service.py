@@ -38,7 +38,7 @@ from streaming.runtime.topics import create_topic, partitions_of, require_topic,
 from streaming.runtime.transactions import TransactionalProducer
 from streaming.service.batches import Batches, BatchReport, is_complete, transactional_id
 from streaming.service.lanes import Lanes
-from streaming.service.maintenance import Upkeep
+from streaming.service.maintenance import FOLD_LEAST_ROWS, Upkeep
 from streaming.service.micro_batches import MicroBatches, spark_failure
 from streaming.service.source import UpstreamSource
 from streaming.upstream.injector import BarrierInjector
@@ -66,6 +66,7 @@ class Service:
     on_batch: OnBatch = lambda report: None
     exit_when_complete: bool = False
     skip_records: frozenset[tuple[int, int]] = frozenset()
+    fold_least_rows: int = FOLD_LEAST_ROWS
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def stop(self) -> None:
@@ -85,7 +86,9 @@ class Service:
         if recovered is not None:
             self._told(recovered, batches)
         self._check_jobs(batches)
-        upkeep = Upkeep(self.spark, batches.replica, _log_fold)
+        upkeep = Upkeep(
+            self.spark, batches.replica, _log_fold, fold_least_rows=self.fold_least_rows
+        )
         aligner = Aligner(self.config.upstream, partitions, batches.position)
         micro_batches = MicroBatches(
             self._source, aligner, batches, upkeep, lambda report: self._told(report, batches)
