@@ -1,24 +1,60 @@
 """The service's configuration: one YAML or JSON file, checked as a whole before anything is touched.
 
-Unknown keys are refused, every fault is named at once, and durations carry their unit. The models below are the
-reference; their field descriptions are its text.
+Unknown keys are refused, every fault is named at once, and durations carry their unit. The models below are
+the reference; their field descriptions are its text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from schemas.errors import BackfillError, Code, ConfigError
-from schemas.job import JobDefinition, parse_duration
+from schemas.errors import Code, ConfigError
+from schemas.faults import Faults, brief
+from schemas.job import JobDefinition, duration_text, is_topic_name, parse_duration
 from schemas.table import TableSchema, declare, nearest
 
-Milliseconds = Annotated[int, BeforeValidator(parse_duration)]
+MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS = 100, 3_600_000
+MAX_FILE_BYTES = 1 << 20
+_MAX_PROBLEM_CHARS = 200
+_CONTROL_SUFFIX = ".control"
+_HOST_AND_PORT = r"[A-Za-z0-9._-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}"
+
+
+def _barrier_interval_ms(declared: object) -> int:
+    interval_ms = parse_duration(declared)
+    if not MIN_BARRIER_INTERVAL_MS <= interval_ms <= MAX_BARRIER_INTERVAL_MS:
+        bounds = duration_text(MIN_BARRIER_INTERVAL_MS), duration_text(MAX_BARRIER_INTERVAL_MS)
+        raise ValueError(f"{brief(declared)} is not in {bounds[0]}..{bounds[1]}")
+    return interval_ms
+
+
+def _upstream(declared: str) -> str:
+    if not is_topic_name(declared + _CONTROL_SUFFIX) or not is_topic_name(declared):
+        raise ValueError("no topic name (letters, digits, '.', '_', '-', 241 at most)")
+    return declared
+
+
+def _state(declared: str) -> str:
+    if not declared.isprintable():
+        raise ValueError("no path or URI")
+    return declared
+
+
+def _empty_section(declared: object) -> object:
+    """A section whose lines are all comments is null in YAML; it means the defaults."""
+    return {} if declared is None else declared
+
+
+def _empty_list(declared: object) -> object:
+    return [] if declared is None else declared
 
 
 class _Model(BaseModel):
@@ -29,7 +65,9 @@ class KafkaConfig(_Model):
     """How to reach Kafka."""
 
     bootstrap: str | None = Field(
-        None, description="host:port, comma-separated. Left out: the embedded broker is started."
+        None,
+        pattern=rf"^({_HOST_AND_PORT})(,\s*({_HOST_AND_PORT}))*$",
+        description="host:port, comma-separated. Left out: the embedded broker is started.",
     )
 
 
@@ -39,22 +77,26 @@ class SparkConfig(_Model):
     master: str | None = Field(
         None, description="Spark master; by default local with every core of this machine."
     )
-    driver_memory: str = Field("1g", pattern=r"^\d+[mg]$", description="Heap of the driver's JVM, as in 2g.")
+    driver_memory: str = Field(
+        "1g", pattern=r"^[1-9][0-9]{0,5}[mg]$", description="Heap of the driver's JVM, as in 2g."
+    )
 
 
 class _Raw(_Model):
     """The file as written; `table` and `jobs` are checked by their own modules."""
 
-    kafka: KafkaConfig = Field(KafkaConfig.model_validate({}), description="How to reach Kafka.")
-    upstream: str = Field(pattern=r"^[A-Za-z0-9._-]{1,249}$", description="Topic of the changelog.")
-    state: str = Field(
+    kafka: Annotated[KafkaConfig, BeforeValidator(_empty_section)] = Field(
+        KafkaConfig.model_validate({}), description="How to reach Kafka."
+    )
+    upstream: Annotated[str, AfterValidator(_upstream)] = Field(description="Topic of the changelog.")
+    state: Annotated[str, AfterValidator(_state)] = Field(
         min_length=1,
         description="Folder or URI of everything durable; a relative folder is below this file's.",
     )
     barriers: Literal["inject", "embedded"] = Field(
         "inject", description="inject: this process embeds them; embedded: the upstream's owner does."
     )
-    barrier_interval: Annotated[Milliseconds, Field(ge=100, le=3_600_000)] = Field(
+    barrier_interval: Annotated[int, BeforeValidator(_barrier_interval_ms)] = Field(
         1_000, description="Time between two barriers, 100ms to 1h."
     )
     lanes: int = Field(
@@ -64,10 +106,12 @@ class _Raw(_Model):
         description="Parallelism; divides each job's output_partitions. May change at a restart.",
     )
     table: dict[str, Any] = Field(description="The upstream table, see below.")
-    jobs: list[dict[str, Any]] = Field(
+    jobs: Annotated[list[dict[str, Any]], BeforeValidator(_empty_list)] = Field(
         [], description="Jobs to create; more can be added while the service runs."
     )
-    spark: SparkConfig = Field(SparkConfig.model_validate({}), description="Where Spark runs.")
+    spark: Annotated[SparkConfig, BeforeValidator(_empty_section)] = Field(
+        SparkConfig.model_validate({}), description="Where Spark runs."
+    )
 
 
 class ServiceConfig(_Model):
@@ -85,37 +129,76 @@ class ServiceConfig(_Model):
 
 
 def load(path: Path) -> ServiceConfig:
-    """Read and check a configuration file.
+    """Read and check a configuration file, YAML or JSON.
 
-    Raises: ConfigError(CONFIG_INVALID) with every fault in one message; SAME_TOPIC when a job's output is the upstream.
+    Raises: ConfigError with every fault in one message; what depends on a faulty part is checked once that is
+    mended. Its code is CONFIG_INVALID, or that of the faults if they are of one kind: TABLE_INVALID,
+    JOB_INVALID, JOB_NAME_INVALID, EXPRESSION_NOT_ALLOWED, EXPRESSION_INVALID, SAME_TOPIC.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        declared = YAML(typ="safe", pure=True).load(text)
+        declared = _read(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise _invalid(path, [f"a file that can't be read ({type(error).__name__})"]) from None
+        raise _unreadable(str(path), f"a file that can't be read ({type(error).__name__})") from None
     except YAMLError as error:
-        raise _invalid(path, [_first_line(error)]) from None
+        mark = getattr(error, "problem_mark", None)
+        raise _unreadable(f"{path}:{mark.line + 1}" if mark else str(path), _problem(error)) from None
+    except RecursionError:
+        raise _unreadable(str(path), "values nested too deep") from None
+    except ValueError:  # a date without a calendar day, a number of thousands of digits
+        raise _unreadable(str(path), "a date or number that doesn't exist") from None
     if not isinstance(declared, dict):
-        raise _invalid(path, ["no mapping of keys to values"])
+        raise _unreadable(str(path), "no mapping of keys to values")
     return check(declared, path=path)
 
 
+def _read(path: Path) -> object:
+    with path.open("rb") as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise _unreadable(str(path), f"more than {MAX_FILE_BYTES} bytes")
+    # Safe and pure: no tag makes an object, and a key that is there twice is an error. JSON is YAML.
+    return YAML(typ="safe", pure=True).load(data.decode("utf-8"))
+
+
+def _problem(error: YAMLError) -> str:
+    """What YAML says is wrong, without the values that some of its messages quote."""
+    problem = str(getattr(error, "problem", None) or type(error).__name__)
+    line = problem.partition(" with value ")[0].splitlines()[0]
+    return line[:_MAX_PROBLEM_CHARS].encode("ascii", "backslashreplace").decode()
+
+
+def _unreadable(where: str, found: str) -> ConfigError:
+    return ConfigError(
+        Code.CONFIG_INVALID,
+        where=where,
+        found=found,
+        expected="a configuration in YAML or JSON",
+        next_step="mend the file and start again; nothing was read or written",
+    )
+
+
 def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
-    """Check a configuration that was read from `path`; a relative `state` is below its folder."""
-    faults: list[str] = []
+    """Check a configuration that was read from `path`; a relative `state` is below its folder.
+
+    Raises: ConfigError, as `load`.
+    """
+    faults = Faults(Code.CONFIG_INVALID)
     raw = _raw(declared, faults)
     table = _table(declared.get("table"), faults)
     jobs = _jobs(declared.get("jobs"), table, faults)
+    _find_doubles(jobs, faults)
     if raw is not None:
-        faults += _contradictions(raw, jobs)
+        _find_contradictions(raw, table, jobs, faults)
     if faults or raw is None or table is None:
-        raise _invalid(path, faults)
-    state = raw.state if "://" in raw.state else str((path.resolve().parent / raw.state).resolve())
+        raise faults.error(
+            where=str(path),
+            expected="a configuration as the reference describes it",
+            next_step="mend the file and start again; nothing was read or written",
+        )
     return ServiceConfig(
         kafka=raw.kafka,
         upstream=raw.upstream,
-        state=state,
+        state=raw.state if "://" in raw.state else str((path.resolve().parent / raw.state).resolve()),
         barriers=raw.barriers,
         barrier_interval_ms=raw.barrier_interval,
         lanes=raw.lanes,
@@ -125,71 +208,77 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     )
 
 
-def _raw(declared: Mapping[str, Any], faults: list[str]) -> _Raw | None:
+def _raw(declared: Mapping[str, Any], faults: Faults) -> _Raw | None:
     try:
         return _Raw.model_validate(dict(declared))
     except ValidationError as error:
-        faults += [_fault(item) for item in error.errors()]
+        for item in error.errors(include_url=False):
+            faults.add(_fault(item))
         return None
 
 
-def _fault(item: Any) -> str:
+_SECTIONS: Mapping[str, type[_Model]] = {"kafka": KafkaConfig, "spark": SparkConfig}
+
+
+def _fault(item: ErrorDetails) -> str:
+    *parents, last = item["loc"]
     key = ".".join(str(part) for part in item["loc"])
-    if item["type"] == "extra_forbidden":
-        parents: dict[str, type[_Model]] = {"kafka": KafkaConfig, "spark": SparkConfig}
-        siblings = parents.get(str(item["loc"][0]), _Raw)
-        return f"unknown key {key!r}{nearest(str(item['loc'][-1]), list(siblings.model_fields))}"
-    if item["type"] == "missing":
-        return f"{key!r} is missing"
-    return f"{key}: {item['msg'].removeprefix('Value error, ')}"
+    match item["type"]:
+        case "extra_forbidden":
+            section = _SECTIONS[str(parents[0])] if parents else _Raw
+            return f"unknown key {brief(key)}{nearest(str(last), list(section.model_fields))}"
+        case "missing":
+            return f"{key!r} is missing"
+        case "invalid_key":
+            return f"key {brief(last)} is no text"
+        case "value_error":
+            return f"{key}: {item['msg'].removeprefix('Value error, ')}"
+        case _:
+            return f"{key} is {brief(item['input'])}: {item['msg'][0].lower()}{item['msg'][1:]}"
 
 
-def _table(declared: Any, faults: list[str]) -> TableSchema | None:
-    if declared is None:
-        return None
+def _table(declared: object, faults: Faults) -> TableSchema | None:
+    if not isinstance(declared, dict):
+        return None  # missing or of another form: the model says so
     try:
         return declare(declared)
-    except BackfillError as error:
-        faults.append(f"table: {error.found}")
+    except ConfigError as error:
+        faults.merge("table", error)
         return None
 
 
-def _jobs(declared: Any, table: TableSchema | None, faults: list[str]) -> list[JobDefinition]:
-    jobs = []
-    for number, item in enumerate(declared if isinstance(declared, list) and table is not None else []):
+def _jobs(declared: object, table: TableSchema | None, faults: Faults) -> list[JobDefinition]:
+    jobs: list[JobDefinition] = []
+    if table is None or not isinstance(declared, list):
+        return jobs
+    for number, item in enumerate(declared):
+        if not isinstance(item, dict):
+            continue
         try:
-            assert table is not None
-            jobs.append(JobDefinition.declare(item if isinstance(item, dict) else {}, table))
-        except BackfillError as error:
-            faults.append(f"jobs.{number}: {error.found}")
+            jobs.append(JobDefinition.declare(item, table))
+        except ConfigError as error:
+            faults.merge(f"jobs.{number}", error)
     return jobs
 
 
-def _contradictions(raw: _Raw, jobs: list[JobDefinition]) -> list[str]:
-    faults = [
-        f"job {job.name}: {job.output_partitions} output_partitions are not divisible by {raw.lanes} lanes"
-        for job in jobs
-        if job.output_partitions % raw.lanes
-    ]
+def _find_doubles(jobs: Sequence[JobDefinition], faults: Faults) -> None:
     for what in ("name", "output"):
-        values = [getattr(job, what) for job in jobs]
-        faults += [
-            f"two jobs with {what} {value!r}" for value in sorted({v for v in values if values.count(v) > 1})
-        ]
-    return faults
+        for value, count in Counter(getattr(job, what) for job in jobs).items():
+            if count > 1:
+                faults.add(f"{count} jobs with {what} {value!r}")
 
 
-def _first_line(error: YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = str(getattr(error, "problem", None) or type(error).__name__)
-    return f"{problem} in line {mark.line + 1}" if mark is not None else problem
-
-
-def _invalid(path: Path, faults: list[str]) -> ConfigError:
-    return ConfigError(
-        Code.CONFIG_INVALID,
-        where=str(path),
-        found="; ".join(faults),
-        expected="a configuration as the README describes it",
-        next_step="mend the file and start again; nothing was read or written",
-    )
+def _find_contradictions(
+    raw: _Raw, table: TableSchema | None, jobs: Sequence[JobDefinition], faults: Faults
+) -> None:
+    if table is not None and raw.lanes > table.vnode_count:
+        faults.add(f"{raw.lanes} lanes for a vnode_count of {table.vnode_count}")
+    for job in jobs:
+        if job.output in (raw.upstream, raw.upstream + _CONTROL_SUFFIX):
+            faults.add(
+                f"job {job.name}: output {job.output!r} is the upstream or its control topic", Code.SAME_TOPIC
+            )
+        if job.output_partitions % raw.lanes:
+            faults.add(
+                f"job {job.name}: {raw.lanes} lanes don't divide {job.output_partitions} output_partitions"
+            )

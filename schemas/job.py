@@ -1,7 +1,8 @@
 """A backfill job: what it reads, what it keeps, where it sends it.
 
 A definition never changes after the job was created; what mutations change (pause, limit) is state and kept
-elsewhere. Its JSON is what an `Add` mutation carries, so its form is stable: all keys, sorted, defaults written out.
+elsewhere. Its JSON is what an `Add` mutation carries, so its form is stable: all keys, sorted, defaults
+written out.
 """
 
 from __future__ import annotations
@@ -12,24 +13,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.errors import BackfillError, Code, ConfigError
+from schemas.errors import Code, ConfigError
+from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
 from schemas.filter.parse import parse_filter
 from schemas.table import Column, TableSchema, nearest
 
 DEFAULT_OUTPUT_PARTITIONS = 4
+MAX_LATENCY_BUDGET_MS = 3_600_000
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _KEYS = ("name", "output", "columns", "filter", "output_partitions", "rate_limit", "latency_budget")
-_DURATION = re.compile(r"(\d+)(ms|s|m|h)")
+_DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+
+def is_topic_name(name: object) -> bool:
+    """Whether Kafka takes it as a topic's name: letters, digits, `.`, `_`, `-`; 249 at most; no `.`, `..`."""
+    return isinstance(name, str) and _TOPIC.fullmatch(name) is not None
 
 
 def parse_duration(text: object) -> int:
     """Milliseconds of `200ms`, `1s`, `2m`, `1h`. ValueError for anything else, a bare number above all."""
     match = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"{text!r} is not a whole number with a unit: ms, s, m or h, as in 200ms")
+        raise ValueError(f"{brief(text)} is not a whole number with a unit: ms, s, m or h, as in 200ms")
     return int(match[1]) * _UNIT_MS[match[2]]
 
 
@@ -43,8 +51,10 @@ def duration_text(ms: int) -> str:
 class JobDefinition:
     """A validated job of one table. Build it with `declare`, which reports every fault at once.
 
-    `columns` are the output's, in this order. `filter` is its canonical text. `rate_limit` is in snapshot rows per
-    second (None unlimited, 0 none); `latency_budget_ms` bounds how much a snapshot read delays live changes.
+    `columns` are the output's, in this order. `filter` is its canonical text. `rate_limit` is in snapshot
+    rows per second (None unlimited, 0 none). `latency_budget_ms` bounds how much a snapshot read delays live
+    changes.
+    `vnode_count` is the table's: it takes part in `partition_of`, not in the definition as written.
     """
 
     name: str
@@ -62,36 +72,30 @@ class JobDefinition:
     ) -> JobDefinition:
         """Check a job as read from YAML or JSON.
 
-        Raises: ConfigError(JOB_INVALID, or JOB_NAME_INVALID if only the name is wrong) with every fault in one message.
+        Raises: ConfigError with every fault in one message. Its code is JOB_NAME_INVALID, or the filter's
+        (EXPRESSION_NOT_ALLOWED, EXPRESSION_INVALID), when nothing else is wrong, JOB_INVALID otherwise.
         """
-        faults = [f"unknown key {key!r}{nearest(str(key), _KEYS)}" for key in declaration if key not in _KEYS]
-        name = declaration.get("name")
-        name_ok = isinstance(name, str) and _NAME.fullmatch(name) is not None
-        output = declaration.get("output")
-        if not (isinstance(output, str) and _TOPIC.fullmatch(output) and output not in (".", "..")):
-            faults.append(f"output {output!r} is no topic name (letters, digits, '.', '_', '-', 249 at most)")
-        columns = _columns(declaration.get("columns"), table, faults)
-        condition = _condition(declaration.get("filter"), table, faults)
-        partitions = declaration.get("output_partitions", min(DEFAULT_OUTPUT_PARTITIONS, table.vnode_count))
-        if type(partitions) is not int or not 1 <= partitions <= table.vnode_count:
-            faults.append(
-                f"output_partitions {partitions!r} is not in 1..{table.vnode_count} (the vnode_count)"
-            )
-        limit = declaration.get("rate_limit")
-        if limit is not None and (type(limit) is not int or not 0 <= limit < 1 << 63):
-            faults.append(f"rate_limit {limit!r} is no whole number of rows per second, 0 or more")
-        budget = _budget(declaration.get("latency_budget"), faults)
-        if not name_ok:
-            faults.insert(0, f"name {name!r} is not lower-case letters, digits and '-', 63 at most")
+        faults = Faults(Code.JOB_INVALID)
+        for key in declaration:
+            if key not in _KEYS:
+                faults.add(f"unknown key {brief(key)}{nearest(str(key), _KEYS)}")
+        job = cls(
+            _name(declaration.get("name"), faults),
+            _output(declaration.get("output"), faults),
+            _columns(declaration.get("columns"), table, faults),
+            _condition(declaration.get("filter"), table, faults),
+            _partitions(declaration.get("output_partitions"), table, faults),
+            _rate_limit(declaration.get("rate_limit"), faults),
+            _budget_ms(declaration.get("latency_budget"), faults),
+            table.vnode_count,
+        )
         if faults:
-            raise ConfigError(
-                Code.JOB_INVALID if name_ok or len(faults) > 1 else Code.JOB_NAME_INVALID,
+            raise faults.error(
                 where=where,
-                found="; ".join(faults),
                 expected="a job with name and output and, if wanted, " + ", ".join(_KEYS[2:]),
                 next_step="mend the job's definition; nothing was created",
             )
-        return cls(str(name), str(output), columns, condition, partitions, limit, budget, table.vnode_count)
+        return job
 
     def to_json(self) -> str:
         """The definition as one line of JSON, equal for equal definitions."""
@@ -111,78 +115,119 @@ class JobDefinition:
     def from_json(cls, text: str, table: TableSchema) -> JobDefinition:
         """Read a definition back. Raises: ConfigError as `declare`, also for text that is no JSON object."""
         try:
-            declaration = json.loads(text)
+            declaration = json.loads(text, object_pairs_hook=_without_duplicates)
         except (ValueError, RecursionError):
             declaration = None
         if not isinstance(declaration, dict):
             raise ConfigError(
                 Code.JOB_INVALID,
                 where="job",
-                found="a definition that is no JSON object",
+                found="a definition that is no JSON object, or names a key twice",
                 expected="an object with at least name and output",
                 next_step="mend whoever wrote it",
             )
         return cls.declare(declaration, table)
 
     def differences(self, other: JobDefinition) -> list[str]:
-        """What `other` says differently, for a person: `filter was ..., is ...`."""
+        """What `other`, the later one, says differently, for a person: `filter was ..., is ...`."""
         ours, theirs = json.loads(self.to_json()), json.loads(other.to_json())
-        return [f"{key} was {ours[key]!r}, is {theirs[key]!r}" for key in _KEYS if ours[key] != theirs[key]]
+        return [
+            f"{key} was {json.dumps(ours[key])}, is {json.dumps(theirs[key])}"
+            for key in _KEYS
+            if ours[key] != theirs[key]
+        ]
 
     def partition_of(self, vnode: int) -> int:
         """The output partition in which a vnode lives."""
         return vnode * self.output_partitions // self.vnode_count
 
 
-def _columns(declared: Any, table: TableSchema, faults: list[str]) -> tuple[str, ...]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    declaration = dict(pairs)
+    if len(declaration) != len(pairs):
+        raise ValueError("a key twice")
+    return declaration
+
+
+# Each of these gives a value of the right type even for a fault, so that the remaining keys are checked too.
+
+
+def _name(declared: object, faults: Faults) -> str:
+    if isinstance(declared, str) and _NAME.fullmatch(declared):
+        return declared
+    wanted = "is not lower-case letters, digits and '-', 63 at most, beginning with a letter or digit"
+    faults.add(f"name {brief(declared)} {wanted}", Code.JOB_NAME_INVALID)
+    return ""
+
+
+def _output(declared: object, faults: Faults) -> str:
+    if not is_topic_name(declared):
+        faults.add(f"output {brief(declared)} is no topic name (letters, digits, '.', '_', '-', 249 at most)")
+    return str(declared)
+
+
+def _columns(declared: object, table: TableSchema, faults: Faults) -> tuple[str, ...]:
     if declared is None:
         return table.column_names
     if not isinstance(declared, list) or not declared or not all(isinstance(name, str) for name in declared):
-        faults.append("columns is not a list of column names")
+        faults.add(f"columns {brief(declared)} is not a list of column names")
         return ()
-    known = table.column_names
-    faults += [
-        f"columns names {name!r}, no such column{nearest(name, known)}"
-        for name in declared
-        if name not in known
-    ]
-    faults += [
-        f"columns names {name!r} twice" for name in sorted({n for n in declared if declared.count(n) > 1})
-    ]
+    for name in dict.fromkeys(declared):
+        if name not in table.by_name:
+            faults.add(f"columns names {brief(name)}, no such column{nearest(name, table.column_names)}")
+        elif declared.count(name) > 1:
+            faults.add(f"columns names {brief(name)} twice")
     return tuple(declared)
 
 
-def _condition(declared: Any, table: TableSchema, faults: list[str]) -> str | None:
+def _condition(declared: object, table: TableSchema, faults: Faults) -> str | None:
     if declared is None:
         return None
     if not isinstance(declared, str):
-        faults.append("filter is no text")
+        faults.add(f"filter {brief(declared)} is no text")
         return None
     try:
         return str(parse_filter(declared, table))
-    except BackfillError as error:
-        faults.append(f"filter: {error}")
+    except ConfigError as error:
+        faults.add(f"{error.where}: {error.found}, where there may be {error.expected}", error.code)
         return None
 
 
-def _budget(declared: Any, faults: list[str]) -> int | None:
+def _partitions(declared: object, table: TableSchema, faults: Faults) -> int:
+    if declared is None:
+        return min(DEFAULT_OUTPUT_PARTITIONS, table.vnode_count)
+    if type(declared) is int and 1 <= declared <= table.vnode_count:
+        return declared
+    faults.add(f"output_partitions {brief(declared)} is not in 1..{table.vnode_count} (the vnode_count)")
+    return 1
+
+
+def _rate_limit(declared: object, faults: Faults) -> int | None:
+    if declared is None or (type(declared) is int and 0 <= declared < 1 << 63):
+        return declared
+    faults.add(f"rate_limit {brief(declared)} is no whole number of rows per second, 0 or more")
+    return None
+
+
+def _budget_ms(declared: object, faults: Faults) -> int | None:
     if declared is None:
         return None
     try:
-        budget = parse_duration(declared)
+        budget_ms = parse_duration(declared)
     except ValueError as error:
-        faults.append(f"latency_budget {error}")
+        faults.add(f"latency_budget {error}")
         return None
-    if budget <= 0:
-        faults.append("latency_budget is 0")
-    return budget
+    if not 0 < budget_ms <= MAX_LATENCY_BUDGET_MS:
+        faults.add(f"latency_budget {brief(declared)} is not in 1ms..{duration_text(MAX_LATENCY_BUDGET_MS)}")
+    return budget_ms
 
 
 @dataclass(frozen=True, slots=True)
 class JobSchemas:
-    """The three schemas of a job (reference/risingwave.md 3.7).
+    """The three schemas of a job.
 
-    `upstream`: the table. `read`: what the backfill reads: requested columns, primary key, and the filter's.
+    `upstream`: the table's columns. `read`: what the backfill reads, each column once: the requested ones in
+    the job's order (so the output is the front of it), then what the primary key and the filter need besides.
     `output`: what it sends, in the job's order.
     """
 
