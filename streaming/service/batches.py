@@ -48,6 +48,9 @@ MAX_BATCH_RECORDS = 500_000
 """Upstream records that one batch takes at most, when it has a choice; lanes hold a batch's changes in memory."""
 _ATTEMPTS = 5
 
+DuplicatesBefore = Callable[[AlignedBarrier], Sequence[tuple[int, int]]]
+"""Places (partition, offset) before a barrier where a barrier stands a second time."""
+
 
 @dataclass(frozen=True)
 class BatchReport:
@@ -64,6 +67,8 @@ class BatchReport:
     outcome: Outcome
     progress: Mapping[str, Mapping[int, Progress]]
     vnode_count: int
+    replica_rows: int
+    """Rows of the base and changes of the log that the plan pinned: about what a whole snapshot reads."""
 
 
 @dataclass
@@ -134,9 +139,7 @@ class Batches:
         self._settle(plan)
         return None
 
-    def run(
-        self, waiting: Sequence[AlignedBarrier], duplicates: Sequence[tuple[int, int]] = ()
-    ) -> BatchReport:
+    def run(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchReport:
         """One batch over the first of the waiting barriers; `report.plan.barriers` says which it took."""
         clock = _Clock()
         plan = self._plan(waiting, duplicates)
@@ -155,7 +158,7 @@ class Batches:
 
     # 1 Plan ------------------------------------------------------------------------------------------------
 
-    def _plan(self, waiting: Sequence[AlignedBarrier], duplicates: Sequence[tuple[int, int]]) -> BatchPlan:
+    def _plan(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchPlan:
         first = self.next_offsets()
         barriers = tuple(choose_barriers(waiting, first, MAX_BATCH_RECORDS))
         version = self.replica.pin()
@@ -171,7 +174,7 @@ class Batches:
             version,
             self._lane_count,
             jobs,
-            tuple(sorted({*self.skip, *duplicates})),
+            tuple(sorted({*self.skip, *duplicates(barriers[-1])})),
         )
 
     def _plan_job(self, job: JobState, cutter: SliceCutter) -> JobPlan:
@@ -301,6 +304,7 @@ class Batches:
             self._cores, self._lane_count
         )
         total = sum(snapshot_rows.values())
+        files = self.replica.files(plan.replica)
         for name, rows in snapshot_rows.items():
             if name in self._budgets and rows:
                 self._budgets[name].spent(rows, read_ms * rows / total)
@@ -316,6 +320,7 @@ class Batches:
             outcome,
             self.progress,
             self._table.vnode_count,
+            files.base_rows + files.log_rows,
         )
 
 
