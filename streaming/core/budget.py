@@ -3,8 +3,9 @@
 Two limits, the smaller one counts:
 
 - *Latency budget.* A live change waits for at most two snapshot reads: the rest of the batch that runs when its
-  barrier comes, and the read of its own batch. So one read may take half the budget. The rows that fit are learned
-  from what batches took: rows/s as a moving average, the first batch small.
+  barrier comes, and the read of its own batch. So one read may take half the budget at most; it takes a quarter, for
+  a single read can take twice as long as the last ones. The rows that fit are learned from what batches took: rows/s
+  as a moving average, the first batch small.
 - *Rate limit.* A token bucket in rows: it fills with time and never holds more than two seconds' worth, so that a
   pause is not followed by a burst.
 
@@ -22,7 +23,7 @@ MAX_ROWS = 1_000_000
 """Most rows of one batch, whatever the budget: a batch is also what a crash repeats."""
 MIN_ROWS = 1_000
 """Least rows worth a read under a latency budget; progress before latency, should even this be too slow."""
-BUDGET_SHARE = 0.5
+BUDGET_SHARE = 0.25
 _SMOOTHING = 0.4
 _GROWTH = 2.0
 _BUCKET_SECONDS = 2.0

@@ -22,7 +22,7 @@ from schemas.errors import Code, EnvironmentProblem
 _COPY, _PARTITION = 0x2, 0x8
 _QUEUE_FULL = -184
 _OBJECT_HEADER_BYTES = 16
-_POLL_S = 0.05
+_POLL_S = 0.005
 
 _MESSAGE = np.dtype(
     {

@@ -43,7 +43,7 @@ from streaming.service.micro_batches import MicroBatches, spark_failure
 from streaming.service.source import UpstreamSource
 from streaming.upstream.injector import BarrierInjector
 
-TRIGGER_INTERVAL = "100 milliseconds"
+TRIGGER_INTERVAL = "200 milliseconds"
 _DRAIN_TIMEOUT_S = 20.0
 _POLL_S = 0.2
 CHECKPOINT = "spark_checkpoint"
@@ -86,9 +86,7 @@ class Service:
         if recovered is not None:
             self._told(recovered, batches)
         self._check_jobs(batches)
-        upkeep = Upkeep(
-            self.spark, batches.replica, _log_fold, fold_least_rows=self.fold_least_rows
-        )
+        upkeep = Upkeep(self.spark, batches.replica, _log_fold, fold_least_rows=self.fold_least_rows)
         aligner = Aligner(self.config.upstream, partitions, batches.position)
         micro_batches = MicroBatches(
             self._source, aligner, batches, upkeep, lambda report: self._told(report, batches)
@@ -223,22 +221,25 @@ class Service:
             .trigger(processingTime=TRIGGER_INTERVAL)
             .start()
         )
+        dropped = False
         try:
             while query.isActive and not self._stop.wait(_POLL_S):
                 if injector is not None:
                     injector.check()
         finally:
-            self._end(query, micro_batches)
-        if micro_batches.failure is not None:
+            dropped = self._end(query, micro_batches)
+        if micro_batches.failure is not None and not dropped:
             raise micro_batches.failure
         if not self._stop.is_set():
             raise spark_failure(query.exception())
 
-    def _end(self, query: StreamingQuery, micro_batches: MicroBatches) -> None:
-        """Between two batches if possible; a batch that takes too long is dropped, and done at the next start."""
-        if not micro_batches.close(_DRAIN_TIMEOUT_S):
+    def _end(self, query: StreamingQuery, micro_batches: MicroBatches) -> bool:
+        """Between two batches if possible. True if the open batch was dropped: the next start does it again."""
+        in_time = micro_batches.close(_DRAIN_TIMEOUT_S)
+        if not in_time:
             self.spark.sparkContext.cancelAllJobs()
         query.stop()
+        return not in_time
 
     def _told(self, report: BatchReport, batches: Batches) -> None:
         for mutation in report.outcome.reports:
