@@ -1,15 +1,17 @@
-"""The service without Spark, Kafka, Delta and clock: core and lanes on lists and Parquet files.
+"""The service without Spark, Kafka, Delta and clock.
 
-What is real: aligner, planner, slice cutter, snapshot reader, order of changes, visibility, encoders, progress.
-What is replaced: the upstream is lists of records, the exchange a loop over vnodes, the output lists of records,
-a table's commit a list of files. The output is judged by `verify`'s checker, which shares nothing with all that.
+What is real: aligner, planner, slice cutter, snapshot reader, order of changes, visibility, encoders, lane,
+progress. What is replaced: topics are lists of bytes, the exchange is a loop over rows that shuffles them, a
+table's commit is a list of Parquet files, and the fold is rewritten the slow and obvious way. The output is
+judged by `verify`'s checker, which shares nothing with all that.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,292 +19,251 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.codec import ChangeCodec, decode_barrier
+from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
-from schemas.records import Barrier, Change, Mutation, Op, Row
+from schemas.position import Key, order_key
+from schemas.records import Barrier, Mutation, Row
 from schemas.table import TableSchema
-from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, base_schema, log_schema
+from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
 from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion
 from state.progress import Completed, NotStarted, Progress, after_slice
-from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, BaseFile, ReplicaFiles
+from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles
 from state.snapshot import SliceCutter, SnapshotReader
 from state.storage import DataFile, Storage
 from state.vnode import compute_vnode
 from streaming.core.alignment import Aligner
+from streaming.core.jobs import Report as MutationReport
 from streaming.core.jobs import add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
-from streaming.lane.changes import AFTER, BEFORE, KEY, log_rows, order_changes
-from streaming.lane.task import LaneJob, LaneResult, LaneTask, Stopwatch, send_all
+from streaming.lane.changes import AFTER, BEFORE, KEY, Fault, order_changes
+from streaming.lane.task import LaneJob, LaneResult, LaneTask, Stopwatch, _write_log, send_all
 from streaming.runtime.kafka import KafkaSettings
+from streaming.verify.checker import Checker
+from streaming.verify.findings import Report
 from streaming.verify.history import Entry
+from streaming.verify.predicate import condition_of
+from streaming.verify.rows import View
+from tests.kit.histories import ListSource
+from tests.kit.upstream import MemoryTopic, Upstream
 
-UNUSED_KAFKA = KafkaSettings("unused")
-
-
-@dataclass
-class MemoryTopic:
-    """Partitions of records as they would lie in Kafka; `extend` and `entries` make each a source for `verify`."""
-
-    partitions: list[list[Entry]]
-
-    @classmethod
-    def empty(cls, count: int) -> MemoryTopic:
-        return cls([[] for _ in range(count)])
-
-    def append(self, partition: int, key: bytes | None, value: bytes, barrier: bytes | None = None) -> int:
-        entries = self.partitions[partition]
-        # A marker follows each barrier, as after a transaction, so offsets have holes.
-        offset = 0 if not entries else entries[-1].offset + (1 if entries[-1].barrier is None else 2)
-        entries.append(Entry(offset, key, value, barrier))
-        return offset
+ALL = 1_000_000_000
 
 
-class Upstream:
-    """A table's changelog, written change by change and barrier by barrier. It refuses an illegal change."""
-
-    def __init__(self, table: TableSchema, partitions: int) -> None:
-        self.table, self.topic = table, MemoryTopic.empty(partitions)
-        self.rows: dict[tuple[Any, ...], Row] = {}
-        self._changes, self._keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
-        self._epoch = 0
-        self.barriers: list[Barrier] = []
-
-    def put(self, row: Row, *, partition: int | None = None) -> None:
-        """INSERT the row, or UPDATE the one with its key."""
-        key = self.table.key_of(row)
-        before = self.rows.get(key)
-        self.rows[key] = row
-        op = Op.INSERT if before is None else Op.UPDATE
-        self._append(key, Change(op, before, row), partition)
-
-    def delete(self, *key: Any, partition: int | None = None) -> None:
-        self._append(key, Change(Op.DELETE, self.rows.pop(key), None), partition)
-
-    def _append(self, key: tuple[Any, ...], change: Change, partition: int | None) -> None:
-        home = self.home(key) if partition is None else partition
-        self.topic.append(home, self._keys.encode(key), self._changes.encode(change))
-
-    def home(self, key: tuple[Any, ...]) -> int:
-        return sum(self._keys.encode(key)) % len(self.topic.partitions)
-
-    def barrier(self, mutation: Mutation | None = None) -> Barrier:
-        """The next barrier, in every partition."""
-        from schemas.records import BarrierKind
-
-        prev, self._epoch = self._epoch, self._epoch + (1 << 16)
-        kind = BarrierKind.CHECKPOINT if prev else BarrierKind.INITIAL
-        count = len(self.topic.partitions)
-        barrier = Barrier(self._epoch, prev, kind, count, 1_700_000_000_000, mutation)
-        for number in range(count):
-            self.topic.append(number, None, encode_barrier(barrier), barrier_header(barrier))
-        self.barriers.append(barrier)
-        return barrier
+class UpstreamFaults(Exception):
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__(faults)
+        self.faults = faults
 
 
 @dataclass
 class Recorder:
-    """Takes what lanes send."""
+    """Takes what the lanes send."""
 
     topics: dict[str, MemoryTopic]
 
-    def send(self, topic: str, partitions: npt.NDArray[np.int32] | int, keys: pa.Array, values: pa.Array) -> None:
-        numbers = [partitions] * len(keys) if isinstance(partitions, int) else partitions.tolist()
+    def send(
+        self, topic: str, partitions: npt.NDArray[np.int32] | int, keys: pa.Array, values: pa.Array
+    ) -> None:
+        numbers = np.broadcast_to(partitions, len(keys)).tolist()
         for number, key, value in zip(numbers, keys.to_pylist(), values.to_pylist(), strict=True):
             self.topics[topic].append(number, key, value)
 
     def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
-        self.topics[topic].append(partition, None, encode_barrier(barrier), barrier_header(barrier))
-
-
-Budget = Callable[[JobState], int]
+        self.topics[topic].append_barrier(partition, barrier)
 
 
 @dataclass
 class PureService:
-    """Call `read` to let upstream records arrive, then `run` for the batches that they allow."""
+    """`read` lets upstream records arrive, `run` runs the batches that they allow.
 
-    upstream: Upstream
+    `jobs` are those of the configuration. `lanes`, `max_records`, `exact_below` may change between batches.
+    """
+
+    table: TableSchema
+    upstream: MemoryTopic
     folder: Path
-    jobs: Sequence[JobDefinition]
+    jobs: Sequence[JobDefinition] = ()
     lanes: int = 1
-    max_records: int = 1_000_000
+    max_records: int = ALL
+    exact_below: int = SliceCutter.exact_below
     outputs: dict[str, MemoryTopic] = field(default_factory=dict)
     progress: dict[str, dict[int, Progress]] = field(default_factory=dict)
     known: tuple[JobState, ...] = ()
+    every: dict[str, JobDefinition] = field(default_factory=dict)
+    """By output: all jobs that there ever were."""
     plans: list[BatchPlan] = field(default_factory=list)
+    reports: list[MutationReport] = field(default_factory=list)
     stopped: bool = False
-    shuffle: random.Random = field(default_factory=lambda: random.Random(0))
 
     def __post_init__(self) -> None:
-        self.table = self.upstream.table
         self.storage = Storage(str(self.folder))
-        self.count = len(self.upstream.topic.partitions)
         for path in (BASE_PATH, LOG_PATH):
             self.storage.filesystem.create_dir(self.storage.path(path), recursive=True)
+        self.count = len(self.upstream.partitions)
         self.aligner = Aligner("up", self.count, None)
         self.position: AlignedBarrier | None = None
-        self.read_to = [0] * self.count
         self.waiting: list[AlignedBarrier] = []
-        self.log: list[DataFile] = []
-        self.base: dict[int, tuple[BaseFile, ...]] = {}
-        self.folded = 0
+        self._taken = [0] * self.count
+        self._log: list[DataFile] = []
+        self._base: dict[int, tuple[BaseFile, ...]] = {}
+        self._folded = 0
         self._codec = ChangeCodec(self.table.columns)
+        self._cutter = SliceCutter(self._reader())
+        self._chance = random.Random(0)
 
-    # upstream ------------------------------------------------------------------------------------------------
+    # upstream --------------------------------------------------------------------------------------------
 
-    def read(self, partition: int | None = None, records: int | None = None) -> None:
-        """Let the next records of a partition arrive (default: all there are, of all partitions)."""
-        for number in range(self.count) if partition is None else [partition]:
-            entries = self.upstream.topic.partitions[number]
-            end = len(entries) if records is None else min(len(entries), self.read_to[number] + records)
-            for entry in entries[self.read_to[number] : end]:
+    def read(self, partition: int | None = None, *, until: Barrier | None = None) -> None:
+        """Let a partition's (default: every partition's) records arrive, up to its end or to a barrier."""
+        for number in range(self.count) if partition is None else (partition,):
+            for entry in self.upstream.partitions[number][self._taken[number] :]:
+                self._taken[number] += 1
                 if entry.barrier is not None:
-                    barrier = next(b for b in self.upstream.barriers if str(b.curr).encode() == entry.barrier)
+                    barrier = decode_barrier(entry.barrier, entry.value, where="up")
                     self.aligner.feed(number, entry.offset, barrier)
-            self.read_to[number] = end
+                    if until is not None and barrier.curr >= until.curr:
+                        break
         self.waiting += self.aligner.aligned()
 
-    # batches -------------------------------------------------------------------------------------------------
+    # batches ---------------------------------------------------------------------------------------------
 
-    def run(self, budget: Budget = lambda job: 1_000_000, *, batches: int = 1_000_000) -> int:
-        """Run batches while barriers are aligned, `batches` at most; how many it ran."""
-        done = 0
-        while self.waiting and done < batches and not self.stopped:
-            plan = self._plan(budget)
+    def step(self, upstream: Upstream, rows: int = ALL, mutation: Mutation | None = None) -> None:
+        """A barrier, and everything that it allows."""
+        upstream.barrier(mutation)
+        self.read()
+        self.run(rows)
+
+    def run(self, rows: int = ALL, *, batches: int = ALL) -> int:
+        """Run the batches that aligned barriers allow, with a budget of `rows` a job; how many they were."""
+        before = len(self.plans)
+        while self.waiting and len(self.plans) < before + batches and not self.stopped:
+            plan = self._plan(rows)
             self._carry_out(BatchPlan.from_json(plan.to_json(), self.table))
             self.waiting = self.waiting[len(plan.barriers) :]
-            done += 1
-        return done
-
-    def step(self, budget: Budget = lambda job: 1_000_000, mutation: Mutation | None = None) -> None:
-        """A barrier, and everything that it allows."""
-        self.upstream.barrier(mutation)
-        self.read()
-        self.run(budget)
+        return len(self.plans) - before
 
     def _files(self) -> ReplicaFiles:
-        log = tuple(file for file in self.log if file.bounds[EPOCH][1] > self.folded)
-        return ReplicaFiles(self.folded, dict(self.base), log)
+        log = tuple(file for file in self._log if file.bounds[EPOCH][1] > self._folded)
+        return ReplicaFiles(self._folded, self._base, log)
 
-    def _plan(self, budget: Budget) -> BatchPlan:
-        first = [0] * self.count if self.position is None else [o + 1 for o in self.position.offsets]
-        cutter = SliceCutter(SnapshotReader(self.storage, self.table, self._files()))
-        jobs = []
-        for job in self.known:
-            if not job.opened:
-                self.outputs[job.definition.output] = MemoryTopic.empty(job.definition.output_partitions)
-            rows = 0 if job.paused or job.rate_limit == 0 else budget(job)
-            known = self.progress.setdefault(job.name, {})
-            chosen = choose_slices(job.definition, self.table.vnode_count, known, rows, cutter.cut)
-            jobs.append(JobPlan(job, chosen.slices))
+    def _reader(self) -> SnapshotReader:
+        return SnapshotReader(self.storage, self.table, self._files())
+
+    def _plan(self, rows: int) -> BatchPlan:
+        first = (0,) * self.count if self.position is None else _behind(self.position)
         barriers = tuple(choose_barriers(self.waiting, first, self.max_records))
-        return BatchPlan(
-            self.position, barriers, tuple(first), ReplicaVersion(0, 0, self.folded), self.lanes, tuple(jobs),
-            self.aligner.take_duplicates(),
-        )  # fmt: skip
+        self._cutter.use(self._reader())
+        self._cutter.exact_below = self.exact_below
+        jobs = tuple(self._plan_job(job, rows) for job in self.known)
+        skipped = self.aligner.take_duplicates(barriers[-1])
+        version = ReplicaVersion(0, 0, self._folded)
+        return BatchPlan(self.position, barriers, first, version, self.lanes, jobs, skipped)
+
+    def _plan_job(self, job: JobState, rows: int) -> JobPlan:
+        definition = job.definition
+        if not job.opened:
+            assert definition.output not in self.outputs, "an output topic is used once"
+            self.outputs[definition.output] = MemoryTopic.empty(definition.output_partitions)
+            self.every[definition.output] = definition
+        budget = 0 if job.paused or job.rate_limit == 0 else rows
+        progress = self.progress.setdefault(job.name, {})
+        chosen = choose_slices(definition, self.table.vnode_count, progress, budget, self._cutter.cut)
+        return JobPlan(job, chosen.slices)
 
     def _carry_out(self, plan: BatchPlan) -> None:
-        task = LaneTask(
-            self.storage, self.table, plan, self.progress, self._files(), UNUSED_KAFKA, "unused", 0, {}
-        )
-        rows_read: dict[str, dict[int, int]] = {}
-        new_log: list[DataFile] = []
-        for lane in range(self.lanes):
-            batches = self._exchange(plan, task.vnodes(lane))
-            changes, faults = order_changes(batches, batches[0].schema, plan, self.table)
-            if faults:
-                raise AssertionError(faults)
-            result = LaneResult(lane)
-            lane_jobs = [LaneJob(task, job, lane) for job in plan.jobs]
-            send_all(task, lane_jobs, changes, Recorder(self.outputs), result, Stopwatch())
-            for name, rows in result.rows_read.items():
-                rows_read.setdefault(name, {}).update(rows)
-            if len(changes):
-                rows_to_log = log_rows(changes, plan, log_schema(self.table))
-                new_log.append(
-                    self.storage.write_parquet(LOG_PATH, rows_to_log, stem="log", bound_columns=LOG_BOUNDS)
-                )
-        self.log += new_log
+        results = self.send(plan, self.outputs)
+        self._log += [file for result in results for file in result.log]
         for job in plan.jobs:
+            states, name = self.progress[job.state.name], job.state.name
+            rows_read = {v: n for result in results for v, n in result.rows_read[name].items()}
             for item in job.slices:
-                before = self.progress[job.state.name].get(item.vnode, NotStarted())
-                rows = rows_read[job.state.name][item.vnode]
-                self.progress[job.state.name][item.vnode] = after_slice(before, item.upto, rows)
+                before = states.get(item.vnode, NotStarted())
+                states[item.vnode] = after_slice(before, item.upto, rows_read[item.vnode])
         outcome = jobs_after(plan, self.table)
         self.stopped = outcome.stop
-        names = {job.name for job in self.known}
+        self.reports += outcome.reports
         self.known = add_configured(outcome.jobs, self.jobs, plan.epoch)
-        self.jobs = ()
+        self.jobs = ()  # a job that was dropped must not come back
+        started = {job.name: job.start for job in self.known}
         self.progress = {
-            job.name: self.progress[job.name] if job.name in names and job.start != plan.epoch else {}
-            for job in self.known
+            name: {} if start == plan.epoch else self.progress[name] for name, start in started.items()
         }
         self.position = plan.end
         self.plans.append(plan)
 
-    def _exchange(self, plan: BatchPlan, vnodes: range) -> list[pa.RecordBatch]:
-        """The rows of a lane, in random order, barriers included, as Spark would bring them."""
-        rows: list[dict[str, Any]] = []
-        for number, entries in enumerate(self.upstream.topic.partitions):
-            for entry in entries:
-                if plan.first_offsets[number] <= entry.offset < plan.end_offsets[number]:
-                    row = self._decoded(number, entry)
-                    if row[VNODE] in vnodes or (row[VNODE] is None and vnodes.start == 0):
-                        rows.append(row)
-        self.shuffle.shuffle(rows)
-        struct = pa.struct([(c.name, c.type.arrow) for c in self.table.columns])
-        schema = pa.schema(
-            [
-                (PARTITION, pa.int32()), (OFFSET, pa.int64()), (KEY, pa.binary()), (OP, pa.int8()),
-                (VNODE, pa.int32()), (BEFORE, struct), (AFTER, struct), (BEFORE_HASH, pa.int64()),
-            ]
-        )  # fmt: skip
-        return [pa.RecordBatch.from_pylist(rows, schema=schema)]
+    def send(self, plan: BatchPlan, outputs: dict[str, MemoryTopic]) -> list[LaneResult]:
+        """The lanes of a plan. What they do must depend on nothing but the plan and the upstream."""
+        task = LaneTask(
+            self.storage, self.table, plan, self.progress, self._files(), KafkaSettings("none"), "none", 0, {}
+        )
+        results = []
+        for lane in self._chance.sample(range(plan.lanes), plan.lanes):
+            batch = self._exchange(plan, lane, task.vnodes(lane))
+            changes, faults = order_changes([batch], batch.schema, plan, self.table)
+            if faults:
+                raise UpstreamFaults(faults)
+            result = LaneResult(lane)
+            jobs = [LaneJob(task, job, lane) for job in plan.jobs]
+            send_all(task, jobs, changes, Recorder(outputs), result, Stopwatch())  # type: ignore[arg-type]
+            result.log = _write_log(task, lane, changes)
+            results.append(result)
+        return results
+
+    def _exchange(self, plan: BatchPlan, lane: int, vnodes: range) -> pa.RecordBatch:
+        """The rows of a lane in any order, barriers (which have no vnode) in lane 0, as Spark brings them."""
+        rows = [
+            row
+            for number, entries in enumerate(self.upstream.partitions)
+            for entry in _between(entries, plan.first_offsets[number], plan.end_offsets[number])
+            if (row := self._decoded(number, entry))[VNODE] in vnodes or (row[VNODE] is None and lane == 0)
+        ]
+        self._chance.shuffle(rows)
+        return pa.RecordBatch.from_pylist(rows, schema=_decoded_schema(self.table))
 
     def _decoded(self, number: int, entry: Entry) -> dict[str, Any]:
         place = {PARTITION: number, OFFSET: entry.offset, KEY: entry.key, BEFORE_HASH: None}
         if entry.barrier is not None:
             return {**place, OP: None, VNODE: None, BEFORE: None, AFTER: None}
         change = self._codec.decode(entry.value or b"")
-        names = self.table.column_names
-        halves = {
-            BEFORE: None if change.before is None else dict(zip(names, change.before, strict=True)),
-            AFTER: None if change.after is None else dict(zip(names, change.after, strict=True)),
-        }
-        return {**place, OP: int(change.op), VNODE: self.vnode(change.row), **halves}
+        halves = {BEFORE: self._named(change.before), AFTER: self._named(change.after)}
+        return {**place, OP: int(change.op), VNODE: self.vnode(self.table.key_of(change.row)), **halves}
 
-    def vnode(self, row: Row) -> int:
-        values = dict(zip(self.table.column_names, row, strict=True))
-        columns = self.table.select(self.table.distribution_key)
-        return compute_vnode([values[c.name] for c in columns], columns, self.table.vnode_count)
+    def _named(self, row: Row | None) -> dict[str, Any] | None:
+        return None if row is None else dict(zip(self.table.column_names, row, strict=True))
 
-    # upkeep --------------------------------------------------------------------------------------------------
+    def vnode(self, key: Key) -> int:
+        return vnode_of(self.table, key)
 
-    def fold(self, rows_per_file: int = 3) -> None:
-        """What the fold does, slowly: the base becomes the table at the current position."""
-        rows = self.table_at(self.position.epoch if self.position else 0)
+    # upkeep ----------------------------------------------------------------------------------------------
+
+    def fold(self, epoch: int | None = None, *, rows_per_file: int = 3) -> None:
+        """Make the base the table at a barrier (default: the one where the service stands), slowly.
+
+        Raises: ValueError for a barrier that the service has not come to, or that the base has passed.
+        """
+        here = 0 if self.position is None else self.position.epoch
+        self._folded = here if epoch is None else max(epoch, self._folded)
         by_vnode: dict[int, list[Row]] = {}
-        for row in rows:
-            by_vnode.setdefault(self.vnode(row), []).append(row)
-        names = self.table.column_names
-        schema = pa.schema(list(base_schema(self.table))[1:])
-        self.base = {}
-        for vnode, members in by_vnode.items():
-            members.sort(key=lambda row: _ordered(self.table.key_of(row)))
-            files = []
-            for start in range(0, len(members), rows_per_file):
-                chunk = [dict(zip(names, row, strict=True)) for row in members[start : start + rows_per_file]]
-                written = self.storage.write_parquet(
-                    BASE_PATH, pa.Table.from_pylist(chunk, schema=schema), stem=f"v{vnode}"
-                )
-                files.append(BaseFile(written.path, vnode, written.rows, written.size))
-            self.base[vnode] = tuple(files)
-        self.folded = self.position.epoch if self.position else 0
+        for row in sorted(self._table_at(self._folded), key=lambda row: order_key(self.table.key_of(row))):
+            by_vnode.setdefault(self.vnode(self.table.key_of(row)), []).append(row)
+        self._base = {
+            vnode: tuple(
+                self._write_base(vnode, rows[start : start + rows_per_file])
+                for start in range(0, len(rows), rows_per_file)
+            )
+            for vnode, rows in by_vnode.items()
+        }
 
-    def table_at(self, epoch: int) -> list[Row]:
-        """The upstream table as of a barrier."""
-        rows: dict[tuple[Any, ...], Row] = {}
-        for entries in self.upstream.topic.partitions:
+    def _write_base(self, vnode: int, rows: list[Row]) -> BaseFile:
+        schema = pa.schema([(column.name, column.type.arrow) for column in self.table.columns])
+        table = pa.Table.from_pylist([self._named(row) for row in rows], schema=schema)
+        file = self.storage.write_parquet(BASE_PATH, table, stem=f"v{vnode}")
+        return BaseFile(file.path, vnode, file.rows, file.size)
+
+    def _table_at(self, epoch: int) -> list[Row]:
+        rows: dict[Key, Row] = {}
+        for entries in self.upstream.partitions:
             for entry in entries:
                 if entry.barrier is not None and int(entry.barrier) >= epoch:
                     break
@@ -315,19 +276,56 @@ class PureService:
                         rows[key] = change.after
         return list(rows.values())
 
-    def is_complete(self, job: str) -> bool:
-        states: Mapping[int, Progress] = self.progress[job]
-        return len(states) == self.table.vnode_count and all(isinstance(s, Completed) for s in states.values())
+    # verdict ---------------------------------------------------------------------------------------------
+
+    def is_complete(self) -> bool:
+        return all(
+            len(states) == self.table.vnode_count and all(isinstance(s, Completed) for s in states.values())
+            for states in (self.progress[job.name] for job in self.known)
+        )
+
+    def judged(self, output: str, *, complete: bool = False) -> Report:
+        """What `verify` says of an output, at each of its barriers."""
+        job = self.every[output]
+        condition = None if job.filter is None else parse_filter(job.filter, self.table)
+        view = View(
+            self.table, job.columns, None if condition is None else condition_of(condition, self.table)
+        )
+        sources = [
+            [ListSource(entries) for entries in topic.partitions]
+            for topic in (self.upstream, self.outputs[output])
+        ]
+        return Checker(self.table, view, ("up", sources[0]), (output, sources[1])).run(
+            require_complete=complete
+        )
 
 
-def _ordered(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(value.encode() if isinstance(value, str) else value for value in key)
+def vnode_of(table: TableSchema, key: Key) -> int:
+    values = dict(zip(table.primary_key, key, strict=True))
+    columns = table.select(table.distribution_key)
+    return compute_vnode([values[column.name] for column in columns], columns, table.vnode_count)
 
 
-def rescaled(service: PureService, lanes: int) -> PureService:
-    """The same service after a restart with another number of lanes."""
-    service.lanes = lanes
-    return service
+def _behind(aligned: AlignedBarrier) -> tuple[int, ...]:
+    return tuple(offset + 1 for offset in aligned.offsets)
 
 
-__all__ = ["MemoryTopic", "PureService", "Recorder", "Upstream", "replace", "rescaled"]
+def _between(entries: list[Entry], first: int, end: int) -> list[Entry]:
+    low, high = (bisect_left(entries, offset, key=lambda entry: entry.offset) for offset in (first, end))
+    return entries[low:high]
+
+
+def _decoded_schema(table: TableSchema) -> pa.Schema:
+    row = pa.struct([(column.name, column.type.arrow) for column in table.columns])
+    return pa.schema(
+        {
+            PARTITION: pa.int32(),
+            OFFSET: pa.int64(),
+            KEY: pa.binary(),
+            OP: pa.int8(),
+            VNODE: pa.int32(),
+            BEFORE: row,
+            AFTER: row,
+            BEFORE_HASH: pa.int64(),
+        }
+    )
