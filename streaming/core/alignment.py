@@ -100,7 +100,7 @@ class Aligner:
     def _check_agreement(self, heads: Sequence[tuple[int, Barrier]]) -> None:
         first_offset, first = heads[0]
         for partition, (offset, barrier) in enumerate(heads):
-            if barrier != first:
+            if _identity(barrier) != _identity(first):
                 raise self._error(
                     Code.BARRIER_DISAGREE,
                     (partition, offset),
@@ -109,9 +109,13 @@ class Aligner:
                     "with the same kind and mutation",
                 )
 
-    def take_duplicates(self) -> tuple[tuple[int, int], ...]:
-        """Places (partition, offset) of repeated barriers since the last call: records that no batch should read."""
-        taken, self._duplicates = tuple(self._duplicates), []
+    def take_duplicates(self, end: AlignedBarrier) -> tuple[tuple[int, int], ...]:
+        """Take out the places (partition, offset) of repeated barriers before `end`: no batch should read them.
+
+        The others stay: they are in the range of a later batch.
+        """
+        taken = tuple(place for place in self._duplicates if place[1] < end.offsets[place[0]])
+        self._duplicates = [place for place in self._duplicates if place not in taken]
         return taken
 
     @property
@@ -127,3 +131,8 @@ class Aligner:
             expected=expected,
             next_step="see who writes barriers to this topic; nothing was sent past the last good barrier",
         )
+
+
+def _identity(barrier: Barrier) -> tuple[object, ...]:
+    """What all partitions must say alike. In an upstream that is an output, progress is each partition's own."""
+    return barrier.curr, barrier.prev, barrier.kind, barrier.mutation

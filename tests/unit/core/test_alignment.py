@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from schemas.errors import Code, InputError
+from schemas.records import Barrier, BarrierKind, Pause, VnodeProgress
+from state.plan import AlignedBarrier
+from streaming.core.alignment import Aligner
+
+
+def barrier(number: int, *, prev: int | None = None, partitions: int = 2) -> Barrier:
+    before = number - 1 if prev is None else prev
+    return Barrier(number << 16, before << 16, BarrierKind.CHECKPOINT, partitions, 0)
+
+
+def fed(*copies: tuple[int, int, Barrier], last: AlignedBarrier | None = None) -> Aligner:
+    """An aligner of two partitions that was fed (partition, offset, barrier)."""
+    aligner = Aligner("up", 2, last)
+    for partition, offset, copy in copies:
+        aligner.feed(partition, offset, copy)
+    return aligner
+
+
+def test_a_barrier_is_aligned_once_all_partitions_have_it_and_is_given_once() -> None:
+    aligner = fed((0, 3, barrier(1)), (0, 9, barrier(2)))
+    assert aligner.aligned() == []
+    assert aligner.waiting == (2, 0)
+    aligner.feed(1, 0, barrier(1))
+    assert aligner.aligned() == [AlignedBarrier(barrier(1), (3, 0))]
+    aligner.feed(1, 1, barrier(2))
+    assert aligner.aligned() == [AlignedBarrier(barrier(2), (9, 1))]
+    assert aligner.aligned() == []
+
+
+def test_several_barriers_come_out_in_the_order_of_their_chain() -> None:
+    aligner = fed(*((p, n, barrier(n)) for p in (1, 0) for n in range(1, 51)))
+    assert [aligned.epoch >> 16 for aligned in aligner.aligned()] == list(range(1, 51))
+
+
+def test_an_overlapping_range_fed_again_changes_nothing() -> None:
+    copies = [(0, 3, barrier(1)), (1, 4, barrier(1)), (0, 7, barrier(2))]
+    aligner = fed(*copies)
+    assert len(aligner.aligned()) == 1
+    for copy in copies:
+        aligner.feed(*copy)
+    aligner.feed(1, 8, barrier(2))
+    assert aligner.aligned() == [AlignedBarrier(barrier(2), (7, 8))]
+    assert aligner.take_duplicates(AlignedBarrier(barrier(3), (99, 99))) == ()
+
+
+def test_it_goes_on_behind_the_barrier_that_a_former_run_came_to() -> None:
+    last = AlignedBarrier(barrier(5), (50, 60))
+    aligner = fed((0, 50, barrier(5)), (0, 52, barrier(6)), (1, 61, barrier(6)), last=last)
+    assert [aligned.epoch >> 16 for aligned in aligner.aligned()] == [6]
+    with pytest.raises(InputError, match="BARRIER_GAP at up-0@54"):
+        aligner.feed(0, 54, barrier(8))
+
+
+def test_an_output_as_upstream_tells_other_progress_in_each_partition() -> None:
+    told = [replace(barrier(1), progress=(VnodeProgress(vnode, None, True, 0),)) for vnode in (0, 1)]
+    assert len(fed((0, 0, told[0]), (1, 0, told[1])).aligned()) == 1
+
+
+def test_a_barrier_repeated_at_once_counts_once_and_its_place_is_told_to_the_batch_that_holds_it() -> None:
+    aligner = fed((0, 1, barrier(1)), (0, 3, barrier(1)), (1, 0, barrier(1)), (1, 1, barrier(1)))
+    first, *rest = aligner.aligned()
+    assert rest == []
+    assert aligner.take_duplicates(first) == ()
+    for partition in (0, 1):
+        aligner.feed(partition, 7, barrier(2))
+    (second,) = aligner.aligned()
+    assert sorted(aligner.take_duplicates(second)) == [(0, 3), (1, 1)]
+    assert aligner.take_duplicates(second) == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "where", "copies"),
+    [
+        (Code.BARRIER_GAP, "up-0@7", [(0, 3, barrier(1)), (0, 7, barrier(3))]),
+        (Code.BARRIER_REGRESSION, "up-0@7", [(0, 3, barrier(2)), (0, 7, barrier(2, prev=3))]),
+        (Code.BARRIER_LATE, "up-1@7", [(1, 3, barrier(2)), (1, 5, barrier(3)), (1, 7, barrier(2))]),
+        (Code.PARTITIONS_CHANGED, "up-0@3", [(0, 3, barrier(1, partitions=3))]),
+        (Code.BARRIER_DUPLICATE_WITH_DATA, "up-0@7", [(0, 3, barrier(1)), (0, 7, barrier(1))]),
+    ],
+)
+def test_a_broken_chain_is_refused_at_its_place(
+    code: Code, where: str, copies: list[tuple[int, int, Barrier]]
+) -> None:
+    aligner = fed(*copies[:-1])
+    with pytest.raises(InputError) as caught:
+        aligner.feed(*copies[-1])
+    assert (caught.value.code, caught.value.where) == (code, where)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(barrier(1), kind=BarrierKind.INITIAL),
+        replace(barrier(1), mutation=Pause(None)),
+        barrier(2, prev=0),
+        barrier(1, prev=-1),
+    ],
+    ids=["kind", "mutation", "curr", "prev"],
+)
+def test_partitions_that_tell_different_barriers_disagree(other: Barrier) -> None:
+    aligner = fed((0, 3, barrier(1)), (1, 5, other))
+    with pytest.raises(InputError) as caught:
+        aligner.aligned()
+    assert (caught.value.code, caught.value.where) == (Code.BARRIER_DISAGREE, "up-1@5")
+
+
+def test_the_first_barrier_may_follow_any_other_since_what_was_before_it_is_not_known() -> None:
+    assert len(fed((0, 0, barrier(7)), (1, 0, barrier(7))).aligned()) == 1
