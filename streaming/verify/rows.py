@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from schemas.codec import ChangeCodec, KeyCodec
 from schemas.errors import Code, InputError
@@ -26,6 +27,7 @@ Halves = tuple[bytes | None, bytes | None]
 _INSERT, _UPDATE, _DELETE = b"\x00\x00\x02", b"\x02\x02", b"\x04\x02"
 _THEN_ROW, _THEN_NULL = b"\x02", b"\x00"
 _SIZED = frozenset({TypeName.STRING, TypeName.BINARY, TypeName.DECIMAL})
+_MOST_REMEMBERED = 65_536
 _FIXED = {TypeName.BOOLEAN: 1, TypeName.FLOAT: 4, TypeName.DOUBLE: 8}
 
 
@@ -159,6 +161,17 @@ class Condition:
     test: Callable[[Row], bool | None]
 
 
+def _remembered(table: TableSchema, condition: Condition) -> Callable[[bytes], bool]:
+    """The condition on the bytes of its columns; what filters look at tends to have few distinct values."""
+    values = KeyCodec(table.select(condition.columns))
+
+    @lru_cache(maxsize=_MOST_REMEMBERED)
+    def shows(cells: bytes) -> bool:
+        return condition.test(values.decode(cells)) is True
+
+    return shows
+
+
 class View:
     """What a job shows of an upstream row: its columns if the filter says TRUE, else nothing.
 
@@ -174,18 +187,14 @@ class View:
         self._shown = (
             None if names == table.column_names else [table.column_names.index(name) for name in names]
         )
-        self._condition = condition
-        if condition is not None:
-            self._tested = [table.column_names.index(name) for name in condition.columns]
-            self._values = KeyCodec(table.select(condition.columns))
+        self._shows = None if condition is None else _remembered(table, condition)
+        self._tested = [table.column_names.index(name) for name in (condition.columns if condition else ())]
 
     def of(self, row: bytes | None) -> bytes | None:
         """The output's row for an upstream row (both as bytes), None if there is none to show."""
-        if row is None or (self._shown is None and self._condition is None):
+        if row is None or (self._shown is None and self._shows is None):
             return row
         cells = self._source.cells(row)
-        if self._condition is not None:
-            values = self._values.decode(b"".join([cells[index] for index in self._tested]))
-            if self._condition.test(values) is not True:
-                return None
+        if self._shows is not None and not self._shows(b"".join([cells[index] for index in self._tested])):
+            return None
         return row if self._shown is None else b"".join([cells[index] for index in self._shown])

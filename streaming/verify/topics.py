@@ -27,8 +27,9 @@ from streaming.verify.history import Entry
 OnRead = Callable[[int], None]
 """Told how many more offsets were passed, transaction markers and aborted records included."""
 
-_PREFETCH_KIB = 65_536
-"""For all consumers together."""
+_PREFETCH_KIB = 32_768
+_PREFETCH_RECORDS = 10_000
+"""KiB for all consumers together, records for each: librdkafka spends some 300 bytes on any record."""
 
 _CHUNK_RECORDS = 2_000
 _POLL_S = 0.2
@@ -52,7 +53,12 @@ class PartitionSource:
         self._next, self._end = marks.earliest, marks.stable
         self._on_read, self._settle_s = on_read, settle_s
         self._fetched: list[Message] = []  # in reverse, so that the next one is popped from the end
-        self._consumer = Consumer(settings.consumer(**{"queued.max.messages.kbytes": prefetch_kib}))
+        prefetch = {
+            "queued.max.messages.kbytes": prefetch_kib,
+            "queued.min.messages": _PREFETCH_RECORDS,
+            "fetch.queue.backoff.ms": 10,  # the pause after the limit was met; by default a whole second
+        }
+        self._consumer = Consumer(settings.consumer(**prefetch))
         self._consumer.assign([TopicPartition(topic, partition, self._next)])
 
     def close(self) -> None:
