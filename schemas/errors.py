@@ -130,7 +130,7 @@ class ConfigError(BackfillError):
     exit_status = 2
 
 
-class Fenced(BackfillError):  # noqa: N818 (an outcome, not a mistake)
+class Fenced(BackfillError):
     """A newer instance took over; nothing may be written any more, not even a clean-up."""
 
     exit_status = 3
@@ -154,25 +154,25 @@ class StateError(BackfillError):
     exit_status = 6
 
 
-class EnvironmentProblem(BackfillError):  # noqa: N818 (an outcome, not a mistake)
+class EnvironmentProblem(BackfillError):
     """The machine lacks something: Java, a jar, memory, a broker."""
 
     exit_status = 7
 
 
-class LawViolation(BackfillError):  # noqa: N818 (an outcome, not a mistake)
+class LawViolation(BackfillError):
     """An output breaks the law."""
 
     exit_status = 8
 
 
-class CommitConflict(BackfillError):  # noqa: N818 (an outcome, not a mistake)
+class CommitConflict(BackfillError):
     """A conditional commit was refused: the table moved on since it was read."""
 
     exit_status = 6
 
 
-class OutcomeUnknown(BackfillError):  # noqa: N818 (an outcome, not a mistake)
+class OutcomeUnknown(BackfillError):
     """The commit's answer was lost. Never retry blindly: look at what is there first."""
 
     exit_status = 6

@@ -33,4 +33,5 @@ def log_schema(table: TableSchema) -> pa.Schema:
 
 
 def base_schema(table: TableSchema) -> pa.Schema:
+    """A row of the base; the vnode is its partition column."""
     return pa.schema([(VNODE, pa.int32()), *((column.name, column.type.arrow) for column in table.columns)])

@@ -100,7 +100,9 @@ def _log(spark: SparkSession, storage: Storage, table: TableSchema, files: Repli
 
 
 def _base(spark: SparkSession, storage: Storage, table: TableSchema, paths: Sequence[str]) -> DataFrame:
-    """Base rows as INSERTs before every offset. The files are read by path: they are immutable, and opening
+    """Base rows as INSERTs before every offset.
+
+    The files are read by path: they are immutable, and opening
     the Delta table would cost a job of its own.
     """
     schema = _spark_schema(table)

@@ -29,6 +29,8 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Entry:
+    """The one row of the journal."""
+
     owner: str
     lanes: int
     table: str
@@ -50,6 +52,7 @@ class Journal:
 
     @property
     def current(self) -> Entry | None:
+        """The entry that this instance wrote or read last; None for a new state."""
         return self._current
 
     def _read(self) -> Entry | None:

@@ -42,6 +42,7 @@ class Ledger:
 
     @property
     def version(self) -> int:
+        """The version that the next commit is conditional on."""
         return int(self._table.version())
 
     @property

@@ -60,6 +60,7 @@ def sort_order(keys: Sequence[pa.Array]) -> pa.Array:
 
 
 def key_at(keys: Sequence[pa.Array], index: int) -> Key:
+    """The key of one row."""
     return tuple(column[index].as_py() for column in keys)
 
 

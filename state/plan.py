@@ -28,6 +28,7 @@ class AlignedBarrier:
 
     @property
     def epoch(self) -> int:
+        """`curr` of the barrier."""
         return self.barrier.curr
 
 
@@ -67,9 +68,11 @@ class JobState:
 
     @property
     def name(self) -> str:
+        """The job's name."""
         return self.definition.name
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
         return {
             "definition": json.loads(self.definition.to_json()),
             "start": self.start,
@@ -80,6 +83,7 @@ class JobState:
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any], table: TableSchema) -> JobState:
+        """From what `to_dict` gave. Raises: ConfigError for a definition that no longer fits the table."""
         definition = JobDefinition.from_json(json.dumps(raw["definition"]), table)
         return cls(definition, raw["start"], raw["opened"], raw["paused"], raw["rate_limit"])
 
@@ -93,6 +97,7 @@ class JobPlan:
 
     @property
     def opens(self) -> bool:
+        """Whether the start barrier is still to be sent."""
         return not self.state.opened
 
 
@@ -127,6 +132,7 @@ class BatchPlan:
 
     @property
     def end(self) -> AlignedBarrier:
+        """The barrier b that the batch ends with."""
         return self.barriers[-1]
 
     @property
@@ -145,9 +151,11 @@ class BatchPlan:
         return sum(end - first for first, end in zip(self.first_offsets, self.end_offsets, strict=True))
 
     def with_jobs(self, jobs: Sequence[JobPlan]) -> BatchPlan:
+        """The same plan for other jobs."""
         return replace(self, jobs=tuple(jobs))
 
     def to_json(self) -> str:
+        """One line of JSON, for the journal."""
         return json.dumps(
             {
                 "start": None if self.start is None else _aligned_to_dict(self.start),
@@ -169,6 +177,7 @@ class BatchPlan:
 
     @classmethod
     def from_json(cls, text: str, table: TableSchema) -> BatchPlan:
+        """From what `to_json` gave."""
         raw = json.loads(text)
         return cls(
             start=None if raw["start"] is None else _aligned_from_dict(raw["start"]),

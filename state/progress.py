@@ -26,6 +26,8 @@ class IllegalMove(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
+    """Nothing was read; such a vnode has no row in the progress table."""
+
     position: None = None
     row_count: int = 0
 

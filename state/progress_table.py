@@ -37,6 +37,8 @@ _MERGE_FILES = 128
 
 @dataclass(frozen=True, slots=True)
 class ProgressRow:
+    """The progress of a vnode that changed."""
+
     job: str
     vnode: int
     progress: Progress

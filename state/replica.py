@@ -50,10 +50,12 @@ class ReplicaFiles:
 
     @property
     def base_rows(self) -> int:
+        """Rows in the base, deleted ones of the log included."""
         return sum(file.rows for files in self.base.values() for file in files)
 
     @property
     def log_rows(self) -> int:
+        """Changes in the log, several of one key included."""
         return sum(file.rows for file in self.log)
 
     def of_vnodes(self, vnodes: frozenset[int]) -> ReplicaFiles:
@@ -101,6 +103,7 @@ class Replica:
 
     @property
     def folded_epoch(self) -> int:
+        """The barrier that the base is complete up to; 0 before the first fold."""
         return self._base.transaction_version(self._fold_id) or 0
 
     def notice_fold(self) -> bool:

@@ -38,15 +38,6 @@ class DataFile:
     rows: int
     bounds: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        bounds = {name: list(pair) for name, pair in self.bounds.items()}
-        return {"path": self.path, "size": self.size, "rows": self.rows, "bounds": bounds}
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> DataFile:
-        bounds = {name: (pair[0], pair[1]) for name, pair in raw["bounds"].items()}
-        return cls(raw["path"], raw["size"], raw["rows"], bounds)
-
     @property
     def statistics(self) -> str:
         """The `stats` field of a Delta add action."""
@@ -84,6 +75,7 @@ class Storage:
 
     @property
     def filesystem(self) -> fs.FileSystem:
+        """The view of it that pyarrow has."""
         return self._resolved[0]
 
     def path(self, *parts: str) -> str:
@@ -91,6 +83,7 @@ class Storage:
         return "/".join((self._resolved[1], *parts))
 
     def exists(self, *parts: str) -> bool:
+        """Whether a file or folder is there."""
         info = self.filesystem.get_file_info(self.path(*parts))
         return bool(info.type != fs.FileType.NotFound)
 

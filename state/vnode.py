@@ -34,7 +34,7 @@ def hash_input(value: Any, kind: ColumnType) -> bytes:
         case TypeName.BOOLEAN | TypeName.INT:
             return int(value).to_bytes(4, "little", signed=True)
         case TypeName.DATE:
-            return (value.toordinal() - _UNIX_ZERO_DATE).to_bytes(4, "little", signed=True)
+            return int(value.toordinal() - _UNIX_ZERO_DATE).to_bytes(4, "little", signed=True)
         case TypeName.BIGINT:
             return int(value).to_bytes(8, "little", signed=True)
         case TypeName.TIMESTAMP:

@@ -74,7 +74,7 @@ def _snapshot_rate(run: ServiceRun, done: Batch) -> float:
     return sum(batch.snapshot_rows for batch in reading) / (done.at - began)
 
 
-def snapshot(folder: Path, rows: int, tell: Tell) -> list[Line]:
+def snapshot(rows: int, folder: Path, tell: Tell) -> list[Line]:
     """Snapshot into Kafka with transactions, no latency budget, beside live changes; against the pass-through."""
     with rig(folder) as bench:
         tell(f"writing {rows:,} rows")
@@ -93,7 +93,7 @@ def snapshot(folder: Path, rows: int, tell: Tell) -> list[Line]:
     ]
 
 
-def live(folder: Path, rows: int, tell: Tell, *, latency_budget: str = "2s") -> list[Line]:
+def live(rows: int, folder: Path, tell: Tell, *, latency_budget: str = "2s") -> list[Line]:
     """Latency of live changes beside a backfill with a latency budget, its rate, and the memory of it all."""
     with rig(folder) as bench:
         tell(f"writing {rows:,} rows")
@@ -119,7 +119,7 @@ def live(folder: Path, rows: int, tell: Tell, *, latency_budget: str = "2s") -> 
     ]
 
 
-def steady(folder: Path, rows: int, seconds: float, tell: Tell) -> list[Line]:
+def steady(rows: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
     """Batches after completion, at a constant live load; the last fifth of them against the first."""
     with rig(folder) as bench:
         tell(f"writing {rows:,} rows")

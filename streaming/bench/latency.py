@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Message
 
 from schemas.records import BARRIER_HEADER
-from streaming.runtime.consumer import RangeReader, located
+from streaming.runtime.consumer import RangeReader, header_of, located
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.topics import admin, watermarks
 
@@ -97,10 +97,8 @@ def _barriers_readable(reader: RangeReader, watch: StableOffsets) -> dict[int, f
 
 
 def _epoch(message: Message) -> int | None:
-    for name, value in message.headers() or ():
-        if name == BARRIER_HEADER and value is not None:
-            return int(value)
-    return None
+    header = header_of(message, BARRIER_HEADER)
+    return None if header is None else int(header)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

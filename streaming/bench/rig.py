@@ -56,6 +56,7 @@ class Batch:
 
     @property
     def snapshot_rows(self) -> int:
+        """Rows that its slices read."""
         return int(self.fields["snapshot_rows"])
 
 
@@ -71,6 +72,7 @@ class ServiceRun:
 
     @property
     def peak_mib(self) -> float:
+        """The most memory that the process tree used at once."""
         return max((used for _, used in self.memory_mib), default=0.0)
 
     def await_batch(self, wanted: Any, timeout_s: float) -> Batch:

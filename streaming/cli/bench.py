@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
 from streaming.bench import cases
+
+_LIVE_ROWS = (1_000_000, 4_000_000)
+_STEADY_ROWS = 1_000_000
 
 
 class Case(StrEnum):
@@ -40,7 +46,7 @@ def command(
             folder = Path(scratch) / str(number)
             folder.mkdir()
             with console.status(what) as status:
-                found = run(folder, lambda doing, what=what, status=status: status.update(f"{what}: {doing}"))
+                found = run(folder, _teller(status, what))
             lines += found
             for line in found:
                 console.print(_told(line))
@@ -49,18 +55,25 @@ def command(
         output.write_text(json.dumps([line.to_dict() for line in lines], indent=2) + "\n", encoding="utf-8")
 
 
-def _plan(wanted, rows, live_rows, steady_seconds):  # type: ignore[no-untyped-def]
+Run = Callable[[Path, cases.Tell], list[cases.Line]]
+
+
+def _plan(
+    wanted: list[Case], rows: int, live_rows: list[int] | None, steady_seconds: float
+) -> Iterator[tuple[str, Run]]:
     for case in wanted:
-        if case is Case.SNAPSHOT:
-            yield f"snapshot of {rows:,} rows", lambda folder, tell: cases.snapshot(folder, rows, tell)
-        elif case is Case.LIVE:
-            for count in live_rows or [1_000_000, 4_000_000]:
-                yield (
-                    f"live, {count:,} rows",
-                    lambda folder, tell, count=count: cases.live(folder, count, tell),
-                )
-        else:
-            yield "steady", lambda folder, tell: cases.steady(folder, 1_000_000, steady_seconds, tell)
+        match case:
+            case Case.SNAPSHOT:
+                yield f"snapshot of {rows:,} rows", partial(cases.snapshot, rows)
+            case Case.LIVE:
+                for count in live_rows or _LIVE_ROWS:
+                    yield f"live, {count:,} rows", partial(cases.live, count)
+            case Case.STEADY:
+                yield "steady", partial(cases.steady, _STEADY_ROWS, steady_seconds)
+
+
+def _teller(status: Status, what: str) -> cases.Tell:
+    return lambda doing: status.update(f"{what}: {doing}")
 
 
 def _told(line: cases.Line) -> str:

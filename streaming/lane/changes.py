@@ -150,8 +150,10 @@ def _faults(rows: pa.Table, changes: Changes, table: TableSchema) -> list[Fault]
         Code.KEY_MISMATCH: renamed & ~malformed & ~moved,
     }
     for code, mask in wrong.items():
-        for row in np.flatnonzero(mask)[:_MOST_FAULTS]:
-            found.append(Fault(code, int(rows[PARTITION][row].as_py()), int(rows[OFFSET][row].as_py())))
+        found += [
+            Fault(code, int(rows[PARTITION][row].as_py()), int(rows[OFFSET][row].as_py()))
+            for row in np.flatnonzero(mask)[:_MOST_FAULTS]
+        ]
     return sorted(found, key=lambda fault: (fault.partition, fault.offset))
 
 
@@ -160,19 +162,18 @@ def _renamed(rows: pa.Table, changes: Changes, table: TableSchema) -> Bools:
 
     A decimal has several Avro forms (leading sign bytes), so a key that differs in bytes is compared by value then.
     """
-    differs = _differs(changes.key_bytes, _single(rows[KEY])) | rows[KEY].is_null().to_numpy()
+    differs: Bools = _differs(changes.key_bytes, _single(rows[KEY])) | rows[KEY].is_null().to_numpy()
     if any(column.type.name is TypeName.DECIMAL for column in table.key_columns):
         codec = KeyCodec(table.key_columns)
         for row in np.flatnonzero(differs & (changes.ops >= 0)):
-            differs[row] = not _same_key(
-                codec, rows[KEY][row].as_py(), tuple(k[row].as_py() for k in changes.keys)
-            )
+            key = tuple(column[row].as_py() for column in changes.keys)
+            differs[row] = not _same_key(codec, rows[KEY][row].as_py(), key)
     return differs
 
 
 def _same_key(codec: KeyCodec, data: bytes | None, key: Key) -> bool:
     try:
-        return data is not None and codec.decode(data) == key
+        return data is not None and bool(codec.decode(data) == key)
     except InputError:
         return False
 

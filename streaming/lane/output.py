@@ -126,7 +126,8 @@ def last_barrier(kafka: KafkaSettings, topic: str, partition: int) -> int | None
     if BARRIER_HEADER not in headers:
         raise _foreign(place(message), "a record behind the last barrier")
     header, value = headers[BARRIER_HEADER], message.value()
-    assert isinstance(header, bytes) and isinstance(value, bytes)
+    assert isinstance(header, bytes)
+    assert isinstance(value, bytes)
     return decode_barrier(header, value, where=place(message)).curr
 
 

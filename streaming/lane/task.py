@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -112,9 +113,11 @@ class LaneJob:
 
     @property
     def topic(self) -> str:
+        """The job's output."""
         return self.definition.output
 
     def places(self) -> list[Partition]:
+        """The lane's partitions of the output."""
         return [(self.topic, partition) for partition in self.partitions]
 
     def read_columns(self) -> list[str]:
@@ -154,6 +157,7 @@ class Stopwatch:
         self._since = time.perf_counter()
 
     def lap(self, step: str) -> None:
+        """Book the time since the last lap under this step."""
         now = time.perf_counter()
         self.step_ms[step] = self.step_ms.get(step, 0.0) + (now - self._since) * 1_000
         self._since = now
@@ -233,6 +237,7 @@ def send_all(
     result: LaneResult,
     watch: Stopwatch,
 ) -> None:
+    """Everything that the lane sends for a batch, in the order that the module describes."""
     _open_jobs(task, jobs, sender)
     _send_snapshot(task, jobs, sender, result)
     watch.lap("snapshot")
@@ -352,5 +357,5 @@ def _visible(task: LaneTask, job: LaneJob, changes: Changes) -> list[_Run]:
     bounds = np.searchsorted(rows, changes.bounds(len(task.plan.barriers)))
     return [
         _Run(partitions[low:high], keys.slice(low, high - low), values.slice(low, high - low))
-        for low, high in zip(bounds[:-1], bounds[1:], strict=True)
+        for low, high in pairwise(bounds.tolist())
     ]

@@ -49,7 +49,7 @@ class MicroBatches:
             try:
                 self.look_through(records)
                 self.drain()
-            except BaseException as failure:
+            except BaseException as failure:  # noqa: BLE001  # whatever it is, `run` raises it
                 self.failure = failure
                 self._closed = True
                 code = failure.code if isinstance(failure, BackfillError) else type(failure).__name__

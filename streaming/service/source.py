@@ -30,6 +30,8 @@ _SALT_CANDIDATES = 4_096
 
 @dataclass(frozen=True, slots=True)
 class FoundBarrier:
+    """A barrier and its place."""
+
     partition: int
     offset: int
     barrier: Barrier
