@@ -1,22 +1,29 @@
 """Log lines: one a batch at info, readable on a terminal, JSON where another program reads them.
 
-They go to standard error, since standard output belongs to what a command was asked for. Fields hold places,
-counts and times; never a key, a row or a secret.
+They go to standard error, since standard output belongs to what a command was asked for, or to a file where
+standard error is a screen that a command draws. Fields hold places, counts and times; never a key, a row or
+a secret.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+from pathlib import Path
 
 import structlog
 
 
-def configure(*, as_json: bool | None = None, level: int = logging.INFO) -> None:
-    """Set the form of all log lines of this process; by default JSON unless standard error is a terminal."""
+def configure(*, as_json: bool | None = None, level: int = logging.INFO, file: Path | None = None) -> None:
+    """Set the form of all log lines of this process; by default JSON unless standard error is a terminal.
+
+    With `file` they are appended there, as lines, until the process ends.
+    """
     if as_json is None:
-        as_json = not sys.stderr.isatty()
-    renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+        as_json = file is not None or not sys.stderr.isatty()
+    output = sys.stderr if file is None else file.open("a", encoding="utf-8", buffering=1)
+    console = structlog.dev.ConsoleRenderer(colors=file is None)
+    renderer = structlog.processors.JSONRenderer() if as_json else console
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -25,6 +32,6 @@ def configure(*, as_json: bool | None = None, level: int = logging.INFO) -> None
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(output),
         cache_logger_on_first_use=True,
     )

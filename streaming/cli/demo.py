@@ -1,0 +1,144 @@
+"""`backfill demo`: everything on this machine, watched, and judged at its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Never
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from schemas.errors import Code, ConfigError, LawViolation
+from streaming.demo.play import STEPS, Latency, Outcome, play
+from streaming.demo.scene import LIVE_RATE, Scene
+from streaming.demo.screen import Screen
+from streaming.runtime import logs
+from streaming.runtime.places import log_folder
+
+_KEPT = Path("backfill-demo")
+
+
+def command(
+    rows: Annotated[int, typer.Option(min=1, help="Rows of the upstream table.")] = 300_000,
+    live_seconds: Annotated[
+        float, typer.Option(min=0, help="How long live changes go on after the backfill is complete.")
+    ] = 15,
+    keep: Annotated[
+        bool, typer.Option("--keep", help=f"Keep the broker's data and the state, in ./{_KEPT}.")
+    ] = False,
+) -> None:
+    """Run everything on this machine: a broker, an upstream, a backfill, and the check of its output.
+
+    A table of --rows rows goes on changing while a job with a projection and a filter sends it to a new
+    topic. The exit status is 8 if the check finds anything.
+    """
+    signal.signal(signal.SIGTERM, _leave)
+    log = log_folder() / f"demo-{os.getpid()}.log"
+    logs.configure(as_json=False, file=log)
+    console, began = Console(highlight=False), time.monotonic()
+    console.print(
+        f"A table of {rows:,} rows changes {LIVE_RATE} times a second, while a new job sends a part of it,\n"
+        "and every later change of that part, to a topic of its own.\n"
+    )
+    with _folder(keep=keep) as folder, Screen(console, STEPS) as screen:
+        outcome = play(Scene(folder, rows, live_seconds), screen)
+    console.print(_figures(outcome, rows, time.monotonic() - began))
+    if not outcome.report.clean:
+        raise _broken(outcome)
+    for line in _kept(outcome) if keep else _next():
+        console.print(line, soft_wrap=True)
+
+
+def _leave(number: int, frame: FrameType | None) -> Never:
+    raise SystemExit(128 + number)  # unwinds, so that nothing is left behind
+
+
+@contextmanager
+def _folder(*, keep: bool) -> Iterator[Path]:
+    if not keep:
+        with tempfile.TemporaryDirectory(prefix="backfill-demo-", ignore_cleanup_errors=True) as scratch:
+            yield Path(scratch)
+        return
+    if _KEPT.exists():
+        raise ConfigError(
+            Code.USAGE,
+            where=str(_KEPT),
+            found="what an earlier demo has kept",
+            expected="no such folder",
+            next_step=f"rm -r {_KEPT}, or start without --keep",
+        )
+    _KEPT.mkdir()
+    yield _KEPT
+
+
+def _figures(outcome: Outcome, rows: int, took_s: float) -> Table:
+    course, live, report = outcome.course, outcome.live, outcome.report
+    verdict = "[green]the law holds[/green]" if report.clean else f"[red]{report.found} findings[/red]"
+    figures = {
+        "upstream": f"{rows:,} rows, {live.inserts:,} inserts, {live.updates:,} updates, {live.deletes:,} deletes",
+        "snapshot": f"{course.snapshot_rows:,} rows read at {course.snapshot_rate:,.0f} rows/s, "
+        f"{course.snapshot_sent:,} passed the filter",
+        "live changes": f"{live.total:,} sent, {course.live_sent:,} passed on live",
+        "  during the snapshot": _latency(outcome.during_snapshot),
+        "  after it": _latency(outcome.afterwards),
+        "barriers": f"{course.barriers} in {course.batches} batches",
+        "verify": f"{report.upstream_records + report.output_records:,} records, {verdict}",
+        "took": f"{took_s:.0f} s",
+    }
+    table = Table(show_header=False, box=box.SIMPLE)
+    for name, text in figures.items():
+        table.add_row(name, text)
+    return table
+
+
+def _latency(latency: Latency | None) -> str:
+    if latency is None:
+        return "none"
+    return f"readable after {latency.p50_ms / 1_000:.1f} s (median), {latency.p99_ms / 1_000:.1f} s (p99)"
+
+
+def _broken(outcome: Outcome) -> LawViolation:
+    report = outcome.report
+    return LawViolation(
+        Code.LAW_BROKEN,
+        where=str(report.findings[0].where) if report.findings else report.output,
+        found=f"{report.found} findings ({', '.join(sorted(report.counts))})",
+        expected="an output that equals its upstream up to its positions, at each barrier",
+        next_step="run it again with --keep and look with `backfill verify`; this is a bug worth reporting",
+    )
+
+
+def _program() -> str:
+    """How this user starts `backfill`."""
+    started = Path(sys.argv[0])
+    return "backfill" if shutil.which("backfill") or not started.exists() else os.path.relpath(started)
+
+
+def _kept(outcome: Outcome) -> list[str]:
+    program, config, port = _program(), _KEPT / "config.yaml", outcome.bootstrap.rpartition(":")[2]
+    return [
+        "To go on where it stopped, each in a terminal of its own:",
+        f"  {program} kafka --data {_KEPT / 'kafka'} --port {port}",
+        f"  {program} run {config}",
+        f"  {program} produce {config} --rows 0 --live 60",
+        f"  {program} consume {config} --job {outcome.course.job} --follow",
+        f"  {program} verify {config}",
+    ]
+
+
+def _next() -> list[str]:
+    return [
+        f"To keep it all and go on by hand: {_program()} demo --keep",
+        "With a Kafka of your own: README.md, Quick start",
+    ]

@@ -1,0 +1,69 @@
+"""What the demo plays: one folder, one configuration as a user would write it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.config import ServiceConfig, load
+from schemas.filter.ast import Filter
+from schemas.filter.parse import parse_filter
+from schemas.job import JobDefinition
+
+UPSTREAM_PARTITIONS = 4
+LIVE_RATE = 500
+
+_CONFIGURATION = """\
+kafka:
+  bootstrap: {bootstrap}
+upstream: orders
+state: ./state
+barrier_interval: 1s
+lanes: 4
+table:
+  name: orders
+  columns: {{id: bigint, region: string, amount: "decimal(18,2)", note: string}}
+  primary_key: [id]
+jobs:
+  - name: big-orders
+    output: big-orders
+    columns: [id, region, amount]
+    filter: "amount >= 100 AND region IN ('EU', 'US')"
+    latency_budget: 1s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """How large the table is, how long the live load goes on after completion, and where it all lies."""
+
+    folder: Path
+    rows: int
+    live_s: float
+
+    @property
+    def broker_data(self) -> Path:
+        """Folder of the embedded broker."""
+        return self.folder / "kafka"
+
+    @property
+    def config_file(self) -> Path:
+        """The configuration that `configure` writes."""
+        return self.folder / "config.yaml"
+
+    def configure(self, bootstrap: str) -> ServiceConfig:
+        """Write the configuration for a broker, and read it as the service does."""
+        self.config_file.write_text(_CONFIGURATION.format(bootstrap=bootstrap), encoding="utf-8")
+        return load(self.config_file)
+
+
+def the_job(config: ServiceConfig) -> JobDefinition:
+    """The demo's one job."""
+    (job,) = config.jobs
+    return job
+
+
+def condition_of(config: ServiceConfig) -> Filter | None:
+    """The job's filter, parsed."""
+    text = the_job(config).filter
+    return None if text is None else parse_filter(text, config.table)
