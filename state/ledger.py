@@ -21,6 +21,9 @@ from deltalake.transaction import AddAction, RemoveAction
 from schemas.errors import Code, CommitConflict, StateError
 from state.storage import DataFile, Storage, now_ms
 
+RETENTION_HOURS = 1
+"""How long a data file outlives the last version that holds it: far longer than any plan pins a version."""
+
 _HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=True)
 _CONFIGURATION = {
     # A reader replays at most this many small commits.
@@ -112,6 +115,19 @@ class Ledger:
             expected="one instance of the service for one state folder",
             next_step="see which other process uses this state; the newest one goes on",
         )
+
+
+def delete_unused(storage: Storage, path: str, *, retention_hours: int = RETENTION_HOURS) -> int:
+    """Delete data files that no version of the last hours holds, left-overs of crashes too; how many.
+
+    Delta's own vacuum leaves commits behind, and any commit of an instance that was fenced without knowing it would
+    fence the one that works. So vacuum is only asked what it would delete.
+    """
+    table = DeltaTable(storage.uri(path))
+    unused = table.vacuum(retention_hours=retention_hours, dry_run=True, enforce_retention_duration=False)
+    for name in unused:
+        storage.filesystem.delete_file(storage.path(path, name))
+    return len(unused)
 
 
 def _files(table: DeltaTable, bounds: Sequence[str]) -> list[DataFile]:

@@ -114,6 +114,11 @@ def configuration(settings: SparkSettings, jars: tuple[Path, ...], log: Path, sc
         "spark.databricks.delta.snapshotPartitions": str(cores),
         # Progress objects of the last batches are kept in the driver's heap.
         "spark.sql.streaming.numRecentProgressUpdates": "20",
+        # Likewise what a UI that nobody opens would show of past jobs: a service runs thousands an hour.
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "200",
+        "spark.sql.ui.retainedExecutions": "20",
         **settings.extra,
     }
 

@@ -7,6 +7,7 @@ batches, so the log keeps a single writer. The fold commits to the base itself, 
 from __future__ import annotations
 
 import math
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,12 +15,16 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import structlog
 from pyspark.sql import SparkSession
 
 from schemas.table import TableSchema
 from state.columns import OFFSET, VNODE
 from state.fold import FoldReport, fold
-from state.replica import LOG_BOUNDS, LOG_PATH, Replica, ReplicaFiles
+from state.journal import PATH as JOURNAL_PATH
+from state.ledger import delete_unused
+from state.progress_table import PATH as PROGRESS_PATH
+from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica, ReplicaFiles
 from state.storage import DataFile, Storage
 
 FOLD_LEAST_ROWS = 100_000
@@ -28,13 +33,20 @@ FOLD_SHARE = 0.25
 """Log rows per base row at which the log is folded: what a slice reads on top stays a fraction of it."""
 MERGE_FILES = 16
 """Log files of about one size that are merged into one, as in a size-tiered LSM tree."""
+CLEANING_INTERVAL_S = 600.0
+"""Time between two rounds of deleting files that no version needs any more."""
 _POOL = "upkeep"
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class _Merged:
     files: tuple[DataFile, ...]
     into: DataFile
+
+
+_Done = FoldReport | _Merged | None
 
 
 class Upkeep:
@@ -50,8 +62,9 @@ class Upkeep:
     ) -> None:
         self._spark, self._replica, self._on_fold = spark, replica, on_fold
         self._fold_least_rows = fold_least_rows
+        self._next_cleaning_s = time.monotonic() + CLEANING_INTERVAL_S
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="upkeep")
-        self._running: Future[FoldReport | _Merged] | None = None
+        self._running: Future[_Done] | None = None
 
     def between_batches(self, epoch: int, *, wait_for_fold: bool) -> None:
         """Commit what is ready and begin what is due. `epoch`: the barrier that the log is complete up to.
@@ -68,9 +81,12 @@ class Upkeep:
                 self.finish()
             return
         tier = _merge_due(files)
+        storage, table = self._replica.storage, self._replica.table
         if tier:
-            storage, table = self._replica.storage, self._replica.table
             self._begin(lambda: _merge(storage, table, tier))
+        elif time.monotonic() > self._next_cleaning_s:
+            self._next_cleaning_s = time.monotonic() + CLEANING_INTERVAL_S
+            self._begin(lambda: _clean(storage))
 
     def _fold_due(self, files: ReplicaFiles) -> bool:
         return files.log_rows > max(self._fold_least_rows, FOLD_SHARE * files.base_rows)
@@ -85,7 +101,7 @@ class Upkeep:
         """Let go of the thread; work under way is thrown away by whoever ends the Spark session."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _begin(self, work: Callable[[], FoldReport | _Merged]) -> None:
+    def _begin(self, work: Callable[[], _Done]) -> None:
         self._running = self._thread.submit(work)
 
     def _fold(self, files: ReplicaFiles, epoch: int) -> FoldReport:
@@ -97,13 +113,21 @@ class Upkeep:
     def _collect(self) -> None:
         if self._running is None or not self._running.done():
             return
-        done, self._running = self._running.result(), None
-        if isinstance(done, _Merged):
-            self._replica.replace_log_files(done.files, done.into)
-        else:
-            self._replica.notice_fold()
-            self._replica.trim()
-            self._on_fold(done)
+        ended, self._running = self._running, None
+        failure = ended.exception()
+        if failure is not None:
+            # Batches go on without it, only slower; the cause, a full disk say, will show there if it lasts.
+            log.warning("upkeep failed, to be tried again", error=type(failure).__name__)
+            return
+        match ended.result():
+            case _Merged(files, into):
+                self._replica.replace_log_files(files, into)
+            case FoldReport() as report:
+                self._replica.notice_fold()
+                self._replica.trim()
+                self._on_fold(report)
+            case None:
+                pass
 
 
 def _merge_due(files: ReplicaFiles) -> list[DataFile]:
@@ -112,6 +136,11 @@ def _merge_due(files: ReplicaFiles) -> list[DataFile]:
     for file in files.log:
         tiers[int(math.log(max(file.rows, 1), MERGE_FILES))].append(file)
     return next((tier for _, tier in sorted(tiers.items()) if len(tier) >= MERGE_FILES), [])
+
+
+def _clean(storage: Storage) -> None:
+    for path in (JOURNAL_PATH, PROGRESS_PATH, LOG_PATH, BASE_PATH):
+        delete_unused(storage, path)
 
 
 def _merge(storage: Storage, table: TableSchema, files: list[DataFile]) -> _Merged:
