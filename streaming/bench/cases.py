@@ -18,6 +18,7 @@ from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.topics import create_topic
 from streaming.upstream.generator import ChangeGenerator, Shares
 from streaming.upstream.produce import LiveChanges
+from streaming.verify.judge import verify_topics
 
 OUTPUT_PARTITIONS = 4
 LIVE_RATE = 500
@@ -135,8 +136,10 @@ def steady(rows: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
             tell(f"{seconds:g} s of live load")
             run.await_batch(lambda batch: batch.at > done.at + seconds, seconds + 120)
             batches = [batch for batch in run.batches if batch.at > done.at]
-        until = time.time() - 5
-        latencies = live_latencies_ms(bench.kafka, bench.upstream, watch, since=done.at, until=until)
+            until, peak = time.time(), run.peak_mib
+        latencies = live_latencies_ms(bench.kafka, bench.upstream, watch, since=done.at, until=until - 5)
+        tell("verify")
+        report = verify_topics(bench.kafka, bench.upstream, OUTPUT, bench.table)
     took = [batch.took_ms for batch in batches]
     fifth = max(len(took) // 5, 1)
     of = f"{LIVE_RATE} changes/s for {seconds:g} s after completion"
@@ -151,6 +154,8 @@ def steady(rows: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
         ),
         Line(f"live latency p50, {of}", percentile(latencies, 0.50), "ms"),
         Line(f"live latency p99, {of}", percentile(latencies, 0.99), "ms"),
+        Line(f"peak memory of driver, JVM and workers, {of}", peak, "MiB"),
+        Line(f"findings of verify in {report.output_records:,} output records", len(report.findings), ""),
     ]
 
 
