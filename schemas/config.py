@@ -23,6 +23,7 @@ from schemas.table import TableSchema, declare, nearest
 
 MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS = 100, 3_600_000
 MAX_FILE_BYTES = 1 << 20
+DEFAULT_LANES = 4
 _MAX_PROBLEM_CHARS = 200
 _CONTROL_SUFFIX = ".control"
 _HOST_AND_PORT = r"[A-Za-z0-9._-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}"
@@ -99,11 +100,12 @@ class _Raw(_Model):
     barrier_interval: Annotated[int, BeforeValidator(_barrier_interval_ms)] = Field(
         1_000, description="Time between two barriers, 100ms to 1h."
     )
-    lanes: int = Field(
-        4,
+    lanes: int | None = Field(
+        None,
         ge=1,
         le=1_024,
-        description="Parallelism; divides each job's output_partitions. May change at a restart.",
+        description="Parallelism; divides each job's output_partitions. May change at a restart. "
+        f"By default {DEFAULT_LANES}, or the table's vnode_count if that is less.",
     )
     table: dict[str, Any] = Field(description="The upstream table, see below.")
     jobs: Annotated[list[dict[str, Any]], BeforeValidator(_empty_list)] = Field(
@@ -188,7 +190,8 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     jobs = _jobs(declared.get("jobs"), table, faults)
     _find_doubles(jobs, faults)
     if raw is not None:
-        _find_contradictions(raw, table, jobs, faults)
+        _find_same_topics(raw.upstream, jobs, faults)
+    lanes = _lanes(raw, table, jobs, faults)
     if faults or raw is None or table is None:
         raise faults.error(
             where=str(path),
@@ -201,7 +204,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         state=raw.state if "://" in raw.state else str((path.resolve().parent / raw.state).resolve()),
         barriers=raw.barriers,
         barrier_interval_ms=raw.barrier_interval,
-        lanes=raw.lanes,
+        lanes=lanes,
         table=table,
         jobs=tuple(jobs),
         spark=raw.spark,
@@ -268,17 +271,22 @@ def _find_doubles(jobs: Sequence[JobDefinition], faults: Faults) -> None:
                 faults.add(f"{count} jobs with {what} {value!r}")
 
 
-def _find_contradictions(
-    raw: _Raw, table: TableSchema | None, jobs: Sequence[JobDefinition], faults: Faults
-) -> None:
-    if table is not None and raw.lanes > table.vnode_count:
-        faults.add(f"{raw.lanes} lanes for a vnode_count of {table.vnode_count}")
+def _find_same_topics(upstream: str, jobs: Sequence[JobDefinition], faults: Faults) -> None:
     for job in jobs:
-        if job.output in (raw.upstream, raw.upstream + _CONTROL_SUFFIX):
+        if job.output in (upstream, upstream + _CONTROL_SUFFIX):
+            found = f"job {job.name}: output {job.output!r} is the upstream or its control topic"
+            faults.add(found, Code.SAME_TOPIC)
+
+
+def _lanes(raw: _Raw | None, table: TableSchema | None, jobs: Sequence[JobDefinition], faults: Faults) -> int:
+    if raw is None or table is None:
+        return DEFAULT_LANES
+    lanes = min(DEFAULT_LANES, table.vnode_count) if raw.lanes is None else raw.lanes
+    if lanes > table.vnode_count:
+        faults.add(f"{lanes} lanes for a vnode_count of {table.vnode_count}")
+    for job in jobs:
+        if job.output_partitions % lanes:
             faults.add(
-                f"job {job.name}: output {job.output!r} is the upstream or its control topic", Code.SAME_TOPIC
+                f"job {job.name}: {lanes} lanes don't divide {job.output_partitions} output_partitions"
             )
-        if job.output_partitions % raw.lanes:
-            faults.add(
-                f"job {job.name}: {raw.lanes} lanes don't divide {job.output_partitions} output_partitions"
-            )
+    return lanes

@@ -74,6 +74,11 @@ def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
     assert config.spark.master is None
 
 
+def test_lanes_by_default_do_not_exceed_the_vnodes(tmp_path: Path) -> None:
+    config = read(tmp_path, LEAST | {"table": TABLE | {"vnode_count": 2}, "jobs": [job()]})
+    assert (config.lanes, config.jobs[0].output_partitions) == (2, 2)
+
+
 def test_a_section_with_all_its_lines_commented_out_means_the_defaults(tmp_path: Path) -> None:
     assert read(tmp_path, LEAST | {"kafka": None, "jobs": None, "spark": None}) == read(tmp_path, LEAST)
 

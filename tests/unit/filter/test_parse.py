@@ -306,7 +306,7 @@ def test_a_mistyped_column_comes_with_the_nearest_one(text: str, column: str) ->
     [
         "(" * 10_000 + "id = 1" + ")" * 10_000,
         "(" * 4_000,
-        "(" * MAX_DEPTH + "id = 1" + ")" * MAX_DEPTH,
+        "(" * (MAX_DEPTH - 1) + "id = 1" + ")" * (MAX_DEPTH - 1),
         "NOT " * 2_000 + "id = 1",
         "NOT (" * MAX_DEPTH + "id = 1" + ")" * MAX_DEPTH,
         f"id IN ({','.join(['1'] * MAX_NODES)})",
