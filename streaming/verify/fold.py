@@ -61,6 +61,11 @@ class UpstreamFold:
     def __len__(self) -> int:
         return len(self._live)
 
+    @property
+    def unread(self) -> int:
+        """How many entries wait for a snapshot read, those of keys deleted since included."""
+        return sum(map(len, self._unread))
+
     def apply(self, partition: PartitionHistory, entry: Entry) -> None:
         """Fold one change; what the producer may not do is a finding, and the change counts all the same.
 

@@ -1,0 +1,43 @@
+"""The fold's list of unread keys: right after any churn, and no longer than what lives."""
+
+from __future__ import annotations
+
+import random
+
+from schemas.codec import ChangeCodec, KeyCodec
+from schemas.records import Change, Op
+from schemas.table import declare
+from streaming.verify.findings import Findings
+from streaming.verify.fold import UpstreamFold
+from streaming.verify.history import Entry, PartitionHistory
+from streaming.verify.keys import KeySpace
+from streaming.verify.positions import Positions, Standing
+from tests.kit.histories import ListSource
+
+TABLE = declare({"name": "t", "columns": {"id": "bigint"}, "primary_key": ["id"], "vnode_count": 2})
+CHANGES, KEYS = ChangeCodec(TABLE.columns), KeyCodec(TABLE.key_columns)
+
+
+def test_a_churn_of_unread_keys_leaves_the_live_ones_and_no_others() -> None:
+    findings = Findings()
+    space = KeySpace(TABLE, 1)
+    fold = UpstreamFold(TABLE, space, Positions(space, findings), findings)
+    partition = PartitionHistory("up", 0, ListSource([]))
+    rng = random.Random(3)
+    live: set[int] = set()
+    for _ in range(200):
+        for _ in range(50):
+            number = rng.randrange(10**6) if not live or rng.random() < 0.5 else rng.choice(sorted(live))
+            row = (number,)
+            change = Change(Op.DELETE, row, None) if number in live else Change(Op.INSERT, None, row)
+            live ^= {number}
+            fold.apply(partition, Entry(0, KEYS.encode(row), CHANGES.encode(change)))
+        fold.settle()
+        assert fold.unread <= 2 * len(live) + 300
+    middle = sorted(live)[len(live) // 2]
+    below = {key for vnode in range(2) for key in fold.read(vnode, Standing(bound=(middle,)))}
+    above = {key for vnode in range(2) for key in fold.read(vnode, Standing(finished=True))}
+    assert below == {KEYS.encode((number,)) for number in live if number <= middle}
+    assert above == {KEYS.encode((number,)) for number in live if number > middle}
+    assert fold.unread == 0
+    assert not findings.kept
