@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import xxhash
 
 from schemas.table import Column, TableSchema
-from schemas.types import ColumnType, TypeName
+from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -26,6 +26,7 @@ SEED = 42
 _UNIX_ZERO_DATE = dt.date(1970, 1, 1).toordinal()
 _UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MAX_LONG_PRECISION = 18
+_EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION)  # the default context rounds to 28 digits
 
 
 def hash_input(value: Any, kind: ColumnType) -> bytes:
@@ -49,7 +50,7 @@ def hash_input(value: Any, kind: ColumnType) -> bytes:
 
 
 def _decimal_input(value: Decimal, kind: ColumnType) -> bytes:
-    unscaled = int(value.scaleb(kind.scale or 0))
+    unscaled = int(value.scaleb(kind.scale or 0, _EXACT))
     if (kind.precision or 0) <= _MAX_LONG_PRECISION:
         return unscaled.to_bytes(8, "little", signed=True)
     magnitude_bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
