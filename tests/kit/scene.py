@@ -60,7 +60,9 @@ class Scene:
     ) -> None:
         self.table = table
         self.up = Upstream(table, partitions)
-        definition = JobDefinition.declare({"name": "copy", "output": "out", "output_partitions": 1} | job, table)
+        definition = JobDefinition.declare(
+            {"name": "copy", "output": "out", "output_partitions": 1} | job, table
+        )
         self.service = PureService(table, self.up.topic, folder, [definition], lanes=lanes)
         self.up.put_all(rows)
         self.step()

@@ -38,7 +38,12 @@ def test_mixed_states_while_paused_with_live_changes_in_each_kind(
     assert mixed.states == states
     for number in range(3):
         for ids in keys.values():
-            new_low, passed, ahead, new_high = ids[number], ids[5 + number], ids[10 + number], ids[16 + number]
+            new_low, passed, ahead, new_high = (
+                ids[number],
+                ids[5 + number],
+                ids[10 + number],
+                ids[16 + number],
+            )
             mixed.up.put_all(items([new_low, passed, ahead, new_high], n=number + 1))
             mixed.up.delete(new_low)
             mixed.up.delete(ahead)
@@ -46,7 +51,11 @@ def test_mixed_states_while_paused_with_live_changes_in_each_kind(
         assert mixed.states == states
         flowing = [
             *[("INSERT", keys[0][number]), ("UPDATE", keys[0][5 + number]), ("UPDATE", keys[0][10 + number])],
-            *[("INSERT", keys[0][16 + number]), ("DELETE", keys[0][number]), ("DELETE", keys[0][10 + number])],
+            *[
+                ("INSERT", keys[0][16 + number]),
+                ("DELETE", keys[0][number]),
+                ("DELETE", keys[0][10 + number]),
+            ],
             *[("INSERT", keys[1][number]), ("UPDATE", keys[1][5 + number]), ("DELETE", keys[1][number])],
         ]
         assert sorted((op, key[0]) for op, key in mixed.sent()) == sorted(flowing)
@@ -121,7 +130,9 @@ def test_a_job_added_in_the_middle_of_a_batch_starts_with_its_last_barrier(scene
     assert first.lawful("out-2", complete=True).start == last.curr
 
 
-def test_a_dropped_output_ends_with_the_same_barrier_everywhere_and_the_name_is_free(scene: MakeScene) -> None:
+def test_a_dropped_output_ends_with_the_same_barrier_everywhere_and_the_name_is_free(
+    scene: MakeScene,
+) -> None:
     rows = scene(items(range(20)), table=FOUR, output_partitions=4)
     rows.step(8)
     rows.step(0, Drop("copy"))
