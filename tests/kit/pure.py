@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.codec import ChangeCodec, decode_barrier
+from schemas.codec import ChangeCodec, barrier_header, decode_barrier
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
 from schemas.position import Key, order_key
@@ -117,13 +117,13 @@ class PureService:
     def read(self, partition: int | None = None, *, until: Barrier | None = None) -> None:
         """Let a partition's (default: every partition's) records arrive, up to its end or to a barrier."""
         for number in range(self.count) if partition is None else (partition,):
-            for entry in self.upstream.partitions[number][self._taken[number] :]:
-                self._taken[number] += 1
+            entries = self.upstream.partitions[number]
+            end = len(entries) if until is None else _end(entries, until)
+            for entry in entries[self._taken[number] : end]:
                 if entry.barrier is not None:
                     barrier = decode_barrier(entry.barrier, entry.value, where="up")
                     self.aligner.feed(number, entry.offset, barrier)
-                    if until is not None and barrier.curr >= until.curr:
-                        break
+            self._taken[number] = max(self._taken[number], end)
         self.waiting += self.aligner.aligned()
 
     # batches ---------------------------------------------------------------------------------------------
@@ -304,6 +304,11 @@ def vnode_of(table: TableSchema, key: Key) -> int:
     values = dict(zip(table.primary_key, key, strict=True))
     columns = table.select(table.distribution_key)
     return compute_vnode([values[column.name] for column in columns], columns, table.vnode_count)
+
+
+def _end(entries: Sequence[Entry], barrier: Barrier) -> int:
+    header = barrier_header(barrier)
+    return 1 + next(i for i, entry in enumerate(entries) if entry.barrier == header)
 
 
 def _behind(aligned: AlignedBarrier) -> tuple[int, ...]:
