@@ -25,6 +25,8 @@ from streaming.runtime.kafka import (
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # ships without annotations
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # likewise
+_LEADER_MOVES = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+_LEADER_POLL_S = 0.02
 
 
 class ErrorWatch:
@@ -122,7 +124,7 @@ def _await_leaders(client: AdminClient, topic: str, settings: KafkaSettings) -> 
             return len(partitions)
         if time.monotonic() >= deadline:
             raise translate(KafkaError(KafkaError._TIMED_OUT), settings, what=topic)
-        client.poll(0.02)
+        client.poll(_LEADER_POLL_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +153,22 @@ def watermarks(
         futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=settings.wait_s)
         return [futures[partition] for partition in asked]
 
-    kinds = (
-        offsets(_EARLIEST, IsolationLevel.READ_UNCOMMITTED),
-        offsets(_LATEST, IsolationLevel.READ_COMMITTED),
-        offsets(_LATEST, IsolationLevel.READ_UNCOMMITTED),
-    )
-    with translated(settings, what=topic):
+    def ask() -> tuple[Watermarks, ...]:
+        kinds = (
+            offsets(_EARLIEST, IsolationLevel.READ_UNCOMMITTED),
+            offsets(_LATEST, IsolationLevel.READ_COMMITTED),
+            offsets(_LATEST, IsolationLevel.READ_UNCOMMITTED),
+        )
         return tuple(
             Watermarks(*(future.result().offset for future in each)) for each in zip(*kinds, strict=True)
         )
+
+    deadline = time.monotonic() + settings.wait_s
+    while True:
+        try:
+            return ask()
+        except KafkaException as raised:
+            # A broker that was just told to lead a partition denies it for a moment.
+            if raised.args[0].code() not in _LEADER_MOVES or time.monotonic() >= deadline:
+                raise translate(raised.args[0], settings, what=topic) from None
+        client.poll(_LEADER_POLL_S)

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from schemas.errors import Code, EnvironmentProblem, Fenced, TopicError
 from streaming.runtime.consumer import RangeReader, header_of, place, read_tail
 from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import create_topic, partitions_of, require_topic, watermarks
+from streaming.runtime.topics import admin, create_topic, partitions_of, require_topic, watermarks
 from streaming.runtime.transactions import TransactionalProducer
 
 Topic = Callable[..., str]
@@ -90,6 +90,16 @@ def test_a_topic_made_here_can_be_written_to_at_once(kafka: KafkaSettings) -> No
     for partition in range(8):
         send(kafka, name, [b"x"], partition=partition)
     assert [marks.high for marks in watermarks(kafka, name)] == [1] * 8
+
+
+def test_offsets_of_a_topic_made_here_can_be_asked_for_at_once(kafka: KafkaSettings) -> None:
+    # With one partition the broker is nearly always ready; with many, one of them denies to lead at first.
+    client = admin(kafka)
+    for _ in range(5):
+        name = uuid.uuid4().hex
+        create_topic(kafka, name, 64)
+        assert all(marks.high == 0 for marks in watermarks(kafka, name))
+        client.delete_topics([name])[name].result(30)
 
 
 def test_a_missing_topic_has_no_partitions_and_is_an_error_when_required(kafka: KafkaSettings) -> None:
