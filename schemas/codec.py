@@ -189,7 +189,7 @@ def decode_barrier(header: bytes | None, data: bytes | None, *, where: str | Non
             where=where,
             found=f"a record with the header `barrier` that is no barrier ({reason})",
             expected="header = curr in decimal, value = Avro of Barrier, curr > prev >= 0, partitions >= 1",
-            next_step="mend whatever injects barriers into this topic",
+            next_step="mend whatever injects barriers into this topic; `run` leaves a record out with --skip-record",
         ) from None
     return barrier
 

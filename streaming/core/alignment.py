@@ -63,6 +63,11 @@ class Aligner:
         self._duplicates.append((partition, offset))
         self._seen[partition] = offset
 
+    def leave_out(self, partition: int, offset: int) -> None:
+        """Pass over a record that looks like a barrier but is none, as the operator says."""
+        if offset > self._seen[partition] and (partition, offset) not in self._duplicates:
+            self._duplicates.append((partition, offset))
+
     def _check(self, partition: int, offset: int, barrier: Barrier, newest: Barrier | None) -> None:
         place = (partition, offset)
         if barrier.partitions != self._partitions:
@@ -129,7 +134,8 @@ class Aligner:
             where=f"{self._topic}-{place[0]}@{place[1]}",
             found=found,
             expected=expected,
-            next_step="see who writes barriers to this topic; nothing was sent past the last good barrier",
+            next_step=f"see who writes barriers to this topic; if this one is not its own, leave it out: "
+            f"--skip-record {place[0]}@{place[1]}",
         )
 
 

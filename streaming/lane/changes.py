@@ -2,13 +2,12 @@
 
 Rows come out of the shuffle in any order. Every key lives in one upstream partition, so this order keeps the
 changes of each key in theirs, and intervals cut the rows into contiguous runs. Barriers themselves and records
-that the plan leaves out are dropped here by their place; what a record must not be is found here too, before
-anything was committed.
+that the plan leaves out are dropped here by their place. Records at fault keep theirs: see `streaming.lane.faults`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,30 +15,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.codec import KeyCodec
 from schemas.columnar import encode_keys
-from schemas.errors import Code, InputError
-from schemas.position import Key
 from schemas.records import Op
 from schemas.table import TableSchema
-from schemas.types import TypeName
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
 from state.plan import BatchPlan
 
-KEY, BEFORE, AFTER = "_bf_key", "_bf_before", "_bf_after"
-"""Columns of a decoded upstream record beside those that the log has too; `before` and `after` are structs."""
+KEY, VALUE, BEFORE, AFTER = "_bf_key", "_bf_value", "_bf_before", "_bf_after"
+"""Columns of a decoded upstream record beside those that the log has too; `before` and `after` are structs.
 
-_MOST_FAULTS = 5
+The value is there only where it needs a second look, see `streaming.lane.faults`.
+"""
+
 Bools = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """An upstream record that the contract forbids."""
-
-    code: Code
-    partition: int
-    offset: int
 
 
 @dataclass(frozen=True)
@@ -47,7 +35,7 @@ class Changes:
     """n changes in order. `interval[i]` counts the batch's barriers before change i; it only rises.
 
     `before` and `after` hold the table's columns (null where the half is missing), `keys` the key columns,
-    `key_bytes` their Avro.
+    `key_bytes` their Avro. A record that is no change has op -1 and no `key_bytes`.
     """
 
     interval: npt.NDArray[np.int64]
@@ -69,8 +57,8 @@ class Changes:
 
 def order_changes(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, plan: BatchPlan, table: TableSchema
-) -> tuple[Changes, list[Fault]]:
-    """All changes of a lane in order, and the first few records that are none. With faults, send nothing."""
+) -> Changes:
+    """All changes of a lane in order, unchecked."""
     rows = pa.Table.from_batches(list(batches), schema=schema)
     interval = _interval(rows, plan)
     wanted = (interval >= 0) & ~_skipped(rows, plan)
@@ -78,8 +66,7 @@ def order_changes(
     partition, offset = _numpy(rows, PARTITION), _numpy(rows, OFFSET)
     order = np.lexsort((offset, partition, interval))
     rows = rows.take(pa.array(order)).combine_chunks()
-    changes = _changes(rows, interval[order], table)
-    return changes, _faults(rows, changes, table)
+    return _changes(rows, interval[order], table)
 
 
 def _numpy(rows: pa.Table, name: str) -> npt.NDArray[np.int64]:
@@ -132,55 +119,6 @@ def _changes(rows: pa.Table, interval: npt.NDArray[np.int64], table: TableSchema
 def _single(column: pa.ChunkedArray) -> pa.Array:
     combined = column.combine_chunks()
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
-
-
-def _faults(rows: pa.Table, changes: Changes, table: TableSchema) -> list[Fault]:
-    has_before = pc.is_valid(_single(rows[BEFORE])).to_numpy(zero_copy_only=False)
-    has_after = pc.is_valid(_single(rows[AFTER])).to_numpy(zero_copy_only=False)
-    ops = changes.ops
-    malformed = (ops < 0) | (has_before != (ops != Op.INSERT)) | (has_after != (ops != Op.DELETE))
-    moved = np.zeros(len(ops), dtype=np.bool_)
-    for i in table.key_indices:
-        moved |= _differs(changes.before[i], changes.after[i]) & (ops == Op.UPDATE)
-    renamed = _renamed(rows, changes, table)
-    found: list[Fault] = []
-    wrong: Mapping[Code, Bools] = {
-        Code.CHANGE_MALFORMED: malformed,
-        Code.UPDATE_CHANGES_PK: moved & ~malformed,
-        Code.KEY_MISMATCH: renamed & ~malformed & ~moved,
-    }
-    for code, mask in wrong.items():
-        found += [
-            Fault(code, int(rows[PARTITION][row].as_py()), int(rows[OFFSET][row].as_py()))
-            for row in np.flatnonzero(mask)[:_MOST_FAULTS]
-        ]
-    return sorted(found, key=lambda fault: (fault.partition, fault.offset))
-
-
-def _renamed(rows: pa.Table, changes: Changes, table: TableSchema) -> Bools:
-    """Where the record key is not the row's key.
-
-    A decimal has several Avro forms (leading sign bytes), so a key that differs in bytes is compared by value then.
-    """
-    differs: Bools = _differs(changes.key_bytes, _single(rows[KEY])) | rows[KEY].is_null().to_numpy()
-    if any(column.type.name is TypeName.DECIMAL for column in table.key_columns):
-        codec = KeyCodec(table.key_columns)
-        for row in np.flatnonzero(differs & (changes.ops >= 0)):
-            key = tuple(column[row].as_py() for column in changes.keys)
-            differs[row] = not _same_key(codec, rows[KEY][row].as_py(), key)
-    return differs
-
-
-def _same_key(codec: KeyCodec, data: bytes | None, key: Key) -> bool:
-    try:
-        return data is not None and bool(codec.decode(data) == key)
-    except InputError:
-        return False
-
-
-def _differs(left: pa.Array, right: pa.Array) -> Bools:
-    result: Bools = pc.fill_null(pc.not_equal(left, right), False).to_numpy(zero_copy_only=False)
-    return result
 
 
 def log_rows(changes: Changes, plan: BatchPlan, schema: pa.Schema) -> pa.Table:

@@ -39,7 +39,8 @@ from state.replica import LOG_BOUNDS, LOG_PATH, ReplicaFiles
 from state.snapshot import SnapshotReader
 from state.storage import DataFile, Storage
 from streaming.core.visibility import HIDDEN, covered, visible_ops
-from streaming.lane.changes import Changes, Fault, log_rows, order_changes
+from streaming.lane.changes import Changes, log_rows, order_changes
+from streaming.lane.faults import Fault, find_faults
 from streaming.lane.output import LaneOutput, Partition, lane_output
 from streaming.runtime.kafka import KafkaSettings
 
@@ -172,9 +173,9 @@ def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schem
     watch, result = Stopwatch(), LaneResult(lane)
     jobs = [LaneJob(task, plan, lane) for plan in task.plan.jobs]
     for part in _parts(batches, whole=bool(jobs)):
-        changes, faults = order_changes(part, schema, task.plan, task.table)
+        changes = order_changes(part, schema, task.plan, task.table)
         result.changes += len(changes)
-        result.faults += faults
+        result.faults += find_faults(changes, task.table)
         watch.lap("order")
         if not result.faults:
             _send(task, lane, jobs, changes, result, watch)

@@ -33,6 +33,8 @@ from streaming.runtime.java import java
 from streaming.runtime.places import log_folder
 
 _JVM_GRACE_S = 20.0
+_MAX_VALUE_BYTES = 64 << 20
+"""Of one text or binary in an upstream record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,10 @@ def _java_options(log: Path) -> str:
             f"-Dbackfill.log={log}",
             "-Dbackfill.log.level=WARN",
             "-Duser.timezone=UTC",
+            # A broken length in a record would make Avro allocate gigabytes before it finds the record too short,
+            # and a JVM without memory ends.
+            f"-Dorg.apache.avro.limits.string.maxLength={_MAX_VALUE_BYTES}",
+            f"-Dorg.apache.avro.limits.bytes.maxLength={_MAX_VALUE_BYTES}",
             "-Xss4m",
         )
     )

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
+
+import structlog
 
 from schemas.errors import (
     BackfillError,
@@ -38,7 +40,7 @@ from state.storage import Storage
 from streaming.core.budget import SnapshotBudget
 from streaming.core.jobs import Outcome, add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
-from streaming.lane.changes import Fault
+from streaming.lane.faults import Fault
 from streaming.lane.output import Partition
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.runtime.kafka import KafkaSettings
@@ -47,6 +49,8 @@ from streaming.service.lanes import Lanes
 MAX_BATCH_RECORDS = 500_000
 """Upstream records that one batch takes at most, when it has a choice; lanes hold a batch's changes in memory."""
 _ATTEMPTS = 5
+
+log = structlog.get_logger(__name__)
 
 DuplicatesBefore = Callable[[AlignedBarrier], Sequence[tuple[int, int]]]
 """Places (partition, offset) before a barrier where a barrier stands a second time."""
@@ -114,6 +118,7 @@ class Batches:
         self._known_ends: dict[Partition, int] = {}
         self._cutter: SliceCutter | None = None
         self.skip: frozenset[tuple[int, int]] = frozenset()
+        """Upstream records, (partition, offset), to be left out should they be at fault."""
 
     @property
     def transactional_id(self) -> str:
@@ -143,10 +148,7 @@ class Batches:
         """One batch over the first of the waiting barriers; `report.plan.barriers` says which it took."""
         clock = _Clock()
         plan = self._plan(waiting, duplicates)
-        try:
-            self._journal.write_plan(plan)
-        except CommitConflict as conflict:
-            raise self._journal.fenced() from conflict
+        self._journal.write_plan(plan)
         clock.lap("plan")
         return self._carry_out(plan, clock)
 
@@ -174,7 +176,7 @@ class Batches:
             version,
             self._lane_count,
             jobs,
-            tuple(sorted({*self.skip, *duplicates(barriers[-1])})),
+            tuple(sorted(duplicates(barriers[-1]))),
         )
 
     def _plan_job(self, job: JobState, cutter: SliceCutter) -> JobPlan:
@@ -194,7 +196,7 @@ class Batches:
     # 2 to 5 ------------------------------------------------------------------------------------------------
 
     def _carry_out(self, plan: BatchPlan, clock: _Clock) -> BatchReport:
-        results = self._run_lanes(plan)
+        plan, results = self._run_lanes(plan)
         clock.lap("lanes")
         try:
             self.replica.append([file for result in results for file in result.log], plan.epoch)
@@ -209,19 +211,45 @@ class Batches:
         clock.lap("mutations")
         return self._report(plan, results, rows_read, outcome, clock)
 
-    def _run_lanes(self, plan: BatchPlan) -> list[LaneResult]:
-        """Every lane's result, after as many attempts as it takes to know what became of each transaction."""
+    def _run_lanes(self, plan: BatchPlan) -> tuple[BatchPlan, list[LaneResult]]:
+        """Every lane's result, and the plan that gave them: without the records at fault that `skip` names."""
+        while True:
+            results = self._attempt(plan)
+            faults = sorted(
+                (fault for result in results for fault in result.faults),
+                key=lambda f: (f.partition, f.offset),
+            )
+            if not faults:
+                return plan, results
+            plan = self._leave_out(plan, faults)
+
+    def _attempt(self, plan: BatchPlan) -> list[LaneResult]:
+        """As many attempts as it takes to know what became of each lane's transaction."""
         task = self._task(plan)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 results = self._lanes.carry_out(task)
-                self._refuse(plan, results)
+                self._refuse(results)
             except (OutcomeUnknown, EnvironmentProblem):
                 if attempt == _ATTEMPTS:
                     raise
                 continue
             return results
         raise AssertionError("unreachable")
+
+    def _leave_out(self, plan: BatchPlan, faults: Sequence[Fault]) -> BatchPlan:
+        """The plan without these records, if all were named; only what is at fault is ever left out.
+
+        Lanes that have sent their part found nothing wrong with theirs, so the new plan changes nothing for them.
+        """
+        for fault in faults:
+            if (fault.partition, fault.offset) not in self.skip:
+                raise self._input_error(fault)
+            log.warning("record_left_out", where=self._where(fault), code=fault.code)
+        places = {(fault.partition, fault.offset) for fault in faults}
+        plan = replace(plan, skipped=tuple(sorted({*plan.skipped, *places})))
+        self._journal.write_plan(plan)
+        return plan
 
     def _task(self, plan: BatchPlan) -> LaneTask:
         vnodes = frozenset(item.vnode for job in plan.jobs for item in job.slices)
@@ -237,17 +265,14 @@ class Batches:
             dict(self._known_ends),
         )
 
-    def _refuse(self, plan: BatchPlan, results: Sequence[LaneResult]) -> None:
-        """Raise what a lane found; being fenced counts more than anything else."""
+    def _refuse(self, results: Sequence[LaneResult]) -> None:
+        """Raise what went wrong in a lane; being fenced counts more than anything else, faults upstream come next."""
         self._known_ends = {}
         errors: list[BackfillError] = [result.error for result in results if result.error is not None]
         if any(result.superseded for result in results) or any(isinstance(e, Fenced) for e in errors):
             raise self._journal.fenced()
-        faults = sorted(
-            (fault for result in results for fault in result.faults), key=lambda f: (f.partition, f.offset)
-        )
-        if faults:
-            raise self._input_error(faults[0])
+        if any(result.faults for result in results):
+            return
         if errors:
             raise errors[0]
         self._known_ends = {place: end for result in results for place, end in result.ends.items()}
@@ -255,12 +280,15 @@ class Batches:
     def _input_error(self, fault: Fault) -> InputError:
         return InputError(
             fault.code,
-            where=f"{self._topic}-{fault.partition}@{fault.offset}",
-            found="a record that is no change of the declared table",
-            expected="Avro of Change with the key's Avro as record key, as the table declares them",
+            where=self._where(fault),
+            found=fault.found,
+            expected=fault.expected,
             next_step=f"mend the producer; to leave this record out, start with "
             f"--skip-record {fault.partition}@{fault.offset}",
         )
+
+    def _where(self, fault: Fault) -> str:
+        return f"{self._topic}-{fault.partition}@{fault.offset}"
 
     def _raise_progress(
         self, plan: BatchPlan, rows_read: Mapping[str, Mapping[int, int]]
@@ -280,6 +308,7 @@ class Batches:
         outcome = jobs_after(plan, self._table)
         before = {job.name for job in outcome.jobs}
         self.jobs = add_configured(outcome.jobs, self._configured, plan.epoch)
+        self._configured = ()  # one that is dropped later must not come back
         dropped = self.progress.keys() - {job.name for job in self.jobs}
         for name in dropped:
             self.progress.pop(name)

@@ -34,7 +34,8 @@ class Lanes:
         Raises: EnvironmentProblem(SPARK_FAILED) when the job itself failed; which lanes have sent is unknown then.
         """
         plan = task.plan
-        rows = self._source.lane_rows(self._source.range(plan.first_offsets, plan.end_offsets))
+        records = self._source.range(plan.first_offsets, plan.end_offsets)
+        rows = self._source.lane_rows(records, plan.lanes)
         if self._schema is None:
             self._schema = to_arrow_schema(rows.schema)
         try:

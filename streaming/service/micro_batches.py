@@ -58,7 +58,10 @@ class MicroBatches:
     def look_through(self, records: DataFrame) -> None:
         """Take the barriers out of some records."""
         for found in self._source.barriers(records):
-            self._aligner.feed(found.partition, found.offset, found.barrier)
+            if found.barrier is None:
+                self._aligner.leave_out(found.partition, found.offset)
+            else:
+                self._aligner.feed(found.partition, found.offset, found.barrier)
 
     def drain(self) -> None:
         """Run every batch that aligned barriers allow."""

@@ -121,8 +121,12 @@ class Service:
     def _take_over(self, journal: Journal, storage: Storage) -> Batches:
         config = self.config
         _check_table(journal.current, config.table, storage)
-        former = journal.take_over(_owner(), config.lanes, json.dumps(config.table.to_dict()))
-        self._source = UpstreamSource(self.spark, self.kafka, config.upstream, config.table, config.lanes)
+        open_lanes = journal.current.plan.lanes if journal.current and journal.current.plan else 0
+        lanes = max(config.lanes, open_lanes)  # a batch that is half done is finished by as many as began it
+        former = journal.take_over(_owner(), lanes, json.dumps(config.table.to_dict()))
+        self._source = UpstreamSource(
+            self.spark, self.kafka, config.upstream, config.table, self.skip_records
+        )
         batches = Batches(
             storage=storage,
             table=config.table,
@@ -136,7 +140,7 @@ class Service:
             ensure_output=self._ensure_output,
         )
         if former is not None:
-            self._fence(transactional_id(batches.replica), max(former.lanes, config.lanes))
+            self._fence(transactional_id(batches.replica), max(former.lanes, lanes))
         batches.configure(config.jobs)
         batches.skip = self.skip_records
         return batches
@@ -199,7 +203,12 @@ class Service:
     def _start_injector(self) -> BarrierInjector | None:
         if self.config.barriers != "inject":
             return None
-        injector = BarrierInjector(self.kafka, self.config.upstream, self.config.barrier_interval_ms)
+        injector = BarrierInjector(
+            self.kafka,
+            self.config.upstream,
+            self.config.barrier_interval_ms,
+            left_out=self.skip_records,
+        )
         injector.start()
         return injector
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.avro.functions import from_avro, to_avro
 
 from schemas.avro import OPS, change_schema
 from schemas.codec import decode_barrier
@@ -21,7 +21,7 @@ from schemas.records import BARRIER_HEADER, Barrier
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.vnode import vnode_expression
-from streaming.lane.changes import AFTER, BEFORE, KEY
+from streaming.lane.changes import AFTER, BEFORE, KEY, VALUE
 from streaming.runtime.kafka import KafkaSettings
 
 _SALT = "_bf_salt"
@@ -30,23 +30,31 @@ _SALT_CANDIDATES = 4_096
 
 @dataclass(frozen=True, slots=True)
 class FoundBarrier:
-    """A barrier and its place."""
+    """A barrier and its place; None where an operator told to leave it out."""
 
     partition: int
     offset: int
-    barrier: Barrier
+    barrier: Barrier | None
 
 
 class UpstreamSource:
-    """One topic of one table, to be split among `lanes`."""
+    """One topic of one table.
+
+    `left_out` are records, (partition, offset), that an operator named: a barrier among them is none.
+    """
 
     def __init__(
-        self, spark: SparkSession, kafka: KafkaSettings, topic: str, table: TableSchema, lanes: int
+        self,
+        spark: SparkSession,
+        kafka: KafkaSettings,
+        topic: str,
+        table: TableSchema,
+        left_out: frozenset[tuple[int, int]] = frozenset(),
     ) -> None:
         self._spark, self._kafka, self._topic, self._table = spark, kafka, topic, table
-        self._lanes = lanes
+        self._left_out = left_out
         self._avro = json.dumps(change_schema(table.columns))
-        self._salts = _salts(spark, lanes)
+        self._salts: dict[int, list[int]] = {}
 
     def _options(self) -> dict[str, str]:
         return {
@@ -103,17 +111,23 @@ class UpstreamSource:
             .collect()
         )
         for row in sorted(found, key=lambda row: (row["partition"], row["offset"])):
-            where = f"{self._topic}-{row['partition']}@{row['offset']}"
+            place = row["partition"], row["offset"]
+            if place in self._left_out:
+                yield FoundBarrier(*place, None)
+                continue
+            where = f"{self._topic}-{place[0]}@{place[1]}"
             header, value = (None if row[name] is None else bytes(row[name]) for name in ("header", "value"))
-            yield FoundBarrier(row["partition"], row["offset"], decode_barrier(header, value, where=where))
+            yield FoundBarrier(*place, decode_barrier(header, value, where=where))
 
-    def lane_rows(self, records: DataFrame) -> DataFrame:
+    def lane_rows(self, records: DataFrame, lanes: int) -> DataFrame:
         """Records decoded and brought to their lanes: Spark partition i holds lane i, also when it is empty.
 
-        A record that does not decode has a null op and goes to lane 0, which reports it.
+        A record that does not decode has a null op, and goes to lane 0. Its value comes along for a second look, as
+        does one that Spark would have written in other bytes (`streaming.lane.faults`).
         """
         change = from_avro(F.col("value"), self._avro, {"mode": "PERMISSIVE"})
-        decoded = records.select("partition", "offset", "key", change.alias("change"))
+        decoded = records.select("partition", "offset", "key", "value", change.alias("change"))
+        rewritten = to_avro(F.col("change"), self._avro)
         before, after = F.col("change.before"), F.col("change.after")
         row = F.coalesce(after, before)
         op = F.array_position(F.array(*map(F.lit, OPS)), F.col("change.op")) - 1
@@ -121,6 +135,9 @@ class UpstreamSource:
             F.col("partition").alias(PARTITION),
             F.col("offset").alias(OFFSET),
             F.col("key").alias(KEY),
+            F.when(F.col("change.op").isNull(), F.col("value"))  # such a row can't be written at all
+            .when(rewritten != F.col("value"), F.col("value"))
+            .alias(VALUE),
             op.cast("tinyint").alias(OP),
             F.when(row.isNotNull(), vnode_expression(self._table, row)).alias(VNODE),
             before.alias(BEFORE),
@@ -129,9 +146,11 @@ class UpstreamSource:
                 before.isNotNull(), F.xxhash64(*(before.getField(name) for name in self._table.column_names))
             ).alias(BEFORE_HASH),
         )
-        lane = F.coalesce(F.floor(F.col(VNODE) * self._lanes / self._table.vnode_count).cast("int"), F.lit(0))
-        salt = F.element_at(F.array(*map(F.lit, self._salts)), lane + 1)
-        return named.withColumn(_SALT, salt).repartition(self._lanes, _SALT).drop(_SALT)
+        lane = F.coalesce(F.floor(F.col(VNODE) * lanes / self._table.vnode_count).cast("int"), F.lit(0))
+        if lanes not in self._salts:
+            self._salts[lanes] = _salts(self._spark, lanes)
+        salt = F.element_at(F.array(*map(F.lit, self._salts[lanes])), lane + 1)
+        return named.withColumn(_SALT, salt).repartition(lanes, _SALT).drop(_SALT)
 
 
 def _salts(spark: SparkSession, lanes: int) -> list[int]:

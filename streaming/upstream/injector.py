@@ -19,11 +19,12 @@ from collections.abc import Callable
 from typing import Self
 
 import structlog
+from confluent_kafka import Message
 
 from schemas.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.errors import Code, EnvironmentProblem, InputError, OutcomeUnknown, TopicError
 from schemas.records import BARRIER_HEADER, Barrier, Mutation
-from streaming.runtime.consumer import RangeReader, header_of, place
+from streaming.runtime.consumer import RangeReader, header_of, located, place
 from streaming.runtime.kafka import TRANSACTION_TIMEOUT_MS, KafkaSettings
 from streaming.runtime.topics import require_topic
 from streaming.runtime.transactions import TransactionalProducer
@@ -45,14 +46,20 @@ def injector_id(upstream: str) -> str:
     return f"{upstream}.barriers"
 
 
-def find_last_barrier(reader: RangeReader, topic: str, partitions: int) -> Barrier | None:
-    """The barrier that was injected last, None for a topic without any.
+Places = frozenset[tuple[int, int]]
+"""Records of a topic as (partition, offset)."""
+
+
+def find_last_barrier(
+    reader: RangeReader, topic: str, partitions: int, left_out: Places = frozenset()
+) -> Barrier | None:
+    """The barrier that was injected last, None for a topic without any; those `left_out` don't count.
 
     Raises:
         TopicError: PARTITIONS_CHANGED, the topic has other partitions than the barrier went to.
         InputError: BARRIER_DISAGREE, partitions end with different barriers; BARRIER_MALFORMED.
     """
-    found = [_last_in(reader, topic, partition) for partition in range(partitions)]
+    found = [_last_in(reader, topic, partition, left_out) for partition in range(partitions)]
     barriers = {barrier.curr: barrier for barrier in found if barrier is not None}
     if not barriers:
         return None
@@ -77,8 +84,11 @@ def find_last_barrier(reader: RangeReader, topic: str, partitions: int) -> Barri
     return last
 
 
-def _last_in(reader: RangeReader, topic: str, partition: int) -> Barrier | None:
-    message = reader.last(topic, partition, lambda record: header_of(record, BARRIER_HEADER) is not None)
+def _last_in(reader: RangeReader, topic: str, partition: int, left_out: Places) -> Barrier | None:
+    def is_barrier(record: Message) -> bool:
+        return header_of(record, BARRIER_HEADER) is not None and located(record) not in left_out
+
+    message = reader.last(topic, partition, is_barrier)
     if message is None:
         return None
     return decode_barrier(header_of(message, BARRIER_HEADER), message.value(), where=place(message))
@@ -87,13 +97,13 @@ def _last_in(reader: RangeReader, topic: str, partition: int) -> Barrier | None:
 class _Session:
     """One life of the transactional id: from the fencing of the predecessor to the first failure."""
 
-    def __init__(self, settings: KafkaSettings, upstream: str) -> None:
+    def __init__(self, settings: KafkaSettings, upstream: str, left_out: Places) -> None:
         self._upstream = upstream
         self._partitions = require_topic(settings, upstream)
         self._producer = TransactionalProducer(settings, injector_id(upstream))
         with RangeReader(settings) as reader:
             reader.await_stable(upstream, timeout_s=_OTHERS_TRANSACTIONS_S)
-            self.last = find_last_barrier(reader, upstream, self._partitions)
+            self.last = find_last_barrier(reader, upstream, self._partitions, left_out)
         self._inbox = Inbox(settings, upstream, injector_id(upstream))
 
     def close(self) -> None:
@@ -122,14 +132,21 @@ class BarrierInjector:
     """Injects barriers from a thread of its own (`start`, `stop`) or one by one (`inject_one`).
 
     Only one injector of an upstream is alive at a time: one that opens fences the one before, which then
-    ends with `failure` set to Fenced. `clock` tells Unix milliseconds, for epochs and `injected_at`.
+    ends with `failure` set to Fenced. `clock` tells Unix milliseconds, for epochs and `injected_at`. `left_out`
+    are records of the topic that look like barriers and are none.
     """
 
     def __init__(
-        self, settings: KafkaSettings, upstream: str, interval_ms: int, *, clock: Callable[[], int] = unix_ms
+        self,
+        settings: KafkaSettings,
+        upstream: str,
+        interval_ms: int,
+        *,
+        clock: Callable[[], int] = unix_ms,
+        left_out: Places = frozenset(),
     ) -> None:
         self._settings, self._upstream = settings, upstream
-        self._interval_ms, self._clock = interval_ms, clock
+        self._interval_ms, self._clock, self._left_out = interval_ms, clock, left_out
         self._session: _Session | None = None
         self._lock = threading.Lock()
         self._ending = threading.Event()
@@ -212,7 +229,7 @@ class BarrierInjector:
 
     def _open(self) -> _Session:
         if self._session is None:
-            self._session = _Session(self._settings, self._upstream)
+            self._session = _Session(self._settings, self._upstream, self._left_out)
             self.last_barrier = self._session.last
         return self._session
 

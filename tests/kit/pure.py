@@ -36,7 +36,8 @@ from streaming.core.alignment import Aligner
 from streaming.core.jobs import Report as MutationReport
 from streaming.core.jobs import add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
-from streaming.lane.changes import AFTER, BEFORE, KEY, Fault, order_changes
+from streaming.lane.changes import AFTER, BEFORE, KEY, VALUE, order_changes
+from streaming.lane.faults import Fault, find_faults
 from streaming.lane.task import LaneJob, LaneResult, LaneTask, Stopwatch, _write_log, send_all
 from streaming.runtime.kafka import KafkaSettings
 from streaming.verify.checker import Checker
@@ -200,8 +201,8 @@ class PureService:
         results = []
         for lane in self._chance.sample(range(plan.lanes), plan.lanes):
             batch = self._exchange(plan, lane, task.vnodes(lane))
-            changes, faults = order_changes([batch], batch.schema, plan, self.table)
-            if faults:
+            changes = order_changes([batch], batch.schema, plan, self.table)
+            if faults := find_faults(changes, self.table):
                 raise UpstreamFaults(faults)
             result = LaneResult(lane)
             jobs = [LaneJob(task, job, lane) for job in plan.jobs]
@@ -222,7 +223,7 @@ class PureService:
         return pa.RecordBatch.from_pylist(rows, schema=_decoded_schema(self.table))
 
     def _decoded(self, number: int, entry: Entry) -> dict[str, Any]:
-        place = {PARTITION: number, OFFSET: entry.offset, KEY: entry.key, BEFORE_HASH: None}
+        place = {PARTITION: number, OFFSET: entry.offset, KEY: entry.key, VALUE: None, BEFORE_HASH: None}
         if entry.barrier is not None:
             return {**place, OP: None, VNODE: None, BEFORE: None, AFTER: None}
         change = self._codec.decode(entry.value or b"")
@@ -327,6 +328,7 @@ def _decoded_schema(table: TableSchema) -> pa.Schema:
             PARTITION: pa.int32(),
             OFFSET: pa.int64(),
             KEY: pa.binary(),
+            VALUE: pa.binary(),
             OP: pa.int8(),
             VNODE: pa.int32(),
             BEFORE: row,
