@@ -1,0 +1,45 @@
+"""A stage for each test: an upstream topic, a state folder, and the services that the test runs on them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from schemas.table import declare
+from streaming.runtime.kafka import KafkaSettings
+from tests.kit.real import RealUpstream, Stage
+
+ORDERS = {
+    "name": "orders",
+    "columns": {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "note": "string"},
+    "primary_key": ["id"],
+    "vnode_count": 16,
+}
+
+SetUp = Callable[..., Stage]
+
+
+@pytest.fixture
+def set_up(bootstrap: str, spark: SparkSession, tmp_path: Path) -> Iterator[SetUp]:
+    """`set_up(*jobs, table=…, partitions=2, lanes=2)`: topics get names of their own; a job needs none but `name`."""
+    made: list[RealUpstream] = []
+
+    def build(
+        *jobs: dict[str, Any], table: dict[str, Any] = ORDERS, partitions: int = 2, lanes: int = 2
+    ) -> Stage:
+        unique = uuid.uuid4().hex[:8]
+        upstream = RealUpstream(declare(table), KafkaSettings(bootstrap), f"up-{unique}", partitions)
+        made.append(upstream)
+        folder = tmp_path / unique
+        folder.mkdir()
+        complete = [{"output": f"{job['name']}-{unique}", "output_partitions": 4, **job} for job in jobs]
+        return Stage(spark, upstream, folder, complete, lanes)
+
+    yield build
+    for upstream in made:
+        upstream.close()

@@ -1,0 +1,275 @@
+"""The service in the test's own process, on a real broker and a real Spark session, driven barrier by barrier.
+
+Tests write changes and barriers to a real topic, wait for what the service tells (its batch reports, or the end of
+its run), and have `verify` judge the output topic. Nothing here sleeps: every wait is for a condition.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Message, Producer
+from pyspark.sql import SparkSession
+
+from schemas.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.config import ServiceConfig, check
+from schemas.filter.parse import parse_filter
+from schemas.position import Key
+from schemas.records import BARRIER_HEADER, Barrier, Change, Mutation, Op, Row
+from schemas.table import TableSchema
+from streaming.runtime.consumer import RangeReader
+from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.topics import create_topic
+from streaming.service.batches import BatchReport, is_complete
+from streaming.service.maintenance import FOLD_LEAST_ROWS
+from streaming.service.service import Service
+from streaming.upstream.injector import BarrierInjector, unix_ms
+from streaming.upstream.schedule import next_barrier
+from streaming.verify.findings import Report
+from streaming.verify.judge import verify_topics
+
+WAIT_S = 120.0
+"""For one batch on a machine that does many other things; a wait ends as soon as its condition holds."""
+
+
+class RealUpstream:
+    """The changelog of a table on a topic.
+
+    `put`, `delete` and `barrier` write what a good producer would; `send`, `change` and `deliver` what one likes.
+    """
+
+    def __init__(self, table: TableSchema, kafka: KafkaSettings, topic: str, partitions: int) -> None:
+        self.table, self.kafka, self.name, self.partitions = table, kafka, topic, partitions
+        self.rows: dict[Key, Row] = {}
+        self.last: Barrier | None = None
+        create_topic(kafka, topic, partitions)
+        self.changes, self.keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
+        self._producer = Producer(kafka.producer())
+        self._injector = BarrierInjector(kafka, topic, interval_ms=1_000)
+
+    def close(self) -> None:
+        self._producer.flush(30)
+        self._injector.stop()
+
+    def put(self, row: Row) -> None:
+        """INSERT the row, or UPDATE the one with its key."""
+        key = self.table.key_of(row)
+        before = self.rows.get(key)
+        self.rows[key] = row
+        self._append(key, Change(Op.INSERT if before is None else Op.UPDATE, before, row))
+
+    def delete(self, *key: Any) -> None:
+        """DELETE the row with this key."""
+        self._append(key, Change(Op.DELETE, self.rows.pop(key), None))
+
+    def _append(self, key: Key, change: Change) -> None:
+        data = self.keys.encode(key)
+        home = zlib.crc32(data) % self.partitions
+        self._producer.produce(self.name, self.changes.encode(change), data, home)
+        self._producer.poll(0)
+
+    def send(
+        self, partition: int, key: bytes | None, value: bytes | None, *, barrier: bytes | None = None
+    ) -> int:
+        """A record as given, behind everything sent so far; its offset."""
+        delivered: list[Message] = []
+        headers: list[tuple[str, str | bytes | None]] = [] if barrier is None else [(BARRIER_HEADER, barrier)]
+        self._producer.produce(
+            self.name, value, key, partition, headers=headers, on_delivery=lambda _, m: delivered.append(m)
+        )
+        assert self._producer.flush(30) == 0
+        offset = delivered[0].offset()
+        assert offset is not None
+        return offset
+
+    def change(self, change: Change, *, key: bytes | None = None, partition: int = 0) -> int:
+        """A change as given, illegal ones too, with its own key unless another is given; its offset."""
+        own = self.keys.encode(self.table.key_of(change.row)) if key is None else key
+        return self.send(partition, own, self.changes.encode(change))
+
+    def barrier(self, mutation: Mutation | None = None) -> Barrier:
+        """The next barrier, in every partition, behind everything sent so far."""
+        assert self._producer.flush(30) == 0
+        self.last = self._injector.inject_one(mutation)
+        return self.last
+
+    def next(self) -> Barrier:
+        """What the next barrier would be, for tests that send its copies themselves."""
+        self._injector.stop()  # it reads the topic's end again before it injects
+        return next_barrier(self.last, partitions=self.partitions, now_ms=unix_ms(), mutation=None)
+
+    def deliver(self, barrier: Barrier, *partitions: int) -> int:
+        """A copy of a barrier into each of these partitions; the offset of the last one."""
+        offset = -1
+        for number in partitions:
+            offset = self.send(number, None, encode_barrier(barrier), barrier=barrier_header(barrier))
+        if self.last is None or barrier.curr > self.last.curr:
+            self.last = barrier
+        return offset
+
+
+@dataclass
+class Run:
+    """A service that runs in a thread of its own. Reports and the error, if any, are kept."""
+
+    service: Service
+    reports: list[BatchReport] = field(default_factory=list)
+    error: BaseException | None = None
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _ended: bool = False
+
+    def __post_init__(self) -> None:
+        self.service.on_batch = self._take
+        self._thread = threading.Thread(target=self._run, name="service", daemon=True)
+        self._thread.start()
+
+    def _take(self, report: BatchReport) -> None:
+        with self._changed:
+            self.reports.append(report)
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        try:
+            self.service.run()
+        except BaseException as error:  # noqa: BLE001  # handed to the test
+            self.error = error
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    @property
+    def epoch(self) -> int:
+        return self.reports[-1].plan.epoch if self.reports else 0
+
+    def until(self, condition: Callable[[], bool]) -> BatchReport:
+        """Wait until the condition holds after a batch; the last report. The service's own error ends the wait."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._ended or condition(), WAIT_S), "no batch in time"
+            if not condition():
+                raise self.error or AssertionError("the service ended before")
+        return self.reports[-1]
+
+    def reach(self, barrier: Barrier) -> BatchReport:
+        """Wait for the batch that takes this barrier."""
+        return self.until(lambda: self.epoch >= barrier.curr)
+
+    def is_complete(self, job: str) -> bool:
+        """Whether every vnode of the job was read to its end."""
+        if not self.reports:
+            return False
+        count = self.service.config.table.vnode_count
+        return is_complete(self.reports[-1].progress.get(job, {}), count)
+
+    def end(self) -> BaseException | None:
+        """Wait until the service has ended by itself; its error."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._ended, WAIT_S), "the service did not end"
+        return self.error
+
+    def stop(self) -> None:
+        """Stop it and wait; raises what went wrong."""
+        self.service.stop()
+        if (error := self.end()) is not None:
+            raise error
+
+
+@dataclass
+class Stage:
+    """One upstream, one state folder, and as many runs of the service as a test needs."""
+
+    spark: SparkSession
+    upstream: RealUpstream
+    folder: Path
+    jobs: Sequence[dict[str, Any]] = ()
+    lanes: int = 2
+
+    def config(self, **over: Any) -> ServiceConfig:
+        declared = {
+            "kafka": {"bootstrap": self.upstream.kafka.bootstrap},
+            "upstream": self.upstream.name,
+            "state": "state",
+            "barriers": "embedded",
+            "lanes": self.lanes,
+            "table": self.upstream.table.to_dict(),
+            "jobs": list(self.jobs),
+            **over,
+        }
+        return check(declared, path=self.folder / "config.yaml")
+
+    def service(
+        self,
+        *,
+        until_complete: bool = False,
+        skip: frozenset[tuple[int, int]] = frozenset(),
+        fold_least_rows: int = FOLD_LEAST_ROWS,
+        **over: Any,
+    ) -> Service:
+        return Service(
+            self.config(**over),
+            self.upstream.kafka,
+            self.spark,
+            exit_when_complete=until_complete,
+            skip_records=skip,
+            fold_least_rows=fold_least_rows,
+        )
+
+    @contextmanager
+    def running(self, **how: Any) -> Iterator[Run]:
+        """A run of the service, stopped at the end of the block; its error, if it had one, is raised there."""
+        run = Run(self.service(**how))
+        try:
+            yield run
+        except BaseException:
+            run.service.stop()
+            run.end()
+            raise
+        run.stop()
+
+    def fails(self, **how: Any) -> BaseException:
+        """Run the service until it ends by itself with an error."""
+        error = Run(self.service(**how)).end()
+        assert error is not None, "the service ended without an error"
+        return error
+
+    def verify(self, number: int = 0, *, complete: bool = True, **how: Any) -> Report:
+        """What `verify` says of the output of a job."""
+        job = self.config().jobs[number]
+        table = self.upstream.table
+        return verify_topics(
+            self.upstream.kafka,
+            self.upstream.name,
+            job.output,
+            table,
+            columns=job.columns,
+            condition=None if job.filter is None else parse_filter(job.filter, table),
+            require_complete=complete,
+            **how,
+        )
+
+
+def records(kafka: KafkaSettings, topic: str) -> list[list[Message]]:
+    """Everything committed on a topic, by partition."""
+    with RangeReader(kafka) as reader:
+        marks = reader.await_stable(topic, timeout_s=WAIT_S)
+        found: list[list[Message]] = [[] for _ in marks]
+        ranges = {number: (each.earliest, each.stable) for number, each in enumerate(marks)}
+        for chunk in reader.read(topic, ranges):
+            for message in chunk:
+                found[message.partition() or 0].append(message)
+    return found
+
+
+def await_condition(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something that nobody reports, by looking often."""
+    deadline = time.monotonic() + WAIT_S
+    ticks = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not in time"
+        ticks.wait(0.02)
