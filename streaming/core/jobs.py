@@ -44,7 +44,7 @@ def jobs_after(plan: BatchPlan, table: TableSchema) -> Outcome:
     for aligned in plan.barriers:
         mutation = aligned.barrier.mutation
         if mutation is not None:
-            outcome |= _apply(mutation, aligned.epoch, outcome.jobs, plan.epoch, table)
+            outcome |= _apply(mutation, aligned.epoch, outcome.jobs, plan, table)
     return outcome
 
 
@@ -64,7 +64,7 @@ def _created(definition: JobDefinition, start_epoch: int) -> JobState:
 
 
 def _apply(
-    mutation: Mutation, epoch: int, jobs: tuple[JobState, ...], end_epoch: int, table: TableSchema
+    mutation: Mutation, epoch: int, jobs: tuple[JobState, ...], plan: BatchPlan, table: TableSchema
 ) -> Outcome:
     def refuse(code: Code, text: str) -> Outcome:
         return Outcome(jobs, (Report(epoch, text, code),))
@@ -77,7 +77,7 @@ def _apply(
 
     match mutation:
         case Add(text):
-            return _add(text, epoch, jobs, end_epoch, table)
+            return _add(text, epoch, jobs, plan, table)
         case Drop(name):
             if all(job.name != name for job in jobs):
                 return refuse(Code.JOB_UNKNOWN, f"drop {name}: no such job")
@@ -94,13 +94,21 @@ def _apply(
             return Outcome(jobs, (Report(epoch, "stop"),), stop=True)
 
 
-def _add(text: str, epoch: int, jobs: tuple[JobState, ...], end_epoch: int, table: TableSchema) -> Outcome:
+def _add(text: str, epoch: int, jobs: tuple[JobState, ...], plan: BatchPlan, table: TableSchema) -> Outcome:
+    def refuse(code: Code, text: str) -> Outcome:
+        return Outcome(jobs, (Report(epoch, f"add{text}", code),))
+
     try:
         definition = JobDefinition.from_json(text, table)
     except BackfillError as error:
-        return Outcome(jobs, (Report(epoch, f"add: {error}", error.code),))
+        return refuse(error.code, f": {error}")
+    name = definition.name
     for job in jobs:
-        if definition.name == job.name or definition.output == job.definition.output:
-            what = f"job {job.name} with output {job.definition.output}"
-            return Outcome(jobs, (Report(epoch, f"add {definition.name}: there is {what}", Code.JOB_EXISTS),))
-    return Outcome((*jobs, _created(definition, end_epoch)), (Report(epoch, f"add {definition.name}"),))
+        if name == job.name or definition.output == job.definition.output:
+            there = f"job {job.name} with output {job.definition.output}"
+            return refuse(Code.JOB_EXISTS, f" {name}: there is {there}")
+    if definition.output_partitions % plan.lanes:
+        # Two lanes would share a partition, and each would send its barriers.
+        wrong = f"{plan.lanes} lanes don't divide {definition.output_partitions} output_partitions"
+        return refuse(Code.JOB_INVALID, f" {name}: {wrong}")
+    return Outcome((*jobs, _created(definition, plan.epoch)), (Report(epoch, f"add {name}"),))

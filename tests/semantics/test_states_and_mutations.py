@@ -185,6 +185,14 @@ def test_a_mutation_that_cannot_be_carried_out_changes_nothing(
     rows.finish()
 
 
+def test_a_job_whose_partitions_the_lanes_do_not_divide_is_refused(scene: MakeScene) -> None:
+    rows = scene(items(range(20)), table=FOUR, output_partitions=2, lanes=2)
+    rows.step(4, Add(definition("odd", "odd", output_partitions=3)))
+    assert [report.refused for report in rows.service.reports] == [Code.JOB_INVALID]
+    rows.finish()
+    assert list(rows.service.outputs) == ["out"]
+
+
 def test_a_stop_ends_the_service_after_the_batch_that_holds_it(scene: MakeScene) -> None:
     rows = scene(items(range(20)), table=FOUR)
     stop = rows.up.barrier(Stop())
