@@ -9,8 +9,8 @@ import structlog
 import typer
 
 from schemas.config import load
-from schemas.errors import Code, ConfigError
 from state.progress import Completed
+from streaming.cli.skipped import places
 from streaming.runtime import logs
 from streaming.service.batches import BatchReport
 from streaming.service.host import hosted_service, stopped_by_signal
@@ -26,7 +26,8 @@ def command(
     skip_record: Annotated[
         list[str] | None,
         typer.Option(
-            help="Leave an upstream record out: PARTITION@OFFSET, as an error named it. May be repeated."
+            help="Leave an upstream record out if it is at fault: PARTITION@OFFSET, as an error named it. "
+            "May be repeated."
         ),
     ] = None,
     log_json: Annotated[
@@ -42,7 +43,7 @@ def command(
     """
     logs.configure(as_json=log_json)
     settings = load(config)
-    skipped = frozenset(_place(text) for text in skip_record or ())
+    skipped = places(skip_record)
     with (
         hosted_service(
             settings, on_batch=_log_batch, exit_when_complete=exit_when_complete, skip_records=skipped
@@ -56,19 +57,6 @@ def command(
         log.info("stopped")
 
 
-def _place(text: str) -> tuple[int, int]:
-    partition, at, offset = text.partition("@")
-    if not (at and partition.isdigit() and offset.isdigit()):
-        raise ConfigError(
-            Code.USAGE,
-            where="--skip-record",
-            found=repr(text),
-            expected="PARTITION@OFFSET, as in 2@1047",
-            next_step="take both numbers from the error's `topic-partition@offset`",
-        )
-    return int(partition), int(offset)
-
-
 def _log_batch(report: BatchReport) -> None:
     steps = {f"{step}_ms": round(took) for step, took in report.step_ms.items()}
     log.info(
@@ -79,6 +67,7 @@ def _log_batch(report: BatchReport) -> None:
         snapshot_rows=sum(report.snapshot_rows.values()),
         vnodes=report.vnode_count,
         **steps,
+        lane_steps={step: round(took) for step, took in report.lane_ms.items()},
         **{f"vnodes_done.{name}": _done(states) for name, states in report.progress.items()},
     )
 

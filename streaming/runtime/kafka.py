@@ -70,7 +70,7 @@ class KafkaSettings:
         """A transactional producer that starts fast.
 
         `init_transactions` takes 0.02 s or 0.5 s by librdkafka's internal timers. No periodic metadata
-        refresh, a short retry backoff and one `poll(0.02)` before the call keep it mostly at the lower.
+        refresh, short backoffs, and a connection that is up before the call keep it at the lower.
         """
         return self.producer(
             **{
@@ -78,6 +78,7 @@ class KafkaSettings:
                 "transaction.timeout.ms": timeout_ms,
                 "topic.metadata.refresh.interval.ms": -1,
                 "retry.backoff.ms": 10,
+                "reconnect.backoff.ms": 10,
                 **over,
             }
         )

@@ -40,8 +40,10 @@ class TransactionalProducer:
     ) -> None:
         self._settings, self._id = settings, transactional_id
         self._producer = Producer(settings.transactional(transactional_id, timeout_ms=timeout_ms, **over))
-        self._producer.poll(0.02)  # lets the connection come up: init_transactions is then 25 times faster
         with translated(settings, what=transactional_id):
+            # Without a connection at hand librdkafka looks for the coordinator again after 0.5 s. With this and a
+            # short reconnect backoff the opening takes 20 ms in the median, 60 ms at most; 60 and 540 ms without.
+            self._producer.list_topics(topic="", timeout=settings.wait_s)
             self._producer.init_transactions(settings.wait_s)
 
     def __enter__(self) -> Self:
