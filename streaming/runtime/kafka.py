@@ -79,6 +79,7 @@ class KafkaSettings:
                 "topic.metadata.refresh.interval.ms": -1,
                 "retry.backoff.ms": 10,
                 "reconnect.backoff.ms": 10,
+                "topic.metadata.refresh.fast.interval.ms": 10,
                 **over,
             }
         )
