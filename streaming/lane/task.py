@@ -179,7 +179,7 @@ def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schem
         watch.lap("order")
         if not result.faults:
             _send(task, lane, jobs, changes, result, watch)
-            result.log += _write_log(task, lane, changes)
+            result.log += write_log(task, lane, changes)
             watch.lap("log")
     result.step_ms = watch.step_ms
     return result
@@ -196,7 +196,8 @@ def _parts(batches: Iterable[pa.RecordBatch], *, whole: bool) -> Iterator[list[p
     yield part
 
 
-def _write_log(task: LaneTask, lane: int, changes: Changes) -> list[DataFile]:
+def write_log(task: LaneTask, lane: int, changes: Changes) -> list[DataFile]:
+    """All changes of a lane, hidden ones too, in a file (none without changes) that the driver is to commit."""
     if not len(changes):
         return []
     rows = log_rows(changes, task.plan, log_schema(task.table))

@@ -38,7 +38,7 @@ from streaming.core.jobs import add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
 from streaming.lane.changes import AFTER, BEFORE, KEY, VALUE, order_changes
 from streaming.lane.faults import Fault, find_faults
-from streaming.lane.task import LaneJob, LaneResult, LaneTask, Stopwatch, _write_log, send_all
+from streaming.lane.task import LaneJob, LaneResult, LaneTask, Stopwatch, write_log, send_all
 from streaming.runtime.kafka import KafkaSettings
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
@@ -195,9 +195,10 @@ class PureService:
 
     def send(self, plan: BatchPlan, outputs: dict[str, MemoryTopic]) -> list[LaneResult]:
         """The lanes of a plan. What they do must depend on nothing but the plan and the upstream."""
-        task = LaneTask(
-            self.storage, self.table, plan, self.progress, self._files(), KafkaSettings("none"), "none", 0, {}
-        )
+        read = frozenset(item.vnode for job in plan.jobs for item in job.slices)
+        files = self._files().of_vnodes(read)
+        kafka = KafkaSettings("none")
+        task = LaneTask(self.storage, self.table, plan, self.progress, files, kafka, "none", 0, {})
         results = []
         for lane in self._chance.sample(range(plan.lanes), plan.lanes):
             batch = self._exchange(plan, lane, task.vnodes(lane))
@@ -207,7 +208,7 @@ class PureService:
             result = LaneResult(lane)
             jobs = [LaneJob(task, job, lane) for job in plan.jobs]
             send_all(task, jobs, changes, Recorder(outputs), result, Stopwatch())  # type: ignore[arg-type]
-            result.log = _write_log(task, lane, changes)
+            result.log = write_log(task, lane, changes)
             results.append(result)
         return results
 
