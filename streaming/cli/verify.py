@@ -22,6 +22,7 @@ from schemas.errors import Code, ConfigError, LawViolation
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
 from schemas.table import TableSchema, declare, nearest
+from streaming.cli.skipped import places
 from streaming.runtime.kafka import KafkaSettings
 from streaming.verify.findings import Finding, Report
 from streaming.verify.judge import Progress as OnProgress
@@ -52,6 +53,12 @@ def command(
     require_complete: Annotated[
         bool, typer.Option("--require-complete", help="Fail unless every vnode is finished.")
     ] = False,
+    skip_record: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An upstream record that `run` was told to leave out: PARTITION@OFFSET. May be repeated."
+        ),
+    ] = None,
     show: Annotated[int, typer.Option(min=0, help="How many findings to print.")] = _MOST_SHOWN,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a job, nothing else.")] = False,
 ) -> None:
@@ -67,9 +74,10 @@ def command(
         cases = _configured(config, job, bootstrap)
     else:
         cases = [_described(bootstrap, upstream, output, table, columns, condition)]
+    left_out = places(skip_record)
     reports = []
     for case in cases:
-        report = _judge(case, require_complete=require_complete)
+        report = _judge(case, require_complete=require_complete, left_out=left_out)
         reports.append(report)
         if as_json:
             print(json.dumps(report.to_dict()))  # noqa: T201
@@ -140,7 +148,7 @@ def _usage(found: str, expected: str) -> ConfigError:
     return ConfigError(Code.USAGE, found=found, expected=expected, next_step="backfill verify --help")
 
 
-def _judge(case: _Case, *, require_complete: bool) -> Report:
+def _judge(case: _Case, *, require_complete: bool, left_out: frozenset[tuple[int, int]]) -> Report:
     job = case.job
     with _progress_bar(job.output) as on_progress:
         return verify_topics(
@@ -152,6 +160,7 @@ def _judge(case: _Case, *, require_complete: bool) -> Report:
             condition=None if job.filter is None else parse_filter(job.filter, case.table),
             progress=on_progress,
             require_complete=require_complete,
+            left_out=left_out,
         )
 
 

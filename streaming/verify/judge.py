@@ -16,7 +16,7 @@ from streaming.verify.checker import Checker
 from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Report
 from streaming.verify.predicate import condition_of
 from streaming.verify.rows import View
-from streaming.verify.topics import TopicPair
+from streaming.verify.topics import Places, TopicPair
 
 SETTLE_S = 10.0
 """How long a commit may take to become visible in all partitions of an output."""
@@ -37,11 +37,13 @@ def verify_topics(
     settle_s: float = SETTLE_S,
     keep: int = MOST_FINDINGS_KEPT,
     require_complete: bool = False,
+    left_out: Places = frozenset(),
 ) -> Report:
     """Check the law of DESIGN 2.4 for `output` against `upstream`, record by record, as they are now.
 
     `table` is the upstream's, `columns` and `condition` the job's (all columns, no filter by default;
     `condition` parsed against `table`). Both topics may be live: what comes after the start is not looked at.
+    `left_out` are the upstream records, (partition, offset), that the service was told to leave out.
     At most `keep` findings are kept, all are counted. With `require_complete` an unfinished vnode is one too.
 
     Raises:
@@ -68,7 +70,9 @@ def verify_topics(
 
     view = View(table, columns, None if condition is None else condition_of(condition, table))
     with (
-        TopicPair(settings, upstream, output, on_read=on_read, settle_s=settle_s) as topics,
+        TopicPair(
+            settings, upstream, output, on_read=on_read, settle_s=settle_s, left_out=left_out
+        ) as topics,
         _collector_paused(),
     ):
         checker = Checker(table, view, (upstream, topics.upstream), (output, topics.output), Findings(keep))

@@ -24,6 +24,9 @@ from streaming.runtime.kafka import KafkaSettings, translate, translated
 from streaming.runtime.topics import Watermarks, admin, watermarks
 from streaming.verify.history import Entry
 
+Places = frozenset[tuple[int, int]]
+"""Records of a topic as (partition, offset)."""
+
 OnRead = Callable[[int], None]
 """Told how many more offsets were passed, transaction markers and aborted records included."""
 
@@ -48,8 +51,10 @@ class PartitionSource:
         prefetch_kib: int,
         on_read: OnRead,
         settle_s: float,
+        left_out: frozenset[int] = frozenset(),
     ) -> None:
         self._settings, self._topic, self._partition = settings, topic, partition
+        self._left_out = left_out
         self._next, self._end = marks.earliest, marks.stable
         self._on_read, self._settle_s = on_read, settle_s
         self._fetched: list[Message] = []  # in reverse, so that the next one is popped from the end
@@ -78,6 +83,8 @@ class PartitionSource:
                 if offset >= self._end:
                     return
                 fetched.pop()
+                if offset in self._left_out:
+                    continue
                 headers = message.headers()
                 barrier = _barrier(headers) if headers else None
                 yield Entry(offset, message.key(), message.value(), barrier)
@@ -139,14 +146,21 @@ class TopicPair:
     """The sources of an upstream and an output, a context manager.
 
     The output's ends are fixed before the upstream's, so every barrier of the output lies within the
-    upstream's ends.
+    upstream's ends. Records of the upstream that are `left_out`, (partition, offset), are as good as not there.
 
     Raises: TopicError for a topic that is missing, compacted, or whose beginning is gone: an output can't be
     judged by a part of its upstream.
     """
 
     def __init__(
-        self, settings: KafkaSettings, upstream: str, output: str, *, on_read: OnRead, settle_s: float
+        self,
+        settings: KafkaSettings,
+        upstream: str,
+        output: str,
+        *,
+        on_read: OnRead,
+        settle_s: float,
+        left_out: Places = frozenset(),
     ) -> None:
         client = admin(settings)
         _refuse_compacted(client, settings, (upstream, output))
@@ -155,7 +169,7 @@ class TopicPair:
         self.offsets = sum(marks.stable - marks.earliest for marks in (*output_marks, *upstream_marks))
         prefetch_kib = max(256, _PREFETCH_KIB // (len(output_marks) + len(upstream_marks)))
 
-        def sources(topic: str, marks: tuple[Watermarks, ...]) -> list[PartitionSource]:
+        def sources(topic: str, marks: tuple[Watermarks, ...], without: Places) -> list[PartitionSource]:
             return [
                 PartitionSource(
                     settings,
@@ -165,12 +179,13 @@ class TopicPair:
                     prefetch_kib=prefetch_kib,
                     on_read=on_read,
                     settle_s=settle_s,
+                    left_out=frozenset(offset for number, offset in without if number == partition),
                 )
                 for partition, each in enumerate(marks)
             ]
 
-        self.output = sources(output, output_marks)
-        self.upstream = sources(upstream, upstream_marks)
+        self.output = sources(output, output_marks, frozenset())
+        self.upstream = sources(upstream, upstream_marks, left_out)
 
     def __enter__(self) -> TopicPair:
         return self
