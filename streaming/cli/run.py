@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import structlog
 import typer
 
-from schemas.config import load
-from state.progress import Completed
 from streaming.cli.skipped import places
 from streaming.runtime import logs
-from streaming.service.batches import BatchReport
-from streaming.service.host import hosted_service, stopped_by_signal
+from streaming.runtime.signals import EndBySignal
+
+if TYPE_CHECKING:
+    from streaming.service.batches import BatchReport
 
 log = structlog.get_logger()
 
@@ -41,20 +41,27 @@ def command(
 
     It goes on where it was, after a stop as after a crash.
     """
-    logs.configure(as_json=log_json)
-    settings = load(config)
-    skipped = places(skip_record)
-    with (
-        hosted_service(
-            settings, on_batch=_log_batch, exit_when_complete=exit_when_complete, skip_records=skipped
-        ) as service,
-        stopped_by_signal(service.stop),
-    ):
-        log.info(
-            "serving", upstream=settings.upstream, bootstrap=service.kafka.bootstrap, lanes=settings.lanes
-        )
-        service.run()
-        log.info("stopped")
+    with EndBySignal() as signals:
+        # Imports take a second or two, and the signal may come in it.
+        from schemas.config import load
+        from streaming.service.host import hosted_service
+
+        logs.configure(as_json=log_json)
+        settings, skipped = load(config), places(skip_record)
+
+        def on_serving() -> None:
+            signals.hand_over(service.stop)
+            address = service.kafka.bootstrap
+            log.info("serving", upstream=settings.upstream, bootstrap=address, lanes=settings.lanes)
+
+        with hosted_service(
+            settings,
+            on_batch=_log_batch,
+            on_serving=on_serving,
+            exit_when_complete=exit_when_complete,
+            skip_records=skipped,
+        ) as service:
+            service.run()
 
 
 def _log_batch(report: BatchReport) -> None:
@@ -73,5 +80,7 @@ def _log_batch(report: BatchReport) -> None:
 
 
 def _done(progress: object) -> int:
+    from state.progress import Completed
+
     assert isinstance(progress, dict)
     return sum(isinstance(state, Completed) for state in progress.values())

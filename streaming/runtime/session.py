@@ -17,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -31,6 +32,9 @@ from schemas.errors import Code, EnvironmentProblem
 from streaming.runtime.jars import JarSet, ensure, spark_home
 from streaming.runtime.java import java
 from streaming.runtime.places import log_folder
+
+JVM_GONE = (Py4JError, OSError)
+"""What calls to the JVM raise once it is gone."""
 
 _JVM_GRACE_S = 20.0
 _MAX_VALUE_BYTES = 64 << 20
@@ -165,7 +169,8 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
 
 def _stop(session: SparkSession) -> None:
     gateway = SparkContext._gateway
-    session.stop()
+    with suppress(*JVM_GONE):
+        session.stop()
     if gateway is None:
         return
     jvm: subprocess.Popen[bytes] = gateway.proc

@@ -119,6 +119,8 @@ class Batches:
         self._cutter: SliceCutter | None = None
         self.skip: frozenset[tuple[int, int]] = frozenset()
         """Upstream records, (partition, offset), to be left out should they be at fault."""
+        self.give_up = False
+        """Set to have no lane tried a second time."""
 
     @property
     def transactional_id(self) -> str:
@@ -231,7 +233,7 @@ class Batches:
                 results = self._lanes.carry_out(task)
                 self._refuse(results)
             except (OutcomeUnknown, EnvironmentProblem):
-                if attempt == _ATTEMPTS:
+                if attempt == _ATTEMPTS or self.give_up:
                     raise
                 continue
             return results

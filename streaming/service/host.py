@@ -1,12 +1,10 @@
-"""What a service needs around it, in the right order: a broker (embedded if none is named), Spark, an end by signal."""
+"""What a service needs around it, in the right order: a broker (embedded if none is named), then Spark."""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType
 
 from schemas.config import ServiceConfig
 from schemas.errors import Code, TopicError
@@ -24,6 +22,7 @@ def hosted_service(
     config: ServiceConfig,
     *,
     on_batch: OnBatch = lambda report: None,
+    on_serving: Callable[[], None] = lambda: None,
     exit_when_complete: bool = False,
     skip_records: frozenset[tuple[int, int]] = frozenset(),
 ) -> Iterator[Service]:
@@ -35,7 +34,15 @@ def hosted_service(
         kafka = KafkaSettings(config.kafka.bootstrap or stack.enter_context(_embedded(config)))
         _refuse_same_topic(config)
         spark = stack.enter_context(spark_session(_spark_settings(config)))
-        yield Service(config, kafka, spark, on_batch, exit_when_complete, skip_records)
+        yield Service(
+            config,
+            kafka,
+            spark,
+            on_batch=on_batch,
+            on_serving=on_serving,
+            exit_when_complete=exit_when_complete,
+            skip_records=skip_records,
+        )
 
 
 @contextmanager
@@ -62,18 +69,3 @@ def _refuse_same_topic(config: ServiceConfig) -> None:
                 expected="two different topics",
                 next_step="name another output topic",
             )
-
-
-@contextmanager
-def stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT call `stop` for the length of the block."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        stop()
-
-    former = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)

@@ -13,10 +13,12 @@ from collections import deque
 from collections.abc import Callable
 
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem
 from state.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
+from streaming.runtime.session import JVM_GONE
 from streaming.service.batches import Batches, BatchReport
 from streaming.service.maintenance import Upkeep
 from streaming.service.source import UpstreamSource
@@ -87,13 +89,21 @@ class MicroBatches:
             return True
         return False
 
+    def drop(self) -> None:
+        """Let the open batch end by whatever goes wrong next; the next start finishes it."""
+        self._batches.give_up = True
 
-def spark_failure(query_exception: Exception | None) -> EnvironmentProblem:
+
+def spark_failure(query: StreamingQuery) -> EnvironmentProblem:
     """The error for a stream that ended by itself, without one of ours."""
-    found = type(query_exception).__name__ if query_exception else "no exception"
+    try:
+        exception = query.exception()
+        found = f"the stream ended with {type(exception).__name__ if exception else 'no exception'}"
+    except JVM_GONE:
+        found = "Spark's JVM is gone"
     return EnvironmentProblem(
         Code.SPARK_FAILED,
-        found=f"the stream ended with {found}",
+        found=found,
         expected="a stream that goes on",
         next_step="read the log file of Spark; start again, the service goes on where it was",
     )

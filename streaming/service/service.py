@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
@@ -26,7 +27,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schemas.config import ServiceConfig
-from schemas.errors import Code, ConfigError, StateError, TopicError
+from schemas.errors import Code, ConfigError, EnvironmentProblem, StateError, TopicError
 from schemas.job import JobDefinition
 from schemas.table import TableSchema
 from state.fold import FoldReport
@@ -34,6 +35,7 @@ from state.journal import Entry, Journal
 from state.storage import Storage
 from streaming.core.alignment import Aligner
 from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.session import JVM_GONE
 from streaming.runtime.topics import create_topic, partitions_of, require_topic, watermarks
 from streaming.runtime.transactions import TransactionalProducer
 from streaming.service.batches import Batches, BatchReport, is_complete, transactional_id
@@ -57,13 +59,16 @@ log = structlog.get_logger()
 class Service:
     """One run of the service. `run` returns when it was stopped, or, if asked, when every job is complete.
 
-    `on_batch` is called after each batch from the stream's thread, and must be quick.
+    `on_batch` is called after each batch from the stream's thread, and must be quick. `on_serving` is called once,
+    by the thread of `run`, when start-up is over: from then on an exception in that thread would leave a batch half
+    done, and `stop` is the way to end.
     """
 
     config: ServiceConfig
     kafka: KafkaSettings
     spark: SparkSession
     on_batch: OnBatch = lambda report: None
+    on_serving: Callable[[], None] = lambda: None
     exit_when_complete: bool = False
     skip_records: frozenset[tuple[int, int]] = frozenset()
     fold_least_rows: int = FOLD_LEAST_ROWS
@@ -230,24 +235,35 @@ class Service:
             .trigger(processingTime=TRIGGER_INTERVAL)
             .start()
         )
+        self.on_serving()
         dropped = False
         try:
+            self._serve(query, injector)
+        finally:
+            dropped = self._end(query, micro_batches)
+        failure = micro_batches.failure
+        if not self._stop.is_set():
+            raise failure or spark_failure(query)
+        # A group of processes is often ended together: Spark may have gone before the batch came to its end.
+        if failure is not None and not dropped and not isinstance(failure, (EnvironmentProblem, *JVM_GONE)):
+            raise failure
+        log.info("stopped", open_batch="dropped" if dropped or failure else "none")
+
+    def _serve(self, query: StreamingQuery, injector: BarrierInjector | None) -> None:
+        """Until somebody says stop, or the stream ends, or Spark with it."""
+        with suppress(*JVM_GONE):
             while query.isActive and not self._stop.wait(_POLL_S):
                 if injector is not None:
                     injector.check()
-        finally:
-            dropped = self._end(query, micro_batches)
-        if micro_batches.failure is not None and not dropped:
-            raise micro_batches.failure
-        if not self._stop.is_set():
-            raise spark_failure(query.exception())
 
     def _end(self, query: StreamingQuery, micro_batches: MicroBatches) -> bool:
         """Between two batches if possible. True if the open batch was dropped: the next start does it again."""
         in_time = micro_batches.close(_DRAIN_TIMEOUT_S)
-        if not in_time:
-            self.spark.sparkContext.cancelAllJobs()
-        query.stop()
+        with suppress(*JVM_GONE):
+            if not in_time:
+                micro_batches.drop()
+                self.spark.sparkContext.cancelAllJobs()
+            query.stop()
         return not in_time
 
     def _told(self, report: BatchReport, batches: Batches) -> None:

@@ -190,8 +190,9 @@ class Stage:
     jobs: Sequence[dict[str, Any]] = ()
     lanes: int = 2
 
-    def config(self, **over: Any) -> ServiceConfig:
-        declared = {
+    def declared(self, **over: Any) -> dict[str, Any]:
+        """The configuration as a user writes it."""
+        return {
             "kafka": {"bootstrap": self.upstream.kafka.bootstrap},
             "upstream": self.upstream.name,
             "state": "state",
@@ -201,7 +202,9 @@ class Stage:
             "jobs": list(self.jobs),
             **over,
         }
-        return check(declared, path=self.folder / "config.yaml")
+
+    def config(self, **over: Any) -> ServiceConfig:
+        return check(self.declared(**over), path=self.folder / "config.yaml")
 
     def service(
         self,

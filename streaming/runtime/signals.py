@@ -1,0 +1,55 @@
+"""An end by signal at any moment: while things come up, while they run, and while they are taken down.
+
+While a service comes up there is nothing to finish, so SIGTERM and SIGINT unwind the main thread wherever it is, and
+whatever was opened is closed on the way. Once it runs, it is asked to stop and finishes what is open. Once it ends,
+further signals change nothing: whoever is in a greater hurry has SIGKILL.
+
+This module is light, so that a command can hold it before it imports anything that takes a second.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Self
+
+
+class Stopped(BaseException):
+    """A signal came while the block was coming up."""
+
+
+class EndBySignal:
+    """A block that SIGTERM and SIGINT end as if it had come to its end by itself. For the main thread only."""
+
+    def __init__(self) -> None:
+        self._stop: Callable[[], None] = self._unwind
+        self._former = dict[int, object]()
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._former[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what `signal` itself gave
+        return kind is not None and issubclass(kind, Stopped)
+
+    def hand_over(self, stop: Callable[[], None]) -> None:
+        """From now on a signal calls `stop`, and the block has to come to its end soon."""
+        self._stop = stop
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        stop, self._stop = self._stop, _nothing
+        stop()
+
+    @staticmethod
+    def _unwind() -> None:
+        raise Stopped
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,140 @@
+"""`backfill run` as a process: it ends by itself, by signal at any moment, and leaves nothing running."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.kit.real import WAIT_S, Stage, await_condition
+
+SetUp = Callable[..., Stage]
+STOP_LIMIT_S = 30.0
+
+
+@dataclass
+class Process:
+    """`backfill run`, what it says, and the processes that it started."""
+
+    popen: subprocess.Popen[str]
+    lines: list[str]
+    reader: threading.Thread
+
+    @classmethod
+    def start(cls, config: Path, *options: str) -> Process:
+        command = [sys.executable, "-m", "streaming.cli.app", "run", str(config), "--log-json", *options]
+        popen = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        lines: list[str] = []
+        assert popen.stderr is not None
+        reader = threading.Thread(target=lines.extend, args=(popen.stderr,), daemon=True)
+        reader.start()
+        return cls(popen, lines, reader)
+
+    def says(self, event: str) -> bool:
+        return any(f'"event": "{event}"' in line for line in self.lines)
+
+    def await_event(self, event: str) -> None:
+        await_condition(lambda: self.says(event) or self.popen.poll() is not None, event)
+        assert self.says(event), self.lines[-5:]
+
+    def children(self) -> list[psutil.Process]:
+        try:
+            return psutil.Process(self.popen.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def end(self, number: signal.Signals | None = None) -> int:
+        """Its exit status, after a signal within the promised time; its children have to be gone as well."""
+        children = self.children()
+        if number is not None:
+            self.popen.send_signal(number)
+        status = self.popen.wait(WAIT_S if number is None else STOP_LIMIT_S)
+        _, alive = psutil.wait_procs(children, timeout=20)
+        assert not alive
+        self.reader.join()
+        return status
+
+
+def write_config(stage: Stage, **over: object) -> Path:
+    path = stage.folder / "config.json"
+    declared = {**stage.declared(), "spark": {"driver_memory": "512m"}, **over}
+    path.write_text(json.dumps(declared))
+    return path
+
+
+def test_it_exits_with_0_when_every_job_is_complete(set_up: SetUp) -> None:
+    stage = set_up({"name": "copy"})
+    for number in range(500):
+        stage.upstream.put((number, "EU", None, None))
+    process = Process.start(write_config(stage, barriers="inject"), "--exit-when-complete")
+    assert process.end() == 0, process.lines[-5:]
+    report = stage.verify()
+    assert report.clean, report
+    assert report.snapshot_rows == 500
+
+
+def test_sigterm_while_it_serves_ends_it_with_0_and_the_output_whole(set_up: SetUp) -> None:
+    stage = set_up({"name": "copy", "rate_limit": 50})
+    for number in range(500):
+        stage.upstream.put((number, "EU", None, None))
+    process = Process.start(write_config(stage, barriers="inject", barrier_interval="200ms"))
+    process.await_event("batch")
+    assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
+    with stage.running(barriers="inject", barrier_interval="200ms") as run:
+        run.until(lambda: run.is_complete("copy"))
+    report = stage.verify()
+    assert report.clean, report
+
+
+@pytest.mark.parametrize("child", ["java", "python"])
+def test_sigterm_while_things_come_up_ends_it_with_0(set_up: SetUp, child: str) -> None:
+    stage = set_up({"name": "copy"})
+    process = Process.start(write_config(stage))
+    if child == "java":  # Spark's JVM is there, and does not answer yet
+        await_condition(lambda: any("java" in each.name() for each in process.children()), "a JVM")
+    else:  # the interpreter has only just come to our code
+        await_condition(lambda: _catches(process.popen.pid, signal.SIGTERM), "a handler")
+    assert not process.says("serving")
+    assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
+    assert not any("Traceback" in line for line in process.lines)
+
+
+def test_sigterm_to_the_whole_group_is_an_end_as_good_as_any(set_up: SetUp) -> None:
+    stage = set_up({"name": "copy"})
+    stage.upstream.put((1, "EU", None, None))
+    process = Process.start(write_config(stage, barriers="inject", barrier_interval="200ms"))
+    process.await_event("batch")
+    for each in process.children():
+        each.send_signal(signal.SIGTERM)
+    assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
+
+
+def test_an_error_is_one_line_and_a_status(set_up: SetUp) -> None:
+    stage = set_up({"name": "copy"})
+    stage.upstream.barrier()
+    offset = stage.upstream.send(1, b"\x02", b"\x00\x00")
+    stage.upstream.barrier()
+    process = Process.start(write_config(stage))
+    assert process.end() == 4
+    [line] = [line for line in process.lines if not line.startswith("{")]
+    assert re.fullmatch(
+        rf"AVRO_TRUNCATED at {stage.upstream.name}-1@{offset}: found .+; expected .+; "
+        rf"next: .+ --skip-record 1@{offset}\n",
+        line,
+    )
+
+
+def _catches(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler of its own for the signal (proc(5), SigCgt)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
