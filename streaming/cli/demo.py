@@ -48,8 +48,8 @@ def command(
     logs.configure(as_json=False, file=log)
     console, began = Console(highlight=False), time.monotonic()
     console.print(
-        f"A table of {rows:,} rows changes {LIVE_RATE} times a second, while a new job sends a part of it,\n"
-        "and every later change of that part, to a topic of its own.\n"
+        f"A table of {rows:,} rows changes {LIVE_RATE} times a second. Meanwhile a new job\n"
+        "sends a part of it, and every later change of that part, to a new topic.\n"
     )
     with _folder(keep=keep) as folder, Screen(console, STEPS) as screen:
         outcome = play(Scene(folder, rows, live_seconds), screen)
@@ -86,13 +86,13 @@ def _figures(outcome: Outcome, rows: int, took_s: float) -> Table:
     course, live, report = outcome.course, outcome.live, outcome.report
     verdict = "[green]the law holds[/green]" if report.clean else f"[red]{report.found} findings[/red]"
     figures = {
-        "upstream": f"{rows:,} rows, {live.inserts:,} inserts, {live.updates:,} updates, {live.deletes:,} deletes",
-        "snapshot": f"{course.snapshot_rows:,} rows read at {course.snapshot_rate:,.0f} rows/s, "
-        f"{course.snapshot_sent:,} passed the filter",
-        "live changes": f"{live.total:,} sent, {course.live_sent:,} passed on live",
-        "  during the snapshot": _latency(outcome.during_snapshot),
+        "upstream": f"{rows:,} rows, then {live.total:,} changes",
+        "snapshot": f"{course.snapshot_rows:,} rows read, {course.snapshot_rate:,.0f} rows/s; "
+        f"{course.snapshot_sent:,} sent",
+        "live changes": f"{course.live_sent:,} sent",
+        "  during snapshot": _latency(outcome.during_snapshot),
         "  after it": _latency(outcome.afterwards),
-        "barriers": f"{course.barriers} in {course.batches} batches",
+        "barriers": f"{course.barriers:,} in {course.batches:,} batches",
         "verify": f"{report.upstream_records + report.output_records:,} records, {verdict}",
         "took": f"{took_s:.0f} s",
     }

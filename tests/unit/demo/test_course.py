@@ -1,0 +1,70 @@
+"""The demo's account of a job's way, from batch reports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from schemas.epoch import epoch_from_unix_ms
+from schemas.records import Barrier, BarrierKind
+from state.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from state.progress import Completed, InProgress, Progress
+from streaming.core.jobs import Outcome
+from streaming.demo.course import Course
+from streaming.service.batches import BatchReport
+
+
+def report(
+    at_ms: int, *, rows: int = 0, replica: int = 0, progress: Mapping[int, Progress] | None = None
+) -> BatchReport:
+    """A batch with one barrier that was injected at an instant, of a table of two vnodes."""
+    epoch = epoch_from_unix_ms(at_ms)
+    barrier = AlignedBarrier(Barrier(epoch, epoch - 1, BarrierKind.CHECKPOINT, 1, at_ms), (9,))
+    plan = BatchPlan(None, (barrier,), (0,), ReplicaVersion(0, 0, 0), 1, (), ())
+    jobs = {} if progress is None else {"copy": progress}
+    counts = {"copy": rows}
+    return BatchReport(
+        plan, 10, counts, counts, counts, {}, {}, 0, Outcome(()), jobs, vnode_count=2, replica_rows=replica
+    )
+
+
+def instants(course: Course) -> tuple[bool, bool]:
+    """Whether the replica stands, and whether the job is complete."""
+    return course.replica_at is not None, course.complete_at is not None
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_a_course_goes_from_the_replica_over_the_snapshot_to_completion() -> None:
+    course = Course("copy", 2)
+    course.note(report(now_ms()))
+    assert instants(course) == (True, False)
+    assert (course.about_rows, course.left_s) == (10, None)
+    course.note(report(now_ms(), rows=40, replica=100, progress={0: InProgress((4,), 40)}))
+    assert instants(course) == (True, False)
+    assert course.left_s == pytest.approx(60 / course.snapshot_rate, rel=0.2)
+    course.note(
+        report(now_ms(), rows=59, replica=101, progress={0: Completed((4,), 50), 1: Completed(None, 49)})
+    )
+    assert instants(course) == (True, True)
+    assert (course.snapshot_rows, course.about_rows, course.left_s) == (99, 99, 0)
+    assert (course.batches, course.barriers) == (3, 3)
+
+
+def test_live_changes_are_out_once_a_later_barrier_has_passed() -> None:
+    course, sent_at = Course("copy", 2), time.time()
+    assert not course.has_passed(sent_at)
+    course.note(report(int(sent_at * 1_000) - 500))
+    assert not course.has_passed(sent_at)
+    course.note(report(int(sent_at * 1_000) + 500))
+    assert course.has_passed(sent_at)
+
+
+def test_the_lag_is_that_of_the_oldest_barrier_in_the_batch() -> None:
+    course = Course("copy", 2)
+    course.note(report(now_ms() - 3_000))
+    assert course.lag_s == pytest.approx(3, abs=0.5)
