@@ -38,16 +38,19 @@ class SnapshotBudget:
     _last_rows: int = FIRST_ROWS
     _tokens: float = 0.0
     _filled_ms: int | None = None
+    _limit: int | None = None
 
     def rows(self, now_ms: int, *, paused: bool, rate_limit: int | None) -> int:
         """Rows that the next batch may read; `now_ms` must not fall between calls."""
+        if rate_limit != self._limit:  # what was read under another limit is no debt under this one
+            self._limit, self._filled_ms, self._tokens = rate_limit, None, 0.0
         if paused or rate_limit == 0:
             self._filled_ms, self._tokens = now_ms, 0.0
             return 0
         fitting = self._fitting_rows()
         if rate_limit is None:
             return fitting
-        return min(fitting, int(self._fill(now_ms, rate_limit)))
+        return min(fitting, max(int(self._fill(now_ms, rate_limit)), 0))
 
     def _fitting_rows(self) -> int:
         if self.latency_budget_ms is None:
@@ -66,7 +69,8 @@ class SnapshotBudget:
 
     def spent(self, rows: int, read_ms: float) -> None:
         """Tell what a batch read and how long its snapshot reads took (0 rows teach nothing)."""
-        self._tokens -= rows
+        if self._limit is not None:
+            self._tokens -= rows
         if rows <= 0 or read_ms <= 0:
             return
         rate = rows / read_ms

@@ -38,7 +38,7 @@ from streaming.core.jobs import add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
 from streaming.lane.changes import AFTER, BEFORE, KEY, VALUE, order_changes
 from streaming.lane.faults import Fault, find_faults
-from streaming.lane.task import LaneJob, LaneResult, LaneTask, Stopwatch, write_log, send_all
+from streaming.lane.task import LaneJob, LaneResult, LaneTask, Stopwatch, send_all, write_log
 from streaming.runtime.kafka import KafkaSettings
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+
+from streaming.core.budget import BUDGET_SHARE, FIRST_ROWS, MAX_ROWS, MIN_ROWS, SnapshotBudget
+
+
+def rows(budget: SnapshotBudget, now_ms: int, limit: int | None = None, *, paused: bool = False) -> int:
+    return budget.rows(now_ms, paused=paused, rate_limit=limit)
+
+
+@pytest.mark.parametrize(("paused", "limit"), [(True, None), (True, 100), (False, 0)])
+def test_nothing_is_read_while_paused_or_limited_to_nothing(paused: bool, limit: int | None) -> None:
+    assert rows(SnapshotBudget(None), 0, limit, paused=paused) == 0
+
+
+def test_without_a_latency_budget_a_batch_takes_as_much_as_a_batch_may() -> None:
+    budget = SnapshotBudget(None)
+    budget.spent(10, read_ms=10_000)
+    assert rows(budget, 0) == MAX_ROWS
+
+
+def test_the_first_read_is_small_and_the_next_one_follows_what_it_took() -> None:
+    budget = SnapshotBudget(2_000)
+    assert rows(budget, 0) == FIRST_ROWS
+    budget.spent(FIRST_ROWS, read_ms=400)  # 50 rows/ms
+    assert rows(budget, 1_000) == min(50 * 2_000 * BUDGET_SHARE, 2 * FIRST_ROWS)
+
+
+def test_reads_grow_at_most_twofold_and_adapt_to_a_slower_machine() -> None:
+    budget = SnapshotBudget(2_000)
+    budget.spent(FIRST_ROWS, read_ms=1)
+    assert rows(budget, 0) == 2 * FIRST_ROWS
+    for _ in range(20):
+        budget.spent(rows(budget, 0), read_ms=5_000)
+    read = rows(budget, 0)
+    assert MIN_ROWS <= read < FIRST_ROWS
+
+
+def test_progress_comes_before_latency_on_a_machine_that_is_too_slow() -> None:
+    budget = SnapshotBudget(1)
+    budget.spent(10, read_ms=60_000)
+    assert rows(budget, 0) == MIN_ROWS
+
+
+def test_a_batch_that_read_nothing_teaches_nothing() -> None:
+    budget = SnapshotBudget(2_000)
+    budget.spent(0, read_ms=500)
+    assert rows(budget, 0) == FIRST_ROWS
+
+
+@pytest.mark.parametrize("step_ms", [10, 700, 1_000, 5_000])
+def test_a_rate_limit_holds_over_time_whatever_the_pace_of_the_batches(step_ms: int) -> None:
+    budget, limit, read = SnapshotBudget(None), 100, 0
+    seconds = 100
+    for now_ms in range(0, seconds * 1_000, step_ms):
+        taken = rows(budget, now_ms, limit)
+        budget.spent(taken, read_ms=1)
+        read += taken
+    assert read <= limit * (seconds + 2)
+    if step_ms <= 2_000:
+        assert read >= limit * (seconds - 1)
+
+
+def test_a_rate_below_one_row_a_batch_adds_up_to_rows() -> None:
+    budget = SnapshotBudget(None)
+    taken = []
+    for now_ms in range(0, 10_000, 250):
+        taken.append(rows(budget, now_ms, 1))
+        budget.spent(taken[-1], read_ms=1)
+    assert set(taken) == {0, 1}
+    assert sum(taken) == 10
+
+
+def test_a_long_wait_is_followed_by_two_seconds_worth_at_most() -> None:
+    budget = SnapshotBudget(None)
+    rows(budget, 0, 100)
+    assert rows(budget, 3_600_000, 100) == 200
+
+
+def test_a_pause_is_not_followed_by_a_burst() -> None:
+    budget = SnapshotBudget(None)
+    rows(budget, 0, 100)
+    rows(budget, 60_000, 100, paused=True)
+    assert rows(budget, 60_100, 100) == 10
+
+
+def test_rows_read_beyond_the_budget_are_paid_back() -> None:
+    budget = SnapshotBudget(None)
+    assert rows(budget, 0, 100) == 100
+    budget.spent(300, read_ms=1)
+    assert rows(budget, 1_000, 100) == 0
+    assert rows(budget, 3_000, 100) == 100
+
+
+def test_rows_read_without_a_limit_are_no_debt_once_there_is_one() -> None:
+    budget = SnapshotBudget(None)
+    rows(budget, 0)
+    budget.spent(1_000_000, read_ms=1_000)
+    assert rows(budget, 1_000, 100) == 100
+
+
+def test_debt_under_a_high_limit_is_forgiven_by_a_lower_one() -> None:
+    budget = SnapshotBudget(None)
+    rows(budget, 0, 100_000)
+    budget.spent(300_000, read_ms=1_000)
+    assert rows(budget, 1_000, 10) == 10

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from schemas.job import JobDefinition
+from schemas.records import Add, Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
+from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion
+from streaming.core.jobs import add_configured, jobs_after
+from tests.kit.scene import table
+
+TABLE = table(vnode_count=4)
+
+
+def definition(name: str) -> JobDefinition:
+    return JobDefinition.declare({"name": name, "output": f"out-{name}", "rate_limit": 7}, TABLE)
+
+
+def plan(*mutations: Mutation | None, jobs: tuple[str, ...] = ("a", "b")) -> BatchPlan:
+    """A batch with one barrier for each mutation, the last with epoch `len(mutations) << 16`."""
+    barriers = [
+        AlignedBarrier(Barrier(n << 16, (n - 1) << 16, BarrierKind.CHECKPOINT, 1, 0, mutation), (n,))
+        for n, mutation in enumerate(mutations, 1)
+    ]
+    states = tuple(JobPlan(JobState(definition(name), 0)) for name in jobs)
+    return BatchPlan(None, tuple(barriers), (0,), ReplicaVersion(0, 0, 0), 1, states)
+
+
+def test_jobs_of_a_batch_are_open_after_it() -> None:
+    assert all(job.opened for job in jobs_after(plan(None), TABLE).jobs)
+
+
+def test_mutations_of_several_barriers_take_effect_in_their_order() -> None:
+    mutations = [Pause("a"), Throttle("b", 5), Resume(None), Throttle("b", None), Pause("b"), Drop("a")]
+    outcome = jobs_after(plan(*mutations), TABLE)
+    assert [(job.name, job.paused, job.rate_limit) for job in outcome.jobs] == [("b", True, None)]
+    assert [report.epoch >> 16 for report in outcome.reports] == [1, 2, 3, 4, 5, 6]
+    assert not any(report.refused for report in outcome.reports)
+
+
+def test_an_added_job_starts_at_the_end_of_the_batch_with_the_limit_of_its_definition() -> None:
+    outcome = jobs_after(plan(Add(definition("c").to_json()), None, None), TABLE)
+    assert outcome.jobs[-1] == JobState(definition("c"), 3 << 16, rate_limit=7)
+
+
+def test_a_stop_among_other_mutations_is_told_and_the_others_still_count() -> None:
+    outcome = jobs_after(plan(Stop(), Pause("a")), TABLE)
+    assert outcome.stop
+    assert outcome.jobs[0].paused
+
+
+def test_jobs_after_a_batch_follow_from_its_plan_alone() -> None:
+    batch = plan(Pause("a"), Add(definition("c").to_json()), Drop("b"))
+    again = BatchPlan.from_json(batch.to_json(), TABLE)
+    assert jobs_after(again, TABLE) == jobs_after(batch, TABLE)
+
+
+def test_a_configured_job_is_added_once_and_what_mutations_made_of_a_known_one_stays() -> None:
+    known = jobs_after(plan(Throttle("a", 0)), TABLE).jobs
+    jobs = add_configured(known, [definition("a"), definition("c")], 9)
+    assert [(job.name, job.start, job.rate_limit) for job in jobs] == [("a", 0, 0), ("b", 0, None), ("c", 9, 7)]

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.records import Op
+from state.progress import Completed, InProgress, NotStarted, Progress, covers
+from streaming.core.visibility import HIDDEN, covered, visible_ops
+
+VNODES = 4
+keys = st.tuples(st.integers(0, 3), st.sampled_from(["", "a", "\uffff", "\U0001f600"]))
+states: st.SearchStrategy[Progress] = st.one_of(
+    st.just(NotStarted()),
+    st.builds(InProgress, keys, st.just(0)),
+    st.builds(Completed, st.none() | keys, st.just(0)),
+)
+
+
+@given(
+    changes=st.lists(st.tuples(st.integers(0, VNODES - 1), keys)),
+    progress=st.dictionaries(st.integers(0, VNODES - 1), states),
+)
+def test_each_change_is_covered_as_its_own_vnode_says(
+    changes: list[tuple[int, tuple[int, str]]], progress: dict[int, Progress]
+) -> None:
+    vnodes = np.array([vnode for vnode, _ in changes], dtype=np.int32)
+    columns = [
+        pa.array([key[0] for _, key in changes], pa.int32()),
+        pa.array([key[1] for _, key in changes], pa.string()),
+    ]
+    slow = [covers(progress.get(vnode, NotStarted()), key) for vnode, key in changes]
+    assert covered(vnodes, columns, progress, VNODES).tolist() == slow
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("op", Op)
+def test_a_change_is_shown_as_what_its_visible_halves_make_it(op: Op, before: bool, after: bool) -> None:
+    had, has = op is not Op.INSERT and before, op is not Op.DELETE and after
+    shown = {(0, 0): HIDDEN, (0, 1): Op.INSERT, (1, 0): Op.DELETE, (1, 1): Op.UPDATE}[had, has]
+    ops = np.array([op], dtype=np.int8)
+    assert visible_ops(ops, np.array([before]), np.array([after])).tolist() == [shown]
