@@ -94,11 +94,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _docker_answers() -> bool:
-    import docker
+    from docker.client import DockerClient
+    from docker.errors import DockerException
 
     try:
-        docker.from_env(timeout=5).ping()
-    except docker.errors.DockerException:
+        DockerClient.from_env(timeout=5).ping()
+    except DockerException:
         return False
     return True
 
