@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.job import JobDefinition
+from schemas.position import Key
+from schemas.records import Add, Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
+from schemas.table import TableSchema, declare
+from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion, Slice
+from tests.kit.values import KEY_TYPES, values_of
+
+EPOCHS = st.integers(1, 2**46).map(lambda n: n << 16)
+OFFSETS = st.integers(0, 2**62)
+TEXT = st.text(max_size=20)
+MUTATIONS: st.SearchStrategy[Mutation | None] = st.one_of(
+    st.none(),
+    st.builds(Add, TEXT),
+    st.builds(Drop, TEXT),
+    st.builds(Pause, st.none() | TEXT),
+    st.builds(Resume, st.none() | TEXT),
+    st.builds(Throttle, TEXT, st.none() | st.integers(0, 2**62)),
+    st.just(Stop()),
+)
+
+
+def table() -> TableSchema:
+    """A table whose key has a column of every type that a key may have."""
+    columns = {f"k{number}": str(kind) for number, kind in enumerate(KEY_TYPES)}
+    return declare({"name": "t", "columns": columns | {"n": "int"}, "primary_key": list(columns)})
+
+
+TABLE = table()
+KEYS: st.SearchStrategy[Key] = st.tuples(*(values_of(kind) for kind in KEY_TYPES))
+
+
+@st.composite
+def aligned(draw: st.DrawFn, partitions: int) -> AlignedBarrier:
+    offsets = draw(st.lists(OFFSETS, min_size=partitions, max_size=partitions))
+    kind, mutation = draw(st.sampled_from(BarrierKind)), draw(MUTATIONS)
+    return AlignedBarrier(Barrier(draw(EPOCHS), 0, kind, partitions, 5, mutation), tuple(offsets))
+
+
+@st.composite
+def job_plans(draw: st.DrawFn) -> JobPlan:
+    declaration: dict[str, Any] = {"name": "copy", "output": "out", "columns": ["n"], "filter": "n > 1"}
+    state = JobState(
+        JobDefinition.declare(declaration, TABLE),
+        draw(EPOCHS),
+        draw(st.booleans()),
+        draw(st.booleans()),
+        draw(st.none() | st.integers(0, 2**62)),
+    )
+    slices = st.builds(Slice, st.integers(0, 63), st.none() | KEYS, st.none() | KEYS)
+    return JobPlan(state, tuple(draw(st.lists(slices, max_size=2))))
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> BatchPlan:
+    partitions = draw(st.integers(1, 3))
+    return BatchPlan(
+        draw(st.none() | aligned(partitions)),
+        tuple(draw(st.lists(aligned(partitions), min_size=1, max_size=2))),
+        tuple(draw(st.lists(OFFSETS, min_size=partitions, max_size=partitions))),
+        ReplicaVersion(draw(OFFSETS), draw(OFFSETS), draw(EPOCHS)),
+        draw(st.integers(1, 64)),
+        tuple(draw(st.lists(job_plans(), max_size=1))),
+        tuple(draw(st.lists(st.tuples(st.integers(0, 2), OFFSETS), max_size=2))),
+    )
+
+
+@given(plans())
+def test_a_plan_comes_back_from_its_json_as_it_was(plan: BatchPlan) -> None:
+    assert BatchPlan.from_json(plan.to_json(), TABLE) == plan
