@@ -57,10 +57,13 @@ class ProgressTable:
         return self._ledger.epoch
 
     def load(self, job: str, start_epoch: int) -> dict[int, Progress]:
-        """The newest progress of every vnode that has one, of the job that started at `start_epoch`."""
+        """The newest progress of every vnode that has one, of the job that started at `start_epoch`.
+
+        A job reads nothing before its start, so rows of that very barrier are a dropped job's of the same name.
+        """
         newest: dict[int, tuple[int, Progress]] = {}
         for row in self._ledger.read().to_pylist():
-            if row["job"] != job or row["barrier"] < start_epoch:
+            if row["job"] != job or row["barrier"] <= start_epoch:
                 continue
             known = newest.get(row["vnode"])
             if known is None or row["barrier"] > known[0]:

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+
+from schemas.errors import Code, CommitConflict, Fenced
+from schemas.records import Barrier, BarrierKind
+from state.journal import Journal, is_superseded
+from state.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from state.storage import Storage
+from tests.kit.scene import table
+
+TABLE = table()
+
+
+def plan(number: int) -> BatchPlan:
+    barrier = Barrier(number << 16, (number - 1) << 16, BarrierKind.CHECKPOINT, 1, 0)
+    return BatchPlan(None, (AlignedBarrier(barrier, (number,)),), (0,), ReplicaVersion(0, 0, 0), 2)
+
+
+def owned(storage: Storage, owner: str, lanes: int = 2) -> Journal:
+    journal = Journal(storage, TABLE)
+    journal.take_over(owner, lanes, "{}")
+    return journal
+
+
+def test_a_new_state_has_no_owner_and_no_plan(storage: Storage) -> None:
+    journal = Journal(storage, TABLE)
+    assert journal.current is None
+    assert journal.take_over("first", 2, "{}") is None
+
+
+def test_the_last_plan_is_the_one_that_counts(storage: Storage) -> None:
+    journal = owned(storage, "first")
+    journal.write_plan(plan(1))
+    journal.write_plan(plan(2))
+    entry = Journal(storage, TABLE).current
+    assert entry is not None
+    assert (entry.owner, entry.plan) == ("first", plan(2))
+
+
+def test_a_successor_learns_whose_lanes_to_fence_and_which_plan_may_be_half_done(storage: Storage) -> None:
+    owned(storage, "first", lanes=4).write_plan(plan(1))
+    former = Journal(storage, TABLE).take_over("second", 2, "{}")
+    assert former is not None
+    assert (former.owner, former.lanes, former.plan) == ("first", 4, plan(1))
+    entry = Journal(storage, TABLE).current
+    assert entry is not None
+    assert (entry.owner, entry.lanes, entry.plan) == ("second", 2, plan(1))
+
+
+def test_whoever_was_taken_over_can_write_no_plan_and_is_told_by_whom(storage: Storage) -> None:
+    first = owned(storage, "first")
+    second = owned(storage, "second")
+    with pytest.raises(Fenced, match="second") as caught:
+        first.write_plan(plan(1))
+    assert (caught.value.code, caught.value.exit_status) == (Code.FENCED, 3)
+    second.write_plan(plan(1))
+
+
+def test_two_that_take_over_at_one_moment_do_not_both_get_it(storage: Storage) -> None:
+    one, other = Journal(storage, TABLE), Journal(storage, TABLE)
+    one.take_over("one", 1, "{}")
+    with pytest.raises(CommitConflict):
+        other.take_over("other", 1, "{}")
+
+
+def test_a_lane_sees_that_the_journal_moved_on(storage: Storage) -> None:
+    journal = owned(storage, "first")
+    journal.write_plan(plan(1))
+    assert not is_superseded(storage, journal.version)
+    owned(storage, "second")
+    assert is_superseded(storage, journal.version)
+
+
+def test_the_journal_stays_one_row_wide(storage: Storage) -> None:
+    journal = owned(storage, "first")
+    for number in range(1, 6):
+        journal.write_plan(plan(number))
+    assert len(journal._ledger.files()) == 1

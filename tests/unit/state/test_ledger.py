@@ -1,0 +1,96 @@
+"""The table of one writer, on real Delta."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from schemas.errors import Code, CommitConflict, StateError
+from state.ledger import Ledger
+from state.storage import DataFile, Storage
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+def ledger(storage: Storage) -> Ledger:
+    return Ledger(storage, "t", SCHEMA)
+
+
+def file(storage: Storage, *numbers: int) -> DataFile:
+    return storage.write_parquet(
+        "t", pa.table([list(numbers)], schema=SCHEMA), stem="x", bound_columns=("n",)
+    )
+
+
+def numbers(table: Ledger) -> list[int]:
+    return sorted(table.read()["n"].to_pylist())
+
+
+def test_a_commit_adds_and_removes_files_and_carries_its_epoch(storage: Storage) -> None:
+    table = ledger(storage)
+    assert (numbers(table), table.epoch) == ([], 0)
+    first = file(storage, 3, 1)
+    table.commit([first], epoch=7)
+    table.commit([file(storage, 2)], [first], epoch=None)
+    assert (numbers(table), table.epoch) == ([2], 7)
+    again = ledger(storage)
+    assert (numbers(again), again.epoch, again.version, again.id) == ([2], 7, table.version, table.id)
+
+
+def test_bounds_and_counts_of_files_come_back_as_they_were_written(storage: Storage) -> None:
+    table = ledger(storage)
+    table.commit([file(storage, 5, -2, 3)], epoch=1)
+    (found,) = ledger(storage).files(("n",))
+    assert (found.rows, found.bounds) == (3, {"n": (-2, 5)})
+
+
+def test_an_empty_table_has_no_files(storage: Storage) -> None:
+    assert ledger(storage).files(("n",)) == []
+
+
+def test_the_second_writer_of_a_version_is_refused_and_nothing_of_it_is_there(storage: Storage) -> None:
+    ours, theirs = ledger(storage), ledger(storage)
+    theirs.commit([file(storage, 1)], epoch=1)
+    with pytest.raises(CommitConflict) as caught:
+        ours.commit([file(storage, 2)], epoch=1)
+    assert caught.value.code is Code.STATE_CONFLICT
+    assert numbers(ledger(storage)) == [1]
+    ours.reload()
+    ours.commit([file(storage, 3)], epoch=2)
+    assert numbers(ours) == [1, 3]
+
+
+def test_an_old_version_keeps_its_files(storage: Storage) -> None:
+    table = ledger(storage)
+    first = file(storage, 1)
+    table.commit([first], epoch=1)
+    version = table.version
+    table.commit([file(storage, 2)], [first], epoch=2)
+    assert [found.path for found in table.files_at(version)] == [first.path]
+
+
+def test_many_commits_are_read_by_a_reader_that_was_never_there(storage: Storage) -> None:
+    """More than a checkpoint's worth of them."""
+    table = ledger(storage)
+    for number in range(120):
+        table.commit([file(storage, number)], epoch=number + 1)
+    again = ledger(storage)
+    assert (numbers(again), again.epoch) == (list(range(120)), 120)
+    assert {found.bounds["n"] for found in again.files(("n",))} == {(n, n) for n in range(120)}
+
+
+def test_a_table_that_does_not_open_is_named(storage: Storage) -> None:
+    ledger(storage)
+    log = storage.path("t", "_delta_log", f"{0:020d}.json")
+    with storage.filesystem.open_output_stream(log) as out:
+        out.write(b"damaged")
+    with pytest.raises(StateError) as caught:
+        ledger(storage)
+    assert (caught.value.code, caught.value.where) == (Code.STATE_TABLE_CORRUPT, storage.uri("t"))
+
+
+def test_the_table_is_an_ordinary_delta_table(storage: Storage) -> None:
+    table = ledger(storage)
+    table.commit([file(storage, 1, 2)], epoch=1)
+    assert DeltaTable(storage.uri("t")).to_pyarrow_table()["n"].to_pylist() == [1, 2]
