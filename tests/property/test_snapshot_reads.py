@@ -1,0 +1,190 @@
+"""Slices and their ends against a slow model: a dictionary of the table as of the pinned version."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.position import Key, order_key
+from schemas.records import Op, Row
+from schemas.table import TableSchema
+from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
+from state.plan import Slice
+from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, BaseFile, ReplicaFiles
+from state.snapshot import SliceCutter, SnapshotReader
+from state.storage import DataFile, Storage
+from tests.kit.scene import table
+
+EXAMPLES = 300 if settings.get_current_profile_name() == "ci" else 60
+FOLDED = 100
+TABLE: TableSchema = table({"v": "string", "b": "boolean", "k": "int", "n": "int"}, key=["k", "b", "v"])
+KEYS = st.tuples(st.integers(0, 3), st.booleans(), st.sampled_from(["", "\uffff", "\U0001f600"]))
+
+
+@dataclass(frozen=True)
+class LogRow:
+    vnode: int
+    epoch: int
+    key: Key
+    op: Op
+    n: int
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """Base keys by vnode with rows a file, and the log in the order of its offsets, cut into files."""
+
+    base: dict[int, list[Key]]
+    rows_per_file: int
+    log: list[LogRow]
+    log_files: int
+
+    def rows(self, vnode: int) -> dict[Key, int]:
+        """Column `n` by key: the table as of the last log row."""
+        state = dict.fromkeys(self.base[vnode], -1)
+        for row in self.log:
+            if row.vnode == vnode and row.epoch > FOLDED:
+                state.pop(row.key, None)
+                if row.op is not Op.DELETE:
+                    state[row.key] = row.n
+        return state
+
+    def alive_in_log(self, vnode: int) -> set[Key]:
+        newest = {row.key: row.op for row in self.log if row.vnode == vnode and row.epoch > FOLDED}
+        return {key for key, op in newest.items() if op is not Op.DELETE}
+
+
+@st.composite
+def pinned(draw: st.DrawFn) -> Pinned:
+    epochs = sorted(draw(st.lists(st.integers(FOLDED - 1, FOLDED + 3), max_size=12)))
+    rows = [
+        LogRow(draw(st.integers(0, 1)), epoch, draw(KEYS), draw(st.sampled_from(Op)), n)
+        for n, epoch in enumerate(epochs)
+    ]
+    base = {vnode: draw(st.lists(KEYS, max_size=12, unique=True)) for vnode in (0, 1)}
+    return Pinned(base, draw(st.integers(1, 5)), rows, draw(st.integers(1, 3)))
+
+
+def _row(key: Key, n: int) -> dict[str, Any]:
+    return dict(zip(TABLE.primary_key, key, strict=True)) | {"n": n}
+
+
+def written(storage: Storage, version: Pinned) -> ReplicaFiles:
+    base: dict[int, tuple[BaseFile, ...]] = {}
+    for vnode, keys in version.base.items():
+        ordered = sorted(keys, key=order_key)
+        chunks = [
+            ordered[i : i + version.rows_per_file] for i in range(0, len(ordered), version.rows_per_file)
+        ]
+        # Delta lists the files of a vnode in no order
+        base[vnode] = tuple(_base_file(storage, vnode, chunk) for chunk in reversed(chunks))
+    logged = [
+        {VNODE: row.vnode, EPOCH: row.epoch, PARTITION: 0, OFFSET: offset, OP: row.op} | _row(row.key, row.n)
+        for offset, row in enumerate(version.log)
+    ]
+    parts = [logged[i :: version.log_files] for i in range(version.log_files)]
+    return ReplicaFiles(FOLDED, base, tuple(_log_file(storage, part) for part in parts if part))
+
+
+def _base_file(storage: Storage, vnode: int, keys: list[Key]) -> BaseFile:
+    schema = pa.schema([(column.name, column.type.arrow) for column in TABLE.columns])
+    rows = pa.Table.from_pylist([_row(key, -1) for key in keys], schema=schema)
+    file = storage.write_parquet(BASE_PATH, rows, stem="base", row_group_rows=2)
+    return BaseFile(file.path, vnode, file.rows, file.size)
+
+
+def _log_file(storage: Storage, rows: list[dict[str, Any]]) -> DataFile:
+    data = pa.Table.from_pylist(rows, schema=log_schema(TABLE))
+    return storage.write_parquet(LOG_PATH, data, stem="log", bound_columns=LOG_BOUNDS)
+
+
+def in_range(key: Key, after: Key | None, upto: Key | None) -> bool:
+    above = after is None or order_key(key) > order_key(after)
+    return above and (upto is None or order_key(key) <= order_key(upto))
+
+
+def open_reader(folder: str, version: Pinned) -> SnapshotReader:
+    storage = Storage(folder)
+    for path in (BASE_PATH, LOG_PATH):
+        Path(storage.path(path)).mkdir(parents=True)
+    return SnapshotReader(storage, TABLE, written(storage, version))
+
+
+@settings(max_examples=EXAMPLES)
+@given(version=pinned(), vnode=st.integers(0, 1), bounds=st.tuples(st.none() | KEYS, st.none() | KEYS))
+def test_a_slice_holds_each_row_of_its_range_once_as_of_the_pinned_version(
+    version: Pinned, vnode: int, bounds: tuple[Key | None, Key | None]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        reader = open_reader(folder, version)
+        names = ["n", *TABLE.primary_key]
+        overlay = reader.overlay(frozenset({0, 1}), names)
+        found = [
+            tuple(row[name] for name in names)
+            for rows in reader.read(Slice(vnode, *bounds), names, overlay)
+            for row in rows.to_pylist()
+        ]
+    expected: list[Row] = [(n, *key) for key, n in version.rows(vnode).items() if in_range(key, *bounds)]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+@settings(max_examples=EXAMPLES)
+@given(version=pinned(), vnode=st.integers(0, 1), after=st.none() | KEYS, limit=st.integers(1, 8))
+def test_a_small_slice_ends_where_its_rows_are_counted_with_the_log(
+    version: Pinned, vnode: int, after: Key | None, limit: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        cut = SliceCutter(open_reader(folder, version)).cut(vnode, after, limit)
+    counted = {*version.base[vnode], *version.alive_in_log(vnode)}
+    keys = sorted((key for key in counted if in_range(key, after, None)), key=order_key)
+    if len(keys) <= limit:
+        assert (cut.upto, cut.rows) == (None, len(keys))
+    else:
+        assert (cut.upto, cut.rows) == (keys[limit - 1], limit)
+
+
+@settings(max_examples=EXAMPLES)
+@given(version=pinned(), vnode=st.integers(0, 1), after=st.none() | KEYS, limit=st.integers(1, 8))
+def test_a_large_slice_ends_where_its_base_rows_are_counted(
+    version: Pinned, vnode: int, after: Key | None, limit: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        cutter = SliceCutter(open_reader(folder, version))
+        cutter.exact_below = 0
+        cut = cutter.cut(vnode, after, limit)
+    counted = version.base[vnode] or version.alive_in_log(vnode)
+    keys = sorted((key for key in counted if in_range(key, after, None)), key=order_key)
+    if len(keys) <= limit:
+        assert (cut.upto, cut.rows) == (None, len(keys))
+    else:
+        assert (cut.upto, cut.rows) == (keys[limit - 1], limit)
+
+
+@settings(max_examples=EXAMPLES)
+@given(version=pinned(), limit=st.integers(1, 5), exact_below=st.sampled_from([0, 1_000]))
+def test_slices_that_follow_one_another_read_a_vnode_to_its_end_without_overlap(
+    version: Pinned, limit: int, exact_below: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        reader = open_reader(folder, version)
+        cutter = SliceCutter(reader)
+        cutter.exact_below = exact_below
+        overlay = reader.overlay(frozenset({0}), TABLE.primary_key)
+        after: Key | None = None
+        found: list[Key] = []
+        for _ in range(len(version.base[0]) + len(version.log) + 1):
+            upto = cutter.cut(0, after, limit).upto
+            for rows in reader.read(Slice(0, after, upto), TABLE.primary_key, overlay):
+                found += [tuple(row.values()) for row in rows.to_pylist()]
+            if upto is None:
+                break
+            after = upto
+        else:
+            raise AssertionError("no end")
+    assert sorted(found, key=order_key) == sorted(version.rows(0), key=order_key)
