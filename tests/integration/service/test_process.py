@@ -83,8 +83,8 @@ def test_it_exits_with_0_when_every_job_is_complete(set_up: SetUp) -> None:
 
 
 def test_sigterm_while_it_serves_ends_it_with_0_and_the_output_whole(set_up: SetUp) -> None:
-    stage = set_up({"name": "copy", "rate_limit": 50})
-    for number in range(500):
+    stage = set_up({"name": "copy", "rate_limit": 100})
+    for number in range(300):
         stage.upstream.put((number, "EU", None, None))
     process = Process.start(write_config(stage, barriers="inject", barrier_interval="200ms"))
     process.await_event("batch")

@@ -1,0 +1,165 @@
+"""Bad input stops the service with one line that says where and what; nothing wrong is sent, and nothing is lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from schemas.codec import barrier_header, encode_barrier
+from schemas.errors import BackfillError, Code
+from schemas.records import Barrier, Change, Op
+from streaming.runtime.topics import create_topic
+from tests.kit.real import RealUpstream, Run, Stage
+
+SetUp = Callable[..., Stage]
+COPY = {"name": "copy"}
+
+
+def row(number: int, note: str | None = None) -> tuple[Any, ...]:
+    return (number, "EU", None, note)
+
+
+def a_line(error: BaseException, code: Code, where: str) -> None:
+    """The error is the one expected, and its text is a line that names everything."""
+    assert isinstance(error, BackfillError), error
+    assert error.code == code, error
+    assert error.where == where, error
+    assert error.exit_status != 0
+    assert re.fullmatch(r"[A-Z_]+ at \S.*: found .+; expected .+; next: .+", str(error)), error
+
+
+def test_records_at_fault_stop_it_one_by_one_until_each_is_left_out(set_up: SetUp) -> None:
+    stage = set_up(COPY, {"name": "again", "columns": ["note"]}, lanes=4)
+    upstream = stage.upstream
+    for number in range(200):
+        upstream.put(row(number))
+    upstream.barrier()
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+    key, sound = upstream.keys.encode((7,)), upstream.changes.encode(Change(Op.UPDATE, row(7), row(7)))
+    for number in range(0, 200, 3):
+        upstream.put(row(number, "before"))
+    bad = [
+        (upstream.send(0, key, sound + b"\x00"), Code.AVRO_TRAILING),
+        (upstream.send(0, key, None), Code.TOMBSTONE_UNSUPPORTED),
+        (upstream.change(Change(Op.UPDATE, row(8), row(9))), Code.UPDATE_CHANGES_PK),
+        (upstream.change(Change(Op.INSERT, None, row(900)), key=key), Code.KEY_MISMATCH),
+    ]
+    for number in range(1, 200, 3):
+        upstream.put(row(number, "after"))
+    upstream.barrier()
+    skip: frozenset[tuple[int, int]] = frozenset()
+    for (offset, code), lanes in zip(bad, (4, 2, 1, 4), strict=True):
+        # Another number of lanes has to finish the batch that four have begun.
+        a_line(stage.fails(skip=skip, lanes=lanes), code, f"{upstream.name}-0@{offset}")
+        skip |= {(0, offset)}
+    with stage.running(skip=skip, lanes=2) as run:
+        for number in range(2, 200, 3):
+            upstream.put(row(number, "later"))
+        run.reach(upstream.barrier())
+        assert run.is_complete("copy")
+    with stage.running(lanes=4) as run:  # what was left out once is behind us
+        run.reach(upstream.barrier())
+    for number in range(2):
+        report = stage.verify(number, left_out=skip)
+        assert report.clean, report
+
+
+def test_only_a_record_at_fault_is_left_out(set_up: SetUp) -> None:
+    stage = set_up(COPY)
+    offset = stage.upstream.change(Change(Op.INSERT, None, row(1)))
+    stage.upstream.barrier()
+    with stage.running(skip=frozenset({(0, offset)})) as run:
+        run.reach(stage.upstream.barrier())
+        run.reach(stage.upstream.barrier())
+        assert run.is_complete("copy")
+    report = stage.verify()
+    assert report.clean, report
+    assert report.snapshot_rows == 1
+
+
+BREAK: dict[Code, Callable[[RealUpstream, Barrier], int]] = {
+    Code.BARRIER_MALFORMED: lambda up, barrier: up.send(1, None, b"?", barrier=barrier_header(barrier)),
+    Code.BARRIER_GAP: lambda up, barrier: up.deliver(replace(barrier, prev=barrier.prev - 1), 1),
+    Code.BARRIER_REGRESSION: lambda up, barrier: up.deliver(
+        replace(barrier, prev=0, curr=barrier.prev - 1), 1
+    ),
+    Code.PARTITIONS_CHANGED: lambda up, barrier: up.deliver(replace(barrier, partitions=3), 1),
+}
+
+
+@pytest.mark.parametrize("code", BREAK)
+def test_a_broken_barrier_stops_it_and_is_none_once_it_is_named(set_up: SetUp, code: Code) -> None:
+    stage = set_up(COPY)
+    upstream = stage.upstream
+    upstream.put(row(1))
+    upstream.barrier()
+    broken = upstream.next()
+    offset = BREAK[code](upstream, broken)
+    upstream.last = replace(broken, curr=broken.prev)
+    good = upstream.next()
+    upstream.deliver(good, 0, 1)
+    a_line(stage.fails(), code, f"{upstream.name}-1@{offset}")
+    with stage.running(skip=frozenset({(1, offset)})) as run:
+        run.reach(good)
+        upstream.put(row(2))
+        last = upstream.next()
+        upstream.deliver(last, 0, 1)
+        run.reach(last)
+    report = stage.verify(left_out=frozenset({(1, offset)}))
+    assert report.clean, report
+
+
+def test_partitions_that_disagree_on_a_barrier_stop_it(set_up: SetUp) -> None:
+    stage = set_up(COPY)
+    stage.upstream.put(row(1))
+    stage.upstream.barrier()
+    one = stage.upstream.next()
+    stage.upstream.deliver(one, 0)
+    offset = stage.upstream.deliver(replace(one, curr=one.curr + 1), 1)
+    a_line(stage.fails(), Code.BARRIER_DISAGREE, f"{stage.upstream.name}-1@{offset}")
+
+
+def test_a_broken_barrier_at_the_end_does_not_stop_our_own_injector_once_it_is_named(set_up: SetUp) -> None:
+    stage = set_up(COPY)
+    stage.upstream.put(row(1))
+    barrier = stage.upstream.barrier()
+    offset = stage.upstream.send(0, None, encode_barrier(barrier), barrier=b"one")
+    error = stage.fails(barriers="inject")
+    a_line(error, Code.BARRIER_MALFORMED, f"{stage.upstream.name}-0@{offset}")
+    with stage.running(barriers="inject", skip=frozenset({(0, offset)})) as run:
+        run.until(lambda: run.is_complete("copy"))
+    report = stage.verify(left_out=frozenset({(0, offset)}))
+    assert report.clean, report
+
+
+def test_topics_that_are_not_as_they_must_be_stop_it_before_the_state_is_touched(set_up: SetUp) -> None:
+    stage = set_up(COPY)
+    output = str(stage.jobs[0]["output"])
+    missing = stage.fails(upstream=f"no-{stage.upstream.name}")
+    a_line(missing, Code.TOPIC_MISSING, f"no-{stage.upstream.name}")
+    with pytest.raises(BackfillError) as same:
+        stage.fails(jobs=[{**COPY, "output": stage.upstream.name}])
+    assert same.value.code is Code.SAME_TOPIC
+    create_topic(stage.upstream.kafka, output, 3)
+    a_line(stage.fails(), Code.OUTPUT_TOPIC_MISMATCH, output)
+    assert not (stage.folder / "state").exists()
+
+
+def test_a_new_job_may_not_go_behind_records_of_others(set_up: SetUp) -> None:
+    stage = set_up(COPY)
+    output = str(stage.jobs[0]["output"])
+    create_topic(stage.upstream.kafka, output, 4)
+    foreign = RealUpstream(stage.upstream.table, stage.upstream.kafka, output, 4)
+    foreign.send(2, b"k", b"v")
+    foreign.close()
+    run = Run(stage.service())
+    run.reach(stage.upstream.barrier())
+    stage.upstream.barrier()
+    error = run.end()
+    assert error is not None
+    a_line(error, Code.OUTPUT_TOPIC_MISMATCH, f"{output}-2")
