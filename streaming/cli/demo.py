@@ -121,8 +121,10 @@ def _broken(outcome: Outcome) -> LawViolation:
 
 def _program() -> str:
     """How this user starts `backfill`."""
-    started = Path(sys.argv[0])
-    return "backfill" if shutil.which("backfill") or not started.exists() else os.path.relpath(started)
+    started = Path(sys.argv[0]).absolute()
+    if shutil.which("backfill") or not started.is_file():
+        return "backfill"
+    return str(started.relative_to(Path.cwd()) if started.is_relative_to(Path.cwd()) else started)
 
 
 def _kept(outcome: Outcome) -> list[str]:
