@@ -241,14 +241,16 @@ class Stage:
         assert error is not None, "the service ended without an error"
         return error
 
-    def verify(self, number: int = 0, *, complete: bool = True, **how: Any) -> Report:
-        """What `verify` says of the output of a job."""
+    def verify(
+        self, number: int = 0, *, output: str | None = None, complete: bool = True, **how: Any
+    ) -> Report:
+        """What `verify` says of the output of a job, or of another topic as if it were."""
         job = self.config().jobs[number]
         table = self.upstream.table
         return verify_topics(
             self.upstream.kafka,
             self.upstream.name,
-            job.output,
+            output or job.output,
             table,
             columns=job.columns,
             condition=None if job.filter is None else parse_filter(job.filter, table),

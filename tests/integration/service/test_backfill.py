@@ -8,10 +8,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Message, Producer
+
 from schemas.errors import Fenced
 from schemas.records import Throttle
 from state.replica import LOG_PATH
-from tests.kit.real import RealUpstream, Run, Stage
+from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.topics import create_topic
+from tests.kit.real import RealUpstream, Run, Stage, records
 
 SetUp = Callable[..., Stage]
 REGIONS = ("EU", "US", "APAC", None)
@@ -236,3 +240,42 @@ def test_a_second_instance_takes_over_and_the_first_ends_with_status_3(set_up: S
     assert error.exit_status == 3
     report = stage.verify()
     assert report.clean, report
+
+
+def test_verify_condemns_an_output_that_was_tampered_with(set_up: SetUp) -> None:
+    stage = set_up(COPY)
+    fill(stage.upstream, 200)
+    stage.upstream.barrier()
+    with stage.running() as run:
+        run.reach(stage.upstream.barrier())
+        stir(stage.upstream, 1)
+        run.reach(stage.upstream.barrier())
+    assert stage.verify().clean
+    output = str(stage.jobs[0]["output"])
+    sound = records(stage.upstream.kafka, output)
+    row = next(i for i, message in enumerate(sound[0]) if message.key() is not None)
+    deletion = next(
+        i for i, message in enumerate(sound[1]) if (message.value() or b"").startswith(b"\x04\x02")
+    )
+    tampered: dict[str, tuple[int, list[Message]]] = {
+        "EXTRA": (0, [*sound[0][: row + 1], *sound[0][row:]]),
+        "LOST": (1, [*sound[1][:deletion], *sound[1][deletion + 1 :]]),
+        "BARRIER_MISSING": (2, sound[2][:-1]),
+        "MISROUTED": (3, [*sound[3][:-1], sound[0][row], sound[3][-1]]),
+    }
+    for rule, (number, partition) in tampered.items():
+        topic = f"{output}-{rule.lower()}"
+        copied = [partition if p == number else others for p, others in enumerate(sound)]
+        write(stage.upstream.kafka, topic, copied)
+        report = stage.verify(output=topic, settle_s=0.5)
+        assert f"output.{rule}" in report.counts, (rule, report.counts)
+
+
+def write(kafka: KafkaSettings, topic: str, partitions: list[list[Message]]) -> None:
+    """A topic with the keys, values and headers of other records."""
+    create_topic(kafka, topic, len(partitions))
+    producer = Producer(kafka.producer())
+    for number, messages in enumerate(partitions):
+        for message in messages:
+            producer.produce(topic, message.value(), message.key(), number, headers=message.headers() or [])
+    assert producer.flush(30) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 from schemas.codec import barrier_header, encode_barrier
 from schemas.errors import BackfillError, Code
 from schemas.records import Barrier, Change, Op
+from streaming.cli.app import main
 from streaming.runtime.topics import create_topic
 from tests.kit.real import RealUpstream, Run, Stage
 
@@ -135,6 +137,40 @@ def test_a_broken_barrier_at_the_end_does_not_stop_our_own_injector_once_it_is_n
         run.until(lambda: run.is_complete("copy"))
     report = stage.verify(left_out=frozenset({(0, offset)}))
     assert report.clean, report
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ({"barier_interval": "1s"}, "did you mean 'barrier_interval'"),
+        ({"barrier_interval": "1000"}, "with a unit"),
+        ({"barrier_interval": 1}, "with a unit"),
+        ({"lanes": 3}, "3 lanes"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused_in_one_line(
+    set_up: SetUp, capsys: pytest.CaptureFixture[str], fault: dict[str, Any], told: str
+) -> None:
+    stage = set_up(COPY)
+    config = stage.folder / "config.json"
+    config.write_text(json.dumps({**stage.declared(), **fault}))
+    assert main(["run", str(config)]) == 2
+    line = capsys.readouterr().err
+    assert re.fullmatch(r"CONFIG_INVALID at \S+: found .+; expected .+; next: .+\n", line), line
+    assert told in line
+    assert not (stage.folder / "state").exists()
+
+
+def test_a_key_of_a_type_without_an_order_is_refused(
+    set_up: SetUp, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = set_up(COPY)
+    declared = stage.declared()
+    declared["table"]["columns"]["id"] = "double"
+    config = stage.folder / "config.json"
+    config.write_text(json.dumps(declared))
+    assert main(["run", str(config)]) == 2
+    assert "double" in capsys.readouterr().err
 
 
 def test_topics_that_are_not_as_they_must_be_stop_it_before_the_state_is_touched(set_up: SetUp) -> None:
