@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -48,8 +49,13 @@ def fold(
 ) -> FoldReport:
     """Bring the base to barrier `epoch`; `files` are those of a version whose log ends there.
 
+    Does nothing if the base is there already, or further.
+
     Raises: whatever Spark and Delta raise; the base is then as it was.
     """
+    if (DeltaTable(storage.uri(BASE_PATH)).transaction_version(fold_id) or 0) >= epoch:
+        # Delta would skip the write, and who observes it would wait for ever.
+        return FoldReport(epoch, 0, 0, 0, None)
     log = _log(spark, storage, table, files)
     dirty = sorted(row[0] for row in log.select(VNODE).distinct().collect())
     base_files = [file for vnode in dirty for file in files.base.get(vnode, ())]

@@ -1,0 +1,184 @@
+"""The fold on Spark and Delta against a slow model of the table."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import xxhash
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from schemas.position import Key
+from schemas.records import Op, Row
+from schemas.table import TableSchema
+from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
+from state.fold import FoldReport, fold
+from state.plan import Slice
+from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica
+from state.snapshot import SnapshotReader
+from state.storage import Storage
+from state.vnode import SEED, hash_input
+from tests.kit.pure import vnode_of
+from tests.kit.scene import table
+
+TABLE = table({"b": "string", "n": "int", "a": "decimal(5,2)"}, key=["b"], vnode_count=4)
+
+
+@dataclass
+class Changelog:
+    """Appends changes to the log of a replica, and keeps the table that they make."""
+
+    replica: Replica
+    rows: dict[Key, Row] = field(default_factory=dict)
+    epoch: int = 0
+    _offset: int = 0
+    _pending: list[dict[str, object]] = field(default_factory=list)
+
+    def change(self, op: Op, before: Row | None, after: Row | None) -> None:
+        """As it is, legal or not."""
+        row = after or before
+        assert row is not None
+        key = TABLE.key_of(row)
+        if after is None:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = after
+        own = {VNODE: vnode_of(TABLE, key), EPOCH: self.epoch + 1, PARTITION: 3, OFFSET: self._offset, OP: op}
+        hashed = {BEFORE_HASH: None if before is None else spark_hash(TABLE, before)}
+        self._pending.append(own | hashed | dict(zip(TABLE.column_names, row, strict=True)))
+        self._offset += 1
+
+    def put(self, row: Row) -> None:
+        before = self.rows.get(TABLE.key_of(row))
+        self.change(Op.INSERT if before is None else Op.UPDATE, before, row)
+
+    def delete(self, key: Key) -> None:
+        self.change(Op.DELETE, self.rows[key], None)
+
+    def barrier(self) -> None:
+        self.epoch += 1
+        random.Random(self.epoch).shuffle(self._pending)
+        data = pa.Table.from_pylist(self._pending, schema=log_schema(TABLE))
+        file = self.replica.storage.write_parquet(LOG_PATH, data, stem="log", bound_columns=LOG_BOUNDS)
+        self.replica.append([file], self.epoch)
+        self._pending = []
+
+    def fold(self, spark: SparkSession) -> FoldReport:
+        replica = self.replica
+        files = replica.files(replica.pin())
+        report = fold(spark, replica.storage, TABLE, files, replica.fold_id, self.epoch)
+        assert replica.notice_fold()
+        replica.trim()
+        return report
+
+
+def spark_hash(schema: TableSchema, row: Row) -> int:
+    """Spark's xxhash64 over all columns: nulls leave the seed as it is."""
+    seed = SEED
+    for value, column in zip(row, schema.columns, strict=True):
+        if value is not None:
+            seed = xxhash.xxh64_intdigest(hash_input(value, column.type), seed)
+    return seed - (1 << 64) if seed >> 63 else seed
+
+
+@pytest.fixture
+def changelog(tmp_path: Path) -> Changelog:
+    return Changelog(Replica(Storage(str(tmp_path / "state")), TABLE))
+
+
+def base_rows(replica: Replica) -> list[Row]:
+    """The base as any reader of Delta sees it."""
+    found = DeltaTable(replica.storage.uri(BASE_PATH)).to_pyarrow_table().to_pylist()
+    return sorted((tuple(row[name] for name in TABLE.column_names) for row in found), key=repr)
+
+
+def replica_rows(replica: Replica) -> list[Row]:
+    """The table as the lanes read it, base and log."""
+    reader = SnapshotReader(replica.storage, TABLE, replica.files(replica.pin()))
+    names = TABLE.column_names
+    overlay = reader.overlay(frozenset(range(4)), names)
+    slices = (Slice(vnode, None, None) for vnode in range(4))
+    tables = (rows for item in slices for rows in reader.read(item, names, overlay))
+    return sorted(
+        (tuple(row[name] for name in names) for rows in tables for row in rows.to_pylist()), key=repr
+    )
+
+
+def some_changes(changelog: Changelog, number: int, chance: random.Random) -> None:
+    for _ in range(number):
+        key = chance.choice(["", "a", "b", "c", "ä", "\uffff", "\U0001f600", *map(str, range(20))])
+        if (key,) in changelog.rows and chance.random() < 0.4:
+            changelog.delete((key,))
+        else:
+            changelog.put((key, chance.choice([None, 1, 2]), None))
+
+
+def test_the_base_becomes_the_table_and_the_replica_is_the_table_all_along(
+    spark: SparkSession, changelog: Changelog
+) -> None:
+    chance = random.Random(1)
+    for number in range(6):
+        some_changes(changelog, 30, chance)
+        changelog.barrier()
+        assert replica_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
+        if number % 2:
+            report = changelog.fold(spark)
+            assert (report.epoch, report.illegal, report.first_illegal) == (changelog.epoch, 0, None)
+            assert base_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
+            assert replica_rows(changelog.replica) == base_rows(changelog.replica)
+            assert changelog.replica.files(changelog.replica.pin()).log_rows == 0
+
+
+def test_a_vnode_that_lost_all_its_rows_is_empty_and_the_others_are_left_alone(
+    spark: SparkSession, changelog: Changelog
+) -> None:
+    for number in range(20):
+        changelog.put((str(number), number, None))
+    changelog.barrier()
+    changelog.fold(spark)
+    before = changelog.replica.files(changelog.replica.pin()).base
+    for key in [key for key in changelog.rows if vnode_of(TABLE, key) == 2]:
+        changelog.delete(key)
+    changelog.barrier()
+    report = changelog.fold(spark)
+    after = changelog.replica.files(changelog.replica.pin()).base
+    assert report.vnodes == 1
+    assert after == {vnode: files for vnode, files in before.items() if vnode != 2}
+    assert replica_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
+
+
+def test_changes_that_contradict_the_table_are_counted_and_the_first_is_named(
+    spark: SparkSession, changelog: Changelog
+) -> None:
+    for key in ("a", "b", "c"):
+        changelog.put((key, 1, None))
+    changelog.barrier()
+    changelog.fold(spark)
+    changelog.put(("a", 2, None))
+    changelog.change(Op.INSERT, None, ("a", 3, None))  # present: offset 4
+    changelog.change(Op.DELETE, ("z", 1, None), None)  # absent
+    changelog.change(Op.UPDATE, ("y", 1, None), ("y", 2, None))  # absent
+    changelog.change(Op.UPDATE, ("b", 7, None), ("b", 8, None))  # another row is there
+    changelog.change(Op.DELETE, ("c", None, None), None)  # another row is there
+    changelog.barrier()
+    report = changelog.fold(spark)
+    assert report.illegal == 5
+    assert report.first_illegal is not None
+    partition, offset = map(int, report.first_illegal.split("@"))
+    assert (partition, offset) == (3, 4)
+    assert base_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
+
+
+def test_a_fold_that_is_run_again_does_nothing(spark: SparkSession, changelog: Changelog) -> None:
+    some_changes(changelog, 30, random.Random(2))
+    changelog.barrier()
+    replica = changelog.replica
+    files = replica.files(replica.pin())
+    changelog.fold(spark)
+    rows = base_rows(replica)
+    fold(spark, replica.storage, TABLE, files, replica.fold_id, changelog.epoch)
+    assert base_rows(replica) == rows
