@@ -141,8 +141,8 @@ class RangeReader:
 def located(message: Message) -> tuple[int, int]:
     """Partition and offset of a message that a consumer got."""
     partition, offset = message.partition(), message.offset()
-    assert partition is not None  # noqa: S101  # only a message that was never sent lacks them
-    assert offset is not None  # noqa: S101
+    assert partition is not None  # only a message that was never sent lacks them
+    assert offset is not None
     return partition, offset
 
 

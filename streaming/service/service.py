@@ -4,7 +4,7 @@ Start-up is a fixed order, for each step protects the next:
 
     1  topics      the upstream is there, outputs are what the jobs say; nothing was touched so far
     2  take over   write the journal's owner: from here on a former instance sees that it is not alone
-    3  fence       its transactional ids, so that none of its transactions can still commit
+    3  fence       its transactional ids, so that none of its transactions can still commit; likewise its injector's
     4  recover     the batch that may be half done
     5  look        through the upstream for barriers behind the last batch
     6  stream
@@ -87,17 +87,19 @@ class Service:
         storage = Storage(str(self.config.state))
         journal = Journal(storage, self.config.table)
         batches = self._take_over(journal, storage)
-        recovered = batches.recover()
-        if recovered is not None:
-            self._told(recovered, batches)
-        self._check_jobs(batches)
         upkeep = Upkeep(self.spark, batches.replica, _log_fold, fold_least_rows=self.fold_least_rows)
-        aligner = Aligner(self.config.upstream, partitions, batches.position)
-        micro_batches = MicroBatches(
-            self._source, aligner, batches, upkeep, lambda report: self._told(report, batches)
-        )
+        # Before anything is read: it ends the transaction that a killed injector left open, behind which
+        # committed readers, Spark among them, would see nothing until it times out.
         injector = self._start_injector()
         try:
+            recovered = batches.recover()
+            if recovered is not None:
+                self._told(recovered, batches)
+            self._check_jobs(batches)
+            aligner = Aligner(self.config.upstream, partitions, batches.position)
+            micro_batches = MicroBatches(
+                self._source, aligner, batches, upkeep, lambda report: self._told(report, batches)
+            )
             self._look_behind(storage, batches, micro_batches)
             self._stream(storage, micro_batches, injector)
         finally:

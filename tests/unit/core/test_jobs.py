@@ -28,7 +28,14 @@ def test_jobs_of_a_batch_are_open_after_it() -> None:
 
 
 def test_mutations_of_several_barriers_take_effect_in_their_order() -> None:
-    mutations = [Pause("a"), Throttle("b", 5), Resume(None), Throttle("b", None), Pause("b"), Drop("a")]
+    mutations: list[Mutation] = [
+        Pause("a"),
+        Throttle("b", 5),
+        Resume(None),
+        Throttle("b", None),
+        Pause("b"),
+        Drop("a"),
+    ]
     outcome = jobs_after(plan(*mutations), TABLE)
     assert [(job.name, job.paused, job.rate_limit) for job in outcome.jobs] == [("b", True, None)]
     assert [report.epoch >> 16 for report in outcome.reports] == [1, 2, 3, 4, 5, 6]
@@ -55,4 +62,8 @@ def test_jobs_after_a_batch_follow_from_its_plan_alone() -> None:
 def test_a_configured_job_is_added_once_and_what_mutations_made_of_a_known_one_stays() -> None:
     known = jobs_after(plan(Throttle("a", 0)), TABLE).jobs
     jobs = add_configured(known, [definition("a"), definition("c")], 9)
-    assert [(job.name, job.start, job.rate_limit) for job in jobs] == [("a", 0, 0), ("b", 0, None), ("c", 9, 7)]
+    assert [(job.name, job.start, job.rate_limit) for job in jobs] == [
+        ("a", 0, 0),
+        ("b", 0, None),
+        ("c", 9, 7),
+    ]
