@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import structlog
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
@@ -81,6 +82,12 @@ def topic(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[TopicFacto
 @pytest.fixture(autouse=True)
 def _logs_stay_in_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BACKFILL_LOGS", str(tmp_path / "logs"))
+
+
+@pytest.fixture(autouse=True)
+def _log_lines_do_not_outlive_the_captured_stream() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

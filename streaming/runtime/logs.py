@@ -33,5 +33,4 @@ def configure(*, as_json: bool | None = None, level: int = logging.INFO, file: P
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(output),
-        cache_logger_on_first_use=True,
     )

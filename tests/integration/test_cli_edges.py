@@ -6,11 +6,10 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import structlog
 from confluent_kafka import Producer
 
 from schemas.codec import barrier_header, encode_barrier
@@ -37,12 +36,6 @@ def config(bootstrap: str, topic: Topic, tmp_path: Path) -> Path:
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG.format(bootstrap=bootstrap, topic=topic(partitions=2, name="orders")))
     return path
-
-
-@pytest.fixture(autouse=True)
-def _log_lines_do_not_outlive_the_captured_stream() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
 
 
 def run(*arguments: object) -> int:
