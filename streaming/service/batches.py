@@ -27,6 +27,7 @@ from schemas.errors import (
     Fenced,
     InputError,
     OutcomeUnknown,
+    TopicError,
 )
 from schemas.job import JobDefinition
 from schemas.table import TableSchema
@@ -38,7 +39,7 @@ from state.replica import Replica
 from state.snapshot import SliceCutter, SnapshotReader
 from state.storage import Storage
 from streaming.core.budget import SnapshotBudget
-from streaming.core.jobs import Outcome, add_configured, jobs_after
+from streaming.core.jobs import Outcome, Report, add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
 from streaming.lane.faults import Fault
 from streaming.lane.output import Partition
@@ -114,6 +115,8 @@ class Batches:
         self.jobs: tuple[JobState, ...] = ()
         self.progress: dict[str, dict[int, Progress]] = {}
         self._configured: tuple[JobDefinition, ...] = ()
+        self._in_file: frozenset[str] = frozenset()
+        self._refused: list[Report] = []
         self._budgets: dict[str, SnapshotBudget] = {}
         self._known_ends: dict[Partition, int] = {}
         self._cutter: SliceCutter | None = None
@@ -130,6 +133,7 @@ class Batches:
     def configure(self, jobs: Sequence[JobDefinition]) -> None:
         """Jobs of the configuration; those not known yet start at the end of the next batch."""
         self._configured = tuple(jobs)
+        self._in_file = frozenset(job.name for job in jobs)
 
     def recover(self) -> BatchReport | None:
         """Go on from what the journal says: finish the batch that may be half done. Returns its report, if any."""
@@ -143,7 +147,7 @@ class Batches:
         self.position = plan.start
         if not done:
             return self._carry_out(plan, _Clock())
-        self._settle(plan)
+        self._settle(plan, ())
         return None
 
     def run(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchReport:
@@ -170,6 +174,7 @@ class Batches:
         if self._cutter is None:
             self._cutter = SliceCutter(reader)
         self._cutter.use(reader)
+        self.jobs = tuple(job for job in self.jobs if job.opened or self._can_open(job))
         jobs = tuple(self._plan_job(job, self._cutter) for job in self.jobs)
         return BatchPlan(
             self.position,
@@ -181,9 +186,22 @@ class Batches:
             tuple(sorted(duplicates(barriers[-1]))),
         )
 
-    def _plan_job(self, job: JobState, cutter: SliceCutter) -> JobPlan:
-        if not job.opened:
+    def _can_open(self, job: JobState) -> bool:
+        """Whether a new job's output topic is fit for it. A wish for one that is not changes nothing.
+
+        Raises: TopicError for a job of the configuration, whose author is there to read it.
+        """
+        try:
             self._ensure_output(job.definition)
+        except TopicError as error:
+            if job.name in self._in_file:
+                raise
+            self._refused.append(Report(job.start, f"add {job.name}: {error}", error.code))
+            self.progress.pop(job.name, None)
+            return False
+        return True
+
+    def _plan_job(self, job: JobState, cutter: SliceCutter) -> JobPlan:
         budget = self._budgets.setdefault(job.name, SnapshotBudget(job.definition.latency_budget_ms))
         progress = self.progress.setdefault(job.name, {})
         if self._is_complete(progress):
@@ -209,7 +227,9 @@ class Batches:
             clock.lap("progress")
         except CommitConflict as conflict:
             raise self._journal.fenced() from conflict
-        outcome = self._settle(plan)
+        refused, self._refused = tuple(self._refused), []
+        outcome = Outcome((), refused) | self._settle(plan, self._configured)
+        self._configured = ()  # one that is dropped later must not come back
         clock.lap("mutations")
         return self._report(plan, results, rows_read, outcome, clock)
 
@@ -305,12 +325,11 @@ class Batches:
                 changed.append(ProgressRow(job.state.name, item.vnode, raised))
         return changed
 
-    def _settle(self, plan: BatchPlan) -> Outcome:
-        """Step 5: what the next batch starts from."""
+    def _settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> Outcome:
+        """Step 5: what the next batch starts from. `configured` jobs that are new start with the plan's end."""
         outcome = jobs_after(plan, self._table)
         before = {job.name for job in outcome.jobs}
-        self.jobs = add_configured(outcome.jobs, self._configured, plan.epoch)
-        self._configured = ()  # one that is dropped later must not come back
+        self.jobs = add_configured(outcome.jobs, configured, plan.epoch)
         dropped = self.progress.keys() - {job.name for job in self.jobs}
         for name in dropped:
             self.progress.pop(name)
@@ -318,6 +337,7 @@ class Batches:
         for job in self.jobs:
             if job.name not in before or job.start == plan.epoch:
                 self.progress[job.name] = {}
+                self._budgets.pop(job.name, None)
         self.position = plan.end
         return outcome
 

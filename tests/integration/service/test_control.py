@@ -8,6 +8,7 @@ from collections.abc import Callable
 from confluent_kafka import Message
 
 from schemas.codec import decode_barrier
+from schemas.errors import Code
 from schemas.records import BARRIER_HEADER, Add, Drop, Pause, Resume, Stop, Throttle
 from streaming.runtime.consumer import header_of, place
 from tests.kit.real import Run, Stage, records
@@ -93,6 +94,34 @@ def test_a_dropped_job_that_is_still_in_the_file_names_its_old_topic_in_vain(set
     with stage.running(jobs=[]) as run:
         run.reach(stage.upstream.barrier())
     again = Run(stage.service())
+    again.reach(stage.upstream.barrier())
     stage.upstream.barrier()
     error = again.end()
     assert "OUTPUT_TOPIC_MISMATCH" in str(error)
+
+
+def test_a_wish_for_an_output_that_holds_records_is_refused_and_the_service_goes_on(set_up: SetUp) -> None:
+    stage = set_up({"name": "copy"})
+    stage.upstream.put((1, "EU", None, None))
+    with stage.running() as run:
+        run.reach(stage.upstream.barrier())
+        wish = json.dumps({"name": "onto-itself", "output": stage.upstream.name, "output_partitions": 2})
+        run.reach(stage.upstream.barrier(Add(wish)))
+        reports = run.reach(stage.upstream.barrier()).outcome.reports
+        assert [report.refused for report in reports] == [Code.OUTPUT_TOPIC_MISMATCH]
+        run.reach(stage.upstream.barrier())
+        assert run.is_complete("copy")
+    assert stage.verify().clean
+
+
+def test_a_job_new_in_the_file_starts_at_the_end_of_the_first_batch_after_the_restart(set_up: SetUp) -> None:
+    stage = set_up({"name": "copy"})
+    stage.upstream.put((1, "EU", None, None))
+    with stage.running(jobs=[]) as run:
+        run.reach(stage.upstream.barrier())
+    with stage.running() as run:
+        first = stage.upstream.barrier()
+        run.reach(first)
+        run.reach(stage.upstream.barrier())
+    starts = {partition[0] for partition in epochs(stage, str(stage.jobs[0]["output"]))}
+    assert starts == {first.curr}
