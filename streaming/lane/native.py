@@ -23,14 +23,23 @@ _COPY, _PARTITION = 0x2, 0x8
 _QUEUE_FULL = -184
 _OBJECT_HEADER_BYTES = 16
 _POLL_S = 0.005
+_METADATA_S = 15.0
 
+# All fields, those that stay zero too: numpy copies no bytes between fields, and what is in `private` is taken for a
+# pointer when the delivery is reported.
 _MESSAGE = np.dtype(
-    {
-        "names": ["err", "partition", "payload", "len", "key", "key_len"],
-        "formats": [np.int32, np.int32, np.uint64, np.uint64, np.uint64, np.uint64],
-        "offsets": [0, 16, 24, 32, 40, 48],
-        "itemsize": 72,
-    }
+    [
+        ("err", np.int32),
+        ("topic", np.uint64),
+        ("partition", np.int32),
+        ("payload", np.uint64),
+        ("len", np.uint64),
+        ("key", np.uint64),
+        ("key_len", np.uint64),
+        ("offset", np.int64),
+        ("private", np.uint64),
+    ],
+    align=True,
 )
 
 
@@ -47,11 +56,6 @@ def _load() -> ctypes.CDLL:
     library.rd_kafka_produce_batch.restype = ctypes.c_int
     library.rd_kafka_produce_batch.argtypes = [
         ctypes.c_void_p, ctypes.c_int32, ctypes.c_int, ctypes.c_void_p, ctypes.c_int,
-    ]  # fmt: skip
-    library.rd_kafka_query_watermark_offsets.restype = ctypes.c_int
-    library.rd_kafka_query_watermark_offsets.argtypes = [
-        ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32,
-        ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int64), ctypes.c_int,
     ]  # fmt: skip
     return library
 
@@ -104,16 +108,6 @@ class ColumnProducer:
             self._producer.poll(_POLL_S)
         self._producer.poll(0)
 
-    def end_offset(self, topic: str, partition: int, timeout_ms: int = 10_000) -> int:
-        """The partition's high watermark, in one round trip of the producer's own connection."""
-        low, high = ctypes.c_int64(-1), ctypes.c_int64(-1)
-        error = self._library.rd_kafka_query_watermark_offsets(
-            self._handle, topic.encode(), partition, ctypes.byref(low), ctypes.byref(high), timeout_ms
-        )
-        if error:
-            raise KafkaException(confluent_kafka.KafkaError(error))
-        return high.value
-
     def close(self) -> None:
         """Give the topic handles back. The producer must still be alive."""
         for handle in self._topics.values():
@@ -123,6 +117,9 @@ class ColumnProducer:
     def _topic(self, topic: str) -> int:
         if topic not in self._topics:
             self._topics[topic] = self._library.rd_kafka_topic_new(self._handle, topic.encode(), None)
+            # Records for a topic whose leaders are not known yet wait in a queue "without partition", and
+            # rd_kafka_produce_batch takes that one into the transaction, which the broker refuses.
+            self._producer.list_topics(topic, timeout=_METADATA_S)
         return self._topics[topic]
 
 

@@ -41,8 +41,9 @@ from state.storage import DataFile, Storage
 from streaming.core.visibility import HIDDEN, covered, visible_ops
 from streaming.lane.changes import Changes, log_rows, order_changes
 from streaming.lane.faults import Fault, find_faults
-from streaming.lane.output import LaneOutput, Partition, lane_output
+from streaming.lane.output import LaneOutput, lane_output
 from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.topics import Partition
 
 _CHUNK_ROWS = 65_536
 _LOG_PART_ROWS = 250_000

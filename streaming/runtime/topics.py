@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -27,6 +27,11 @@ _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # ships with
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # likewise
 _LEADER_MOVES = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 _LEADER_POLL_S = 0.02
+
+Partition = tuple[str, int]
+"""A topic and one of its partitions."""
+
+Answer = TypeVar("Answer")
 
 
 class ErrorWatch:
@@ -148,21 +153,51 @@ def watermarks(
     if not count:
         raise topic_missing(topic, settings)
 
-    def offsets(spec: OffsetSpec, isolation: IsolationLevel) -> list[Any]:
-        asked = {TopicPartition(topic, partition): spec for partition in range(count)}
-        futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=settings.wait_s)
-        return [futures[partition] for partition in asked]
+    places = [(topic, partition) for partition in range(count)]
 
     def ask() -> tuple[Watermarks, ...]:
         kinds = (
-            offsets(_EARLIEST, IsolationLevel.READ_UNCOMMITTED),
-            offsets(_LATEST, IsolationLevel.READ_COMMITTED),
-            offsets(_LATEST, IsolationLevel.READ_UNCOMMITTED),
+            _offsets(client, settings, places, _EARLIEST, IsolationLevel.READ_UNCOMMITTED),
+            _offsets(client, settings, places, _LATEST, IsolationLevel.READ_COMMITTED),
+            _offsets(client, settings, places, _LATEST, IsolationLevel.READ_UNCOMMITTED),
         )
         return tuple(
             Watermarks(*(future.result().offset for future in each)) for each in zip(*kinds, strict=True)
         )
 
+    return _patiently(ask, client, settings, what=topic)
+
+
+def end_offsets(
+    settings: KafkaSettings, places: Collection[Partition], *, client: AdminClient
+) -> dict[Partition, int]:
+    """One past the last record of each (topic, partition), committed or not, as of now.
+
+    With a client that has asked for them before it is one round trip.
+    """
+
+    def ask() -> dict[Partition, int]:
+        futures = _offsets(client, settings, places, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        return {place: future.result().offset for place, future in zip(places, futures, strict=True)}
+
+    return _patiently(ask, client, settings, what=", ".join(sorted({topic for topic, _ in places})))
+
+
+def _offsets(
+    client: AdminClient,
+    settings: KafkaSettings,
+    places: Collection[Partition],
+    spec: OffsetSpec,
+    isolation: IsolationLevel,
+) -> list[Any]:
+    asked = {TopicPartition(*place): spec for place in places}
+    futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=settings.wait_s)
+    return [futures[partition] for partition in asked]
+
+
+def _patiently(
+    ask: Callable[[], Answer], client: AdminClient, settings: KafkaSettings, *, what: str
+) -> Answer:
     deadline = time.monotonic() + settings.wait_s
     while True:
         try:
@@ -170,5 +205,5 @@ def watermarks(
         except KafkaException as raised:
             # A broker that was just told to lead a partition denies it for a moment.
             if raised.args[0].code() not in _LEADER_MOVES or time.monotonic() >= deadline:
-                raise translate(raised.args[0], settings, what=topic) from None
+                raise translate(raised.args[0], settings, what=what) from None
         client.poll(_LEADER_POLL_S)

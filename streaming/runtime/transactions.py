@@ -59,8 +59,10 @@ class TransactionalProducer:
 
     def close(self) -> None:
         """Drop the producer and whatever it has not sent; an open transaction is left to the broker."""
-        self._producer.purge(blocking=False)
-        self._producer.flush(0)
+        # A client with a fatal error says so again here, in the place of the error that is on its way.
+        with suppress(KafkaException):
+            self._producer.purge(blocking=False)
+            self._producer.flush(0)
 
     @contextmanager
     def transaction(self) -> Iterator[Producer]:

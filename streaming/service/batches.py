@@ -42,9 +42,9 @@ from streaming.core.budget import SnapshotBudget
 from streaming.core.jobs import Outcome, Report, add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
 from streaming.lane.faults import Fault
-from streaming.lane.output import Partition
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.topics import Partition
 from streaming.service.lanes import Lanes
 
 MAX_BATCH_RECORDS = 500_000

@@ -109,6 +109,22 @@ def test_a_missing_topic_has_no_partitions_and_is_an_error_when_required(kafka: 
     assert caught.value.code is Code.TOPIC_MISSING
 
 
+def test_an_error_in_the_block_comes_out_though_the_client_is_dead_by_then(
+    kafka: KafkaSettings, topic: Topic
+) -> None:
+    name = topic()
+
+    def fail(producer: Producer) -> None:
+        producer.produce(name, b"of the old one", partition=0)
+        producer.flush()
+        TransactionalProducer(kafka, "followed").close()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), TransactionalProducer(kafka, "followed") as transactions:  # noqa: SIM117
+        with transactions.transaction() as producer:
+            fail(producer)
+
+
 def test_an_open_transaction_holds_the_stable_offset_back(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic()
     with TransactionalProducer(kafka, name) as transactions, transactions.transaction() as producer:
