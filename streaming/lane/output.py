@@ -12,6 +12,7 @@ A producer whose commit has no known outcome is never used again: the error ends
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -46,6 +47,8 @@ class LaneOutput:
 
     def __init__(self, kafka: KafkaSettings, producer: Producer, columns: ColumnProducer) -> None:
         self._kafka, self._producer, self._columns = kafka, producer, columns
+        self._ends: dict[Partition, int] = {}
+        self._sent: Counter[Partition] = Counter()
 
     def already_sent(
         self, places: Iterable[Partition], epoch: int, known_ends: Mapping[Partition, int]
@@ -56,7 +59,8 @@ class LaneOutput:
         Raises: TopicError(FOREIGN_RECORDS) when a partition ends with something that is no barrier, or when
         partitions of this lane, which are written together, differ.
         """
-        changed = [where for where, end in self.ends(places).items() if known_ends.get(where, -1) != end]
+        self._ends = end_offsets(self._kafka, list(places), client=_asker(self._kafka))
+        changed = [where for where, end in self._ends.items() if known_ends.get(where, -1) != end]
         tails = {where: last_barrier(self._kafka, *where) for where in changed}
         sent = {(tail or 0) >= epoch for tail in tails.values()}
         if len(sent) > 1:
@@ -71,6 +75,8 @@ class LaneOutput:
         """Queue records; a single number sends them all to that partition."""
         if isinstance(partitions, int):
             partitions = np.full(len(values), partitions, dtype=np.int32)
+        for partition, count in enumerate(np.bincount(partitions).tolist()):
+            self._sent[topic, partition] += count
         with translated(self._kafka, what=topic):
             self._columns.send(topic, partitions, keys, values)
 
@@ -78,6 +84,7 @@ class LaneOutput:
         """Queue a barrier behind what was queued for its partition."""
         headers: list[tuple[str, str | bytes | None]] = [(BARRIER_HEADER, barrier_header(barrier))]
         value = encode_barrier(barrier)
+        self._sent[topic, partition] += 1
         while True:
             try:
                 with translated(self._kafka, what=topic):
@@ -87,9 +94,12 @@ class LaneOutput:
             else:
                 return
 
-    def ends(self, places: Iterable[Partition]) -> dict[Partition, int]:
-        """Where the partitions end now; only this lane's transactions move them."""
-        return end_offsets(self._kafka, list(places), client=_asker(self._kafka))
+    def ends(self) -> dict[Partition, int]:
+        """Where the partitions end after the commit: what they held, what was sent, and the commit's marker.
+
+        Asking is no use: the broker answers a commit before its markers are there.
+        """
+        return {where: end + self._sent[where] + bool(self._sent[where]) for where, end in self._ends.items()}
 
 
 @cache

@@ -229,7 +229,7 @@ def _send(
             with transactions.transaction():
                 send_all(task, jobs, changes, output, result, watch)
         watch.lap("commit")
-        result.ends = output.ends(places)
+        result.ends = output.ends()
 
 
 def send_all(
