@@ -6,6 +6,7 @@ the reference; their field descriptions are its text.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from schemas.table import TableSchema, declare, nearest
 
 MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS = 100, 3_600_000
 MAX_FILE_BYTES = 1 << 20
-DEFAULT_LANES = 4
+MAX_DEFAULT_LANES = 4
 _MAX_PROBLEM_CHARS = 200
 _CONTROL_SUFFIX = ".control"
 _HOST_AND_PORT = r"[A-Za-z0-9._-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}"
@@ -105,7 +106,7 @@ class _Raw(_Model):
         ge=1,
         le=1_024,
         description="Parallelism; divides each job's output_partitions. May change at a restart. "
-        f"By default {DEFAULT_LANES}, or the table's vnode_count if that is less.",
+        f"By default as many as there are cores, {MAX_DEFAULT_LANES} at most.",
     )
     table: dict[str, Any] = Field(description="The upstream table, see below.")
     jobs: Annotated[list[dict[str, Any]], BeforeValidator(_empty_list)] = Field(
@@ -280,13 +281,23 @@ def _find_same_topics(upstream: str, jobs: Sequence[JobDefinition], faults: Faul
 
 def _lanes(raw: _Raw | None, table: TableSchema | None, jobs: Sequence[JobDefinition], faults: Faults) -> int:
     if raw is None or table is None:
-        return DEFAULT_LANES
-    lanes = min(DEFAULT_LANES, table.vnode_count) if raw.lanes is None else raw.lanes
-    if lanes > table.vnode_count:
-        faults.add(f"{lanes} lanes for a vnode_count of {table.vnode_count}")
+        return 1
+    if raw.lanes is None:
+        return _default_lanes(raw, table, jobs)
+    if raw.lanes > table.vnode_count:
+        faults.add(f"{raw.lanes} lanes for a vnode_count of {table.vnode_count}")
     for job in jobs:
-        if job.output_partitions % lanes:
+        if job.output_partitions % raw.lanes:
             faults.add(
-                f"job {job.name}: {lanes} lanes don't divide {job.output_partitions} output_partitions"
+                f"job {job.name}: {raw.lanes} lanes don't divide {job.output_partitions} output_partitions"
             )
-    return lanes
+    return raw.lanes
+
+
+def _default_lanes(raw: _Raw, table: TableSchema, jobs: Sequence[JobDefinition]) -> int:
+    """More lanes than cores would wait for each other; which cores a cluster has is not known here."""
+    most = MAX_DEFAULT_LANES
+    if raw.spark.master is None:
+        most = min(most, len(os.sched_getaffinity(0)))
+    most = min(most, table.vnode_count)
+    return max(n for n in range(1, most + 1) if all(job.output_partitions % n == 0 for job in jobs))

@@ -45,7 +45,7 @@ from streaming.service.micro_batches import MicroBatches, spark_failure
 from streaming.service.source import UpstreamSource
 from streaming.upstream.injector import BarrierInjector
 
-TRIGGER_INTERVAL = "200 milliseconds"
+TRIGGER_INTERVAL = "100 milliseconds"
 _DRAIN_TIMEOUT_S = 20.0
 _POLL_S = 0.2
 CHECKPOINT = "spark_checkpoint"

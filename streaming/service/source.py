@@ -8,10 +8,11 @@ over or held; what the stream delivered too early is simply read when its barrie
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 
@@ -54,14 +55,20 @@ class UpstreamSource:
         self._spark, self._kafka, self._topic, self._table = spark, kafka, topic, table
         self._left_out = left_out
         self._avro = json.dumps(change_schema(table.columns))
-        self._salts: dict[int, list[int]] = {}
+        self._ranges = f"backfill-{uuid.uuid4()}"
+        # Columns are built once: each takes a dozen calls into the JVM, 0.1 s a batch in all.
+        ours = F.filter("headers", lambda header: header["key"] == BARRIER_HEADER)
+        self._marked = F.col("headers").isNotNull() & (F.size(ours) > 0)
+        self._marks = [*map(F.col, ("partition", "offset", "value")), ours[0]["value"].alias("header")]
+        self._decoded, self._named = self._decoded_columns(), self._named_columns()
+        self._lane_salts: dict[int, Column] = {}
 
     def _options(self) -> dict[str, str]:
         return {
             "kafka.bootstrap.servers": self._kafka.bootstrap,
             "kafka.isolation.level": "read_committed",
             # A task that reads up to the end of a partition would wait half a second for more.
-            "kafka.fetch.max.wait.ms": "20",
+            "kafka.fetch.max.wait.ms": "5",
             "failOnDataLoss": "true",
         }
 
@@ -82,6 +89,9 @@ class UpstreamSource:
         return (
             self._spark.read.format("kafka")
             .options(**self._options())
+            # Spark keeps consumers by this name, which nothing is committed under: one range goes on where the last
+            # one ended, with what was fetched ahead. Without it every range makes new ones, 30 ms each.
+            .option("kafka.group.id", self._ranges)
             .option("assign", json.dumps({self._topic: list(range(len(first)))}))
             .option("startingOffsets", self._offsets(first))
             .option("endingOffsets", ends)
@@ -97,19 +107,7 @@ class UpstreamSource:
 
         Raises: InputError(BARRIER_MALFORMED) at the first that is none.
         """
-        marked = F.exists("headers", lambda header: header["key"] == BARRIER_HEADER)
-        found = (
-            records.where(F.col("headers").isNotNull() & marked)
-            .select(
-                "partition",
-                "offset",
-                F.filter("headers", lambda header: header["key"] == BARRIER_HEADER)[0]["value"].alias(
-                    "header"
-                ),
-                "value",
-            )
-            .collect()
-        )
+        found = records.where(self._marked).select(*self._marks).collect()
         for row in sorted(found, key=lambda row: (row["partition"], row["offset"])):
             place = row["partition"], row["offset"]
             if place in self._left_out:
@@ -125,13 +123,22 @@ class UpstreamSource:
         A record that does not decode has a null op, and goes to lane 0. Its value comes along for a second look, as
         does one that Spark would have written in other bytes (`streaming.lane.faults`).
         """
+        if lanes not in self._lane_salts:
+            self._lane_salts[lanes] = self._lane_salt(lanes)
+        rows = records.select(*self._decoded).select(*self._named)
+        return rows.withColumn(_SALT, self._lane_salts[lanes]).repartition(lanes, _SALT).drop(_SALT)
+
+    def _decoded_columns(self) -> list[Column]:
         change = from_avro(F.col("value"), self._avro, {"mode": "PERMISSIVE"})
-        decoded = records.select("partition", "offset", "key", "value", change.alias("change"))
+        return [*map(F.col, ("partition", "offset", "key", "value")), change.alias("change")]
+
+    def _named_columns(self) -> list[Column]:
         rewritten = to_avro(F.col("change"), self._avro)
         before, after = F.col("change.before"), F.col("change.after")
         row = F.coalesce(after, before)
         op = F.array_position(F.array(*map(F.lit, OPS)), F.col("change.op")) - 1
-        named = decoded.select(
+        before_hash = F.xxhash64(*(before.getField(name) for name in self._table.column_names))
+        return [
             F.col("partition").alias(PARTITION),
             F.col("offset").alias(OFFSET),
             F.col("key").alias(KEY),
@@ -142,15 +149,12 @@ class UpstreamSource:
             F.when(row.isNotNull(), vnode_expression(self._table, row)).alias(VNODE),
             before.alias(BEFORE),
             after.alias(AFTER),
-            F.when(
-                before.isNotNull(), F.xxhash64(*(before.getField(name) for name in self._table.column_names))
-            ).alias(BEFORE_HASH),
-        )
+            F.when(before.isNotNull(), before_hash).alias(BEFORE_HASH),
+        ]
+
+    def _lane_salt(self, lanes: int) -> Column:
         lane = F.coalesce(F.floor(F.col(VNODE) * lanes / self._table.vnode_count).cast("int"), F.lit(0))
-        if lanes not in self._salts:
-            self._salts[lanes] = _salts(self._spark, lanes)
-        salt = F.element_at(F.array(*map(F.lit, self._salts[lanes])), lane + 1)
-        return named.withColumn(_SALT, salt).repartition(lanes, _SALT).drop(_SALT)
+        return F.element_at(F.array(*map(F.lit, _salts(self._spark, lanes))), lane + 1)
 
 
 def _salts(spark: SparkSession, lanes: int) -> list[int]:

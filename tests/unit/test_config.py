@@ -69,14 +69,32 @@ def test_the_documented_example_is_read_as_it_says(tmp_path: Path) -> None:
 def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
     config = read(tmp_path, LEAST)
     assert config.kafka.bootstrap is None
-    assert (config.barriers, config.barrier_interval_ms, config.lanes) == ("inject", 1_000, 4)
+    assert (config.barriers, config.barrier_interval_ms) == ("inject", 1_000)
     assert config.jobs == ()
     assert config.spark.master is None
 
 
-def test_lanes_by_default_do_not_exceed_the_vnodes(tmp_path: Path) -> None:
-    config = read(tmp_path, LEAST | {"table": TABLE | {"vnode_count": 2}, "jobs": [job()]})
-    assert (config.lanes, config.jobs[0].output_partitions) == (2, 2)
+@pytest.mark.parametrize(
+    ("cores", "vnode_count", "output_partitions", "lanes"),
+    [(2, 64, 4, 2), (3, 64, 4, 2), (3, 64, 6, 3), (16, 64, 4, 4), (8, 64, 3, 3), (8, 2, 2, 2), (1, 64, 4, 1)],
+)
+def test_by_default_there_are_as_many_lanes_as_cores_that_suit_every_job(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cores: int,
+    vnode_count: int,
+    output_partitions: int,
+    lanes: int,
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    table = TABLE | {"vnode_count": vnode_count}
+    jobs = [job(output_partitions=output_partitions)]
+    assert read(tmp_path, LEAST | {"table": table, "jobs": jobs}).lanes == lanes
+
+
+def test_a_cluster_is_taken_to_have_cores_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
+    assert read(tmp_path, LEAST | {"spark": {"master": "spark://host:7077"}}).lanes == 4
 
 
 def test_a_section_with_all_its_lines_commented_out_means_the_defaults(tmp_path: Path) -> None:
@@ -176,7 +194,6 @@ def job(**changes: Any) -> dict[str, Any]:
         ([job(output="orders.control")], "its control topic", Code.SAME_TOPIC),
         ([job(), job(output="b")], "2 jobs with name 'copy'", Code.CONFIG_INVALID),
         ([job(), job(name="b")], "2 jobs with output 'orders-copy'", Code.CONFIG_INVALID),
-        ([job(output_partitions=6)], "4 lanes don't divide 6 output_partitions", Code.CONFIG_INVALID),
         ([job(), job(name="../x", output="b")], "jobs.1: name '../x'", Code.JOB_NAME_INVALID),
         ([job(filter="rand() < 1")], "jobs.0: filter:1: a call of 'rand'", Code.EXPRESSION_NOT_ALLOWED),
         ([job(latency="1s")], "jobs.0: unknown key 'latency'", Code.JOB_INVALID),
@@ -186,6 +203,11 @@ def test_jobs_are_checked_alone_and_against_the_rest(
     tmp_path: Path, jobs: list[Any], fault: str, code: Code
 ) -> None:
     assert fault in refusal_of(tmp_path, LEAST | {"jobs": jobs}, code).found
+
+
+def test_declared_lanes_have_to_suit_every_job(tmp_path: Path) -> None:
+    refused = refusal_of(tmp_path, LEAST | {"lanes": 4, "jobs": [job(output_partitions=6)]})
+    assert "4 lanes don't divide 6 output_partitions" in refused.found
 
 
 def test_a_fault_in_the_table_keeps_its_code(tmp_path: Path) -> None:
