@@ -42,6 +42,8 @@ from streaming.core.visibility import HIDDEN, covered, visible_ops
 from streaming.lane.changes import Changes, log_rows, order_changes
 from streaming.lane.faults import Fault, find_faults
 from streaming.lane.output import LaneOutput, lane_output
+from streaming.runtime import failpoints
+from streaming.runtime.failpoints import Armed, Failpoint
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.topics import Partition
 
@@ -55,7 +57,8 @@ class LaneTask:
     """Everything that the lanes of a batch need; it is sent to them, so it holds values only.
 
     `progress[job]` lists the vnodes that were started as of the plan's start; `files` the pinned files of the
-    vnodes with slices; `known_ends` where the output partitions ended after the last batch.
+    vnodes with slices; `known_ends` where the output partitions ended after the last batch; `failpoint` what a test
+    wants to happen in them.
     """
 
     storage: Storage
@@ -67,6 +70,7 @@ class LaneTask:
     transactional_id: str
     journal_version: int
     known_ends: Mapping[Partition, int]
+    failpoint: Armed | None = None
 
     def vnodes(self, lane: int) -> range:
         """The lane's vnodes: those with vnode * lanes // vnode_count = lane."""
@@ -171,6 +175,7 @@ def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schem
     Raises: Fenced and OutcomeUnknown (see `LaneOutput`), StateError when pinned files are gone. With upstream
     records at fault nothing is sent and the result lists them.
     """
+    failpoints.obey(task.failpoint)
     watch, result = Stopwatch(), LaneResult(lane)
     jobs = [LaneJob(task, plan, lane) for plan in task.plan.jobs]
     for part in _parts(batches, whole=bool(jobs)):
@@ -178,10 +183,12 @@ def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schem
         result.changes += len(changes)
         result.faults += find_faults(changes, task.table)
         watch.lap("order")
+        failpoints.reach(Failpoint.LANE_READ)
         if not result.faults:
             _send(task, lane, jobs, changes, result, watch)
             result.log += write_log(task, lane, changes)
             watch.lap("log")
+            failpoints.reach(Failpoint.LANE_LOGGED)
     result.step_ms = watch.step_ms
     return result
 
@@ -218,6 +225,7 @@ def _send(
         return
     with lane_output(task.kafka, f"{task.transactional_id}-{lane}") as (output, transactions):
         watch.lap("init")
+        failpoints.reach(Failpoint.LANE_OPENED)
         result.superseded = is_superseded(task.storage, task.journal_version)
         if result.superseded:
             return
@@ -226,8 +234,11 @@ def _send(
         if result.already_sent:
             send_all(task, jobs, changes, _Silent(), result, watch)
         else:
+            failpoints.reach(Failpoint.LANE_LOOKED)
             with transactions.transaction():
                 send_all(task, jobs, changes, output, result, watch)
+                failpoints.reach(Failpoint.LANE_SENT)
+            failpoints.reach(Failpoint.LANE_COMMITTED)
         watch.lap("commit")
         result.ends = output.ends()
 
@@ -244,6 +255,7 @@ def send_all(
     _open_jobs(task, jobs, sender)
     _send_snapshot(task, jobs, sender, result)
     watch.lap("snapshot")
+    failpoints.reach(Failpoint.LANE_SENT_SNAPSHOT)
     _send_live(task, jobs, changes, sender, result)
     watch.lap("live")
 

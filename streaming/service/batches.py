@@ -43,6 +43,8 @@ from streaming.core.jobs import Outcome, Report, add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
 from streaming.lane.faults import Fault
 from streaming.lane.task import LaneResult, LaneTask
+from streaming.runtime import failpoints
+from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.topics import Partition
 from streaming.service.lanes import Lanes
@@ -146,6 +148,7 @@ class Batches:
         self.progress = {job.name: self._progress_table.load(job.name, job.start) for job in self.jobs}
         self.position = plan.start
         if not done:
+            failpoints.expect(last=self._ends_a_job(plan))
             return self._carry_out(plan, _Clock())
         self._settle(plan, ())
         return None
@@ -154,7 +157,10 @@ class Batches:
         """One batch over the first of the waiting barriers; `report.plan.barriers` says which it took."""
         clock = _Clock()
         plan = self._plan(waiting, duplicates)
+        failpoints.expect(last=self._ends_a_job(plan))
+        failpoints.reach(Failpoint.PLANNED)
         self._journal.write_plan(plan)
+        failpoints.reach(Failpoint.JOURNALED)
         clock.lap("plan")
         return self._carry_out(plan, clock)
 
@@ -210,6 +216,15 @@ class Batches:
         chosen = choose_slices(job.definition, self._table.vnode_count, progress, rows, cutter.cut)
         return JobPlan(job, chosen.slices)
 
+    def _ends_a_job(self, plan: BatchPlan) -> bool:
+        for job in plan.jobs:
+            known = self.progress.get(job.state.name, {})
+            done = {vnode for vnode, state in known.items() if isinstance(state, Completed)}
+            done |= {item.vnode for item in job.slices if item.upto is None}
+            if job.slices and len(done) == self._table.vnode_count:
+                return True
+        return False
+
     def _is_complete(self, progress: Mapping[int, Progress]) -> bool:
         return is_complete(progress, self._table.vnode_count)
 
@@ -218,19 +233,23 @@ class Batches:
     def _carry_out(self, plan: BatchPlan, clock: _Clock) -> BatchReport:
         plan, results = self._run_lanes(plan)
         clock.lap("lanes")
+        failpoints.reach(Failpoint.SENT)
         try:
             self.replica.append([file for result in results for file in result.log], plan.epoch)
             clock.lap("replicate")
+            failpoints.reach(Failpoint.REPLICATED)
             rows_read = _merged_rows(results)
             changed = self._raise_progress(plan, rows_read)
             self._progress_table.commit(changed, plan.epoch)
             clock.lap("progress")
+            failpoints.reach(Failpoint.PROGRESSED)
         except CommitConflict as conflict:
             raise self._journal.fenced() from conflict
         refused, self._refused = tuple(self._refused), []
         outcome = Outcome((), refused) | self._settle(plan, self._configured)
         self._configured = ()  # one that is dropped later must not come back
         clock.lap("mutations")
+        failpoints.reach(Failpoint.SETTLED)
         return self._report(plan, results, rows_read, outcome, clock)
 
     def _run_lanes(self, plan: BatchPlan) -> tuple[BatchPlan, list[LaneResult]]:
@@ -250,7 +269,7 @@ class Batches:
         task = self._task(plan)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                results = self._lanes.carry_out(task)
+                results = self._lanes.carry_out(replace(task, failpoint=failpoints.for_lanes()))
                 self._refuse(results)
             except (OutcomeUnknown, EnvironmentProblem):
                 if attempt == _ATTEMPTS or self.give_up:

@@ -26,6 +26,8 @@ from state.ledger import delete_unused
 from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica, ReplicaFiles
 from state.storage import DataFile, Storage
+from streaming.runtime import failpoints
+from streaming.runtime.failpoints import Failpoint
 
 FOLD_LEAST_ROWS = 100_000
 """A log below this is never folded: a slice reads it in a moment."""
@@ -123,6 +125,7 @@ class Upkeep:
             case _Merged(files, into):
                 self._replica.replace_log_files(files, into)
             case FoldReport() as report:
+                failpoints.reach(Failpoint.FOLDED)
                 self._replica.notice_fold()
                 self._replica.trim()
                 self._on_fold(report)

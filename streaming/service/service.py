@@ -34,6 +34,8 @@ from state.fold import FoldReport
 from state.journal import Entry, Journal
 from state.storage import Storage
 from streaming.core.alignment import Aligner
+from streaming.runtime import failpoints
+from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import JVM_GONE
 from streaming.runtime.topics import create_topic, partitions_of, require_topic, watermarks
@@ -83,6 +85,7 @@ class Service:
 
         Raises: BackfillError of whatever ended it; the state then allows to go on where it was.
         """
+        failpoints.arm(os.environ.get(failpoints.VARIABLE))
         partitions = self._check_topics()
         storage = Storage(str(self.config.state))
         journal = Journal(storage, self.config.table)
@@ -146,8 +149,10 @@ class Service:
             first_offsets=[marks.earliest for marks in watermarks(self.kafka, config.upstream)],
             ensure_output=self._ensure_output,
         )
+        failpoints.reach(Failpoint.TAKEN_OVER)
         if former is not None:
             self._fence(transactional_id(batches.replica), max(former.lanes, lanes))
+        failpoints.reach(Failpoint.FENCED)
         batches.configure(config.jobs)
         batches.skip = self.skip_records
         return batches

@@ -24,7 +24,9 @@ from confluent_kafka import Message
 from schemas.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.errors import Code, EnvironmentProblem, InputError, OutcomeUnknown, TopicError
 from schemas.records import BARRIER_HEADER, Barrier, Mutation
+from streaming.runtime import failpoints
 from streaming.runtime.consumer import RangeReader, header_of, located, place
+from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.kafka import TRANSACTION_TIMEOUT_MS, KafkaSettings
 from streaming.runtime.topics import require_topic
 from streaming.runtime.transactions import TransactionalProducer
@@ -125,7 +127,9 @@ class _Session:
                     self._upstream, value, partition=partition, headers=[(BARRIER_HEADER, header)]
                 )
             self._inbox.commit_with(producer)
+            failpoints.reach(Failpoint.BARRIER_SENT)
         self.last = barrier
+        failpoints.reach(Failpoint.BARRIER_COMMITTED)
 
 
 class BarrierInjector:

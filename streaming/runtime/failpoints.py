@@ -1,0 +1,188 @@
+"""Named places between effects, where a test has the service killed, held up or made to fail.
+
+    BACKFILL_FAILPOINT=name[@count]:kill|sleep|raise
+
+- `count` is the batch, counted from the start of the process, in which it happens (default 1); `last` is the batch
+  that reads a job to its end. A point outside of batches counts how often it was come to.
+- `kill` ends the whole process tree with SIGKILL, Spark and its workers too; `sleep` holds this thread for two
+  minutes, time to do something to the process from outside; `raise` is an error that nobody foresaw.
+
+When it happens a file `failpoint-<name>` appears in the folder of the logs. Without the variable a point costs one
+comparison. Lanes run in other processes, some of them later ones, so the driver counts for them and tells each batch's
+lanes what to do (`for_lanes`, `obey`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import psutil
+
+from schemas.errors import Code, ConfigError
+from streaming.runtime.places import log_folder
+
+VARIABLE = "BACKFILL_FAILPOINT"
+SLEEP_S = 120.0
+LAST = -1
+
+
+class Failpoint(StrEnum):
+    """In the order in which a batch comes to them; `MEANING` tells what was done last."""
+
+    TAKEN_OVER = "taken-over"
+    FENCED = "fenced"
+    PLANNED = "planned"
+    JOURNALED = "journaled"
+    LANE_READ = "lane-read"
+    LANE_OPENED = "lane-opened"
+    LANE_LOOKED = "lane-looked"
+    LANE_SENT_SNAPSHOT = "lane-sent-snapshot"
+    LANE_SENT = "lane-sent"
+    LANE_COMMITTED = "lane-committed"
+    LANE_LOGGED = "lane-logged"
+    SENT = "sent"
+    REPLICATED = "replicated"
+    PROGRESSED = "progressed"
+    SETTLED = "settled"
+    FOLDED = "folded"
+    BARRIER_SENT = "barrier-sent"
+    BARRIER_COMMITTED = "barrier-committed"
+
+    @property
+    def is_in_lane(self) -> bool:
+        """Whether it is in a lane's process."""
+        return self.startswith("lane-")
+
+
+MEANING: Mapping[Failpoint, str] = {
+    Failpoint.TAKEN_OVER: "the journal names this instance; nobody was fenced yet",
+    Failpoint.FENCED: "transactional ids of the instance before are taken",
+    Failpoint.PLANNED: "a plan was made and is not in the journal",
+    Failpoint.JOURNALED: "the plan is in the journal; nothing was sent",
+    Failpoint.LANE_READ: "a lane has its changes",
+    Failpoint.LANE_OPENED: "init_transactions is done",
+    Failpoint.LANE_LOOKED: "a lane knows that its part is still to be sent",
+    Failpoint.LANE_SENT_SNAPSHOT: "snapshot rows are on their way",
+    Failpoint.LANE_SENT: "all is on its way; nothing is committed",
+    Failpoint.LANE_COMMITTED: "the transaction is committed",
+    Failpoint.LANE_LOGGED: "the lane's log file is written; no table has it",
+    Failpoint.SENT: "the transactions of all lanes are committed",
+    Failpoint.REPLICATED: "the log is committed",
+    Failpoint.PROGRESSED: "the progress is committed",
+    Failpoint.SETTLED: "mutations took effect; Spark has not committed its offsets",
+    Failpoint.FOLDED: "the log was folded into the base; the log still has its files",
+    Failpoint.BARRIER_SENT: "a barrier is on its way to every partition",
+    Failpoint.BARRIER_COMMITTED: "a barrier is committed",
+}
+
+
+class Action(StrEnum):
+    """What happens there."""
+
+    KILL = "kill"
+    SLEEP = "sleep"
+    RAISE = "raise"
+
+
+class Provoked(Exception):
+    """The error of `raise`: no class that anybody foresaw."""
+
+
+@dataclass(frozen=True, slots=True)
+class Armed:
+    """What is to happen, where, in which batch; `root` is the process whose tree `kill` ends."""
+
+    point: Failpoint
+    count: int
+    action: Action
+    root: int
+
+
+def parse(text: str) -> Armed:
+    """The value of the variable. Raises: ConfigError(USAGE)."""
+    match = re.fullmatch(r"([a-z-]+)(?:@([1-9][0-9]{0,8}|last))?:(\w+)", text)
+    if match is None or match[1] not in list(Failpoint) or match[3] not in list(Action):
+        raise ConfigError(
+            Code.USAGE,
+            where=VARIABLE,
+            found=repr(text),
+            expected="name[@count]:kill|sleep|raise",
+            next_step="see `backfill failpoints` for the names",
+        )
+    count = LAST if match[2] == "last" else int(match[2] or 1)
+    return Armed(Failpoint(match[1]), count, Action(match[3]), os.getpid())
+
+
+_armed: Armed | None = None
+_for_lanes: Armed | None = None
+_come_to = 0
+_is_last = False
+
+
+def arm(text: str | None) -> None:
+    """Take the variable's value; None or nothing disarms. Raises: ConfigError(USAGE)."""
+    obey(parse(text) if text else None)
+
+
+def obey(armed: Armed | None) -> None:
+    """In a lane: do what the driver says."""
+    global _armed, _come_to
+    _armed, _come_to = armed, 0
+
+
+def expect(*, last: bool) -> None:
+    """In the driver, once a batch: `last` tells whether its plan reads a job to its end."""
+    global _is_last, _for_lanes
+    _is_last = last
+    if _armed is not None and _armed.point.is_in_lane and _is_due(_armed):
+        _for_lanes = replace(_armed, count=1)
+
+
+def for_lanes() -> Armed | None:
+    """In the driver: what the lanes of the batch have to do, once; nothing when they try again."""
+    global _for_lanes
+    taken, _for_lanes = _for_lanes, None
+    return taken
+
+
+def reach(point: Failpoint) -> None:
+    """The place itself."""
+    if _armed is not None and _armed.point is point and _is_due(_armed):
+        _happen(_armed)
+
+
+def _is_due(armed: Armed) -> bool:
+    global _come_to
+    if armed.count == LAST:
+        return _is_last
+    _come_to += 1
+    return _come_to == armed.count
+
+
+def _happen(armed: Armed) -> None:
+    (log_folder() / f"failpoint-{armed.point}").write_text(str(os.getpid()))
+    match armed.action:
+        case Action.RAISE:
+            raise Provoked(armed.point)
+        case Action.SLEEP:
+            time.sleep(SLEEP_S)
+        case Action.KILL:
+            _kill_tree(armed.root)
+
+
+def _kill_tree(root: int) -> None:
+    """This process last: it may be a leaf."""
+    tree = [psutil.Process(root), *psutil.Process(root).children(recursive=True)]
+    for process in tree:
+        if process.pid != os.getpid():
+            process.send_signal(signal.SIGSTOP)  # nobody mourns, retries or cleans up
+    for process in tree:
+        if process.pid != os.getpid():
+            process.kill()
+    os.kill(os.getpid(), signal.SIGKILL)
