@@ -1,6 +1,6 @@
 # Needs Python 3.11 or newer with pip, Java 17 and make; everything else is fetched on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check format setup jars jar-lock clean
+.PHONY: help demo test quick faults check format setup jars jar-lock clean
 
 UV_VERSION := 0.13.8
 PYTHON ?= python3
@@ -19,6 +19,9 @@ test: setup jars  ## Run every test (ARGS="..." goes to pytest)
 
 quick: setup jars  ## Run the tests that start neither Spark nor a broker
 	$(RUN)/pytest -m "not spark and not kafka and not slow" $(ARGS)
+
+faults: setup jars  ## Kill a real service at every point between effects, and more; half an hour or longer
+	$(RUN)/pytest -m faults $(ARGS)
 
 check: setup  ## Lint, check the format and the types
 	$(RUN)/ruff check .

@@ -1,0 +1,77 @@
+"""SIGKILL of everything, between any two effects, in the first, a middle and the last batch of a backfill."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming.runtime.failpoints import Failpoint
+from tests.faults.conftest import Ordeals
+
+IN_A_BATCH = [
+    point
+    for point in Failpoint
+    if point
+    not in {
+        Failpoint.TAKEN_OVER,
+        Failpoint.FENCED,
+        Failpoint.FOLDED,
+        Failpoint.BARRIER_SENT,
+        Failpoint.BARRIER_COMMITTED,
+    }
+]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("batch", ["1", "4", "last"])
+@pytest.mark.parametrize("point", IN_A_BATCH)
+def test_a_kill_in_a_batch(ordeal: Ordeals, point: Failpoint, batch: str) -> None:
+    tried = ordeal()
+    with tried.live():
+        tried.falls(f"{point}@{batch}:kill")
+        tried.completes()
+    assert tried.judge().snapshot_rows > 0
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("point", [Failpoint.TAKEN_OVER, Failpoint.FENCED])
+def test_a_kill_while_it_takes_over(ordeal: Ordeals, point: Failpoint) -> None:
+    tried = ordeal()
+    with tried.live():
+        tried.falls(f"{Failpoint.LANE_SENT}@2:kill")
+        tried.falls(f"{point}:kill")
+        tried.completes()
+    tried.judge()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("count", [1, 7])
+@pytest.mark.parametrize("point", [Failpoint.BARRIER_SENT, Failpoint.BARRIER_COMMITTED])
+def test_a_kill_of_the_injector(ordeal: Ordeals, point: Failpoint, count: int) -> None:
+    tried = ordeal()
+    with tried.live():
+        tried.falls(f"{point}@{count}:kill")
+        tried.completes()
+    tried.judge()
+
+
+@pytest.mark.faults
+def test_a_kill_between_the_fold_and_the_log_that_follows_it(ordeal: Ordeals) -> None:
+    tried = ordeal(rows=120_000, rate_limit=None)
+    with tried.live():
+        tried.falls(f"{Failpoint.FOLDED}:kill")
+        tried.completes()
+    tried.judge()
+
+
+def test_kills_in_a_row_each_in_another_place(ordeal: Ordeals) -> None:
+    tried = ordeal()
+    with tried.live():
+        for failpoint in (
+            "lane-sent@2:kill",
+            "lane-committed@2:kill",
+            "replicated:kill",
+            "progressed@2:kill",
+        ):
+            tried.falls(failpoint)
+        tried.completes()
+    tried.judge()

@@ -1,0 +1,142 @@
+"""A backfill under live load whose service is killed, stopped, cut off or started twice; then the verdict.
+
+    ordeal = Ordeal(kafka, folder)          an upstream topic with a table, and a job that takes its time
+    with ordeal.live():                     changes at a steady rate
+        ordeal.falls("replicated@3:kill")   start the service, which ends there
+        ordeal.completes()                  start it again and let it come to its end
+    ordeal.judge()                          verify: nothing lost, nothing twice
+
+Services are real processes with their own Spark, on a real broker. Times are kept for the table of results.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from streaming.bench.rig import TABLE
+from streaming.lane.output import last_barrier
+from streaming.runtime.failpoints import VARIABLE
+from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.topics import create_topic, partitions_of
+from streaming.upstream.generator import ChangeGenerator, Shares
+from streaming.upstream.produce import ChangeSender, LiveChanges, produce_rows
+from streaming.verify.findings import Report
+from streaming.verify.judge import verify_topics
+from tests.kit.process import Process
+from tests.kit.real import await_condition
+
+_SHARES = Shares(updates=0.5, deletes=0.2)
+
+
+@dataclass
+class Ordeal:
+    """One upstream, one state folder, one job, as many services as it takes.
+
+    `rows` are there before the first service; `rate_limit` (rows per second) decides how many batches the backfill
+    has. `config` is the YAML's other keys.
+    """
+
+    kafka: KafkaSettings
+    folder: Path
+    rows: int = 1_000
+    rate_limit: int | None = 200
+    live_rate: int = 200
+    config: dict[str, Any] = field(default_factory=dict)
+    recoveries_s: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        unique = uuid.uuid4().hex[:8]
+        self.upstream, self.output = f"up-{unique}", f"copy-{unique}"
+        create_topic(self.kafka, self.upstream, 4)
+        self._generator = ChangeGenerator(TABLE)
+        produce_rows(ChangeSender(self.kafka, self.upstream), self._generator, self.rows)
+        self.logs = self.folder / "logs"
+        self._file = self.folder / "config.json"
+        job = {"name": "copy", "output": self.output, "rate_limit": self.rate_limit, "latency_budget": "2s"}
+        declared = {
+            "kafka": {"bootstrap": self.kafka.bootstrap},
+            "upstream": self.upstream,
+            "state": "state",
+            "barrier_interval": "300ms",
+            "table": TABLE.to_dict(),
+            "jobs": [job],
+            **self.config,
+        }
+        self._file.write_text(json.dumps(declared), encoding="utf-8")
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Inserts, updates and deletes for the length of the block."""
+        with LiveChanges(self.kafka, self.upstream, self._generator, self.live_rate, _SHARES):
+            yield
+
+    def start(self, failpoint: str | None = None, *, until_complete: bool = False) -> Process:
+        """A service, which may have something happen to it."""
+        options = ["--exit-when-complete"] if until_complete else []
+        for left in self.logs.glob("failpoint-*"):
+            left.unlink()
+        environment = {"BACKFILL_LOGS": str(self.logs)} | ({VARIABLE: failpoint} if failpoint else {})
+        return Process.start(self._file, *options, **environment)
+
+    def reached(self, failpoint: str) -> bool:
+        """Whether it happened."""
+        return (self.logs / f"failpoint-{failpoint.split('@')[0].split(':')[0]}").exists()
+
+    def await_reached(self, process: Process, failpoint: str) -> None:
+        """Wait for it to happen in a service that lives on."""
+        await_condition(lambda: self.reached(failpoint) or process.popen.poll() is not None, failpoint)
+        assert self.reached(failpoint), process.lines[-5:]
+
+    def falls(self, failpoint: str) -> None:
+        """A service that is killed there, with everything that it started."""
+        process = self.start(failpoint)
+        status = process.end()
+        assert self.reached(failpoint), (failpoint, process.lines[-5:])
+        assert status == -9, process.lines[-5:]
+
+    def recovers(self, *, until_complete: bool = True) -> Process:
+        """Start a service at once; it has to bring a barrier that nobody has seen. The time that took is kept."""
+        began, seen = time.monotonic(), self.epoch()
+        process = self.start(until_complete=until_complete)
+        await_condition(
+            lambda: self.epoch() > seen or process.popen.poll() is not None, "a barrier after the crash"
+        )
+        assert self.epoch() > seen, process.lines[-5:]
+        self.recoveries_s.append(time.monotonic() - began)
+        return process
+
+    def completes(self) -> None:
+        """A service that recovers, finishes the backfill and ends by itself."""
+        process = self.recovers()
+        assert process.end() == 0, process.lines[-5:]
+
+    def epoch(self) -> int:
+        """The last barrier that readers of the output's first partition see."""
+        if partitions_of(self.kafka, self.output) is None:
+            return 0
+        return last_barrier(self.kafka, self.output, 0) or 0
+
+    def judge(self) -> Report:
+        """Nothing lost, nothing twice, the law at every barrier, every row there."""
+        report = verify_topics(self.kafka, self.upstream, self.output, TABLE, require_complete=True)
+        assert report.clean, report
+        return report
+
+
+def spark_of(process: Process) -> psutil.Process:
+    """The service's JVM."""
+    return next(child for child in process.children() if child.name() == "java")
+
+
+def workers_of(process: Process) -> list[psutil.Process]:
+    """The Python processes that lanes run in; the first is their parent."""
+    return [child for child in spark_of(process).children(recursive=True) if "python" in child.name()]
