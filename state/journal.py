@@ -91,6 +91,11 @@ class Journal:
         except CommitConflict as conflict:
             raise self.fenced() from conflict
 
+    @property
+    def is_superseded(self) -> bool:
+        """Whether another instance has taken the state over since."""
+        return is_superseded(self._ledger.storage, self.version)
+
     def fenced(self) -> Fenced:
         """The error to stop with, naming the new owner as far as it can be read."""
         self._ledger.reload()

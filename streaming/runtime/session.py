@@ -129,6 +129,14 @@ def configuration(settings: SparkSettings, jars: tuple[Path, ...], log: Path, sc
     }
 
 
+def is_alive(session: SparkSession) -> bool:
+    """Whether the session's JVM answers."""
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except JVM_GONE:
+        return False
+
+
 def _java_options(log: Path) -> str:
     here = Path(__file__).with_name("log4j2.properties")
     return " ".join(

@@ -271,7 +271,10 @@ class Batches:
             try:
                 results = self._lanes.carry_out(replace(task, failpoint=failpoints.for_lanes()))
                 self._refuse(results)
-            except (OutcomeUnknown, EnvironmentProblem):
+            except (Fenced, OutcomeUnknown, EnvironmentProblem) as problem:
+                if self._journal.is_superseded:
+                    raise self._journal.fenced() from problem
+                # Fenced without a successor: by one that we took over from, which has yet to notice it.
                 if attempt == _ATTEMPTS or self.give_up:
                     raise
                 continue
@@ -307,10 +310,10 @@ class Batches:
         )
 
     def _refuse(self, results: Sequence[LaneResult]) -> None:
-        """Raise what went wrong in a lane; being fenced counts more than anything else, faults upstream come next."""
+        """Raise what went wrong in a lane; being superseded counts more than all else, faults upstream come next."""
         self._known_ends = {}
         errors: list[BackfillError] = [result.error for result in results if result.error is not None]
-        if any(result.superseded for result in results) or any(isinstance(e, Fenced) for e in errors):
+        if any(result.superseded for result in results):
             raise self._journal.fenced()
         if any(result.faults for result in results):
             return

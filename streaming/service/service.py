@@ -27,23 +27,32 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schemas.config import ServiceConfig
-from schemas.errors import Code, ConfigError, EnvironmentProblem, StateError, TopicError
+from schemas.errors import (
+    Code,
+    ConfigError,
+    EnvironmentProblem,
+    Fenced,
+    OutcomeUnknown,
+    StateError,
+    TopicError,
+)
 from schemas.job import JobDefinition
 from schemas.table import TableSchema
 from state.fold import FoldReport
-from state.journal import Entry, Journal
+from state.journal import Entry, Journal, is_superseded
 from state.storage import Storage
 from streaming.core.alignment import Aligner
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.session import JVM_GONE
+from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.runtime.topics import create_topic, partitions_of, require_topic, watermarks
 from streaming.runtime.transactions import TransactionalProducer
 from streaming.service.batches import Batches, BatchReport, is_complete, transactional_id
 from streaming.service.lanes import Lanes
 from streaming.service.maintenance import FOLD_LEAST_ROWS, Upkeep
 from streaming.service.micro_batches import MicroBatches, spark_failure
+from streaming.service.patience import Patience
 from streaming.service.source import UpstreamSource
 from streaming.upstream.injector import BarrierInjector
 
@@ -61,9 +70,9 @@ log = structlog.get_logger()
 class Service:
     """One run of the service. `run` returns when it was stopped, or, if asked, when every job is complete.
 
-    `on_batch` is called after each batch from the stream's thread, and must be quick. `on_serving` is called once,
-    by the thread of `run`, when start-up is over: from then on an exception in that thread would leave a batch half
-    done, and `stop` is the way to end.
+    `on_batch` is called after each batch from the stream's thread, and must be quick. `on_serving` is called by the
+    thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
+    would leave a batch half done, and `stop` is the way to end.
     """
 
     config: ServiceConfig
@@ -75,33 +84,52 @@ class Service:
     skip_records: frozenset[tuple[int, int]] = frozenset()
     fold_least_rows: int = FOLD_LEAST_ROWS
     _stop: threading.Event = field(default_factory=threading.Event)
+    _journal: Journal | None = None
 
     def stop(self) -> None:
         """Ask the running service to end after the open batch. Safe from signal handlers and other threads."""
         self._stop.set()
 
     def run(self) -> None:
-        """Run until stopped.
+        """Run until stopped, through trouble that passes (`streaming.service.patience`).
 
         Raises: BackfillError of whatever ended it; the state then allows to go on where it was.
         """
         failpoints.arm(os.environ.get(failpoints.VARIABLE))
+        patience = Patience(self.kafka, self._stop)
+        while True:
+            try:
+                self._run_once(patience)
+                return
+            except (EnvironmentProblem, OutcomeUnknown) as problem:
+                if not is_alive(self.spark):
+                    raise
+                if not patience.wait(problem):
+                    return
+
+    def _run_once(self, patience: Patience) -> None:
         partitions = self._check_topics()
         storage = Storage(str(self.config.state))
-        journal = Journal(storage, self.config.table)
+        if self._journal is not None and is_superseded(storage, self._journal.version):
+            raise self._journal.fenced()  # whoever took over while we were in trouble is the one to go on
+        self._journal = journal = Journal(storage, self.config.table)
         batches = self._take_over(journal, storage)
         upkeep = Upkeep(self.spark, batches.replica, _log_fold, fold_least_rows=self.fold_least_rows)
         # Before anything is read: it ends the transaction that a killed injector left open, behind which
         # committed readers, Spark among them, would see nothing until it times out.
-        injector = self._start_injector()
+        injector = self._start_injector(journal)
         try:
             recovered = batches.recover()
             if recovered is not None:
-                self._told(recovered, batches)
+                self._told(recovered, batches, patience)
             self._check_jobs(batches)
             aligner = Aligner(self.config.upstream, partitions, batches.position)
             micro_batches = MicroBatches(
-                self._source, aligner, batches, upkeep, lambda report: self._told(report, batches)
+                self._source,
+                aligner,
+                batches,
+                upkeep,
+                lambda report: self._told(report, batches, patience),
             )
             self._look_behind(storage, batches, micro_batches)
             self._stream(storage, micro_batches, injector)
@@ -212,7 +240,7 @@ class Service:
 
     # 5, 6 --------------------------------------------------------------------------------------------------
 
-    def _start_injector(self) -> BarrierInjector | None:
+    def _start_injector(self, journal: Journal) -> BarrierInjector | None:
         if self.config.barriers != "inject":
             return None
         injector = BarrierInjector(
@@ -220,6 +248,7 @@ class Service:
             self.config.upstream,
             self.config.barrier_interval_ms,
             left_out=self.skip_records,
+            is_ours=lambda: not journal.is_superseded,
         )
         injector.start()
         return injector
@@ -243,11 +272,14 @@ class Service:
             .start()
         )
         self.on_serving()
-        dropped = False
+        dropped, drain_s = False, _DRAIN_TIMEOUT_S
         try:
             self._serve(query, injector)
+        except Fenced:
+            drain_s = 0.0  # the open batch is the successor's
+            raise
         finally:
-            dropped = self._end(query, micro_batches)
+            dropped = self._end(query, micro_batches, drain_s)
         failure = micro_batches.failure
         if not self._stop.is_set():
             raise failure or spark_failure(query)
@@ -261,11 +293,19 @@ class Service:
         with suppress(*JVM_GONE):
             while query.isActive and not self._stop.wait(_POLL_S):
                 if injector is not None:
-                    injector.check()
+                    self._check(injector)
 
-    def _end(self, query: StreamingQuery, micro_batches: MicroBatches) -> bool:
+    def _check(self, injector: BarrierInjector) -> None:
+        try:
+            injector.check()
+        except Fenced as fenced:
+            if self._journal is not None and self._journal.is_superseded:
+                raise self._journal.fenced() from fenced
+            raise
+
+    def _end(self, query: StreamingQuery, micro_batches: MicroBatches, drain_s: float) -> bool:
         """Between two batches if possible. True if the open batch was dropped: the next start does it again."""
-        in_time = micro_batches.close(_DRAIN_TIMEOUT_S)
+        in_time = micro_batches.close(drain_s)
         with suppress(*JVM_GONE):
             if not in_time:
                 micro_batches.drop()
@@ -273,7 +313,8 @@ class Service:
             query.stop()
         return not in_time
 
-    def _told(self, report: BatchReport, batches: Batches) -> None:
+    def _told(self, report: BatchReport, batches: Batches, patience: Patience) -> None:
+        patience.worked()
         for mutation in report.outcome.reports:
             log.info("mutation", epoch=mutation.epoch, what=mutation.text, refused=mutation.refused)
         self.on_batch(report)

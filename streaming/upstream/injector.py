@@ -6,7 +6,8 @@ the partitions, however much data follows it, and goes on from there.
 
 What may fail, and what follows:
 
-- *fenced*: another injector took over; this one is done.
+- *fenced*: another injector took over; this one is done. Unless its owner knows better (`is_ours`): an instance that
+  was taken over from, and has yet to notice it, may still fence the one in its place.
 - *outcome unknown*: open anew, look whether the barrier is there, and send one only if it is not.
 - *broker away*: keep trying; the first barrier after the gap closes a long interval, nothing else.
 """
@@ -22,7 +23,7 @@ import structlog
 from confluent_kafka import Message
 
 from schemas.codec import barrier_header, decode_barrier, encode_barrier
-from schemas.errors import Code, EnvironmentProblem, InputError, OutcomeUnknown, TopicError
+from schemas.errors import Code, EnvironmentProblem, Fenced, InputError, OutcomeUnknown, TopicError
 from schemas.records import BARRIER_HEADER, Barrier, Mutation
 from streaming.runtime import failpoints
 from streaming.runtime.consumer import RangeReader, header_of, located, place
@@ -132,12 +133,23 @@ class _Session:
         failpoints.reach(Failpoint.BARRIER_COMMITTED)
 
 
+def _not_ours(upstream: str) -> Fenced:
+    return Fenced(
+        Code.FENCED,
+        where=injector_id(upstream),
+        found="a newer instance of the service",
+        expected="to be the only one",
+        next_step="nothing: the newer instance injects the barriers",
+    )
+
+
 class BarrierInjector:
     """Injects barriers from a thread of its own (`start`, `stop`) or one by one (`inject_one`).
 
     Only one injector of an upstream is alive at a time: one that opens fences the one before, which then
     ends with `failure` set to Fenced. `clock` tells Unix milliseconds, for epochs and `injected_at`. `left_out`
-    are records of the topic that look like barriers and are none.
+    are records of the topic that look like barriers and are none. `is_ours`, asked after each take-over and each time
+    that it was fenced, tells whether this injector is the one to go on.
     """
 
     def __init__(
@@ -148,9 +160,11 @@ class BarrierInjector:
         *,
         clock: Callable[[], int] = unix_ms,
         left_out: Places = frozenset(),
+        is_ours: Callable[[], bool] | None = None,
     ) -> None:
         self._settings, self._upstream = settings, upstream
         self._interval_ms, self._clock, self._left_out = interval_ms, clock, left_out
+        self._is_ours = is_ours
         self._session: _Session | None = None
         self._lock = threading.Lock()
         self._ending = threading.Event()
@@ -223,6 +237,10 @@ class BarrierInjector:
                 self._close()
                 if attempt == _ATTEMPTS:
                     raise
+            except Fenced:
+                self._close()
+                if attempt == _ATTEMPTS or self._is_ours is None or not self._is_ours():
+                    raise
             except BaseException:
                 self._close()
                 raise
@@ -235,6 +253,9 @@ class BarrierInjector:
         if self._session is None:
             self._session = _Session(self._settings, self._upstream, self._left_out)
             self.last_barrier = self._session.last
+            if self._is_ours is not None and not self._is_ours():
+                self._close()
+                raise _not_ours(self._upstream)
         return self._session
 
     def _close(self) -> None:

@@ -1,0 +1,137 @@
+"""One process of several dies, or the broker goes: the service goes on by itself, or ends and is started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from streaming.runtime.broker import EmbeddedBroker
+from tests.faults.conftest import Ordeals
+from tests.kit.ordeal import Ordeal, spark_of, workers_of
+from tests.kit.process import Process
+from tests.kit.real import await_condition
+
+ENDS_WITHIN_S = 30.0
+
+
+def _more_batches(tried: Ordeal, process: Process) -> None:
+    seen = tried.epoch()
+    await_condition(lambda: tried.epoch() > seen or process.popen.poll() is not None, "another barrier")
+    assert process.popen.poll() is None, process.lines[-5:]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("point", ["lane-read", "lane-sent", "lane-logged"])
+def test_the_jvm_dies(ordeal: Ordeals, point: str) -> None:
+    tried = ordeal()
+    with tried.live():
+        process = tried.start(f"{point}@3:sleep")
+        tried.await_reached(process, point)
+        spark_of(process).kill()
+        assert process.end() == 7, process.lines[-5:]
+        tried.completes()
+    tried.judge()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("point", ["journaled", "lane-sent", "replicated"])
+def test_the_driver_dies_and_takes_all_that_it_started_with_it(ordeal: Ordeals, point: str) -> None:
+    tried = ordeal()
+    with tried.live():
+        process = tried.start(f"{point}@3:sleep")
+        tried.await_reached(process, point)
+        children = process.children()
+        process.popen.kill()
+        _, alive = psutil.wait_procs(children, timeout=ENDS_WITHIN_S)
+        assert not alive, alive
+        tried.completes()
+    tried.judge()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("point", ["lane-opened", "lane-sent", "lane-committed"])
+def test_a_worker_dies_and_the_service_goes_on(ordeal: Ordeals, point: str) -> None:
+    tried = ordeal()
+    with tried.live():
+        process = tried.start(f"{point}@3:sleep", until_complete=True)
+        tried.await_reached(process, point)
+        for worker in workers_of(process)[1:]:
+            worker.kill()
+        assert process.end() == 0, process.lines[-5:]
+    tried.judge()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("away_s", [0, 90])
+def test_the_broker_dies_and_comes_back(ordeal: Ordeals, broker: EmbeddedBroker, away_s: float) -> None:
+    tried = ordeal(rows=2_000, rate_limit=100)
+    process = tried.start()
+    await_condition(lambda: len(process.events("batch")) > 3 or process.popen.poll() is not None, "batches")
+    broker.kill()
+    time.sleep(away_s)  # how long it is away is the subject
+    broker.start()
+    began = time.monotonic()
+    _more_batches(tried, process)
+    tried.recoveries_s.append(time.monotonic() - began)
+    with tried.live():
+        _more_batches(tried, process)
+    assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
+    tried.completes()
+    tried.judge()
+
+
+@pytest.mark.faults
+def test_a_paused_instance_finds_another_in_its_place(ordeal: Ordeals) -> None:
+    """Paused for longer than its transactions live, in the middle of one."""
+    tried = ordeal(rows=2_000)
+    with tried.live():
+        first = tried.start("lane-sent@3:sleep")
+        tried.await_reached(first, "lane-sent")
+        paused = [psutil.Process(first.popen.pid), *first.children()]
+        for process in paused:
+            process.suspend()
+        second = tried.recovers(until_complete=False)
+        time.sleep(70)  # the transaction timeout is 60 s
+        _more_batches(tried, second)
+        for process in reversed(paused):
+            process.resume()
+        for worker in workers_of(first)[1:]:
+            worker.kill()  # the failpoint holds it longer than the test wants to wait
+        assert first.popen.wait(ENDS_WITHIN_S) == 3, first.lines[-5:]
+        assert f"process {second.popen.pid}" in first.lines[-1]
+        _more_batches(tried, second)
+        assert second.end(signal.SIGTERM) == 0, second.lines[-5:]
+        tried.completes()
+    tried.judge()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("late_s", [0.0, 2.0, 8.0])
+def test_of_two_instances_one_works(ordeal: Ordeals, late_s: float) -> None:
+    tried = ordeal(rows=2_000)
+    with tried.live():
+        one = tried.start()
+        time.sleep(late_s)  # how far apart they are is the subject
+        other = tried.start()
+        await_condition(lambda: one.popen.poll() is not None or other.popen.poll() is not None, "one to end")
+        loser, winner = (one, other) if one.popen.poll() is not None else (other, one)
+        assert loser.popen.returncode == 3, loser.lines[-5:]
+        _more_batches(tried, winner)
+        assert winner.end(signal.SIGTERM) == 0, winner.lines[-5:]
+        tried.completes()
+    tried.judge()
+
+
+def test_sigterm_in_the_middle_of_a_batch_is_soon_over(ordeal: Ordeals) -> None:
+    tried = ordeal()
+    with tried.live():
+        process = tried.start()
+        await_condition(lambda: bool(process.events("batch")) or process.popen.poll() is not None, "a batch")
+        os.kill(process.popen.pid, signal.SIGTERM)
+        assert process.end() == 0, process.lines[-5:]
+        tried.completes()
+    tried.judge()
