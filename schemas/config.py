@@ -10,24 +10,23 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
+from schemas.documents import read_mapping
 from schemas.errors import Code, ConfigError
 from schemas.faults import Faults, brief
 from schemas.job import JobDefinition, duration_text, is_topic_name, parse_duration
+from schemas.kafka import SECRET_KEYS, KafkaConfig, check_kafka
 from schemas.table import TableSchema, declare, nearest
 
 MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS = 100, 3_600_000
-MAX_FILE_BYTES = 1 << 20
 MAX_DEFAULT_LANES = 4
-_MAX_PROBLEM_CHARS = 200
 _CONTROL_SUFFIX = ".control"
-_HOST_AND_PORT = r"[A-Za-z0-9._-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}"
+_EXPECTED = "a configuration as the reference describes it"
+_NEXT_STEP = "mend the file and start again; nothing was read or written"
 
 
 def _barrier_interval_ms(declared: object) -> int:
@@ -61,16 +60,6 @@ def _empty_list(declared: object) -> object:
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
-
-
-class KafkaConfig(_Model):
-    """How to reach Kafka."""
-
-    bootstrap: str | None = Field(
-        None,
-        pattern=rf"^({_HOST_AND_PORT})(,\s*({_HOST_AND_PORT}))*$",
-        description="host:port, comma-separated. Left out: the embedded broker is started.",
-    )
 
 
 class SparkConfig(_Model):
@@ -136,48 +125,12 @@ def load(path: Path) -> ServiceConfig:
 
     Raises: ConfigError with every fault in one message; what depends on a faulty part is checked once that is
     mended. Its code is CONFIG_INVALID, or that of the faults if they are of one kind: TABLE_INVALID,
-    JOB_INVALID, JOB_NAME_INVALID, EXPRESSION_NOT_ALLOWED, EXPRESSION_INVALID, SAME_TOPIC.
+    JOB_INVALID, JOB_NAME_INVALID, EXPRESSION_NOT_ALLOWED, EXPRESSION_INVALID, SAME_TOPIC, SECRET_FILE_MODE.
     """
-    try:
-        declared = _read(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(str(path), f"a file that can't be read ({type(error).__name__})") from None
-    except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise _unreadable(f"{path}:{mark.line + 1}" if mark else str(path), _problem(error)) from None
-    except RecursionError:
-        raise _unreadable(str(path), "values nested too deep") from None
-    except ValueError:  # a date without a calendar day, a number of thousands of digits
-        raise _unreadable(str(path), "a date or number that doesn't exist") from None
-    if not isinstance(declared, dict):
-        raise _unreadable(str(path), "no mapping of keys to values")
-    return check(declared, path=path)
-
-
-def _read(path: Path) -> object:
-    with path.open("rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise _unreadable(str(path), f"more than {MAX_FILE_BYTES} bytes")
-    # Safe and pure: no tag makes an object, and a key that is there twice is an error. JSON is YAML.
-    return YAML(typ="safe", pure=True).load(data.decode("utf-8"))
-
-
-def _problem(error: YAMLError) -> str:
-    """What YAML says is wrong, without the values that some of its messages quote."""
-    problem = str(getattr(error, "problem", None) or type(error).__name__)
-    line = problem.partition(" with value ")[0].splitlines()[0]
-    return line[:_MAX_PROBLEM_CHARS].encode("ascii", "backslashreplace").decode()
-
-
-def _unreadable(where: str, found: str) -> ConfigError:
-    return ConfigError(
-        Code.CONFIG_INVALID,
-        where=where,
-        found=found,
-        expected="a configuration in YAML or JSON",
-        next_step="mend the file and start again; nothing was read or written",
+    declared = read_mapping(
+        path, code=Code.CONFIG_INVALID, expected="a configuration in YAML or JSON", next_step=_NEXT_STEP
     )
+    return check(declared, path=path)
 
 
 def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
@@ -186,21 +139,19 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     Raises: ConfigError, as `load`.
     """
     faults = Faults(Code.CONFIG_INVALID)
-    raw = _raw(declared, faults)
+    raw = _validated(_Raw, declared, faults)
     table = _table(declared.get("table"), faults)
     jobs = _jobs(declared.get("jobs"), table, faults)
     _find_doubles(jobs, faults)
+    kafka = KafkaConfig.model_validate({})
     if raw is not None:
         _find_same_topics(raw.upstream, jobs, faults)
+        kafka = check_kafka(raw.kafka, folder=path.resolve().parent, faults=faults)
     lanes = _lanes(raw, table, jobs, faults)
     if faults or raw is None or table is None:
-        raise faults.error(
-            where=str(path),
-            expected="a configuration as the reference describes it",
-            next_step="mend the file and start again; nothing was read or written",
-        )
+        raise faults.error(where=str(path), expected=_EXPECTED, next_step=_NEXT_STEP)
     return ServiceConfig(
-        kafka=raw.kafka,
+        kafka=kafka,
         upstream=raw.upstream,
         state=raw.state if "://" in raw.state else str((path.resolve().parent / raw.state).resolve()),
         barriers=raw.barriers,
@@ -212,16 +163,56 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     )
 
 
-def _raw(declared: Mapping[str, Any], faults: Faults) -> _Raw | None:
+def load_kafka(path: Path | None, bootstrap: str | None) -> KafkaConfig:
+    """A section `kafka` that stands alone in a file, or under this key; `bootstrap` wins over the file's.
+
+    Raises: ConfigError, as `load`.
+    """
+    declared: dict[Any, Any] = {}
+    if path is not None:
+        expected = "the section kafka of a configuration"
+        declared = read_mapping(path, code=Code.CONFIG_INVALID, expected=expected, next_step=_NEXT_STEP)
+        declared = declared.get("kafka", declared)
+    return _checked_kafka({"kafka": declared}, path, bootstrap)
+
+
+def reach(kafka: KafkaConfig, bootstrap: str | None) -> KafkaConfig:
+    """A checked section with another address, checked again. Raises: ConfigError(CONFIG_INVALID)."""
+    if bootstrap is None or bootstrap == kafka.bootstrap:
+        return kafka
+    return _checked_kafka({"kafka": kafka.model_dump()}, None, bootstrap)
+
+
+class _KafkaAlone(_Model):
+    kafka: Annotated[KafkaConfig, BeforeValidator(_empty_section)]
+
+
+def _checked_kafka(declared: dict[str, Any], path: Path | None, bootstrap: str | None) -> KafkaConfig:
+    faults = Faults(Code.CONFIG_INVALID)
+    if bootstrap is not None and isinstance(declared["kafka"], dict):
+        declared = {"kafka": {**declared["kafka"], "bootstrap": bootstrap}}
+    raw = _validated(_KafkaAlone, declared, faults)
+    if raw is not None:
+        kafka = check_kafka(raw.kafka, folder=path.resolve().parent if path else Path(), faults=faults)
+        if not faults:
+            return kafka
+    where = str(path) if path else "options"
+    raise faults.error(where=where, expected=_EXPECTED, next_step="mend the file or the option; see --kafka")
+
+
+_AnyModel = TypeVar("_AnyModel", bound=_Model)
+
+
+def _validated(model: type[_AnyModel], declared: Mapping[str, Any], faults: Faults) -> _AnyModel | None:
     try:
-        return _Raw.model_validate(dict(declared))
+        return model.model_validate(dict(declared))
     except ValidationError as error:
         for item in error.errors(include_url=False):
             faults.add(_fault(item))
         return None
 
 
-_SECTIONS: Mapping[str, type[_Model]] = {"kafka": KafkaConfig, "spark": SparkConfig}
+_SECTIONS: Mapping[str, type[BaseModel]] = {"kafka": KafkaConfig, "spark": SparkConfig}
 
 
 def _fault(item: ErrorDetails) -> str:
@@ -237,6 +228,8 @@ def _fault(item: ErrorDetails) -> str:
             return f"key {brief(last)} is no text"
         case "value_error":
             return f"{key}: {item['msg'].removeprefix('Value error, ')}"
+        case _ if last in SECRET_KEYS:
+            return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]}"
         case _:
             return f"{key} is {brief(item['input'])}: {item['msg'][0].lower()}{item['msg'][1:]}"
 

@@ -26,6 +26,7 @@ class Code(StrEnum):
 
     # configuration, jobs, command line
     CONFIG_INVALID = "CONFIG_INVALID"
+    SECRET_FILE_MODE = "SECRET_FILE_MODE"  # noqa: S105
     JOB_NAME_INVALID = "JOB_NAME_INVALID"
     JOB_INVALID = "JOB_INVALID"
     JOB_CHANGED = "JOB_CHANGED"

@@ -12,7 +12,7 @@ import typer
 from schemas.config import load
 from schemas.errors import Code, ConfigError
 from schemas.job import parse_duration
-from streaming.cli.target import BootstrapOption, ConfigArgument, TopicOption, settings_of, topic_of
+from streaming.cli.target import BootstrapOption, Broker, ConfigArgument, KafkaOption, TopicOption, topic_of
 from streaming.runtime import logs
 from streaming.upstream.injector import BarrierInjector
 
@@ -25,6 +25,7 @@ def command(
     config: ConfigArgument = None,
     topic: TopicOption = None,
     bootstrap: BootstrapOption = None,
+    kafka: KafkaOption = None,
     interval: Annotated[
         str | None, typer.Option(help="Time between two barriers, 100ms to 1h; by default 1s.")
     ] = None,
@@ -40,7 +41,8 @@ def command(
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    with BarrierInjector(settings_of(loaded, bootstrap), upstream, interval_ms) as injector:
+    settings = Broker(bootstrap, kafka).settings(loaded)
+    with BarrierInjector(settings, upstream, interval_ms) as injector:
         _log.info("injecting_barriers", upstream=upstream, interval_ms=interval_ms)
         while not ended.wait(_CHECK_S):
             injector.check()

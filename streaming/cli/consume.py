@@ -18,7 +18,9 @@ from schemas.errors import Code, ConfigError
 from schemas.records import Barrier, Row
 from streaming.cli.target import (
     BootstrapOption,
+    Broker,
     ConfigArgument,
+    KafkaOption,
     TableOption,
     Target,
     TopicOption,
@@ -44,6 +46,7 @@ def command(
     job: Annotated[str | None, typer.Option(help="Read the output of this job of the configuration.")] = None,
     topic: TopicOption = None,
     bootstrap: BootstrapOption = None,
+    kafka: KafkaOption = None,
     table: TableOption = None,
     columns: Annotated[
         str | None, typer.Option(help="Columns of the topic's rows, comma-separated, if not all.")
@@ -66,7 +69,7 @@ def command(
         raise _usage("both --count and --fold", "one of them")
     if form is Format.CSV and not fold:
         raise _usage("--format csv without --fold", "--fold, or another format")
-    target = output_target(config, bootstrap, topic, table, job, columns)
+    target = output_target(config, Broker(bootstrap, kafka), topic, table, job, columns)
     tally, rows = Tally(), TableFold()
     try:
         for record in _records(target, tally, follow=follow, until_complete=until_complete):

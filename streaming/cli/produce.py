@@ -12,7 +12,9 @@ from rich.text import Text
 
 from streaming.cli.target import (
     BootstrapOption,
+    Broker,
     ConfigArgument,
+    KafkaOption,
     TableOption,
     Target,
     TopicOption,
@@ -35,6 +37,7 @@ def command(
     config: ConfigArgument = None,
     topic: TopicOption = None,
     bootstrap: BootstrapOption = None,
+    kafka: KafkaOption = None,
     table: TableOption = None,
     rows: Annotated[
         int, typer.Option(min=0, help="New rows to insert first, as fast as possible.")
@@ -52,7 +55,7 @@ def command(
     but this command may write changes to the topic. Ctrl-C ends the live changes early.
     """
     shares = Shares(updates_share, deletes_share)
-    target = upstream_target(config, bootstrap, topic, table)
+    target = upstream_target(config, Broker(bootstrap, kafka), topic, table)
     if partitions_of(target.kafka, target.topic) is None:
         create_topic(target.kafka, target.topic, partitions)
     console = Console(stderr=True)

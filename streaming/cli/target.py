@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
-from schemas.config import ServiceConfig, load
+from schemas.config import ServiceConfig, load, load_kafka, reach
+from schemas.documents import read_mapping
 from schemas.errors import Code, ConfigError
 from schemas.table import Column, TableSchema, declare, nearest
 from streaming.runtime.kafka import KafkaSettings
@@ -19,6 +18,14 @@ ConfigArgument = Annotated[
     Path | None, typer.Argument(help="Configuration file, YAML or JSON; options win over it.", dir_okay=False)
 ]
 BootstrapOption = Annotated[str | None, typer.Option(help="Broker, host:port.")]
+KafkaOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--kafka",
+        help="File with the section kafka of a configuration (bootstrap, security), without the rest.",
+        dir_okay=False,
+    ),
+]
 TopicOption = Annotated[str | None, typer.Option(help="Topic; by default that of the configuration.")]
 TableOption = Annotated[
     Path | None, typer.Option("--table", help="File with the table's declaration.", dir_okay=False)
@@ -35,21 +42,32 @@ class Target:
     columns: tuple[Column, ...]
 
 
-def settings_of(config: ServiceConfig | None, bootstrap: str | None) -> KafkaSettings:
-    """The broker to use. Raises: ConfigError(USAGE) if neither names one."""
-    address = bootstrap or (config.kafka.bootstrap if config else None)
-    if address is None:
-        raise _usage("no broker", "kafka.bootstrap in the configuration, or --bootstrap")
-    return KafkaSettings(address)
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """What options say of the broker: an address, and a file with the section `kafka`."""
+
+    bootstrap: str | None
+    file: Path | None
+
+    def settings(self, config: ServiceConfig | None) -> KafkaSettings:
+        """The broker to use: the file's section wins over the configuration's, the address over both.
+
+        Raises: ConfigError(USAGE) if nothing names a broker, ConfigError(CONFIG_INVALID) as `load`.
+        """
+        if config is not None and self.file is None:
+            kafka = reach(config.kafka, self.bootstrap)
+        else:
+            kafka = load_kafka(self.file, self.bootstrap)
+        if kafka.bootstrap is None:
+            raise _usage("no broker", "kafka.bootstrap in the configuration, --bootstrap or --kafka")
+        return KafkaSettings.of(kafka)
 
 
-def upstream_target(
-    config: Path | None, bootstrap: str | None, topic: str | None, table: Path | None
-) -> Target:
+def upstream_target(config: Path | None, broker: Broker, topic: str | None, table: Path | None) -> Target:
     """An upstream topic: rows have all columns of the table."""
     loaded = load(config) if config else None
     declared = _table(loaded, table)
-    return Target(settings_of(loaded, bootstrap), topic_of(loaded, topic), declared, declared.columns)
+    return Target(broker.settings(loaded), topic_of(loaded, topic), declared, declared.columns)
 
 
 def topic_of(config: ServiceConfig | None, topic: str | None) -> str:
@@ -62,7 +80,7 @@ def topic_of(config: ServiceConfig | None, topic: str | None) -> str:
 
 def output_target(
     config: Path | None,
-    bootstrap: str | None,
+    broker: Broker,
     topic: str | None,
     table: Path | None,
     job: str | None,
@@ -82,25 +100,26 @@ def output_target(
             raise _usage(f"job {job!r}{nearest(job, list(jobs))}", "a job of the configuration")
         topic = topic or jobs[job].output
         names = names if columns else jobs[job].columns
-    return Target(settings_of(loaded, bootstrap), topic_of(loaded, topic), declared, declared.select(names))
+    return Target(broker.settings(loaded), topic_of(loaded, topic), declared, declared.select(names))
 
 
 def _table(config: ServiceConfig | None, table: Path | None) -> TableSchema:
     if table is not None:
-        return _read_table(table)
+        return read_table(table)
     if config is None:
         raise _usage("no table", "a configuration, or --table")
     return config.table
 
 
-def _read_table(path: Path) -> TableSchema:
-    """A file that holds a declaration, alone or (as in a configuration) under the key `table`."""
-    try:
-        declared = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
-        raise _usage(f"{path}, which can't be read ({type(error).__name__})", "a YAML or JSON file") from None
-    if not isinstance(declared, dict):
-        raise _usage(f"{path}, which holds no mapping", "the declaration of a table")
+def read_table(path: Path) -> TableSchema:
+    """A file that holds a declaration, alone or (as in a configuration) under the key `table`.
+
+    Raises: ConfigError: USAGE for a file that can't be read, TABLE_INVALID for a declaration at fault.
+    """
+    expected = "a YAML or JSON file with name, columns and primary_key"
+    declared = read_mapping(
+        path, code=Code.USAGE, expected=expected, next_step="mend the file's name or content"
+    )
     inner = declared.get("table", declared)
     return declare(inner if isinstance(inner, dict) else {}, where=str(path))
 

@@ -14,15 +14,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from schemas.config import load
 from schemas.errors import Code, ConfigError, LawViolation
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
-from schemas.table import TableSchema, declare, nearest
+from schemas.table import TableSchema, nearest
 from streaming.cli.skipped import places
+from streaming.cli.target import Broker, KafkaOption, read_table
 from streaming.runtime.kafka import KafkaSettings
 from streaming.verify.findings import Finding, Report
 from streaming.verify.judge import Progress as OnProgress
@@ -45,6 +44,7 @@ def command(
     config: Annotated[Path | None, typer.Argument(help="The service's configuration file.")] = None,
     job: Annotated[str | None, typer.Option(help="Only this job of the configuration.")] = None,
     bootstrap: Annotated[str | None, typer.Option(help="host:port of the broker.")] = None,
+    kafka: KafkaOption = None,
     upstream: Annotated[str | None, typer.Option(help="Upstream topic, without a configuration.")] = None,
     output: Annotated[str | None, typer.Option(help="Output topic, without a configuration.")] = None,
     table: Annotated[Path | None, typer.Option(help="YAML or JSON file that declares the table.")] = None,
@@ -64,16 +64,16 @@ def command(
 ) -> None:
     """Check output topics against their upstream, record by record.
 
-    Give a configuration, for all of its jobs or one (--job). Or describe one output: --bootstrap, --upstream,
-    --output and --table, with --columns and --filter if the job has them. Both topics may be live. The exit
+    Give a configuration, for all of its jobs or one (--job). Or describe one output: --bootstrap or --kafka,
+    --upstream, --output and --table, with --columns and --filter if the job has them. Both topics may be live. The exit
     status is 8 if anything is found.
     """
     if config is not None:
         described = {"--upstream": upstream, "--output": output, "--table": table, "--columns": columns}
         _refuse("CONFIG", {**described, "--filter": condition})
-        cases = _configured(config, job, bootstrap)
+        cases = _configured(config, job, Broker(bootstrap, kafka))
     else:
-        cases = [_described(bootstrap, upstream, output, table, columns, condition)]
+        cases = [_described(Broker(bootstrap, kafka), upstream, output, table, columns, condition)]
     left_out = places(skip_record)
     reports = []
     for case in cases:
@@ -86,11 +86,9 @@ def command(
     _raise_if_broken(reports)
 
 
-def _configured(path: Path, name: str | None, bootstrap: str | None) -> list[_Case]:
+def _configured(path: Path, name: str | None, broker: Broker) -> list[_Case]:
     config = load(path)
-    address = bootstrap or config.kafka.bootstrap
-    if address is None:
-        raise _usage("no kafka.bootstrap in the configuration", "--bootstrap for an embedded broker")
+    settings = broker.settings(config)
     jobs = [job for job in config.jobs if name in (None, job.name)]
     if not jobs:
         known = [job.name for job in config.jobs]
@@ -101,41 +99,25 @@ def _configured(path: Path, name: str | None, bootstrap: str | None) -> list[_Ca
             expected="a job of the configuration; for one created since, --upstream, --output and --table",
             next_step="backfill verify --help",
         )
-    return [_Case(KafkaSettings(address), config.upstream, config.table, job) for job in jobs]
+    return [_Case(settings, config.upstream, config.table, job) for job in jobs]
 
 
 def _described(
-    bootstrap: str | None,
+    broker: Broker,
     upstream: str | None,
     output: str | None,
     table: Path | None,
     columns: str | None,
     condition: str | None,
 ) -> _Case:
-    if bootstrap is None or upstream is None or output is None or table is None:
+    if upstream is None or output is None or table is None:
         raise _usage("too little to go by", "CONFIG, or --bootstrap, --upstream, --output and --table")
-    schema = declare(_read(table), where=str(table))
+    schema = read_table(table)
     declared: dict[str, Any] = {"name": "verify", "output": output, "filter": condition}
     if columns is not None:
         declared["columns"] = [name.strip() for name in columns.split(",")]
     job = JobDefinition.declare(declared, schema, where="options")
-    return _Case(KafkaSettings(bootstrap), upstream, schema, job)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        declared = YAML(typ="safe", pure=True).load(path)
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
-        declared = type(error).__name__
-    if not isinstance(declared, dict):
-        raise ConfigError(
-            Code.TABLE_INVALID,
-            where=str(path),
-            found="no mapping" if declared is None else f"no mapping ({declared})",
-            expected="a YAML or JSON file with name, columns and primary_key",
-            next_step="mend the file's name or content",
-        )
-    return declared
+    return _Case(broker.settings(None), upstream, schema, job)
 
 
 def _refuse(given: str, others: dict[str, object]) -> None:

@@ -15,9 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
@@ -39,9 +40,9 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller_port}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
-advertised.listeners=PLAINTEXT://{host}:{port}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}{further}
+advertised.listeners=PLAINTEXT://{host}:{port}{further}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}
 log.dirs={data}
 # A mistyped topic name is an error, not a new topic.
 auto.create.topics.enable=false
@@ -69,23 +70,56 @@ num.io.threads=4
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A further way in: `protocol` is Kafka's (`SASL_SSL`), `settings` are the broker's for this listener alone.
+
+    Their names come without `listener.name.<name>.`, which is put before them.
+    """
+
+    name: str
+    protocol: str
+    settings: Mapping[str, str]
+
+    def properties(self) -> str:
+        """Lines of the broker's properties; line ends and backslashes within a value are escaped."""
+        escaped = {
+            key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in self.settings.items()
+        }
+        return "".join(f"listener.name.{self.name.lower()}.{key}={value}\n" for key, value in escaped.items())
+
+
 class EmbeddedBroker:
     """A broker on this machine, as a context manager or by `start` and `stop`.
 
     `data` is kept when given; otherwise a temporary folder is made and deleted at the end. `port` 0 takes
     a free one, and keeps it for a later `start`. `heap` is the JVM's. `log` is the broker's log file,
-    kept in any case.
+    kept in any case. `listeners` come beside the plain one, each on a free port (see `address`); `settings` are
+    further settings of the broker.
     """
 
     def __init__(
-        self, *, data: Path | None = None, port: int = 0, heap: str = "512m", log: Path | None = None
+        self,
+        *,
+        data: Path | None = None,
+        port: int = 0,
+        heap: str = "512m",
+        log: Path | None = None,
+        listeners: Sequence[Listener] = (),
+        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._owns_data = data is None
         self.data = data.absolute() if data else Path(tempfile.mkdtemp(prefix="backfill-kafka-"))
         self.port = port
         self.heap = heap
         self.log = (log or log_folder() / f"kafka-{self.data.name}.log").absolute()
+        self._listeners, self._settings = listeners, settings
+        self._ports: dict[str, int] = {}
         self._process: subprocess.Popen[bytes] | None = None
+
+    def address(self, listener: str) -> str:
+        """Where a further listener is, once the broker has been started."""
+        return f"{_HOST}:{self._ports[listener]}"
 
     @property
     def bootstrap(self) -> str:
@@ -111,12 +145,8 @@ class EmbeddedBroker:
         self.data.mkdir(parents=True, exist_ok=True)
         # Beside the log folders, which the broker claims for topics.
         properties = self.data / "server.properties"
-        properties.write_text(
-            _PROPERTIES.format(
-                host=_HOST, port=self.port, controller_port=_free_port(), data=self.data / "topics"
-            ),
-            encoding="utf-8",
-        )
+        properties.touch(mode=0o600)
+        properties.write_text(self._properties(), encoding="utf-8")
         if not (self.data / "topics" / "meta.properties").exists():
             self._format(properties)
         options = [f"-Xmx{self.heap}", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
@@ -132,6 +162,20 @@ class EmbeddedBroker:
             )
         self._await_answer(self._process)
         return self
+
+    def _properties(self) -> str:
+        for listener in self._listeners:
+            self._ports.setdefault(listener.name, _free_port())
+        given = _PROPERTIES.format(
+            host=_HOST,
+            port=self.port,
+            controller_port=_free_port(),
+            data=self.data / "topics",
+            further="".join(f",{each.name}://{self.address(each.name)}" for each in self._listeners),
+            protocols="".join(f",{each.name}:{each.protocol}" for each in self._listeners),
+        )
+        own = "".join(f"{key}={value}\n" for key, value in self._settings.items())
+        return given + own + "".join(each.properties() for each in self._listeners)
 
     def stop(self) -> None:
         """End the broker cleanly, by force after 20 s; delete a temporary data folder. May be repeated."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, Fenced, InputError, TopicError
+from schemas.kafka import KafkaConfig
+from schemas.security import Security
+from streaming.runtime.security import for_java, for_librdkafka, why_no_handshake
 
 DEFAULT_WAIT_S = 15.0
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -24,19 +27,36 @@ TRANSACTION_TIMEOUT_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """Where the broker is and how long to wait for it.
+    """Where the broker is, how to come in, and how long to wait for it.
 
-    `wait_s` bounds every call in seconds: after it the broker counts as unreachable. Settings of a secured
-    cluster will be fields of this class too, so that only keys that we know ever get to librdkafka.
+    `wait_s` bounds every call in seconds: after it the broker counts as unreachable. `security` names secrets and
+    holds none, so these settings travel to lanes as they are, and each client reads the secrets when it is made: a
+    task that Spark spills to a disk gives nothing away, and a secret that was replaced holds for the next client.
     """
 
     bootstrap: str
     wait_s: float = DEFAULT_WAIT_S
+    security: Security = field(default_factory=Security)
+
+    @classmethod
+    def of(cls, config: KafkaConfig) -> Self:
+        """As a checked configuration says; it has to name a broker."""
+        assert config.bootstrap is not None
+        return cls(config.bootstrap, security=config.declared_security())
 
     def client(self, **over: object) -> dict[str, Any]:
-        """Configuration of any client. `over` wins; its keys have dots: pass `**{"group.id": ...}`."""
+        """Configuration of any client, with the secrets in it. Never to be logged.
+
+        `over` wins; its keys have dots: pass `**{"group.id": ...}`. Raises: ConfigError when a secret is gone.
+        """
         # Level 0 still prints fatal errors; a log queue that nobody reads takes those.
-        return {"bootstrap.servers": self.bootstrap, "log_level": 0, "log.queue": True, **over}
+        quiet = {"log_level": 0, "log.queue": True}
+        return {"bootstrap.servers": self.bootstrap, **quiet, **for_librdkafka(self.security), **over}
+
+    def spark_options(self) -> dict[str, str]:
+        """Options of Spark's Kafka source for this broker, with the secrets in them. As `client`."""
+        java = {"bootstrap.servers": self.bootstrap, **for_java(self.security)}
+        return {f"kafka.{key}": value for key, value in java.items()}
 
     def consumer(self, **over: object) -> dict[str, Any]:
         """A reader of committed records that keeps no offsets and assigns partitions itself.
@@ -98,17 +118,21 @@ _UNREACHABLE = frozenset(
         KafkaError.COORDINATOR_NOT_AVAILABLE,
     }
 )
-_REFUSED = frozenset(
+_NO_RIGHT = frozenset(
     {
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+_REFUSED = _NO_RIGHT | {
+    KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.ILLEGAL_SASL_STATE,
+}
 _MISSING = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 )
@@ -119,22 +143,23 @@ _LOST = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET
 def translate(error: KafkaError, settings: KafkaSettings, *, what: str) -> BackfillError:
     """The error to raise; `what` is the place or act that failed: `orders-0@12`, `orders`, `connecting`."""
     code, name = error.code(), error.name()
+    if code == KafkaError._SSL:
+        return _no_tls(why_no_handshake(settings.bootstrap, settings.security) or name, settings, what=what)
     if code in _UNREACHABLE:
+        # A broker that does not like this client's certificate just hangs up (TLS 1.3).
+        if settings.security.encrypted and (
+            reason := why_no_handshake(settings.bootstrap, settings.security)
+        ):
+            return _no_tls(reason, settings, what=what)
         return EnvironmentProblem(
             Code.BROKER_UNREACHABLE,
             where=what,
             found=f"no answer from {settings.bootstrap} within {settings.wait_s:g} s ({name})",
             expected="a Kafka broker there",
-            next_step="start the broker, or mend kafka.bootstrap",
+            next_step="start the broker, or mend kafka.bootstrap or kafka.security",
         )
     if code in _REFUSED:
-        return EnvironmentProblem(
-            Code.AUTH_FAILED,
-            where=what,
-            found=f"{settings.bootstrap} refused this client ({name})",
-            expected="credentials and rights that the broker accepts",
-            next_step="check user, secret and access rules on the broker",
-        )
+        return _refused(code, name, settings, what=what)
     if code in _FENCED:
         return Fenced(
             Code.FENCED,
@@ -159,6 +184,35 @@ def translate(error: KafkaError, settings: KafkaSettings, *, what: str) -> Backf
         found=f"Kafka's error {name}",
         expected="the broker to carry out the request",
         next_step=f"look this error up and check the broker at {settings.bootstrap}",
+    )
+
+
+def _no_tls(reason: str, settings: KafkaSettings, *, what: str) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        Code.AUTH_FAILED,
+        where=what,
+        found=f"no TLS with {settings.bootstrap} ({reason})",
+        expected="a broker and a client that accept each other's certificates",
+        next_step="check kafka.ca_file, the dates of both certificates, and that kafka.bootstrap names a host of "
+        "the broker's certificate",
+    )
+
+
+def _refused(code: int, name: str, settings: KafkaSettings, *, what: str) -> EnvironmentProblem:
+    if code in _NO_RIGHT:
+        return EnvironmentProblem(
+            Code.AUTH_FAILED,
+            where=what,
+            found=f"{settings.bootstrap} does not allow this ({name})",
+            expected="the rights that docs/security.md lists",
+            next_step="grant them to this user on the broker",
+        )
+    return EnvironmentProblem(
+        Code.AUTH_FAILED,
+        where=what,
+        found=f"{settings.bootstrap} refused the login ({name})",
+        expected="a user and a secret that the broker knows",
+        next_step="check kafka.username, its password, kafka.sasl_mechanism and kafka.security",
     )
 
 

@@ -12,6 +12,7 @@ StackOverflowError in place of the cause. Threads get a larger stack here, but t
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -32,6 +33,7 @@ from schemas.errors import Code, EnvironmentProblem
 from streaming.runtime.jars import JarSet, ensure, spark_home
 from streaming.runtime.java import java
 from streaming.runtime.places import log_folder
+from streaming.runtime.security import JAVA_SECRETS
 
 JVM_GONE = (Py4JError, OSError)
 """What calls to the JVM raise once it is gone."""
@@ -47,7 +49,8 @@ class SparkSettings:
 
     `cores` counts task slots of a local master (default: the cores that this process may use) and is
     ignored when `master` is given. `memory` is the JVM's heap, as in `2g`. `log` is the JVM's log file,
-    by default a new one in `log_folder()`. `extra` has the last word over every setting below.
+    by default a new one in `log_folder()`. `encrypt_spills`: what Spark writes to its local folder is encrypted.
+    `extra` has the last word over every setting below.
     """
 
     app: str = "arrangement-backfill"
@@ -55,6 +58,7 @@ class SparkSettings:
     master: str | None = None
     memory: str = "2g"
     log: Path | None = None
+    encrypt_spills: bool = False
     extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -114,6 +118,11 @@ def configuration(settings: SparkSettings, jars: tuple[Path, ...], log: Path, sc
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
+        # Options of the Kafka source hold secrets. What prints options redacts these; and what may go to a disk (a
+        # task's closure among the broadcasts, when memory is short) goes there under a key that only memory has.
+        "spark.redaction.regex": JAVA_SECRETS,
+        "spark.sql.redaction.options.regex": JAVA_SECRETS,
+        "spark.io.encryption.enabled": str(settings.encrypt_spills).lower(),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Delta's own bookkeeping: tables with a handful of log files, not with millions.
@@ -159,6 +168,8 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
     # machine has.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(spark_home())
+    # At debug it would log each command to the JVM, and with them the secrets among the options of a source.
+    logging.getLogger("py4j").setLevel(logging.INFO)
     output = log.with_suffix(".out")
     with output.open("ab") as told:
         try:

@@ -22,6 +22,7 @@ from streaming.runtime.kafka import (
     translate,
     translated,
 )
+from streaming.runtime.security import why_no_handshake
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # ships without annotations
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # likewise
@@ -55,7 +56,8 @@ def admin(settings: KafkaSettings) -> AdminClient:
     Raises: EnvironmentProblem(BROKER_UNREACHABLE) after `wait_s`, EnvironmentProblem(AUTH_FAILED) at once.
     """
     watch = ErrorWatch()
-    client = AdminClient(settings.client(error_cb=watch))
+    with translated(settings, what="connecting"):
+        client = AdminClient(settings.client(error_cb=watch))
     deadline = time.monotonic() + settings.wait_s
     while True:
         try:
@@ -63,8 +65,19 @@ def admin(settings: KafkaSettings) -> AdminClient:
             return client
         except KafkaException as raised:
             client.poll(0)
-            if watch.refused or time.monotonic() >= deadline:
-                raise translate(watch.refused or raised.args[0], settings, what="connecting") from None
+            refused = watch.refused or _refused_by_tls(settings)
+            if refused or time.monotonic() >= deadline:
+                raise translate(refused or raised.args[0], settings, what="connecting") from None
+
+
+def _refused_by_tls(settings: KafkaSettings) -> KafkaError | None:
+    """A broker that does not like this client's certificate just hangs up (TLS 1.3), which looks like no broker."""
+    secured = settings.security.encrypted
+    return (
+        KafkaError(KafkaError._SSL)
+        if secured and why_no_handshake(settings.bootstrap, settings.security)
+        else None
+    )
 
 
 def _partitions(client: AdminClient, topic: str, settings: KafkaSettings) -> Mapping[int, PartitionMetadata]:

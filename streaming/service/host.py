@@ -7,11 +7,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from schemas.config import ServiceConfig
-from schemas.errors import Code, TopicError
 from streaming.runtime.broker import EmbeddedBroker
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import SparkSettings, spark_session
-from streaming.runtime.topics import create_topic, partitions_of
+from streaming.runtime.topics import admin, create_topic, partitions_of
 from streaming.service.service import OnBatch, Service
 
 EMBEDDED_UPSTREAM_PARTITIONS = 4
@@ -31,8 +30,11 @@ def hosted_service(
     Raises: BackfillError when the broker or Spark does not come up, or the configuration contradicts itself.
     """
     with ExitStack() as stack:
-        kafka = KafkaSettings(config.kafka.bootstrap or stack.enter_context(_embedded(config)))
-        _refuse_same_topic(config)
+        if config.kafka.bootstrap is None:
+            kafka = KafkaSettings(stack.enter_context(_embedded(config)))
+        else:
+            kafka = KafkaSettings.of(config.kafka)
+        admin(kafka)  # a broker that won't have us is told before a JVM is started
         spark = stack.enter_context(spark_session(_spark_settings(config)))
         yield Service(
             config,
@@ -56,16 +58,8 @@ def _embedded(config: ServiceConfig) -> Iterator[str]:
 
 
 def _spark_settings(config: ServiceConfig) -> SparkSettings:
-    return SparkSettings(master=config.spark.master, memory=config.spark.driver_memory)
-
-
-def _refuse_same_topic(config: ServiceConfig) -> None:
-    for job in config.jobs:
-        if job.output == config.upstream:
-            raise TopicError(
-                Code.SAME_TOPIC,
-                where=f"job {job.name}",
-                found=f"output {job.output}, which is the upstream",
-                expected="two different topics",
-                next_step="name another output topic",
-            )
+    return SparkSettings(
+        master=config.spark.master,
+        memory=config.spark.driver_memory,
+        encrypt_spills=config.kafka.security != "plaintext",
+    )

@@ -65,7 +65,7 @@ class UpstreamSource:
 
     def _options(self) -> dict[str, str]:
         return {
-            "kafka.bootstrap.servers": self._kafka.bootstrap,
+            **self._kafka.spark_options(),
             "kafka.isolation.level": "read_committed",
             # A task that reads up to the end of a partition would wait half a second for more.
             "kafka.fetch.max.wait.ms": "5",

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from schemas.config import MAX_FILE_BYTES, ServiceConfig, load
+from schemas.config import ServiceConfig, load
+from schemas.documents import MAX_FILE_BYTES
 from schemas.errors import Code, ConfigError
 
 DESIGN = """
@@ -319,7 +320,8 @@ def test_yaml_words_are_not_taken_for_something_else(tmp_path: Path) -> None:
 
 
 def test_every_key_says_what_it_is_for() -> None:
-    from schemas.config import KafkaConfig, SparkConfig, _Raw
+    from schemas.config import SparkConfig, _Raw
+    from schemas.kafka import KafkaConfig
 
     for model in (_Raw, KafkaConfig, SparkConfig):
         assert all(field.description for field in model.model_fields.values())

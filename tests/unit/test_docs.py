@@ -11,10 +11,11 @@ import pytest
 import typer
 from ruamel.yaml import YAML
 
-from schemas.config import KafkaConfig, SparkConfig, _Raw, check
+from schemas.config import SparkConfig, _Raw, check
 from schemas.config import load as load_config
 from schemas.errors import Code
 from schemas.job import _KEYS as JOB_KEYS
+from schemas.kafka import KafkaConfig
 from schemas.table import _KEYS as TABLE_KEYS
 from streaming.upstream.control import decode_wish
 
@@ -77,7 +78,7 @@ def test_every_wish_shown_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/errors.md", "docs/how-it-works.md", "docs/records.md"]
+    "document", ["README.md", "docs/errors.md", "docs/how-it-works.md", "docs/records.md", "docs/security.md"]
 )
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document

@@ -1,0 +1,53 @@
+"""Reading what a user wrote in a YAML or JSON file, without trusting it: bounded in size and depth, no objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from schemas.errors import Code, ConfigError
+
+MAX_FILE_BYTES = 1 << 20
+_MAX_PROBLEM_CHARS = 200
+
+
+def read_mapping(path: Path, *, code: Code, expected: str, next_step: str) -> dict[Any, Any]:
+    """The mapping that a file holds.
+
+    Raises: ConfigError with this code when it can't be read, is no YAML or JSON, is too large or too deep, or
+    holds something else. The message names a line where there is one, and quotes no value.
+    """
+
+    def refusal(found: str, line: int | None = None) -> ConfigError:
+        where = str(path) if line is None else f"{path}:{line}"
+        return ConfigError(code, where=where, found=found, expected=expected, next_step=next_step)
+
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise refusal(f"more than {MAX_FILE_BYTES} bytes")
+        # Safe and pure: no tag makes an object, and a key that is there twice is an error. JSON is YAML.
+        declared = YAML(typ="safe", pure=True).load(data.decode("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise refusal(f"a file that can't be read ({type(error).__name__})") from None
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise refusal(_problem(error), mark.line + 1 if mark else None) from None
+    except RecursionError:
+        raise refusal("values nested too deep") from None
+    except ValueError:  # a date without a calendar day, a number of thousands of digits
+        raise refusal("a date or number that doesn't exist") from None
+    if not isinstance(declared, dict):
+        raise refusal("no mapping of keys to values")
+    return declared
+
+
+def _problem(error: YAMLError) -> str:
+    """What YAML says is wrong, without the values that some of its messages quote."""
+    problem = str(getattr(error, "problem", None) or type(error).__name__)
+    line = problem.partition(" with value ")[0].splitlines()[0]
+    return line[:_MAX_PROBLEM_CHARS].encode("ascii", "backslashreplace").decode()

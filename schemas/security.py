@@ -1,0 +1,151 @@
+"""How a client proves who it is, and whom it believes: protocol, credentials, certificates.
+
+A secret is a *reference* (a file, or a variable of the environment) up to the moment a client is made of it. So
+what is defined here may be logged, pickled into a Spark task or kept in a file, and gives nothing away; and a
+worker that has the reference reads the secret itself.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from schemas.errors import Code, ConfigError
+
+Protocol = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
+Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
+
+MAX_SECRET_BYTES = 1 << 16
+_OTHERS_MAY = 0o077
+_NEEDED_KEY = "a key in PKCS#8 PEM, the only form that both of Kafka's clients read"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Where a secret is. `key` is the configuration's name for it; either `file` or `variable` is set."""
+
+    key: str
+    file: Path | None = None
+    variable: str | None = None
+
+    def read(self) -> str:
+        """The secret itself: one line of text. Pass it on to a client, and to nothing else.
+
+        A line end at the end of the file is not part of it.
+
+        Raises: ConfigError(CONFIG_INVALID) when it is not there or is no line of text, ConfigError(SECRET_FILE_MODE)
+        when others may read the file.
+        """
+        if self.file is not None:
+            text = read_private(self.key, self.file).removesuffix("\n").removesuffix("\r")
+        else:
+            text = os.environ.get(self.variable or "", "")
+            if not text:
+                raise _refusal(self.key, "an environment variable that is empty or not set")
+        if not text or any(ord(char) < 0x20 or ord(char) == 0x7F for char in text):
+            raise _refusal(self.key, "no single line of text")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Every setting of a secured connection, checked, without a secret in it. The default is none: plaintext."""
+
+    protocol: Protocol = "plaintext"
+    mechanism: Mechanism | None = None
+    username: str | None = None
+    password: Secret | None = None
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    key_password: Secret | None = None
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether there is TLS under it."""
+        return self.protocol.endswith("ssl")
+
+    @property
+    def sasl(self) -> bool:
+        """Whether the client logs in by name."""
+        return self.protocol.startswith("sasl")
+
+    def private_key(self) -> str:
+        """The client's key as PEM text. Raises: ConfigError, as `Secret.read`."""
+        assert self.key_file is not None
+        return read_private("kafka.key_file", self.key_file)
+
+    def tls_context(self) -> ssl.SSLContext:
+        """The trust and the certificate of this client, for Python's own TLS.
+
+        Raises: ConfigError when certificates and key are unreadable or don't belong together; a key of another form
+        than PKCS#8 is refused too.
+        """
+        context = _trust(self.ca_file)
+        if self.certificate_file is not None and self.key_file is not None:
+            pem = self.private_key()
+            if (
+                "-----BEGIN PRIVATE KEY-----" not in pem
+                and "-----BEGIN ENCRYPTED PRIVATE KEY-----" not in pem
+            ):
+                raise _refusal(
+                    "kafka.key_file", f"no {_NEEDED_KEY.removeprefix('a ')}: openssl pkcs8 -topk8 makes one"
+                )
+            password = self.key_password.read() if self.key_password else ""
+            try:
+                # Always with a password: without one OpenSSL would ask for it on the terminal.
+                context.load_cert_chain(self.certificate_file, self.key_file, lambda: password)
+            except (ssl.SSLError, OSError) as error:
+                reason = getattr(error, "reason", None) or type(error).__name__
+                found = f"a certificate, key and key password that don't go together ({reason})"
+                raise _refusal("kafka.certificate_file", found) from None
+        return context
+
+
+def _trust(ca_file: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or type(error).__name__
+        raise _refusal("kafka.ca_file", f"no certificates in PEM ({reason})") from None
+
+
+def read_private(key: str, path: Path) -> str:
+    """The text of a file that only its owner may read.
+
+    Raises: ConfigError(SECRET_FILE_MODE) when others have any right to it; ConfigError(CONFIG_INVALID) when it
+    can't be read, is too large, or is no text. The message names neither the path nor anything of the content, since
+    a user may have written the secret where its file belongs.
+    """
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise _refusal(key, "no regular file")
+            if status.st_mode & _OTHERS_MAY:
+                mode = f"{stat.S_IMODE(status.st_mode):04o}"
+                raise _refusal(key, f"a file with mode {mode}, open to others", Code.SECRET_FILE_MODE)
+            data = file.read(MAX_SECRET_BYTES + 1)
+        if len(data) > MAX_SECRET_BYTES:
+            raise _refusal(key, f"a file of more than {MAX_SECRET_BYTES} bytes")
+        return data.decode("utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise _refusal(key, f"a file that can't be read ({type(error).__name__})") from None
+
+
+def _refusal(key: str, found: str, code: Code = Code.CONFIG_INVALID) -> ConfigError:
+    return ConfigError(
+        code,
+        where=key,
+        found=found,
+        expected="a secret that only its owner can read (mode 0600)"
+        if code is Code.SECRET_FILE_MODE
+        else "certificates and secrets that this process can read and use",
+        next_step="chmod 600 the file, owned by the service's user"
+        if code is Code.SECRET_FILE_MODE
+        else "mend the file or variable that this key names",
+    )

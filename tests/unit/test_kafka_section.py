@@ -1,0 +1,210 @@
+"""The section `kafka`: only our own keys, every contradiction at once, and secrets that never show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.config import load, load_kafka, reach
+from schemas.errors import Code, ConfigError
+from schemas.security import MAX_SECRET_BYTES, Secret
+from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.security import for_java, for_librdkafka, jaas_quoted
+from tests.kit.secure import Certificates, private
+
+TABLE = {"name": "orders", "columns": {"id": "bigint"}, "primary_key": ["id"]}
+LOGIN = {"security": "sasl_ssl", "username": "backfill", "password_file": "password"}
+FAR = {"bootstrap": "far.example:9093"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    private(tmp_path / "password", "hunter2\n")
+    private(tmp_path / "open", "hunter2", mode=0o640)
+    private(tmp_path / "key-password", "hunter3")
+    certificates = Certificates(tmp_path)
+    certificates.issue("client")
+    certificates.issue("locked", password="hunter3")
+    return tmp_path
+
+
+def read(folder: Path, kafka: object) -> KafkaSettings:
+    path = folder / "backfill.yaml"
+    path.write_text(json.dumps({"upstream": "orders", "state": "s", "table": TABLE, "kafka": kafka}))
+    return KafkaSettings.of(load(path).kafka)
+
+
+def refusal_of(folder: Path, kafka: object, code: Code = Code.CONFIG_INVALID) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read(folder, kafka)
+    assert caught.value.code is code
+    assert "hunter" not in str(caught.value)
+    return caught.value.found
+
+
+def test_a_login_over_tls_is_the_same_for_both_clients(folder: Path) -> None:
+    security = read(folder, {**FAR, **LOGIN, "ca_file": "ca.pem"}).security
+    assert for_librdkafka(security) == {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "backfill",
+        "sasl.password": "hunter2",
+        "enable.ssl.certificate.verification": True,
+        "ssl.endpoint.identification.algorithm": "https",
+        "ssl.ca.location": str(folder / "ca.pem"),
+    }
+    assert for_java(security) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        'username="backfill" password="hunter2";',
+        "ssl.endpoint.identification.algorithm": "https",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "ca.pem"),
+    }
+
+
+def test_a_client_certificate_is_the_same_for_both_clients(folder: Path) -> None:
+    mutual = {
+        "security": "ssl",
+        "certificate_file": "locked.pem",
+        "key_file": "locked.key",
+        "key_password_file": "key-password",
+    }
+    security = read(folder, {**FAR, **mutual}).security
+    native, java = for_librdkafka(security), for_java(security)
+    assert native["ssl.key.location"] == str(folder / "locked.key")
+    assert native["ssl.key.password"] == java["ssl.key.password"] == "hunter3"
+    assert java["ssl.keystore.key"] == (folder / "locked.key").read_text()
+    assert java["ssl.keystore.certificate.chain"] == (folder / "locked.pem").read_text()
+    assert native["ssl.endpoint.identification.algorithm"] == "https"
+
+
+@pytest.mark.parametrize(
+    ("kafka", "fault"),
+    [
+        (
+            {**FAR, **LOGIN, "password": "hunter2"},
+            "unknown key 'kafka.password' (did you mean 'password_",
+        ),
+        ({**FAR, "sasl.jaas.config": "hunter2"}, "unknown key 'kafka.sasl.jaas.config'"),
+        ({**FAR, "ssl.endpoint.identification.algorithm": ""}, "unknown key"),
+        ({**FAR, "plugin.library.paths": "x.so"}, "unknown key"),
+        ({**FAR, **LOGIN, "security": "SASL_SSL"}, "kafka.security is 'SASL_SSL'"),
+        ({**FAR, **LOGIN, "sasl_mechanism": "GSSAPI"}, "kafka.sasl_mechanism is 'GSSAPI'"),
+        ({**FAR, **LOGIN, "username": None}, "'kafka.username' is missing"),
+        ({**FAR, **LOGIN, "username": "a\nb"}, "kafka.username"),
+        ({**FAR, **LOGIN, "password_file": None}, "neither 'kafka.password_file' nor 'kafka.password_env'"),
+        ({**FAR, **LOGIN, "password_env": "P"}, "both kafka.password_file and kafka.password_env"),
+        ({**FAR, **LOGIN, "password_file": 7}, "kafka.password_file: input should be a valid string"),
+        (
+            {**FAR, **LOGIN, "password_file": None, "password_env": "hunter2!"},
+            "kafka.password_env: string should",
+        ),
+        ({**FAR, **LOGIN, "password_file": "hunter2"}, "kafka.password_file: a file that can't be read"),
+        ({**FAR, **LOGIN, "password_file": "."}, "kafka.password_file: a file that can't be read"),
+        ({**FAR, **LOGIN, "password_file": None, "password_env": "hunter2"}, "not set"),
+        ({**FAR, "security": "ssl", "username": "a"}, "kafka.username with security: ssl"),
+        ({"bootstrap": "localhost:1", "ca_file": "ca.pem"}, "kafka.ca_file with security: plaintext"),
+        ({**FAR, "security": "ssl", "key_file": "client.key"}, "certificate_file and key_file go together"),
+        ({**FAR, "security": "ssl", "key_password_env": "P"}, "without kafka.key_file"),
+        ({**FAR, "security": "ssl", "ca_file": "password"}, "kafka.ca_file: no certificates in PEM"),
+        ({**FAR, "security": "ssl", "ca_file": "nowhere"}, "kafka.ca_file: no certificates in PEM"),
+        (
+            {**FAR, "security": "ssl", "certificate_file": "client.pem", "key_file": "locked.key"},
+            "don't go together",
+        ),
+        ({**LOGIN}, "'kafka.bootstrap' is missing: the embedded broker has no security"),
+        (FAR, "kafka.bootstrap is another machine with security: plaintext"),
+        ({"bootstrap": "localhost:1,far.example:1"}, "another machine"),
+        ({**FAR, **LOGIN, "security": "sasl_plaintext"}, "another machine with security: sasl_plaintext"),
+        ({"bootstrap": "localhost.example:1"}, "another machine"),
+    ],
+)
+def test_what_can_not_work_or_is_not_safe_is_refused(folder: Path, kafka: Any, fault: str) -> None:
+    assert fault in refusal_of(folder, kafka)
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:1", "127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "127.0.0.1:1, localhost:2"]
+)
+def test_this_machine_is_reached_without_security(folder: Path, address: str) -> None:
+    assert read(folder, {"bootstrap": address}).security.protocol == "plaintext"
+
+
+def test_another_machine_is_reached_in_the_clear_only_by_name_of_the_danger(folder: Path) -> None:
+    assert read(folder, {**FAR, "allow_plaintext": True}).client()["security.protocol"] == "plaintext"
+
+
+def test_contradictions_are_named_all_at_once(folder: Path) -> None:
+    found = refusal_of(folder, {**FAR, "username": "a", "password_env": "P", "key_file": "k", "ca_file": "c"})
+    for fault in (
+        "kafka.username",
+        "kafka.password_env",
+        "kafka.key_file",
+        "kafka.ca_file",
+        "another machine",
+    ):
+        assert fault in found
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666, 0o610])
+def test_a_secret_that_others_may_touch_is_refused(folder: Path, mode: int) -> None:
+    (folder / "open").chmod(mode)
+    found = refusal_of(folder, {**FAR, **LOGIN, "password_file": "open"}, Code.SECRET_FILE_MODE)
+    assert f"mode {mode:04o}" in found
+
+
+def test_a_private_key_that_others_may_read_is_refused(folder: Path) -> None:
+    (folder / "client.key").chmod(0o644)
+    mutual = {"security": "ssl", "certificate_file": "client.pem", "key_file": "client.key"}
+    assert "kafka.key_file" in refusal_of(folder, {**FAR, **mutual}, Code.SECRET_FILE_MODE)
+
+
+def test_a_key_that_the_java_client_can_not_read_is_refused(folder: Path) -> None:
+    old = (folder / "client.key").read_text().replace("PRIVATE KEY", "EC PRIVATE KEY")
+    private(folder / "client.key", old)
+    mutual = {"security": "ssl", "certificate_file": "client.pem", "key_file": "client.key"}
+    assert "PKCS#8" in refusal_of(folder, {**FAR, **mutual})
+
+
+@pytest.mark.parametrize("text", ["", "\n", "a\nb", "a\x00b", "\x1b[31m", "x" * (MAX_SECRET_BYTES + 1)])
+def test_what_is_no_line_of_text_is_no_secret(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError):
+        Secret("kafka.password_file", file=private(tmp_path / "secret", text)).read()
+
+
+@pytest.mark.parametrize("text", ["plain", "ends\r\n", "ends\n", " spaces kept ", "ünïcödé", 'a"b\\c;'])
+def test_only_the_line_end_is_taken_off_a_secret(tmp_path: Path, text: str) -> None:
+    assert Secret("k", file=private(tmp_path / "secret", text)).read() == text.rstrip("\r\n")
+
+
+def test_a_quoted_text_ends_where_it_should() -> None:
+    assert jaas_quoted('a" required; \\') == '"a\\" required; \\\\"'
+
+
+def test_a_secret_is_read_again_for_each_client(folder: Path) -> None:
+    kafka = read(folder, {**FAR, **LOGIN})
+    private(folder / "password", "another")
+    assert kafka.client()["sasl.password"] == "another"
+
+
+def test_a_section_may_stand_alone_and_an_address_wins_over_it(folder: Path) -> None:
+    alone, within = folder / "alone.yaml", folder / "within.yaml"
+    alone.write_text(json.dumps({**FAR, **LOGIN}))
+    within.write_text(json.dumps({"kafka": {**FAR, **LOGIN}}))
+    assert load_kafka(alone, None) == load_kafka(within, None)
+    near = load_kafka(alone, "near.example:1")
+    assert (near.bootstrap, near.security) == ("near.example:1", "sasl_ssl")
+    assert reach(load_kafka(alone, None), "near.example:1") == near
+
+
+def test_an_address_alone_is_held_to_the_same_rule(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="another machine"):
+        load_kafka(None, "far.example:1")
+    with pytest.raises(ConfigError, match="another machine"):
+        reach(load_kafka(None, "localhost:1"), "far.example:1")
+    assert load_kafka(None, "localhost:1").bootstrap == "localhost:1"
