@@ -22,6 +22,7 @@ from typing import Any, cast
 import fastavro
 from fastavro.types import Schema
 
+from schemas.avro_limits import MalformedError, check_claims
 from schemas.errors import Code
 from schemas.records import Op, Row
 from schemas.table import Column
@@ -31,18 +32,17 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 _OP_BYTES = frozenset(bytes([2 * op]) for op in Op)
 
 
-class MalformedError(ValueError):
-    """Why bytes are not a record, and the code if the cause has its own. The caller knows the place."""
-
-    def __init__(self, reason: str, code: Code | None = None) -> None:
-        self.code = code
-        super().__init__(reason)
-
-
 def read_record(data: bytes, schema: Schema, *, named: bool = False) -> dict[str, Any]:
     """All of `data` as one record, else MalformedError. Records in unions are (name, fields) if `named`."""
     stream = BytesIO(data)
-    value = _read(stream, schema, named=named)
+    try:
+        value = _read(stream, schema, named=named)
+    except MalformedError as reason:
+        if (
+            reason.code is Code.AVRO_TRUNCATED
+        ):  # fastavro built nothing of what is not there; now to say why it is not
+            check_claims(data, schema)
+        raise
     left = len(data) - stream.tell()
     if left:
         raise MalformedError(f"{left} bytes left over", Code.AVRO_TRAILING)

@@ -17,7 +17,8 @@ from typing import Any
 import fastavro
 
 from schemas.avro import BARRIER_SCHEMA, change_schema, key_schema
-from schemas.avro_reader import INT_MAX, MalformedError, Ranges, check_op, read_record
+from schemas.avro_limits import MalformedError, check_claims
+from schemas.avro_reader import INT_MAX, Ranges, check_op, read_record
 from schemas.errors import Code, InputError
 from schemas.position import Key
 from schemas.records import (
@@ -82,8 +83,9 @@ class ChangeCodec:
         """Read a change.
 
         Raises:
-            InputError: UNKNOWN_OP; AVRO_TRUNCATED; AVRO_TRAILING; BAD_ENCODING, a text that is not UTF-8;
-                VALUE_OUT_OF_RANGE; CHANGE_MALFORMED, anything else, halves that the op forbids included.
+            InputError: UNKNOWN_OP; AVRO_TRUNCATED; AVRO_TRAILING; AVRO_LIMIT, a length that no value has;
+                BAD_ENCODING, a text that is not UTF-8; VALUE_OUT_OF_RANGE; CHANGE_MALFORMED, anything else, halves
+                that the op forbids included.
         """
         try:
             check_op(data)
@@ -135,6 +137,8 @@ class KeyCodec:
 
 
 _BARRIER = fastavro.parse_schema(BARRIER_SCHEMA)
+MAX_BARRIER_BYTES = 16 << 20
+"""An entry for each of the most vnodes there can be, with positions of hundreds of bytes."""
 
 
 def encode_barrier(barrier: Barrier) -> bytes:
@@ -176,16 +180,24 @@ def decode_barrier(header: bytes | None, data: bytes | None, *, where: str | Non
 
     Raises:
         InputError: BARRIER_MALFORMED for bytes that are no barrier, a header that is not the value's epoch,
-            `curr` not above `prev`, or a count of partitions below 1.
+            `curr` not above `prev`, or a count of partitions below 1; BARRIER_UNSUPPORTED for a kind or a mutation
+            that is not known; AVRO_LIMIT for lengths and counts that no barrier has, and more than
+            `MAX_BARRIER_BYTES`.
     """
+    code = Code.BARRIER_MALFORMED
     try:
         if data is None:
             raise MalformedError("null value")
+        if len(data) > MAX_BARRIER_BYTES:
+            raise MalformedError("more than a barrier can have", Code.AVRO_LIMIT)
+        code = Code.BARRIER_UNSUPPORTED
+        check_claims(data, _BARRIER)
+        code = Code.BARRIER_MALFORMED
         barrier = _barrier_from_avro(read_record(data, _BARRIER, named=True))
         _check(barrier, header)
     except MalformedError as reason:
         raise InputError(
-            Code.BARRIER_MALFORMED,
+            Code.AVRO_LIMIT if reason.code is Code.AVRO_LIMIT else code,
             where=where,
             found=f"a record with the header `barrier` that is no barrier ({reason})",
             expected="header = curr in decimal, value = Avro of Barrier, curr > prev >= 0, partitions >= 1",

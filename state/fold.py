@@ -3,7 +3,9 @@
 One pass of Spark over the dirty vnodes: base rows and log rows of a key stand together, in the order of their
 offsets, base first. The last one stays if it is no DELETE. On the way the changelog's legality is checked, which
 the path of every row leaves to this place: INSERT only of an absent key, UPDATE and DELETE only of a present one,
-`before` equal to what is there.
+`before` equal to what is there, all changes of a key from one partition. What is illegal is counted and told, and
+the fold goes on: the outputs have had these changes long ago, the last change of a key decides either way, and a
+service that stopped here would meet the same log at its next start.
 
 The commit replaces exactly the dirty vnodes, and carries the epoch as Delta's `txnVersion`, so a fold that is run
 again does nothing. Nobody else writes to the base.
@@ -11,14 +13,16 @@ again does nothing. Nobody else writes to the base.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from schemas.errors import Code
 from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
@@ -33,15 +37,31 @@ ROW_GROUP_BYTES = 2 * 1024 * 1024
 ROWS_PER_TASK = 250_000
 
 
+_ILLEGAL = (
+    Code.KEY_IN_TWO_PARTITIONS,
+    Code.INSERT_EXISTING_KEY,
+    Code.DELETE_MISSING_KEY,
+    Code.OLD_ROW_MISMATCH,
+)
+"""What a change of the log can be charged with, by the number that the fold gives it; the first that fits counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Illegal:
+    """Changes that contradict the table in one way; `first` is the lowest of their places, `partition@offset`."""
+
+    count: int
+    first: str
+
+
 @dataclass(frozen=True, slots=True)
 class FoldReport:
-    """`illegal` counts changes that contradict the table; `first_illegal` is the lowest of their places."""
+    """`illegal` holds the changes that contradict the table, by what is wrong with them."""
 
     epoch: int
     vnodes: int
     rows_read: int
-    illegal: int
-    first_illegal: str | None
+    illegal: Mapping[Code, Illegal] = field(default_factory=dict)
 
 
 def fold(
@@ -55,7 +75,7 @@ def fold(
     """
     if (DeltaTable(storage.uri(BASE_PATH)).transaction_version(fold_id) or 0) >= epoch:
         # Delta would skip the write, and who observes it would wait for ever.
-        return FoldReport(epoch, 0, 0, 0, None)
+        return FoldReport(epoch, 0, 0)
     log = _log(spark, storage, table, files)
     dirty = sorted(row[0] for row in log.select(VNODE).distinct().collect())
     base_files = [file for vnode in dirty for file in files.base.get(vnode, ())]
@@ -63,11 +83,7 @@ def fold(
     history = log.unionByName(_base(spark, storage, table, [file.path for file in base_files]))
     checked = _checked(history, table, max(rows // ROWS_PER_TASK, 2 * spark.sparkContext.defaultParallelism))
     seen = Observation("fold")
-    observed = checked.observe(
-        seen,
-        F.count_if("_bf_illegal").alias("illegal"),
-        F.min(F.when(F.col("_bf_illegal"), _place())).alias("first"),
-    )
+    observed = checked.observe(seen, *_charges())
     kept = observed.where(F.col("_bf_last") & (F.col(OP) != F.lit(Op.DELETE.value)))
     (
         kept.select(VNODE, *table.column_names)
@@ -80,12 +96,28 @@ def fold(
         .option("parquet.block.size", ROW_GROUP_BYTES)
         .save(storage.uri(BASE_PATH))
     )
-    found = seen.get
-    return FoldReport(epoch, len(dirty), rows, found["illegal"], found["first"])
+    return FoldReport(epoch, len(dirty), rows, _told(seen.get))
 
 
-def _place() -> Column:
-    return F.format_string("%d@%020d", F.col(PARTITION), F.col(OFFSET))
+def _charges() -> list[Column]:
+    """Of each way to be illegal how many changes there are, and the lowest place among them."""
+    place = F.format_string(
+        "%010d@%020d", F.col(PARTITION), F.col(OFFSET)
+    )  # text in the order of the numbers
+    charges = []
+    for number, code in enumerate(_ILLEGAL):
+        mine = F.col("_bf_illegal") == number
+        charges += [F.count_if(mine).alias(code), F.min(F.when(mine, place)).alias(f"{code}_first")]
+    return charges
+
+
+def _told(seen: Mapping[str, Any]) -> dict[Code, Illegal]:
+    found = {}
+    for code in _ILLEGAL:
+        if seen[code]:
+            partition, offset = map(int, seen[f"{code}_first"].split("@"))
+            found[code] = Illegal(seen[code], f"{partition}@{offset}")
+    return found
 
 
 def _ddl(text: str) -> StructType:
@@ -128,7 +160,7 @@ def _base(spark: SparkSession, storage: Storage, table: TableSchema, paths: Sequ
 
 
 def _checked(history: DataFrame, table: TableSchema, tasks: int) -> DataFrame:
-    """Each row with `_bf_last` (newest of its key) and `_bf_illegal`.
+    """Each row with `_bf_last` (newest of its key) and `_bf_illegal` (a number of `_ILLEGAL`, null if legal).
 
     One exchange by vnode and one sort serve both window functions and the write, which wants vnodes together.
     """
@@ -139,10 +171,16 @@ def _checked(history: DataFrame, table: TableSchema, tasks: int) -> DataFrame:
     was_there = F.coalesce(F.lag(F.col(OP) != F.lit(Op.DELETE.value)).over(in_order), F.lit(False))
     stored = F.lag(F.xxhash64(*table.column_names)).over(in_order)
     inserts = F.col(OP) == F.lit(Op.INSERT.value)
-    wrong = F.when(inserts, was_there).otherwise(~was_there | (F.col(BEFORE_HASH) != stored))
+    home = F.lag(PARTITION).over(in_order)
+    wrong = (
+        F.when(home.isNotNull() & (home >= 0) & (home != F.col(PARTITION)), 0)
+        .when(inserts & was_there, 1)
+        .when(~inserts & ~was_there, 2)
+        .when(~inserts & (F.col(BEFORE_HASH) != stored), 3)
+    )
     return shuffled.withColumns(
         {
             "_bf_last": F.lead(F.lit(True)).over(in_order).isNull(),
-            "_bf_illegal": ~from_base & wrong,
+            "_bf_illegal": F.when(~from_base, wrong),
         }
     )

@@ -50,7 +50,8 @@ class KafkaSettings:
         `over` wins; its keys have dots: pass `**{"group.id": ...}`. Raises: ConfigError when a secret is gone.
         """
         # Level 0 still prints fatal errors; a log queue that nobody reads takes those.
-        quiet = {"log_level": 0, "log.queue": True}
+        # A topic is made by whoever means to, never because somebody asked for it.
+        quiet = {"log_level": 0, "log.queue": True, "allow.auto.create.topics": False}
         return {"bootstrap.servers": self.bootstrap, **quiet, **for_librdkafka(self.security), **over}
 
     def spark_options(self) -> dict[str, str]:

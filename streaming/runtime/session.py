@@ -29,6 +29,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from schemas.avro_limits import MAX_VALUE_BYTES
 from schemas.errors import Code, EnvironmentProblem
 from streaming.runtime.jars import JarSet, ensure, spark_home
 from streaming.runtime.java import java
@@ -39,8 +40,6 @@ JVM_GONE = (Py4JError, OSError)
 """What calls to the JVM raise once it is gone."""
 
 _JVM_GRACE_S = 20.0
-_MAX_VALUE_BYTES = 64 << 20
-"""Of one text or binary in an upstream record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +155,8 @@ def _java_options(log: Path) -> str:
             "-Duser.timezone=UTC",
             # A broken length in a record would make Avro allocate gigabytes before it finds the record too short,
             # and a JVM without memory ends.
-            f"-Dorg.apache.avro.limits.string.maxLength={_MAX_VALUE_BYTES}",
-            f"-Dorg.apache.avro.limits.bytes.maxLength={_MAX_VALUE_BYTES}",
+            f"-Dorg.apache.avro.limits.string.maxLength={MAX_VALUE_BYTES}",
+            f"-Dorg.apache.avro.limits.bytes.maxLength={MAX_VALUE_BYTES}",
             "-Xss4m",
         )
     )

@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._metadata import PartitionMetadata
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from schemas.errors import Code, TopicError
@@ -143,6 +145,39 @@ def _await_leaders(client: AdminClient, topic: str, settings: KafkaSettings) -> 
         if time.monotonic() >= deadline:
             raise translate(KafkaError(KafkaError._TIMED_OUT), settings, what=topic)
         client.poll(_LEADER_POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What the broker says of a topic. No two topics ever have the same `id`, whatever their names."""
+
+    id: str
+    partitions: int
+
+
+def describe_topic(settings: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> Topic:
+    """A topic as it is now. Raises: TopicError(TOPIC_MISSING)."""
+    client = admin(settings) if client is None else client
+    with translated(settings, what=topic):
+        answer = client.describe_topics(TopicCollection([topic]), request_timeout=settings.wait_s)[topic]
+        found = answer.result(settings.wait_s)
+    return Topic(str(found.topic_id), len(found.partitions))
+
+
+def topic_setting(
+    settings: KafkaSettings, topic: str, name: str, *, client: AdminClient | None = None
+) -> str:
+    """One of a topic's settings, by Kafka's name for it. Raises: TopicError(TOPIC_MISSING)."""
+    client = admin(settings) if client is None else client
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    with translated(settings, what=topic):
+        answer = client.describe_configs([resource], request_timeout=settings.wait_s)[resource]
+        return str(answer.result(settings.wait_s)[name].value)
+
+
+def cleanup_policy(settings: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> str:
+    """`delete`, `compact` or both. Raises: TopicError(TOPIC_MISSING)."""
+    return topic_setting(settings, topic, "cleanup.policy", client=client)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ Start-up is a fixed order, for each step protects the next:
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
@@ -33,27 +32,35 @@ from schemas.errors import (
     EnvironmentProblem,
     Fenced,
     OutcomeUnknown,
-    StateError,
     TopicError,
 )
 from schemas.job import JobDefinition
-from schemas.table import TableSchema
 from state.fold import FoldReport
-from state.journal import Entry, Journal, is_superseded
+from state.journal import Journal, is_superseded
 from state.storage import Storage
 from streaming.core.alignment import Aligner
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import JVM_GONE, is_alive
-from streaming.runtime.topics import create_topic, partitions_of, require_topic, watermarks
+from streaming.runtime.topics import create_topic, partitions_of, watermarks
 from streaming.runtime.transactions import TransactionalProducer
 from streaming.service.batches import Batches, BatchReport, is_complete, transactional_id
+from streaming.service.guard import (
+    Bound,
+    UpstreamGuard,
+    binding,
+    refuse_compacted,
+    refuse_foreign,
+    refuse_lost,
+    refuse_unfit_output,
+)
 from streaming.service.lanes import Lanes
 from streaming.service.maintenance import FOLD_LEAST_ROWS, Upkeep
 from streaming.service.micro_batches import MicroBatches, spark_failure
 from streaming.service.patience import Patience
 from streaming.service.source import UpstreamSource
+from streaming.service.watch import STALL_S, Watch
 from streaming.upstream.injector import BarrierInjector
 
 TRIGGER_INTERVAL = "100 milliseconds"
@@ -83,6 +90,7 @@ class Service:
     exit_when_complete: bool = False
     skip_records: frozenset[tuple[int, int]] = frozenset()
     fold_least_rows: int = FOLD_LEAST_ROWS
+    stall_s: float = STALL_S
     _stop: threading.Event = field(default_factory=threading.Event)
     _journal: Journal | None = None
 
@@ -108,13 +116,14 @@ class Service:
                     return
 
     def _run_once(self, patience: Patience) -> None:
-        partitions = self._check_topics()
+        upstream = self._check_topics()
         storage = Storage(str(self.config.state))
         if self._journal is not None and is_superseded(storage, self._journal.version):
             raise self._journal.fenced()  # whoever took over while we were in trouble is the one to go on
         self._journal = journal = Journal(storage, self.config.table)
-        batches = self._take_over(journal, storage)
-        upkeep = Upkeep(self.spark, batches.replica, _log_fold, fold_least_rows=self.fold_least_rows)
+        batches = self._take_over(journal, storage, upstream)
+        guard = UpstreamGuard(self.kafka, upstream, storage.root)
+        upkeep = Upkeep(self.spark, batches.replica, self._log_fold, fold_least_rows=self.fold_least_rows)
         # Before anything is read: it ends the transaction that a killed injector left open, behind which
         # committed readers, Spark among them, would see nothing until it times out.
         injector = self._start_injector(journal)
@@ -123,7 +132,8 @@ class Service:
             if recovered is not None:
                 self._told(recovered, batches, patience)
             self._check_jobs(batches)
-            aligner = Aligner(self.config.upstream, partitions, batches.position)
+            refuse_lost(self.kafka, upstream.topic, batches.next_offsets())
+            aligner = Aligner(upstream.topic, upstream.partitions, batches.position)
             micro_batches = MicroBatches(
                 self._source,
                 aligner,
@@ -131,8 +141,14 @@ class Service:
                 upkeep,
                 lambda report: self._told(report, batches, patience),
             )
+            watch = Watch(guard, aligner, batches, self.stall_s)
             self._look_behind(storage, batches, micro_batches)
-            self._stream(storage, micro_batches, injector)
+            self._stream(storage, micro_batches, injector, watch)
+        except EnvironmentProblem as problem:
+            reason = guard.reason(problem, batches.next_offsets())
+            if reason is problem:
+                raise
+            raise reason from problem
         finally:
             if injector is not None:
                 injector.stop()
@@ -140,28 +156,26 @@ class Service:
 
     # 1 -----------------------------------------------------------------------------------------------------
 
-    def _check_topics(self) -> int:
-        partitions = require_topic(self.kafka, self.config.upstream)
+    def _check_topics(self) -> Bound:
+        upstream = Bound.of(self.kafka, self.config.upstream)
+        refuse_compacted(self.kafka, upstream.topic)
         for job in self.config.jobs:
-            count = partitions_of(self.kafka, job.output)
-            if count is not None and count != job.output_partitions:
-                raise TopicError(
-                    Code.OUTPUT_TOPIC_MISMATCH,
-                    where=job.output,
-                    found=f"{count} partitions",
-                    expected=f"{job.output_partitions}, as job {job.name} says",
-                    next_step="name another topic, delete this one, or declare the count that it has",
-                )
-        return partitions
+            if partitions_of(self.kafka, job.output) is not None:
+                refuse_unfit_output(self.kafka, job.output, job.output_partitions)
+        return upstream
 
     # 2, 3 --------------------------------------------------------------------------------------------------
 
-    def _take_over(self, journal: Journal, storage: Storage) -> Batches:
+    def _take_over(self, journal: Journal, storage: Storage, upstream: Bound) -> Batches:
         config = self.config
-        _check_table(journal.current, config.table, storage)
+        beginning = [0] * upstream.partitions
+        if journal.current is not None:
+            refuse_foreign(journal.current.table, config.table, upstream, state=storage.root)
+        if journal.current is None or journal.current.plan is None:
+            refuse_lost(self.kafka, upstream.topic, beginning)
         open_lanes = journal.current.plan.lanes if journal.current and journal.current.plan else 0
         lanes = max(config.lanes, open_lanes)  # a batch that is half done is finished by as many as began it
-        former = journal.take_over(_owner(), lanes, json.dumps(config.table.to_dict()))
+        former = journal.take_over(_owner(), lanes, binding(config.table, upstream))
         self._source = UpstreamSource(
             self.spark, self.kafka, config.upstream, config.table, self.skip_records
         )
@@ -174,7 +188,7 @@ class Service:
             lane_count=config.lanes,
             cores=self.spark.sparkContext.defaultParallelism,
             journal=journal,
-            first_offsets=[marks.earliest for marks in watermarks(self.kafka, config.upstream)],
+            first_offsets=beginning,
             ensure_output=self._ensure_output,
         )
         failpoints.reach(Failpoint.TAKEN_OVER)
@@ -197,6 +211,7 @@ class Service:
     def _ensure_output(self, job: JobDefinition) -> None:
         """The output topic of a job that is about to open: there, with its partitions, and empty."""
         create_topic(self.kafka, job.output, job.output_partitions)
+        refuse_unfit_output(self.kafka, job.output, job.output_partitions)
         filled = [number for number, marks in enumerate(watermarks(self.kafka, job.output)) if marks.high > 0]
         if filled:
             raise TopicError(
@@ -262,7 +277,7 @@ class Service:
         micro_batches.drain()
 
     def _stream(
-        self, storage: Storage, micro_batches: MicroBatches, injector: BarrierInjector | None
+        self, storage: Storage, micro_batches: MicroBatches, injector: BarrierInjector | None, watch: Watch
     ) -> None:
         query = (
             self._source.stream()
@@ -274,7 +289,7 @@ class Service:
         self.on_serving()
         dropped, drain_s = False, _DRAIN_TIMEOUT_S
         try:
-            self._serve(query, injector)
+            self._serve(query, injector, watch)
         except Fenced:
             drain_s = 0.0  # the open batch is the successor's
             raise
@@ -288,12 +303,13 @@ class Service:
             raise failure
         log.info("stopped", open_batch="dropped" if dropped or failure else "none")
 
-    def _serve(self, query: StreamingQuery, injector: BarrierInjector | None) -> None:
+    def _serve(self, query: StreamingQuery, injector: BarrierInjector | None, watch: Watch) -> None:
         """Until somebody says stop, or the stream ends, or Spark with it."""
         with suppress(*JVM_GONE):
             while query.isActive and not self._stop.wait(_POLL_S):
                 if injector is not None:
                     self._check(injector)
+                watch.look()
 
     def _check(self, injector: BarrierInjector) -> None:
         try:
@@ -313,6 +329,12 @@ class Service:
             query.stop()
         return not in_time
 
+    def _log_fold(self, report: FoldReport) -> None:
+        log.info("fold", epoch=report.epoch, vnodes=report.vnodes, rows=report.rows_read)
+        for code, illegal in report.illegal.items():
+            first = f"{self.config.upstream}-{illegal.first}"
+            log.warning("illegal_changes", code=code, count=illegal.count, first=first)
+
     def _told(self, report: BatchReport, batches: Batches, patience: Patience) -> None:
         patience.worked()
         for mutation in report.outcome.reports:
@@ -328,31 +350,6 @@ class Service:
         )
 
 
-def _check_table(entry: Entry | None, table: TableSchema, storage: Storage) -> None:
-    if entry is None or json.loads(entry.table) == table.to_dict():
-        return
-    known, declared = json.loads(entry.table), table.to_dict()
-    changed = [key for key in declared if declared[key] != known.get(key)]
-    code = Code.SCHEMA_CHANGED
-    if "vnode_count" in changed or "distribution_key" in changed:
-        code = Code.VNODE_LAYOUT_CHANGED
-    elif "primary_key" in changed:
-        code = Code.PK_CHANGED
-    raise StateError(
-        code,
-        where=storage.root,
-        found=f"a state for another {', '.join(changed)}",
-        expected="the table as it was declared when the state was made",
-        next_step="restore the declaration, or give the changed table a new state folder",
-    )
-
-
 def _owner() -> str:
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return f"process {os.getpid()} on {socket.gethostname()}, started {started}"
-
-
-def _log_fold(report: FoldReport) -> None:
-    log.info("fold", epoch=report.epoch, vnodes=report.vnodes, rows=report.rows_read)
-    if report.illegal:
-        log.warning("illegal changes upstream", count=report.illegal, first=report.first_illegal)

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 
 from schemas.avro import OPS, change_schema
-from schemas.codec import decode_barrier
+from schemas.codec import MAX_BARRIER_BYTES, decode_barrier
+from schemas.errors import Code, InputError
 from schemas.records import BARRIER_HEADER, Barrier
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
@@ -59,7 +60,14 @@ class UpstreamSource:
         # Columns are built once: each takes a dozen calls into the JVM, 0.1 s a batch in all.
         ours = F.filter("headers", lambda header: header["key"] == BARRIER_HEADER)
         self._marked = F.col("headers").isNotNull() & (F.size(ours) > 0)
-        self._marks = [*map(F.col, ("partition", "offset", "value")), ours[0]["value"].alias("header")]
+        self._marks = [
+            *map(F.col, ("partition", "offset")),
+            # The driver holds them all: what is longer than any barrier only tells its length.
+            F.when(F.length("value") <= MAX_BARRIER_BYTES, F.col("value")).alias("value"),
+            F.length("value").alias("size"),
+            ours[0]["value"].alias("header"),
+            ((F.size(ours) > 1) | F.col("key").isNotNull()).alias("ambiguous"),
+        ]
         self._decoded, self._named = self._decoded_columns(), self._named_columns()
         self._lane_salts: dict[int, Column] = {}
 
@@ -70,6 +78,8 @@ class UpstreamSource:
             # A task that reads up to the end of a partition would wait half a second for more.
             "kafka.fetch.max.wait.ms": "5",
             "failOnDataLoss": "true",
+            # A topic that was deleted must not come back empty because somebody still reads it.
+            "kafka.allow.auto.create.topics": "false",
         }
 
     def stream(self) -> DataFrame:
@@ -105,7 +115,8 @@ class UpstreamSource:
     def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]:
         """The barriers among some records, in offset order within each partition.
 
-        Raises: InputError(BARRIER_MALFORMED) at the first that is none.
+        Raises: InputError at the first that is none: as `decode_barrier`, and AMBIGUOUS_RECORD for one with the key
+            of a change or with several headers.
         """
         found = records.where(self._marked).select(*self._marks).collect()
         for row in sorted(found, key=lambda row: (row["partition"], row["offset"])):
@@ -114,6 +125,10 @@ class UpstreamSource:
                 yield FoundBarrier(*place, None)
                 continue
             where = f"{self._topic}-{place[0]}@{place[1]}"
+            if row["ambiguous"]:
+                raise _ambiguous(where, place)
+            if (row["size"] or 0) > MAX_BARRIER_BYTES:
+                raise _oversized(where, row["size"])
             header, value = (None if row[name] is None else bytes(row[name]) for name in ("header", "value"))
             yield FoundBarrier(*place, decode_barrier(header, value, where=where))
 
@@ -155,6 +170,27 @@ class UpstreamSource:
     def _lane_salt(self, lanes: int) -> Column:
         lane = F.coalesce(F.floor(F.col(VNODE) * lanes / self._table.vnode_count).cast("int"), F.lit(0))
         return F.element_at(F.array(*map(F.lit, _salts(self._spark, lanes))), lane + 1)
+
+
+def _ambiguous(where: str, place: tuple[int, int]) -> InputError:
+    return InputError(
+        Code.AMBIGUOUS_RECORD,
+        where=where,
+        found="a record that is marked as a barrier and has a key, or several marks",
+        expected="one header `barrier` and no key on a barrier, no such header on a change",
+        next_step=f"mend whoever sets the header; to leave this record out, start with "
+        f"--skip-record {place[0]}@{place[1]}",
+    )
+
+
+def _oversized(where: str, size: int) -> InputError:
+    return InputError(
+        Code.AVRO_LIMIT,
+        where=where,
+        found=f"a barrier of {size} bytes",
+        expected=f"at most {MAX_BARRIER_BYTES}",
+        next_step="mend whatever injects barriers into this topic; `run` leaves a record out with --skip-record",
+    )
 
 
 def _salts(spark: SparkSession, lanes: int) -> list[int]:

@@ -15,13 +15,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._resource import ResourceType
 
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER
 from streaming.runtime.kafka import KafkaSettings, translate, translated
-from streaming.runtime.topics import Watermarks, admin, watermarks
+from streaming.runtime.topics import Watermarks, admin, cleanup_policy, watermarks
 from streaming.verify.history import Entry
 
 Places = frozenset[tuple[int, int]]
@@ -209,15 +207,12 @@ def _whole(topic: str, marks: tuple[Watermarks, ...]) -> tuple[Watermarks, ...]:
 
 
 def _refuse_compacted(client: AdminClient, settings: KafkaSettings, topics: tuple[str, ...]) -> None:
-    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-    answers = client.describe_configs(resources, request_timeout=settings.wait_s)
-    for resource in resources:
-        with translated(settings, what=resource.name):
-            policy = answers[resource].result()["cleanup.policy"].value
+    for topic in topics:
+        policy = cleanup_policy(settings, topic, client=client)
         if "compact" in policy:
             raise TopicError(
                 Code.COMPACTED_INPUT,
-                where=resource.name,
+                where=topic,
                 found=f"cleanup.policy={policy}",
                 expected="delete: a compacted topic forgets changes",
                 next_step="judge a topic that keeps every record",

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
+from io import BytesIO
 
+import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.codec import barrier_header, decode_barrier, encode_barrier
+from schemas.codec import MAX_BARRIER_BYTES, barrier_header, decode_barrier, encode_barrier
 from schemas.errors import Code, InputError
 from schemas.records import (
     Add,
@@ -74,7 +77,7 @@ def refusal(header: bytes | None, data: bytes | None) -> str | None:
     error = error_of(header, data)
     if error is None:
         return None
-    assert error.code is Code.BARRIER_MALFORMED
+    assert error.code in (Code.BARRIER_MALFORMED, Code.BARRIER_UNSUPPORTED, Code.AVRO_LIMIT)
     assert error.where == "orders-0@7"
     return error.found
 
@@ -133,10 +136,58 @@ def test_a_barrier_with_bytes_behind_or_no_value_is_refused() -> None:
     assert "null value" in (refusal(header, None) or "")
 
 
-def test_a_mutation_that_does_not_exist_is_refused() -> None:
+@pytest.mark.parametrize("choice", [b"\x0e", b"\x01", b"\xfe\xff\xff\xff\x0f"])
+def test_a_mutation_that_does_not_exist_is_unsupported(choice: bytes) -> None:
     header, data = written(replace(BARRIER, mutation=Stop(), progress=()))
     assert data[-2:] == b"\x0c\x00"
-    assert "does not exist" in (refusal(header, data[:-2] + b"\x0e\x00") or "")
+    error = error_of(header, data[:-2] + choice + b"\x00")
+    assert error is not None
+    assert error.code is Code.BARRIER_UNSUPPORTED
+
+
+@pytest.mark.parametrize("kind", [b"\x06", b"\x01"])
+def test_a_kind_that_does_not_exist_is_unsupported(kind: bytes) -> None:
+    header, data = b"1", b"\x02\x00" + kind + b"\x02\x00\x00\x00"
+    assert error_of(header, data[:2] + b"\x02" + data[3:]) is None
+    error = error_of(header, data)
+    assert error is not None
+    assert error.code is Code.BARRIER_UNSUPPORTED
+
+
+def claim(number: int) -> bytes:
+    """Avro's form of a length or a count."""
+    out = BytesIO()
+    fastavro.schemaless_writer(out, "long", number)
+    return out.getvalue()
+
+
+HEAD = b"\x02\x00\x02\x02\x00"
+BOMBS = {
+    "a job's name of a terabyte": HEAD + b"\x04" + claim(2**40),
+    "a job's name of a negative length": HEAD + b"\x04" + claim(-5),
+    "progress of a billion vnodes": HEAD + b"\x00" + claim(10**9),
+    "progress of a billion vnodes, sized": HEAD + b"\x00" + claim(-(10**9)) + claim(4),
+    "progress in many blocks": HEAD + b"\x00" + (claim(30_000) + bytes(4 * 30_000)) * 2 + b"\x00",
+    "a number without an end": b"\x80" * 40,
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
+def test_a_barrier_that_claims_to_be_huge_is_refused_without_the_memory_for_it(bomb: bytes) -> None:
+    tracemalloc.start()
+    error = error_of(b"1", bomb)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert error is not None
+    assert error.code is Code.AVRO_LIMIT
+    assert peak < 4_000_000
+
+
+def test_a_barrier_of_more_bytes_than_any_has_is_not_even_walked() -> None:
+    header, data = written(BARRIER)
+    error = error_of(header, data + bytes(MAX_BARRIER_BYTES))
+    assert error is not None
+    assert error.code is Code.AVRO_LIMIT
 
 
 def test_a_flipped_bit_gives_a_named_error_or_a_barrier_that_makes_sense() -> None:

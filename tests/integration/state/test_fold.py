@@ -12,11 +12,12 @@ import xxhash
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from schemas.errors import Code
 from schemas.position import Key
 from schemas.records import Op, Row
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.fold import FoldReport, fold
+from state.fold import FoldReport, Illegal, fold
 from state.plan import Slice
 from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica
 from state.snapshot import SnapshotReader
@@ -38,7 +39,7 @@ class Changelog:
     _offset: int = 0
     _pending: list[dict[str, object]] = field(default_factory=list)
 
-    def change(self, op: Op, before: Row | None, after: Row | None) -> None:
+    def change(self, op: Op, before: Row | None, after: Row | None, partition: int = 3) -> None:
         """As it is, legal or not."""
         row = after or before
         assert row is not None
@@ -47,7 +48,8 @@ class Changelog:
             self.rows.pop(key, None)
         else:
             self.rows[key] = after
-        own = {VNODE: vnode_of(TABLE, key), EPOCH: self.epoch + 1, PARTITION: 3, OFFSET: self._offset, OP: op}
+        place = {PARTITION: partition, OFFSET: self._offset}
+        own = {VNODE: vnode_of(TABLE, key), EPOCH: self.epoch + 1, **place, OP: op}
         hashed = {BEFORE_HASH: None if before is None else spark_hash(TABLE, before)}
         self._pending.append(own | hashed | dict(zip(TABLE.column_names, row, strict=True)))
         self._offset += 1
@@ -127,7 +129,7 @@ def test_the_base_becomes_the_table_and_the_replica_is_the_table_all_along(
         assert replica_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
         if number % 2:
             report = changelog.fold(spark)
-            assert (report.epoch, report.illegal, report.first_illegal) == (changelog.epoch, 0, None)
+            assert (report.epoch, report.illegal) == (changelog.epoch, {})
             assert base_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
             assert replica_rows(changelog.replica) == base_rows(changelog.replica)
             assert changelog.replica.files(changelog.replica.pin()).log_rows == 0
@@ -164,12 +166,16 @@ def test_changes_that_contradict_the_table_are_counted_and_the_first_is_named(
     changelog.change(Op.UPDATE, ("y", 1, None), ("y", 2, None))  # absent
     changelog.change(Op.UPDATE, ("b", 7, None), ("b", 8, None))  # another row is there
     changelog.change(Op.DELETE, ("c", None, None), None)  # another row is there
+    changelog.change(Op.INSERT, None, ("d", 1, None))
+    changelog.change(Op.UPDATE, ("d", 1, None), ("d", 2, None), partition=0)
     changelog.barrier()
     report = changelog.fold(spark)
-    assert report.illegal == 5
-    assert report.first_illegal is not None
-    partition, offset = map(int, report.first_illegal.split("@"))
-    assert (partition, offset) == (3, 4)
+    assert report.illegal == {
+        Code.KEY_IN_TWO_PARTITIONS: Illegal(1, "0@10"),
+        Code.INSERT_EXISTING_KEY: Illegal(1, "3@4"),
+        Code.DELETE_MISSING_KEY: Illegal(2, "3@5"),
+        Code.OLD_ROW_MISMATCH: Illegal(2, "3@7"),
+    }
     assert base_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
 
 

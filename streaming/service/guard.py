@@ -1,0 +1,170 @@
+"""The topics as the state knows them: are they still the same ones, and is nothing missing?
+
+A topic that was deleted and made again has the old name and other records, and offsets that mean something else; so a
+state is bound to the topic's id, which Kafka never uses twice. Partitions that were added hold no barriers, retention
+and compaction take away what a replica is made of. Each of these is looked for before anything is touched, every few
+seconds while the service runs, and when Spark gives up without a reason of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Self
+
+from schemas.errors import BackfillError, Code, EnvironmentProblem, InputError, StateError, TopicError
+from schemas.table import TableSchema
+from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.topics import cleanup_policy, describe_topic, watermarks
+
+_WAIT_S = 2.0
+"""For an answer while the service runs: who asks also has to notice SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The upstream that a state was made from."""
+
+    topic: str
+    id: str
+    partitions: int
+
+    @classmethod
+    def of(cls, kafka: KafkaSettings, topic: str) -> Self:
+        """As it is now. Raises: TopicError(TOPIC_MISSING)."""
+        found = describe_topic(kafka, topic)
+        return cls(topic, found.id, found.partitions)
+
+    def refuse_other(self, found: Bound, *, state: str) -> None:
+        """Raises: StateError(STATE_FOREIGN); TopicError(TOPIC_REPLACED, PARTITIONS_CHANGED)."""
+        if found.topic != self.topic:
+            raise StateError(
+                Code.STATE_FOREIGN,
+                where=state,
+                found=f"a state of topic {self.topic}",
+                expected=f"one of {found.topic}, as the configuration says",
+                next_step="name the state's topic, or a state folder of this topic's own",
+            )
+        if found.id != self.id:
+            raise TopicError(
+                Code.TOPIC_REPLACED,
+                where=self.topic,
+                found=f"a topic with this name and another id ({found.id})",
+                expected=f"the topic that the state was made from ({self.id})",
+                next_step="restore that topic, or begin with a new state folder and new output topics",
+            )
+        if found.partitions != self.partitions:
+            raise TopicError(
+                Code.PARTITIONS_CHANGED,
+                where=self.topic,
+                found=f"{found.partitions} partitions",
+                expected=f"{self.partitions}, as when the state was made",
+                next_step="a topic can't gain partitions while it is read: make a new topic and produce to it",
+            )
+
+
+def binding(table: TableSchema, upstream: Bound) -> str:
+    """What a state is of, table and topic, as JSON for the journal."""
+    return json.dumps({**table.to_dict(), "upstream": asdict(upstream)})
+
+
+def refuse_foreign(known: str, table: TableSchema, upstream: Bound, *, state: str) -> None:
+    """Whether a state, of which `known` is the binding, can be gone on with.
+
+    Raises: StateError(SCHEMA_CHANGED, VNODE_LAYOUT_CHANGED, PK_CHANGED); as `Bound.refuse_other`.
+    """
+    before, declared = json.loads(known), table.to_dict()
+    topic = before.pop("upstream", None)
+    changed = [key for key in declared if declared[key] != before.get(key)]
+    if changed:
+        code = Code.SCHEMA_CHANGED
+        if "vnode_count" in changed or "distribution_key" in changed:
+            code = Code.VNODE_LAYOUT_CHANGED
+        elif "primary_key" in changed:
+            code = Code.PK_CHANGED
+        raise StateError(
+            code,
+            where=state,
+            found=f"a state for another {', '.join(changed)}",
+            expected="the table as it was declared when the state was made",
+            next_step="restore the declaration, or give the changed table a new state folder",
+        )
+    if topic is not None:
+        Bound(**topic).refuse_other(upstream, state=state)
+
+
+class UpstreamGuard:
+    """Looks after one upstream for a running service. `state` is where its state lies, for messages."""
+
+    def __init__(self, kafka: KafkaSettings, bound: Bound, state: str) -> None:
+        self._kafka, self._bound, self._state = replace(kafka, wait_s=_WAIT_S), bound, state
+
+    def check(self, next_offsets: Sequence[int]) -> None:
+        """Whether the upstream is the one it was, and holds everything from `next_offsets` on.
+
+        Raises: as `Bound.refuse_other` and `refuse_lost`; TopicError(TOPIC_MISSING); EnvironmentProblem.
+        """
+        self._bound.refuse_other(Bound.of(self._kafka, self._bound.topic), state=self._state)
+        refuse_lost(self._kafka, self._bound.topic, next_offsets)
+
+    def reason(self, problem: EnvironmentProblem, next_offsets: Sequence[int]) -> BackfillError:
+        """What is behind Spark's giving up, if it is the upstream; else the problem itself."""
+        if problem.code is not Code.SPARK_FAILED:
+            return problem
+        try:
+            self.check(next_offsets)
+        except EnvironmentProblem:
+            return problem
+        except BackfillError as reason:
+            return reason
+        return problem
+
+
+def refuse_lost(kafka: KafkaSettings, topic: str, next_offsets: Sequence[int]) -> None:
+    """Raises: InputError(DATA_LOST) when a partition no longer holds what was not read yet, at either end."""
+    for partition, (marks, wanted) in enumerate(zip(watermarks(kafka, topic), next_offsets, strict=False)):
+        if marks.earliest <= wanted <= marks.high:
+            continue
+        gone = (
+            f"{wanted} to {marks.earliest - 1}"
+            if wanted < marks.earliest
+            else f"{marks.high} to {wanted - 1}"
+        )
+        raise InputError(
+            Code.DATA_LOST,
+            where=f"{topic}-{partition}@{wanted}",
+            found=f"a partition without its records {gone}",
+            expected=f"every record from {wanted} on",
+            next_step="raise the topic's retention; what is gone can't be read again: begin anew with a whole topic",
+        )
+
+
+def refuse_compacted(kafka: KafkaSettings, topic: str) -> None:
+    """Raises: TopicError(COMPACTED_INPUT)."""
+    policy = cleanup_policy(kafka, topic)
+    if "compact" in policy:
+        raise TopicError(
+            Code.COMPACTED_INPUT,
+            where=topic,
+            found=f"cleanup.policy={policy}",
+            expected="delete: a compacted topic forgets changes",
+            next_step="produce to a topic that keeps every record",
+        )
+
+
+def refuse_unfit_output(kafka: KafkaSettings, topic: str, partitions: int) -> None:
+    """Whether an output topic that is there can be one, with as many partitions as its job says.
+
+    Raises: TopicError(TOPIC_MISSING, OUTPUT_TOPIC_MISMATCH).
+    """
+    count, policy = describe_topic(kafka, topic).partitions, cleanup_policy(kafka, topic)
+    if count == partitions and "compact" not in policy:
+        return
+    raise TopicError(
+        Code.OUTPUT_TOPIC_MISMATCH,
+        where=topic,
+        found=f"{count} partitions, cleanup.policy={policy}",
+        expected=f"{partitions} partitions, and no compaction: it would take barriers and changes out",
+        next_step="name another topic, delete this one, or declare the count that it has",
+    )
