@@ -39,7 +39,7 @@ class Ledger:
 
     def __init__(self, storage: Storage, path: str, schema: pa.Schema) -> None:
         self.storage, self.path, self.schema = storage, path, schema
-        self._table = _open_or_create(storage.uri(path), schema)
+        self._table = _open_or_create(storage, path, schema)
         self.id = str(self._table.metadata().id)
         self._app_id = f"backfill-{self.id}"
 
@@ -63,21 +63,11 @@ class Ledger:
 
     def files_at(self, version: int, bounds: Sequence[str] = ()) -> list[DataFile]:
         """The files of an older version."""
-        return _files(DeltaTable(self.storage.uri(self.path), version=version), bounds)
+        return _files(self.storage.delta(self.path, version=version), bounds)
 
     def read(self) -> pa.Table:
         """All rows of the version seen."""
-        import pyarrow.parquet as pq
-
-        tables = [
-            pq.read_table(
-                self.storage.path(self.path, file.path),
-                filesystem=self.storage.filesystem,
-                schema=self.schema,
-            )
-            for file in self.files()
-        ]
-        return pa.concat_tables(tables) if tables else self.schema.empty_table()
+        return self.storage.read_parquet(self.path, [file.path for file in self.files()], self.schema)
 
     def commit(
         self,
@@ -123,7 +113,7 @@ def delete_unused(storage: Storage, path: str, *, retention_hours: int = RETENTI
     Delta's own vacuum leaves commits behind, and any commit of an instance that was fenced without knowing it would
     fence the one that works. So vacuum is only asked what it would delete.
     """
-    table = DeltaTable(storage.uri(path))
+    table = storage.delta(path)
     unused = table.vacuum(retention_hours=retention_hours, dry_run=True, enforce_retention_duration=False)
     for name in unused:
         storage.filesystem.delete_file(storage.path(path, name))
@@ -154,15 +144,15 @@ def _actions(
     return actions
 
 
-def _open_or_create(uri: str, schema: pa.Schema) -> DeltaTable:
+def _open_or_create(storage: Storage, path: str, schema: pa.Schema) -> DeltaTable:
     try:
-        return DeltaTable(uri)
+        return storage.delta(path)
     except TableNotFoundError:
-        return DeltaTable.create(uri, schema, configuration=_CONFIGURATION)
+        return storage.create_delta(path, schema, configuration=_CONFIGURATION)
     except DeltaError as error:
         raise StateError(
             Code.STATE_TABLE_CORRUPT,
-            where=uri,
+            where=storage.uri(path),
             found=f"a Delta table that does not open ({type(error).__name__})",
             expected="the table as this service left it",
             next_step="restore the state folder from a backup, or remove it whole to rebuild from the upstream",

@@ -77,8 +77,7 @@ class Replica:
     def __init__(self, storage: Storage, table: TableSchema) -> None:
         self.storage, self.table = storage, table
         self.log = Ledger(storage, LOG_PATH, log_schema(table))
-        self._base_uri = storage.uri(BASE_PATH)
-        self._base = _open_base(self._base_uri, base_schema(table))
+        self._base = _open_base(storage, base_schema(table))
         self._fold_id = f"fold-{self._base.metadata().id}"
         self._cached: tuple[ReplicaVersion, ReplicaFiles] | None = None
 
@@ -120,7 +119,7 @@ class Replica:
         base = (
             previous[1].base
             if previous is not None and previous[0].base == version.base
-            else _base_files(DeltaTable(self._base_uri, version=version.base))
+            else _base_files(self.storage.delta(BASE_PATH, version=version.base))
         )
         files = ReplicaFiles(version.folded_epoch, base, self._log_files(version))
         self._cached = (version, files)
@@ -153,15 +152,15 @@ class Replica:
         self.log.commit([by], merged, epoch=None, data_change=False)
 
 
-def _open_base(uri: str, schema: pa.Schema) -> DeltaTable:
+def _open_base(storage: Storage, schema: pa.Schema) -> DeltaTable:
     try:
-        return DeltaTable(uri)
+        return storage.delta(BASE_PATH)
     except TableNotFoundError:
         configuration = {
             "delta.deletedFileRetentionDuration": "interval 1 hours",
             "delta.enableDeletionVectors": "false",  # readers are given plain files
         }
-        return DeltaTable.create(uri, schema, partition_by=[VNODE], configuration=configuration)
+        return storage.create_delta(BASE_PATH, schema, configuration=configuration, partition_by=[VNODE])
 
 
 def _base_files(table: DeltaTable) -> dict[int, tuple[BaseFile, ...]]:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from schemas.position import Key
 from schemas.records import Op
@@ -81,13 +80,8 @@ class SnapshotReader:
     def _scan(
         self, root: str, paths: Sequence[str], columns: list[str], wanted: pc.Expression | None
     ) -> pa.Table:
-        source = ds.dataset(
-            [self.storage.path(root, path) for path in paths],
-            schema=pa.schema([(name, self._type(name)) for name in self._needed(columns)]),
-            format="parquet",
-            filesystem=self.storage.filesystem,
-        )
-        return source.to_table(columns=columns, filter=wanted)
+        schema = pa.schema([(name, self._type(name)) for name in self._needed(columns)])
+        return self.storage.read_parquet(root, paths, schema, columns=columns, wanted=wanted)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
         return list(dict.fromkeys([*columns, *self.table.primary_key, VNODE, EPOCH]))

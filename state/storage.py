@@ -14,14 +14,17 @@ import io
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from pyarrow import fs
 
 
@@ -48,7 +51,10 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Storage:
-    """The root of the state. Cheap to make and to pickle: lanes build their own filesystem from it."""
+    """The root of the state. Cheap to make and to pickle: lanes build their own filesystem from it.
+
+    Everything durable but Spark's own checkpoint is read and written through here.
+    """
 
     root: str
 
@@ -87,6 +93,49 @@ class Storage:
         info = self.filesystem.get_file_info(self.path(*parts))
         return bool(info.type != fs.FileType.NotFound)
 
+    def delta(self, path: str, *, version: int | None = None) -> DeltaTable:
+        """The Delta table at `path`, at its newest version or an older one.
+
+        Raises: deltalake's TableNotFoundError, and DeltaError for one that does not open.
+        """
+        return DeltaTable(self.uri(path), version=version)
+
+    def create_delta(
+        self,
+        path: str,
+        schema: pa.Schema,
+        *,
+        configuration: Mapping[str, str],
+        partition_by: Sequence[str] = (),
+    ) -> DeltaTable:
+        """A new Delta table. Raises: deltalake's DeltaError when there is one."""
+        return DeltaTable.create(
+            self.uri(path),
+            schema,
+            partition_by=list(partition_by) or None,
+            configuration=dict(configuration),
+        )
+
+    def read_parquet(
+        self,
+        table_path: str,
+        files: Sequence[str],
+        schema: pa.Schema,
+        *,
+        columns: Sequence[str] | None = None,
+        wanted: pc.Expression | None = None,
+    ) -> pa.Table:
+        """Rows of some files of the Delta table at `table_path`, by path: files never change.
+
+        `schema` names at least the columns that are returned or asked about; row groups that hold nothing `wanted`
+        are skipped.
+        """
+        if not files:
+            return schema.empty_table().select(schema.names if columns is None else list(columns))
+        paths = [self.path(table_path, file) for file in files]
+        source = ds.dataset(paths, schema=schema, format="parquet", filesystem=self.filesystem)
+        return source.to_table(columns=None if columns is None else list(columns), filter=wanted)
+
     def write_parquet(
         self,
         table_path: str,
@@ -104,7 +153,7 @@ class Storage:
             out.write(buffer.getbuffer())
         bounds = {}
         for column in bound_columns if table.num_rows else ():
-            span = pa.compute.min_max(table[column]).as_py()
+            span = pc.min_max(table[column]).as_py()
             bounds[column] = (span["min"], span["max"])
         return DataFile(name, buffer.tell(), table.num_rows, bounds)
 

@@ -13,15 +13,14 @@ A producer whose commit has no known outcome is never used again: the error ends
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from schemas.codec import barrier_header, decode_barrier, encode_barrier
@@ -42,11 +41,36 @@ _THROUGHPUT: Mapping[str, object] = {
 }
 
 
-class LaneOutput:
-    """What a lane sends, between `begin` and the end of its block. See `lane_output`."""
+class OutputClient(Protocol):
+    """What a lane needs of Kafka: a producer fresh from `init_transactions`, and answers about its partitions."""
 
-    def __init__(self, kafka: KafkaSettings, producer: Producer, columns: ColumnProducer) -> None:
-        self._kafka, self._producer, self._columns = kafka, producer, columns
+    def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
+        """One past the last record of each, committed or not, markers included."""
+
+    def last_barrier(self, topic: str, partition: int) -> int | None:
+        """The epoch that a partition ends with for committed readers, None when it is empty.
+
+        Raises: TopicError(FOREIGN_RECORDS) when its last committed record is no barrier of ours.
+        """
+
+    def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
+        """Queue records, record i for `partitions[i]`."""
+
+    def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
+        """Queue a barrier behind what was queued for its partition."""
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """Committed when its block ends, aborted when it raises.
+
+        Raises: Fenced, OutcomeUnknown (never use this client again), EnvironmentProblem when it was aborted.
+        """
+
+
+class LaneOutput:
+    """What a lane sends, and what it found before. See `lane_output`."""
+
+    def __init__(self, client: OutputClient) -> None:
+        self._client = client
         self._ends: dict[Partition, int] = {}
         self._sent: Counter[Partition] = Counter()
 
@@ -59,9 +83,9 @@ class LaneOutput:
         Raises: TopicError(FOREIGN_RECORDS) when a partition ends with something that is no barrier, or when
         partitions of this lane, which are written together, differ.
         """
-        self._ends = end_offsets(self._kafka, list(places), client=_asker(self._kafka))
+        self._ends = self._client.ends(list(places))
         changed = [where for where, end in self._ends.items() if known_ends.get(where, -1) != end]
-        tails = {where: last_barrier(self._kafka, *where) for where in changed}
+        tails = {where: self._client.last_barrier(*where) for where in changed}
         sent = {(tail or 0) >= epoch for tail in tails.values()}
         if len(sent) > 1:
             raise _foreign(
@@ -77,14 +101,51 @@ class LaneOutput:
             partitions = np.full(len(values), partitions, dtype=np.int32)
         for partition, count in enumerate(np.bincount(partitions).tolist()):
             self._sent[topic, partition] += count
+        self._client.send(topic, partitions, keys, values)
+
+    def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
+        """Queue a barrier behind what was queued for its partition."""
+        self._sent[topic, partition] += 1
+        self._client.send_barrier(topic, partition, barrier)
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """The one transaction (step 4), as `OutputClient.transaction`."""
+        return self._client.transaction()
+
+    def ends(self) -> dict[Partition, int]:
+        """Where the partitions end after the commit: what they held, what was sent, and the commit's marker.
+
+        Asking is no use: the broker answers a commit before its markers are there.
+        """
+        return {where: end + self._sent[where] + bool(self._sent[where]) for where, end in self._ends.items()}
+
+
+OpenOutput = Callable[[str], AbstractContextManager[LaneOutput]]
+"""Opens an output with a transactional id, see `lane_output`. It goes to the lanes by pickle."""
+
+
+class _KafkaClient:
+    """`OutputClient` on a broker."""
+
+    def __init__(
+        self, kafka: KafkaSettings, transactions: TransactionalProducer, columns: ColumnProducer
+    ) -> None:
+        self._kafka, self._transactions, self._columns = kafka, transactions, columns
+        self._producer = transactions.producer
+
+    def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
+        return end_offsets(self._kafka, places, client=_asker(self._kafka))
+
+    def last_barrier(self, topic: str, partition: int) -> int | None:
+        return last_barrier(self._kafka, topic, partition)
+
+    def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
         with translated(self._kafka, what=topic):
             self._columns.send(topic, partitions, keys, values)
 
     def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
-        """Queue a barrier behind what was queued for its partition."""
         headers: list[tuple[str, str | bytes | None]] = [(BARRIER_HEADER, barrier_header(barrier))]
         value = encode_barrier(barrier)
-        self._sent[topic, partition] += 1
         while True:
             try:
                 with translated(self._kafka, what=topic):
@@ -94,12 +155,8 @@ class LaneOutput:
             else:
                 return
 
-    def ends(self) -> dict[Partition, int]:
-        """Where the partitions end after the commit: what they held, what was sent, and the commit's marker.
-
-        Asking is no use: the broker answers a commit before its markers are there.
-        """
-        return {where: end + self._sent[where] + bool(self._sent[where]) for where, end in self._ends.items()}
+    def transaction(self) -> AbstractContextManager[object]:
+        return self._transactions.transaction()
 
 
 @cache
@@ -113,10 +170,8 @@ def _asker(kafka: KafkaSettings) -> AdminClient:
 
 
 @contextmanager
-def lane_output(
-    kafka: KafkaSettings, transactional_id: str
-) -> Iterator[tuple[LaneOutput, TransactionalProducer]]:
-    """A fresh producer (step 1) and the transaction to send in: `with transaction.transaction(): …`.
+def lane_output(kafka: KafkaSettings, transactional_id: str) -> Iterator[LaneOutput]:
+    """The output behind a fresh producer (step 1); what is to be sent goes into `with output.transaction(): …`.
 
     Raises: Fenced, OutcomeUnknown, EnvironmentProblem as `TransactionalProducer`.
     """
@@ -124,7 +179,7 @@ def lane_output(
     with TransactionalProducer(kafka, transactional_id, **over) as transactions:
         columns = ColumnProducer(transactions.producer, transactional_id)
         try:
-            yield LaneOutput(kafka, transactions.producer, columns), transactions
+            yield LaneOutput(_KafkaClient(kafka, transactions, columns))
         finally:
             columns.close()
 

@@ -41,10 +41,9 @@ from state.storage import DataFile, Storage
 from streaming.core.visibility import HIDDEN, covered, visible_ops
 from streaming.lane.changes import Changes, log_rows, order_changes
 from streaming.lane.faults import Fault, find_faults
-from streaming.lane.output import LaneOutput, lane_output
+from streaming.lane.output import LaneOutput, OpenOutput
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Armed, Failpoint
-from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.topics import Partition
 
 _CHUNK_ROWS = 65_536
@@ -66,7 +65,7 @@ class LaneTask:
     plan: BatchPlan
     progress: Mapping[str, Mapping[int, Progress]]
     files: ReplicaFiles
-    kafka: KafkaSettings
+    open_output: OpenOutput
     transactional_id: str
     journal_version: int
     known_ends: Mapping[Partition, int]
@@ -223,7 +222,7 @@ def _send(
     places = [place for job in jobs for place in job.places()]
     if not places:
         return
-    with lane_output(task.kafka, f"{task.transactional_id}-{lane}") as (output, transactions):
+    with task.open_output(f"{task.transactional_id}-{lane}") as output:
         watch.lap("init")
         failpoints.reach(Failpoint.LANE_OPENED)
         result.superseded = is_superseded(task.storage, task.journal_version)
@@ -235,7 +234,7 @@ def _send(
             send_all(task, jobs, changes, _Silent(), result, watch)
         else:
             failpoints.reach(Failpoint.LANE_LOOKED)
-            with transactions.transaction():
+            with output.transaction():
                 send_all(task, jobs, changes, output, result, watch)
                 failpoints.reach(Failpoint.LANE_SENT)
             failpoints.reach(Failpoint.LANE_COMMITTED)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -42,12 +42,11 @@ from streaming.core.budget import SnapshotBudget
 from streaming.core.jobs import Outcome, Report, add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
 from streaming.lane.faults import Fault
+from streaming.lane.output import OpenOutput
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
-from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.topics import Partition
-from streaming.service.lanes import Lanes
 
 MAX_BATCH_RECORDS = 500_000
 """Upstream records that one batch takes at most, when it has a choice; lanes hold a batch's changes in memory."""
@@ -57,6 +56,22 @@ log = structlog.get_logger(__name__)
 
 DuplicatesBefore = Callable[[AlignedBarrier], Sequence[tuple[int, int]]]
 """Places (partition, offset) before a barrier where a barrier stands a second time."""
+
+
+class LaneRunner(Protocol):
+    """Whatever carries a task to its lanes and waits for all of them."""
+
+    def carry_out(self, task: LaneTask) -> list[LaneResult]:
+        """The result of every lane. Some may hold an error while others have sent their part.
+
+        Raises: EnvironmentProblem when lanes did not come to their end; which of them have sent is unknown then,
+        and some may still be at it.
+        """
+
+
+def monotonic_ms() -> int:
+    """The clock that rate limits go by."""
+    return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(frozen=True)
@@ -98,15 +113,17 @@ class Batches:
         storage: Storage,
         table: TableSchema,
         topic: str,
-        kafka: KafkaSettings,
-        lanes: Lanes,
+        open_output: OpenOutput,
+        lanes: LaneRunner,
         lane_count: int,
         cores: int,
         journal: Journal,
         first_offsets: Sequence[int],
         ensure_output: Callable[[JobDefinition], None],
+        now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
-        self._storage, self._table, self._topic, self._kafka = storage, table, topic, kafka
+        self._storage, self._table, self._topic = storage, table, topic
+        self._open_output, self._now_ms = open_output, now_ms
         self._lanes, self._lane_count, self._cores = lanes, lane_count, cores
         self._journal = journal
         self._beginning = tuple(first_offsets)
@@ -212,7 +229,7 @@ class Batches:
         progress = self.progress.setdefault(job.name, {})
         if self._is_complete(progress):
             return JobPlan(job)
-        rows = budget.rows(time.monotonic_ns() // 1_000_000, paused=job.paused, rate_limit=job.rate_limit)
+        rows = budget.rows(self._now_ms(), paused=job.paused, rate_limit=job.rate_limit)
         chosen = choose_slices(job.definition, self._table.vnode_count, progress, rows, cutter.cut)
         return JobPlan(job, chosen.slices)
 
@@ -303,7 +320,7 @@ class Batches:
             plan,
             self.progress,
             self.replica.files(plan.replica).of_vnodes(vnodes),
-            self._kafka,
+            self._open_output,
             self.transactional_id,
             self._journal.version,
             dict(self._known_ends),

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 from pyspark.sql import SparkSession
@@ -39,6 +40,7 @@ from state.fold import FoldReport
 from state.journal import Journal, is_superseded
 from state.storage import Storage
 from streaming.core.alignment import Aligner
+from streaming.lane.output import lane_output
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.kafka import KafkaSettings
@@ -183,7 +185,7 @@ class Service:
             storage=storage,
             table=config.table,
             topic=config.upstream,
-            kafka=self.kafka,
+            open_output=partial(lane_output, self.kafka),
             lanes=Lanes(self.spark, self._source),
             lane_count=config.lanes,
             cores=self.spark.sparkContext.defaultParallelism,

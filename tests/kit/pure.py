@@ -12,6 +12,7 @@ import random
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from streaming.core.jobs import add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
 from streaming.lane.changes import AFTER, BEFORE, KEY, VALUE, order_changes
 from streaming.lane.faults import Fault, find_faults
+from streaming.lane.output import lane_output
 from streaming.lane.task import LaneJob, LaneResult, LaneTask, Stopwatch, send_all, write_log
 from streaming.runtime.kafka import KafkaSettings
 from streaming.verify.checker import Checker
@@ -197,8 +199,8 @@ class PureService:
         """The lanes of a plan. What they do must depend on nothing but the plan and the upstream."""
         read = frozenset(item.vnode for job in plan.jobs for item in job.slices)
         files = self._files().of_vnodes(read)
-        kafka = KafkaSettings("none")
-        task = LaneTask(self.storage, self.table, plan, self.progress, files, kafka, "none", 0, {})
+        nowhere = partial(lane_output, KafkaSettings("none"))
+        task = LaneTask(self.storage, self.table, plan, self.progress, files, nowhere, "none", 0, {})
         results = []
         for lane in self._chance.sample(range(plan.lanes), plan.lanes):
             batch = self._exchange(plan, lane, task.vnodes(lane))
@@ -221,7 +223,7 @@ class PureService:
             if (row := self._decoded(number, entry))[VNODE] in vnodes or (row[VNODE] is None and lane == 0)
         ]
         self._chance.shuffle(rows)
-        return pa.RecordBatch.from_pylist(rows, schema=_decoded_schema(self.table))
+        return pa.RecordBatch.from_pylist(rows, schema=decoded_schema(self.table))
 
     def _decoded(self, number: int, entry: Entry) -> dict[str, Any]:
         place = {PARTITION: number, OFFSET: entry.offset, KEY: entry.key, VALUE: None, BEFORE_HASH: None}
@@ -322,7 +324,7 @@ def _between(entries: list[Entry], first: int, end: int) -> list[Entry]:
     return entries[low:high]
 
 
-def _decoded_schema(table: TableSchema) -> pa.Schema:
+def decoded_schema(table: TableSchema) -> pa.Schema:
     row = pa.struct([(column.name, column.type.arrow) for column in table.columns])
     return pa.schema(
         {
