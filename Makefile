@@ -1,6 +1,6 @@
 # Needs Python 3.11 or newer with pip, Java 17 and make; everything else is fetched on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick faults check format setup jars jar-lock clean
+.PHONY: help demo test quick simulate faults check format setup jars jar-lock clean
 
 UV_VERSION := 0.13.8
 PYTHON ?= python3
@@ -22,6 +22,9 @@ quick: setup jars  ## Run the tests that start neither Spark nor a broker
 
 faults: setup jars  ## Kill a real service at every point between effects, and more; half an hour or longer
 	$(RUN)/pytest -m faults $(ARGS)
+
+simulate: setup  ## Play random histories of crashes and rivals (SEEDS=100000), or show one (SEED=123)
+	$(RUN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),2000))
 
 check: setup  ## Lint, check the format and the types
 	$(RUN)/ruff check .

@@ -1,0 +1,284 @@
+"""A broker in memory: what Kafka promises to transactional producers, and nothing nicer.
+
+Modelled, after Kafka's transaction coordinator (KIP-98):
+
+    init         raises the id's epoch, which fences the producer before; aborts its open transaction, and waits for
+                 the markers of one that is decided
+    records      lie in the log from the moment they are sent; committed readers stop before the first undecided one
+    commit       is decided by the coordinator, and answered then; the markers come later, partition by partition
+    the answer   can be lost; the request can be lost, or arrive at any later moment. It is applied to whatever
+                 transaction of the same producer is open by then: the old protocol, before KIP-890
+    timeout      the coordinator aborts what was open for too long, and fences its producer
+
+Not modelled: several brokers, retention, quotas, records out of order within one producer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.codec import barrier_header, encode_barrier
+from schemas.errors import Code, EnvironmentProblem, Fenced, OutcomeUnknown, TopicError
+from schemas.records import Barrier
+from streaming.lane.output import LaneOutput
+from streaming.runtime.topics import Partition
+from streaming.verify.history import Entry
+from tests.simulation.scheduler import Killed, Scheduler
+
+TRANSACTION_TIMEOUT_MS = 60_000
+
+
+class Record(NamedTuple):
+    """A record, or a marker (`decision` "commit" or "abort") that ends a transaction in a partition."""
+
+    transaction: int
+    key: bytes | None
+    value: bytes | None
+    barrier: bytes | None = None
+    decision: str | None = None
+
+
+@dataclass
+class Transaction:
+    """Open until it is decided; `places` are the partitions whose marker is still to come."""
+
+    number: int
+    epoch: int
+    since_ms: int
+    places: dict[Partition, None] = field(default_factory=dict)
+    decision: str | None = None
+
+
+@dataclass
+class Topics:
+    """All that the broker holds. It is changed by whole effects only, so it can be copied between any two."""
+
+    logs: dict[Partition, list[Record]] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
+    """By transactional id."""
+    current: dict[str, Transaction] = field(default_factory=dict)
+    """By transactional id: its transaction, until all markers are there."""
+    late: list[tuple[str, int]] = field(default_factory=list)
+    """Commit requests on their way: transactional id and producer epoch."""
+    count: int = 0
+
+    def copy(self) -> Topics:
+        """The same once more."""
+        current = {name: replace(txn, places=dict(txn.places)) for name, txn in self.current.items()}
+        logs = {place: list(log) for place, log in self.logs.items()}
+        return Topics(logs, dict(self.epochs), current, list(self.late), self.count)
+
+    # the coordinator ---------------------------------------------------------------------------------------
+
+    def init(self, name: str) -> int:
+        """A new epoch for a transactional id, with everything before it ended."""
+        self.decide(name, "abort")
+        for place in list(self.current[name].places) if name in self.current else ():
+            self.mark(name, place)
+        self.epochs[name] = self.epochs.get(name, -1) + 1
+        return self.epochs[name]
+
+    def decide(self, name: str, decision: str) -> None:
+        """End the open transaction of an id, if there is one; what is decided stays so."""
+        transaction = self.current.get(name)
+        if transaction is not None and transaction.decision is None:
+            transaction.decision = decision
+            if not transaction.places:
+                del self.current[name]
+
+    def mark(self, name: str, place: Partition) -> None:
+        """Write the marker of a decided transaction into one partition."""
+        transaction = self.current[name]
+        del transaction.places[place]
+        self.logs[place].append(Record(transaction.number, None, None, None, transaction.decision))
+        if not transaction.places:
+            del self.current[name]
+
+    def commit(self, name: str, epoch: int) -> bool:
+        """Carry out a commit request. False: its producer was fenced, or there is nothing open."""
+        transaction = self.current.get(name)
+        if self.epochs[name] != epoch or transaction is None or transaction.decision is not None:
+            return False
+        self.decide(name, "commit")
+        return True
+
+    def time_out(self, now_ms: int) -> None:
+        """Abort what is open for too long, and fence its producer."""
+        for name, transaction in list(self.current.items()):
+            if transaction.decision is None and now_ms - transaction.since_ms >= TRANSACTION_TIMEOUT_MS:
+                self.decide(name, "abort")
+                self.epochs[name] += 1
+
+    # logs --------------------------------------------------------------------------------------------------
+
+    def produce(self, name: str, epoch: int, place: Partition, record: Record) -> None:
+        """Append to the open transaction. Dropped if the producer is fenced: it hears of that when it commits."""
+        transaction = self.current.get(name)
+        if self.epochs[name] == epoch and transaction is not None and transaction.decision is None:
+            transaction.places[place] = None
+            self.logs[place].append(record._replace(transaction=transaction.number))
+
+    def committed(self, place: Partition) -> list[Entry]:
+        """What a committed reader sees: nothing from the first undecided record on."""
+        log = self.logs[place]
+        decisions = {record.transaction: record.decision for record in log if record.decision is not None}
+        entries = []
+        for offset, record in enumerate(log):
+            if record.decision is None:
+                decision = decisions.get(record.transaction)
+                if decision is None:
+                    break
+                if decision == "commit":
+                    entries.append(Entry(offset, record.key, record.value, record.barrier))
+        return entries
+
+    def partitions(self, topic: str) -> list[Partition]:
+        """Of a topic, in order."""
+        return sorted(place for place in self.logs if place[0] == topic)
+
+
+class Broker:
+    """What clients ask of the topics, each question and each effect a step of its own."""
+
+    def __init__(self, topics: Topics, scheduler: Scheduler) -> None:
+        self.topics, self._scheduler = topics, scheduler
+
+    @contextmanager
+    def open_output(self, transactional_id: str) -> Iterator[LaneOutput]:
+        """The simulated `lane_output`."""
+        yield LaneOutput(self.producer(transactional_id))
+
+    def producer(self, transactional_id: str) -> Producer:
+        """A producer fresh from `init_transactions`."""
+        self._scheduler.step(f"init {transactional_id}")
+        if self._scheduler.outcome("init", "answered", "no answer") == "no answer":
+            raise _no_answer(transactional_id)
+        return Producer(self, self._scheduler, transactional_id, self.topics.init(transactional_id))
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """A new topic; one that is there is refused if it holds anything."""
+        self._scheduler.step(f"create {topic}")
+        for place in self.topics.partitions(topic):
+            if self.topics.logs[place]:
+                raise TopicError(
+                    Code.OUTPUT_TOPIC_MISMATCH,
+                    found=f"records in {topic}",
+                    expected="an empty topic",
+                    next_step="name another",
+                )
+        for partition in range(partitions):
+            self.topics.logs.setdefault((topic, partition), [])
+
+    def work(self) -> None:
+        """A strand of the broker's own: markers, and requests that were late."""
+        while True:
+            self._scheduler.step("broker", lambda: bool(self.topics.late or self._decided()))
+            if self.topics.late:
+                self.topics.commit(*self.topics.late.pop(0))
+            else:
+                name, place = self._decided()[0]
+                self.topics.mark(name, place)
+
+    def _decided(self) -> list[tuple[str, Partition]]:
+        return [
+            (name, place)
+            for name, transaction in self.topics.current.items()
+            if transaction.decision is not None
+            for place in transaction.places
+        ]
+
+
+class Producer:
+    """A transactional producer with its epoch: an `OutputClient`."""
+
+    def __init__(self, broker: Broker, scheduler: Scheduler, name: str, epoch: int) -> None:
+        self._broker, self._scheduler, self._name, self._epoch = broker, scheduler, name, epoch
+
+    def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
+        self._scheduler.step("ask for the ends")
+        return {place: len(self._broker.topics.logs[place]) for place in places}
+
+    def last_barrier(self, topic: str, partition: int) -> int | None:
+        self._scheduler.step(f"look at the tail of {topic}-{partition}")
+        entries = self._broker.topics.committed((topic, partition))
+        if not entries:
+            return None
+        assert entries[-1].barrier is not None, f"{topic}-{partition} ends with no barrier"
+        return int(entries[-1].barrier)
+
+    def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
+        rows = zip(partitions.tolist(), keys.to_pylist(), values.to_pylist(), strict=True)
+        for partition, key, value in rows:
+            self._produce((topic, partition), Record(0, key, value))
+
+    def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
+        record = Record(0, None, encode_barrier(barrier), barrier_header(barrier))
+        self._produce((topic, partition), record)
+
+    def _produce(self, place: Partition, record: Record) -> None:
+        self._broker.topics.produce(self._name, self._epoch, place, record)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self._begin()
+        try:
+            yield
+        except Killed:
+            raise
+        except BaseException:
+            self._broker.topics.decide(self._name, "abort")
+            raise
+        self._commit()
+
+    def _begin(self) -> None:
+        topics = self._broker.topics
+        self._scheduler.step(
+            f"begin {self._name}", lambda: self._name not in topics.current or self._is_fenced()
+        )
+        if not self._is_fenced():
+            topics.count += 1
+            topics.current[self._name] = Transaction(topics.count, self._epoch, self._scheduler.now_ms)
+
+    def _is_fenced(self) -> bool:
+        return self._broker.topics.epochs[self._name] != self._epoch
+
+    def _commit(self) -> None:
+        self._scheduler.step(f"commit {self._name}")
+        topics = self._broker.topics
+        match self._scheduler.outcome("commit", "answered", "answer lost", "request lost", "late", "aborted"):
+            case "request lost":
+                raise _unknown(self._name)
+            case "late":
+                topics.late.append((self._name, self._epoch))
+                raise _unknown(self._name)
+            case "aborted" if not self._is_fenced():
+                topics.decide(self._name, "abort")
+                raise _no_answer(self._name)
+            case outcome:
+                done = topics.commit(self._name, self._epoch)
+                if outcome == "answer lost":
+                    raise _unknown(self._name)
+        if not done:
+            raise Fenced(
+                Code.FENCED, where=self._name, found="a newer producer", expected="none", next_step="stop"
+            )
+        self._scheduler.step(f"answer of the commit of {self._name}")
+
+
+def _unknown(name: str) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        Code.OUTCOME_UNKNOWN, where=name, found="no answer", expected="one", next_step="look at the tail"
+    )
+
+
+def _no_answer(name: str) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        Code.BROKER_UNREACHABLE, where=name, found="no answer", expected="one", next_step="try again"
+    )

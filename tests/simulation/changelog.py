@@ -1,0 +1,129 @@
+"""The upstream of a history: written in full beforehand, arriving bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.codec import ChangeCodec, decode_barrier
+from schemas.position import Key
+from schemas.records import Barrier, Row
+from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
+from streaming.lane.changes import AFTER, BEFORE, KEY, VALUE
+from streaming.service.source import FoundBarrier
+from streaming.verify.history import Entry
+from tests.kit.pure import decoded_schema, vnode_of
+from tests.kit.upstream import Upstream
+
+
+class Changelog:
+    """All records of the topic, once as bytes for the judge and once decoded for the lanes."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.table = upstream.table
+        self.entries: list[list[Entry]] = upstream.topic.partitions
+        self.barriers = [list(_barriers(number, entries)) for number, entries in enumerate(self.entries)]
+        self.rows = pa.RecordBatch.from_pylist(
+            [row for number in range(len(self.entries)) for row in self._decoded(number)],
+            schema=decoded_schema(self.table),
+        )
+        self._partition, self._offset = (self.rows[name].to_numpy() for name in (PARTITION, OFFSET))
+        self._vnode = self.rows[VNODE].fill_null(-1).to_numpy()
+
+    @property
+    def count(self) -> int:
+        """Of partitions."""
+        return len(self.entries)
+
+    @property
+    def last(self) -> Barrier:
+        """The last barrier of all."""
+        barrier = self.barriers[0][-1].barrier
+        assert barrier is not None
+        return barrier
+
+    def lane_rows(self, first: Sequence[int], end: Sequence[int], vnodes: range) -> pa.RecordBatch:
+        """The rows of some vnodes in a range of every partition; what has no vnode goes with vnode 0."""
+        low = max(vnodes.start, 0) if vnodes.start else -1
+        wanted = (self._vnode >= low) & (self._vnode < vnodes.stop)
+        wanted &= self._offset >= np.asarray(first)[self._partition]
+        wanted &= self._offset < np.asarray(end)[self._partition]
+        return self.rows.filter(pa.array(wanted))
+
+    def rows_at(self, epoch: int) -> dict[Key, Row]:
+        """The table as of a barrier."""
+        codec, rows = ChangeCodec(self.table.columns), dict[Key, Row]()
+        for entries in self.entries:
+            for entry in entries:
+                if entry.barrier is not None and int(entry.barrier) >= epoch:
+                    break
+                if entry.barrier is None:
+                    change = codec.decode(entry.value or b"")
+                    key = self.table.key_of(change.row)
+                    rows.pop(key, None)
+                    if change.after is not None:
+                        rows[key] = change.after
+        return rows
+
+    def _decoded(self, number: int) -> Iterator[dict[str, Any]]:
+        codec, names = ChangeCodec(self.table.columns), self.table.column_names
+        for entry in self.entries[number]:
+            place = {PARTITION: number, OFFSET: entry.offset, KEY: entry.key, VALUE: None, BEFORE_HASH: None}
+            if entry.barrier is not None:
+                yield {**place, OP: None, VNODE: None, BEFORE: None, AFTER: None}
+                continue
+            change = codec.decode(entry.value or b"")
+            before, after = (
+                None if half is None else dict(zip(names, half, strict=True))
+                for half in (change.before, change.after)
+            )
+            vnode = vnode_of(self.table, self.table.key_of(change.row))
+            yield {**place, OP: int(change.op), VNODE: vnode, BEFORE: before, AFTER: after}
+
+
+def _barriers(number: int, entries: Sequence[Entry]) -> Iterator[FoundBarrier]:
+    for entry in entries:
+        if entry.barrier is not None:
+            barrier = decode_barrier(entry.barrier, entry.value, where="upstream")
+            yield FoundBarrier(number, entry.offset, barrier)
+
+
+@dataclass
+class Arrivals:
+    """How many barriers of each partition can be seen, with all records before them.
+
+    The closing ones stay back until everything else is done; then they come one by one, each after all the work that
+    the one before gave. `most` says how many may come so far.
+    """
+
+    changelog: Changelog
+    most: int
+    counts: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.counts = self.counts or [0] * self.changelog.count
+
+    def copy(self) -> Arrivals:
+        """The same once more."""
+        return Arrivals(self.changelog, self.most, list(self.counts))
+
+    def waiting(self) -> list[int]:
+        """Partitions that have more to bring."""
+        return [number for number, seen in enumerate(self.counts) if seen < self.most]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing behind what may come so far."""
+        return self.most == len(self.changelog.barriers[0])
+
+    def since(self, taken: Sequence[int]) -> list[FoundBarrier]:
+        """What has come since so many barriers of each partition were taken."""
+        return [
+            found
+            for number, (old, new) in enumerate(zip(taken, self.counts, strict=True))
+            for found in self.changelog.barriers[number][old:new]
+        ]

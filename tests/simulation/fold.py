@@ -1,0 +1,82 @@
+"""Upkeep of the replica: the fold as a strand beside the batches, computed the slow and obvious way.
+
+The base is the upstream's own table as of the barrier, which the judge compares the log with; so what is simulated
+is when a fold is committed, noticed and its log files trimmed, and not how it is computed (`state.fold`, on Spark).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from schemas.position import order_key
+from schemas.records import Row
+from state.columns import OFFSET, VNODE
+from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica
+from state.storage import DataFile
+from tests.kit.pure import vnode_of
+
+if TYPE_CHECKING:
+    from tests.simulation.instance import Instance
+
+ROWS_PER_FILE = 3
+
+
+class Upkeep:
+    """In the place of `streaming.service.maintenance.Upkeep`, with the same commits at the same moments."""
+
+    def __init__(self, instance: Instance, replica: Replica) -> None:
+        self._instance, self._replica = instance, replica
+        self._running = self._done = False
+
+    def between_batches(self, epoch: int, *, wait_for_fold: bool) -> None:
+        self.collect()
+        if self._running or not self._instance.folds:
+            return
+        match self._instance.scheduler.outcome("upkeep", "nothing", "fold", "merge"):
+            case "fold":
+                self._running = True
+                self._instance.scheduler.spawn(self._instance.process, "fold", lambda: self._fold(epoch))
+            case "merge":
+                self._merge()
+
+    def collect(self) -> None:
+        """What a fold has made is used from here on."""
+        if self._done:
+            self._running = self._done = False
+            self._replica.notice_fold()
+            self._replica.trim()
+
+    def _fold(self, epoch: int) -> None:
+        storage, table = self._instance.storage, self._instance.table
+        base = storage.delta(BASE_PATH)
+        if (base.transaction_version(self._replica.fold_id) or 0) < epoch:
+            by_vnode: dict[int, list[Row]] = {}
+            rows = self._instance.arrivals.changelog.rows_at(epoch).values()
+            for row in sorted(rows, key=lambda row: order_key(table.key_of(row))):
+                by_vnode.setdefault(vnode_of(table, table.key_of(row)), []).append(row)
+            files = [
+                (vnode, self._write(vnode, part[start : start + ROWS_PER_FILE]))
+                for vnode, part in by_vnode.items()
+                for start in range(0, len(part), ROWS_PER_FILE)
+            ]
+            base.replace_all(files, VNODE, self._replica.fold_id, epoch)
+        self._done = True
+
+    def _write(self, vnode: int, rows: list[Row]) -> DataFile:
+        table = self._instance.table
+        schema = pa.schema([(column.name, column.type.arrow) for column in table.columns])
+        named = [dict(zip(table.column_names, row, strict=True)) for row in rows]
+        return self._instance.storage.write_parquet(
+            BASE_PATH, pa.Table.from_pylist(named, schema=schema), stem=f"v{vnode}"
+        )
+
+    def _merge(self) -> None:
+        storage, log = self._instance.storage, self._replica.log
+        files = self._replica.files(self._replica.pin()).log
+        if len(files) > 1:
+            rows = storage.read_parquet(LOG_PATH, [file.path for file in files], log.schema)
+            rows = rows.sort_by([(VNODE, "ascending"), (OFFSET, "ascending")])
+            merged = storage.write_parquet(LOG_PATH, rows, stem="merged", bound_columns=LOG_BOUNDS)
+            self._replica.replace_log_files(files, merged)

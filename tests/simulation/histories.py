@@ -1,0 +1,151 @@
+"""One seed, one history: what the upstream holds, which jobs there are, and everything that goes wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from schemas.job import JobDefinition
+from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
+from schemas.table import TableSchema, declare
+from tests.kit.upstream import Upstream
+from tests.simulation.changelog import Changelog
+from tests.simulation.fates import Seeded
+from tests.simulation.instance import Instance
+from tests.simulation.judge import complaints
+from tests.simulation.world import Setting, World
+
+KEYS = 8
+CLOSING = (Resume(None), Throttle("copy", None), Throttle("late", None), None)
+"""What lets every job finish."""
+MOST_INSTANCES = 2
+"""Alive at a time."""
+
+
+@cache
+def table_of(vnode_count: int) -> TableSchema:
+    return declare(
+        {
+            "name": "t",
+            "columns": {"id": "bigint", "n": "int"},
+            "primary_key": ["id"],
+            "vnode_count": vnode_count,
+        }
+    )
+
+
+@cache
+def job_of(
+    name: str, output: str, vnode_count: int, rate_limit: int | None, condition: str | None = None
+) -> JobDefinition:
+    declaration = {
+        "name": name,
+        "output": output,
+        "filter": condition,
+        "output_partitions": 2,
+        "rate_limit": rate_limit,
+    }
+    return JobDefinition.declare(declaration, table_of(vnode_count))
+
+
+def draw_setting(rng: random.Random) -> Setting:
+    """Four to eight intervals on a few keys, with mutations; the last ones let every job finish."""
+    vnodes = rng.choice([2, 3, 4])
+    table = table_of(vnodes)
+    jobs = {
+        output: job_of(name, output, vnodes, rng.choice([1, 2, 4, None]), rng.choice([None, "n >= 1"]))
+        for name, output in (("copy", "copy"), ("late", "late"), ("late", "later"))
+    }
+    configured = (jobs["copy"],) if rng.random() < 0.8 else ()
+    upstream = Upstream(table, rng.randint(1, 3))
+    mutations = _mutations(list(jobs.values()), rng)
+    for _ in range(rng.randint(4, 8)):
+        _interval(upstream, rng)
+        upstream.barrier(next(mutations) if rng.random() < 0.4 else None)
+    for last in CLOSING:
+        upstream.barrier(last)
+    return Setting(
+        table,
+        Changelog(upstream),
+        configured,
+        jobs,
+        lanes=tuple(rng.choice([1, 2, 2]) for _ in range(4)),
+        folds=rng.random() < 0.5,
+        closing=len(CLOSING),
+    )
+
+
+def _mutations(jobs: list[JobDefinition], rng: random.Random) -> Iterator[Mutation]:
+    adds: list[Mutation] = [Add(job.to_json()) for job in jobs]
+    others: list[Mutation] = [
+        Pause(None),
+        Resume(None),
+        Throttle("copy", 0),
+        Throttle("copy", 2),
+        Drop("late"),
+    ]
+    while True:
+        yield rng.choice([*adds, *adds, *others])
+
+
+def _interval(upstream: Upstream, rng: random.Random) -> None:
+    for _ in range(rng.choice([0, 1, 3, 6])):
+        key = rng.randrange(KEYS)
+        if (key,) in upstream.rows and rng.random() < 0.3:
+            upstream.delete(key)
+        else:
+            upstream.put((key, rng.choice([None, 0, 1, 2])))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of one history. `digest` is the same whenever the seed is."""
+
+    seed: int
+    complaints: list[str]
+    digest: str
+    trace: list[str]
+    faults: int
+    starts: int
+
+
+def play(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
+    """The history of a seed."""
+    rng = random.Random(seed)
+    setting = draw_setting(rng)
+    fate = Seeded(rng)
+    world = World(setting, fate, instance_type=instance_type)
+    world.start()
+    try:
+        _run(world, fate)
+        wrong = complaints(world)
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is this seed's
+        wrong = [f"{type(error).__name__}: {error}"]
+    scheduler = world.scheduler
+    return Verdict(seed, wrong, scheduler.digest(), scheduler.trace, fate.faults, world.lasting.starts)
+
+
+def _run(world: World, fate: Seeded) -> None:
+    rng = fate.rng
+    while world.scheduler.turn():
+        moving = [instance for instance in world.alive if not instance.process.paused]
+        if not moving and len(world.alive) <= MOST_INSTANCES and rng.random() < 0.3:
+            world.start()
+        elif world.alive and rng.random() < 0.02:
+            _meddle(world, rng)
+    fate.heal()
+    world.settle()
+
+
+def _meddle(world: World, rng: random.Random) -> None:
+    """What an operator, or a supervisor that is wrong, may do at any time."""
+    paused = [instance for instance in world.alive if instance.process.paused]
+    match rng.choice(["continue", "continue", "start", "time passes"]):
+        case "continue" if paused:
+            rng.choice(paused).process.paused = False
+        case "start" if len(world.alive) < MOST_INSTANCES:
+            world.start()
+        case "time passes" if rng.random() < 0.3:
+            world.pass_time(61_000)

@@ -1,0 +1,164 @@
+"""One run of the service: the order of `streaming.service.service`, on a simulated broker, state folder and Spark.
+
+Simulated Spark runs each lane as a strand of its own. It may run a task twice, one after the other or both at once;
+and it may give up on a job while tasks of it go on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from schemas.errors import BackfillError, Code, EnvironmentProblem
+from schemas.job import JobDefinition
+from schemas.table import TableSchema
+from state.journal import Journal
+from streaming.core.alignment import Aligner
+from streaming.lane.task import LaneResult, LaneTask, run_lane
+from streaming.service.batches import Batches, BatchReport, transactional_id
+from streaming.service.micro_batches import MicroBatches
+from streaming.service.source import FoundBarrier
+from tests.simulation.broker import Broker
+from tests.simulation.changelog import Arrivals
+from tests.simulation.fold import Upkeep
+from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.storage import MemoryStorage
+
+
+class Instance:
+    """The service as one process. `start` lets it live."""
+
+    batches_type: type[Batches] = Batches
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        scheduler: Scheduler,
+        broker: Broker,
+        storage: MemoryStorage,
+        arrivals: Arrivals,
+        table: TableSchema,
+        jobs: Sequence[JobDefinition],
+        lanes: int,
+        folds: bool,
+    ) -> None:
+        self.process = Process(name)
+        self.scheduler, self.broker, self.storage = scheduler, broker, storage
+        self.arrivals, self.table, self.jobs, self.lane_count = arrivals, table, jobs, lanes
+        self.folds = folds
+        self.idle = False
+        """Waiting for the upstream, everything that has come being done."""
+
+    def start(self) -> None:
+        self.scheduler.spawn(self.process, "driver", self.run)
+
+    def run(self) -> None:
+        journal = self.open_journal()
+        batches = self.take_over(journal)
+        upkeep = Upkeep(self, batches.replica)
+        batches.recover()
+        aligner = Aligner("up", self.arrivals.changelog.count, batches.position)
+        micro_batches = MicroBatches(Source(), aligner, batches, upkeep, self.told)  # type: ignore[arg-type]  # narrower
+        taken = [0] * self.arrivals.changelog.count
+        while True:
+            records = self.arrivals.since(taken)
+            taken = list(self.arrivals.counts)
+            micro_batches.look_through(records)  # type: ignore[arg-type]  # what `Source` is asked about
+            micro_batches.drain()
+            self.idle = True
+            self.scheduler.step("wait for the upstream", partial(self._has_news, taken))
+            self.idle = False
+
+    def _has_news(self, taken: list[int]) -> bool:
+        return self.arrivals.counts != taken
+
+    def open_journal(self) -> Journal:
+        return Journal(self.storage, self.table)
+
+    def take_over(self, journal: Journal) -> Batches:
+        open_lanes = journal.current.plan.lanes if journal.current and journal.current.plan else 0
+        lanes = max(self.lane_count, open_lanes)
+        former = journal.take_over(self.process.name, lanes, json.dumps(self.table.to_dict()))
+        batches = self.batches_type(
+            storage=self.storage,
+            table=self.table,
+            topic="up",
+            open_output=self.broker.open_output,
+            lanes=self.lanes(),
+            lane_count=self.lane_count,
+            cores=1,
+            journal=journal,
+            first_offsets=[0] * self.arrivals.changelog.count,
+            ensure_output=lambda job: self.broker.create_topic(job.output, job.output_partitions),
+            now_ms=lambda: self.scheduler.now_ms,
+        )
+        if former is not None:
+            self.fence(transactional_id(batches.replica), max(former.lanes, lanes))
+        batches.configure(self.jobs)
+        return batches
+
+    def fence(self, prefix: str, lanes: int) -> None:
+        for lane in range(lanes):
+            self.broker.producer(f"{prefix}-{lane}")
+
+    def lanes(self) -> Lanes:
+        return Lanes(self)
+
+    def told(self, report: BatchReport) -> None:
+        """A batch is done."""
+
+
+class Source:
+    """Finds barriers in what has arrived."""
+
+    def barriers(self, records: Iterable[FoundBarrier]) -> Iterator[FoundBarrier]:
+        yield from records
+
+
+class Lanes:
+    """Runs the lanes of a batch as Spark would, and waits for all of them, or for Spark to give up."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance, self._scheduler = instance, instance.scheduler
+        self._jobs = 0
+
+    def carry_out(self, task: LaneTask) -> list[LaneResult]:
+        # What goes to a lane is a copy.
+        task = replace(task, progress={job: dict(vnodes) for job, vnodes in task.progress.items()})
+        results: dict[int, LaneResult] = {}
+        lost: list[int] = []
+        self._jobs += 1
+        for lane in range(task.plan.lanes):
+            self._start(task, lane, results, lost)
+        self._scheduler.step("wait for the lanes", lambda: bool(lost) or len(results) == task.plan.lanes)
+        if lost:
+            raise EnvironmentProblem(
+                Code.SPARK_FAILED, found="a job that failed", expected="none", next_step="run it again"
+            )
+        return [results[lane] for lane in sorted(results)]
+
+    def _start(self, task: LaneTask, lane: int, results: dict[int, LaneResult], lost: list[int]) -> None:
+        def attempt() -> None:
+            result = self.run_lane(task, lane)
+            if fate == "again":  # the executor was lost with its result
+                result = self.run_lane(task, lane)
+            if fate == "job fails":
+                lost.append(lane)
+            results.setdefault(lane, result)
+
+        fate = self._scheduler.outcome(f"task of lane {lane}", "done", "again", "twice at once", "job fails")
+        for number in range(1 + (fate == "twice at once")):
+            self._scheduler.spawn(self.instance.process, f"lane {lane} of {self._jobs}.{number}", attempt)
+
+    def run_lane(self, task: LaneTask, lane: int) -> LaneResult:
+        plan = task.plan
+        rows = self.instance.arrivals.changelog.lane_rows(
+            plan.first_offsets, plan.end_offsets, task.vnodes(lane)
+        )
+        try:
+            return run_lane(task, lane, [rows], rows.schema)
+        except BackfillError as error:
+            return LaneResult(lane, error=error)

@@ -1,0 +1,144 @@
+"""What must be so at the end of every history, whatever happened in it.
+
+law           each output, read committed, is what `verify` asks for (DESIGN 2.4), and complete
+barriers      no partition holds one twice
+progress      the progress table says what the outputs say
+log           base and log together hold every change of the upstream once, and fold to its table
+ends          an instance that ended by itself was fenced, or came second in taking over
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow.compute as pc
+
+from schemas.codec import decode_barrier
+from schemas.errors import CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
+from schemas.filter.parse import parse_filter
+from schemas.job import JobDefinition
+from schemas.position import Key, position_to_text
+from schemas.records import Op, Row, VnodeProgress
+from state.columns import EPOCH, OFFSET, OP, PARTITION
+from state.journal import Journal
+from state.plan import JobState
+from state.progress import Completed
+from state.progress_table import ProgressTable
+from state.replica import BASE_PATH, LOG_PATH, Replica
+from streaming.core.jobs import jobs_after
+from streaming.verify.checker import Checker
+from streaming.verify.history import Entry
+from streaming.verify.predicate import condition_of
+from streaming.verify.rows import View
+from tests.kit.histories import ListSource
+from tests.simulation.world import World
+
+ENDS = Fenced, CommitConflict, EnvironmentProblem, OutcomeUnknown
+"""What may end an instance of itself: a rival, or a broker that gave no answer, which the next start repairs."""
+
+
+def complaints(world: World) -> list[str]:
+    """All that is wrong with a world that has settled."""
+    return list(_complaints(world))
+
+
+def _complaints(world: World) -> Iterator[str]:
+    for instance in world.instances:
+        error = instance.process.ended_by
+        if error is not None and not isinstance(error, ENDS):
+            yield f"{instance.process.name} ended with {error!r}"
+    last = world.setting.changelog.last.curr
+    entry = Journal(world.storage, world.setting.table).current
+    plan = None if entry is None else entry.plan
+    if plan is None or plan.epoch != last:
+        yield f"the journal's plan ends with {plan and plan.epoch}, the upstream with {last}"
+        return
+    alive = {job.definition.output: job for job in jobs_after(plan, world.setting.table).jobs}
+    for output, job in world.setting.every_job.items():
+        if world.lasting.topics.partitions(output):
+            yield from _output(world, job, alive.get(output))
+    yield from _replica(world, last)
+
+
+def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterator[str]:
+    topics, changelog = world.lasting.topics, world.setting.changelog
+    partitions = [topics.committed(place) for place in topics.partitions(job.output)]
+    if not any(partitions) and state is None:
+        return
+    table = changelog.table
+    condition = None if job.filter is None else condition_of(parse_filter(job.filter, table), table)
+    sources = [[ListSource(entries) for entries in topic] for topic in (changelog.entries, partitions)]
+    view = View(table, job.columns, condition)
+    report = Checker(table, view, ("up", sources[0]), (job.output, sources[1])).run(
+        require_complete=state is not None
+    )
+    yield from (str(finding) for finding in report.findings[:3])
+    if report.behind and state is not None:
+        yield f"{job.output} is {report.behind} barriers behind"
+    for number, entries in enumerate(partitions):
+        epochs = Counter(entry.barrier for entry in entries if entry.barrier is not None)
+        yield from (f"{job.output}-{number} has barrier {e!r} {n} times" for e, n in epochs.items() if n > 1)
+    if state is not None:
+        told = dict(_told(partitions))
+        known = dict(_known(world, state))
+        if told != known:
+            yield f"{job.output}: progress table {known}, output {told}"
+
+
+def _told(partitions: list[list[Entry]]) -> Iterator[tuple[int, VnodeProgress]]:
+    for entries in partitions:
+        for entry in entries:
+            if entry.barrier is not None:
+                for progress in decode_barrier(entry.barrier, entry.value, where="output").progress:
+                    yield progress.vnode, progress
+
+
+def _known(world: World, state: JobState) -> Iterator[tuple[int, VnodeProgress]]:
+    table = ProgressTable(world.storage, world.setting.table)
+    for vnode, progress in table.load(state.name, state.start).items():
+        position = None if progress.position is None else position_to_text(progress.position)
+        finished = isinstance(progress, Completed)
+        yield vnode, VnodeProgress(vnode, position, finished, progress.row_count)
+
+
+def _replica(world: World, last: int) -> Iterator[str]:
+    table, changelog = world.setting.table, world.setting.changelog
+    replica = Replica(world.storage, table)
+    if replica.log_epoch != last:
+        yield f"the log ends with {replica.log_epoch}, the upstream with {last}"
+    files = replica.files(replica.pin())
+    contents = world.lasting.files.contents
+    rows: dict[Key, Row] = {}
+    for file in (file for of_vnode in files.base.values() for file in of_vnode):
+        for row in contents[f"{BASE_PATH}/{file.path}"].select(list(table.column_names)).to_pylist():
+            rows[table.key_of(tuple(row.values()))] = tuple(row.values())
+    changes = [
+        change
+        for file in files.log
+        for change in contents[f"{LOG_PATH}/{file.path}"]
+        .filter(pc.field(EPOCH) > files.folded_epoch)
+        .to_pylist()
+    ]
+    changes.sort(key=lambda change: (change[PARTITION], change[OFFSET]))
+    places = [(change[PARTITION], change[OFFSET]) for change in changes]
+    wanted = list(_places(world, files.folded_epoch))
+    if places != wanted:
+        yield f"the log holds {places}, the upstream {wanted}"
+    for change in changes:
+        row = tuple(change[name] for name in table.column_names)
+        rows.pop(table.key_of(row), None)
+        if change[OP] != Op.DELETE:
+            rows[table.key_of(row)] = row
+    if rows != changelog.rows_at(last + 1):
+        yield "base and log do not fold to the upstream's table"
+
+
+def _places(world: World, after: int) -> Iterator[tuple[int, int]]:
+    for number, entries in enumerate(world.setting.changelog.entries):
+        closed = 0
+        for entry in entries:
+            if entry.barrier is not None:
+                closed = int(entry.barrier)
+            elif closed >= after:
+                yield number, entry.offset

@@ -1,0 +1,156 @@
+"""One effect at a time: strands of processes, and a fate that says which goes on, which dies and what goes wrong.
+
+The service's own code runs in strands (greenlets). It stops by `step` before each effect on the world outside; the
+effect itself is atomic. So a history is the list of choices that a fate made, and the same fate makes it again.
+What dies stops at a step for good: whatever it had not written is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Protocol
+
+from greenlet import getcurrent, greenlet
+
+
+class Killed(BaseException):
+    """Raised in the strands of a process that is no more. No clean-up of theirs has an effect."""
+
+
+class Process:
+    """What lives and dies together."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive, self.paused = True, False
+        self.ended_by: BaseException | None = None
+
+
+class Strand:
+    """A line of execution of a process, stopped before an effect (`at`) or until something is so."""
+
+    def __init__(self, process: Process, name: str, work: Callable[[], object], parent: greenlet) -> None:
+        self.process, self.name = process, name
+        self.at = "start"
+        self.until: Callable[[], bool] | None = None
+        self.done = False
+        self.greenlet = greenlet(lambda: self._run(work), parent)
+
+    def _run(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Killed:
+            pass
+        except Exception as error:  # noqa: BLE001  # the end of a process, to be looked at by whoever judges
+            self.process.ended_by = error
+        finally:
+            self.done = True
+
+    @property
+    def ready(self) -> bool:
+        """Whether it could go on now."""
+        return not (self.done or self.process.paused) and (self.until is None or self.until())
+
+
+class Fate(Protocol):
+    """Makes every choice of a history."""
+
+    def next(self, ready: Sequence[Strand]) -> Strand:
+        """Who goes on."""
+
+    def befalls(self, strand: Strand) -> str:
+        """What happens to the strand's process before its effect: `nothing`, `death` or `pause`."""
+
+    def outcome(self, of: str, harmless: str, *others: str) -> str:
+        """What becomes of an effect."""
+
+
+class Scheduler:
+    """Runs strands as a fate wants. `trace` tells every step that was taken."""
+
+    def __init__(self, fate: Fate) -> None:
+        self.fate = fate
+        self.now_ms = 0
+        self.trace: list[str] = []
+        self.strands: list[Strand] = []
+        self._hub = getcurrent()
+        self._by_greenlet: dict[greenlet, Strand] = {}
+
+    def spawn(self, process: Process, name: str, work: Callable[[], object]) -> Strand:
+        """A new strand; it goes on when fate says so."""
+        strand = Strand(process, name, work, self._hub)
+        self.strands.append(strand)
+        self._by_greenlet[strand.greenlet] = strand
+        return strand
+
+    def step(self, what: str, until: Callable[[], bool] | None = None) -> None:
+        """Stop here until fate lets this strand go on, and `until` holds. An effect may follow.
+
+        Outside of strands it does nothing, so that whoever judges can look at the world.
+        """
+        strand = self._by_greenlet.get(getcurrent())
+        if strand is None:
+            return
+        if strand.process.alive:
+            strand.at, strand.until = what, until
+            self._hub.switch()
+        if not strand.process.alive:
+            raise Killed
+
+    def outcome(self, of: str, harmless: str, *others: str) -> str:
+        """What fate makes of an effect; nothing but the harmless outside of strands."""
+        if getcurrent() not in self._by_greenlet:
+            return harmless
+        chosen = self.fate.outcome(of, harmless, *others)
+        if chosen != harmless:
+            self.trace.append(f"{of}: {chosen}")
+        return chosen
+
+    def turn(self) -> bool:
+        """Let one strand take one step. False if none can."""
+        ready = [strand for strand in self.strands if strand.ready]
+        if not ready:
+            return False
+        strand = self.fate.next(ready)
+        befallen = self.fate.befalls(strand)
+        told = f"{strand.process.name}.{strand.name}: {strand.at}"
+        if befallen == "death":
+            self.trace.append(f"{told}: dies before it")
+            self.kill(strand.process)
+        elif befallen == "pause":
+            self.trace.append(f"{told}: paused before it")
+            strand.process.paused = True
+        else:
+            self.trace.append(told)
+            strand.until = None
+            strand.greenlet.switch()
+            self._tidy(strand)
+        return True
+
+    def _tidy(self, strand: Strand) -> None:
+        if strand.done:
+            self._forget(strand)
+            if strand.process.ended_by is not None and strand.process.alive:
+                self.trace.append(f"{strand.process.name} ends: {_told(strand.process.ended_by)}")
+                self.kill(strand.process)
+
+    def _forget(self, strand: Strand) -> None:
+        self.strands.remove(strand)
+        del self._by_greenlet[strand.greenlet]
+
+    def kill(self, process: Process) -> None:
+        """End a process wherever its strands are."""
+        process.alive = False
+        for strand in [strand for strand in self.strands if strand.process is process]:
+            if strand.greenlet:  # one that never ran has nothing to unwind
+                strand.greenlet.switch()
+            self._forget(strand)
+
+    def digest(self) -> str:
+        """Of the history so far: equal for equal histories."""
+        return blake2b("\n".join(self.trace).encode(), digest_size=16).hexdigest()
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__} {getattr(error, 'code', error)}"

@@ -1,0 +1,146 @@
+"""The world of a history: what outlives every process, and who is alive in it.
+
+    lasting      topics of the broker, state folder, how much of the upstream has arrived, the clock
+    passing      instances of the service; one that dies leaves nothing but what it did to the lasting
+
+As a crash destroys all that is passing, a copy of the lasting is all that is needed to go on from a crash: that is how
+crash points are enumerated (`tests.simulation.crashes`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.job import JobDefinition
+from schemas.table import TableSchema
+from tests.simulation.broker import Broker, Topics
+from tests.simulation.changelog import Arrivals, Changelog
+from tests.simulation.instance import Instance
+from tests.simulation.scheduler import Fate, Process, Scheduler
+from tests.simulation.storage import Files, MemoryStorage
+
+INTERVAL_MS = 1_000
+MOST_TURNS = 20_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a history is about; `lanes` are the choices for each start of an instance."""
+
+    table: TableSchema
+    changelog: Changelog
+    jobs: tuple[JobDefinition, ...]
+    every_job: dict[str, JobDefinition]
+    """By output: all jobs that the changelog may ever add."""
+    lanes: tuple[int, ...]
+    folds: bool
+    closing: int = 0
+    """Barriers at the end of the changelog that stay back until everything else is done."""
+
+
+@dataclass
+class Lasting:
+    """What survives every crash."""
+
+    topics: Topics
+    files: Files
+    arrivals: Arrivals
+    now_ms: int = 0
+    starts: int = 0
+
+    @classmethod
+    def beginning(cls, setting: Setting) -> Lasting:
+        """Nothing is there yet."""
+        most = len(setting.changelog.barriers[0]) - setting.closing
+        return cls(Topics(), Files(), Arrivals(setting.changelog, most))
+
+    def copy(self) -> Lasting:
+        """The same once more: what happens to one leaves the other as it is."""
+        return Lasting(self.topics.copy(), self.files.copy(), self.arrivals.copy(), self.now_ms, self.starts)
+
+
+class World:
+    """Lets a setting run. `instance_type` may be one with a broken protocol."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        fate: Fate,
+        lasting: Lasting | None = None,
+        instance_type: type[Instance] = Instance,
+    ) -> None:
+        self.setting, self.instance_type = setting, instance_type
+        self.lasting = lasting or Lasting.beginning(setting)
+        self.scheduler = Scheduler(fate)
+        self.scheduler.now_ms = self.lasting.now_ms
+        self.broker = Broker(self.lasting.topics, self.scheduler)
+        self.storage = MemoryStorage(self.lasting.files, self.scheduler)
+        self.instances: list[Instance] = []
+        self._nature = Process("world")
+        self.scheduler.spawn(self._nature, "broker", self.broker.work)
+        self.scheduler.spawn(self._nature, "upstream", self._arrive)
+
+    # what happens by itself --------------------------------------------------------------------------------
+
+    def _arrive(self) -> None:
+        arrivals = self.lasting.arrivals
+        while True:
+            self.scheduler.step("arrivals", lambda: bool(arrivals.waiting()))
+            waiting = arrivals.waiting()
+            slowest = min(arrivals.counts)
+            near = [number for number in waiting if arrivals.counts[number] < slowest + 2]
+            number = int(self.scheduler.outcome("arrival", *map(str, near)))
+            arrivals.counts[number] += 1
+            self.pass_time(INTERVAL_MS // arrivals.changelog.count)
+
+    def pass_time(self, milliseconds: int) -> None:
+        """Let the clock go on."""
+        self.scheduler.now_ms += milliseconds
+        self.lasting.now_ms = self.scheduler.now_ms
+        self.lasting.topics.time_out(self.scheduler.now_ms)
+
+    # what is done to it ------------------------------------------------------------------------------------
+
+    def start(self) -> Instance:
+        """A new instance of the service, whether or not there is one."""
+        self.lasting.starts += 1
+        lanes = self.setting.lanes[(self.lasting.starts - 1) % len(self.setting.lanes)]
+        instance = self.instance_type(
+            f"service-{self.lasting.starts}",
+            scheduler=self.scheduler,
+            broker=self.broker,
+            storage=self.storage,
+            arrivals=self.lasting.arrivals,
+            table=self.setting.table,
+            jobs=self.setting.jobs,
+            lanes=lanes,
+            folds=self.setting.folds,
+        )
+        self.instances.append(instance)
+        instance.start()
+        return instance
+
+    @property
+    def alive(self) -> list[Instance]:
+        """Instances that have not ended, paused ones included."""
+        return [instance for instance in self.instances if instance.process.alive]
+
+    def settle(self) -> None:
+        """Run on, healing what is left, until an instance has done everything that there is to do."""
+        while True:
+            self._run_out()
+            paused = [instance for instance in self.alive if instance.process.paused]
+            if paused:
+                paused[0].process.paused = False
+            elif not self.alive:
+                self.start()
+            elif self.lasting.topics.current:
+                self.pass_time(61_000)
+            elif not self.lasting.arrivals.is_over:
+                self.lasting.arrivals.most += 1
+            else:
+                return
+
+    def _run_out(self) -> None:
+        while self.scheduler.turn():
+            assert len(self.scheduler.trace) < MOST_TURNS, "no end in sight"
