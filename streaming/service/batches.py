@@ -217,6 +217,8 @@ class Batches:
         try:
             self._ensure_output(job.definition)
         except TopicError as error:
+            if self._journal.is_superseded:  # the records are the successor's
+                raise self._journal.fenced() from error
             if job.name in self._in_file:
                 raise
             self._refused.append(Report(job.start, f"add {job.name}: {error}", error.code))
