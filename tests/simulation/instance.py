@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from schemas.errors import BackfillError, Code, EnvironmentProblem
+from schemas.errors import BackfillError, Code, CommitConflict, EnvironmentProblem, Fenced
 from schemas.job import JobDefinition
 from schemas.table import TableSchema
+from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from streaming.core.alignment import Aligner
 from streaming.lane.task import LaneResult, LaneTask, run_lane
@@ -49,11 +50,18 @@ class Instance:
         self.scheduler, self.broker, self.storage = scheduler, broker, storage
         self.arrivals, self.table, self.jobs, self.lane_count = arrivals, table, jobs, lanes
         self.folds = folds
-        self.idle = False
-        """Waiting for the upstream, everything that has come being done."""
+        self.ended_as_owner = False
+        """Whether it gave way to somebody although nobody had taken the state over."""
 
     def start(self) -> None:
-        self.scheduler.spawn(self.process, "driver", self.run)
+        self.scheduler.spawn(self.process, "driver", self._live)
+
+    def _live(self) -> None:
+        try:
+            self.run()
+        except (Fenced, CommitConflict):
+            self.ended_as_owner = self.storage.newest_row(JOURNAL_PATH)["owner"] == self.process.name
+            raise
 
     def run(self) -> None:
         journal = self.open_journal()
@@ -68,9 +76,7 @@ class Instance:
             taken = list(self.arrivals.counts)
             micro_batches.look_through(records)  # type: ignore[arg-type]  # what `Source` is asked about
             micro_batches.drain()
-            self.idle = True
             self.scheduler.step("wait for the upstream", partial(self._has_news, taken))
-            self.idle = False
 
     def _has_news(self, taken: list[int]) -> bool:
         return self.arrivals.counts != taken

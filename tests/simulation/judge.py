@@ -48,6 +48,8 @@ def _complaints(world: World) -> Iterator[str]:
         error = instance.process.ended_by
         if error is not None and not isinstance(error, ENDS):
             yield f"{instance.process.name} ended with {error!r}"
+        if instance.ended_as_owner:
+            yield f"{instance.process.name} ended although the state was its own: {error!r}"
     last = world.setting.changelog.last.curr
     entry = Journal(world.storage, world.setting.table).current
     plan = None if entry is None else entry.plan
