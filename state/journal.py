@@ -98,8 +98,8 @@ class Journal:
 
     def fenced(self) -> Fenced:
         """The error to stop with, naming the new owner as far as it can be read."""
-        self._ledger.reload()
-        entry = self._read()
+        # Read apart: this journal stays at the version it saw, and so superseded.
+        entry = Journal(self._ledger.storage, self._table).current
         return Fenced(
             Code.FENCED,
             found=f"the state is owned by {entry.owner if entry else 'another instance'}",

@@ -3,7 +3,8 @@
 delta-rs writes small commits in milliseconds, without a Spark job. Two rules make it safe for us:
 
 - *No blind retry.* A commit that finds its version taken is refused (CommitConflict). Delta's own conflict
-  resolution would let two drivers append side by side, and both would believe that they own the state.
+  resolution would let two drivers append side by side, and both would believe that they own the state. But who took
+  the version is looked at: where an answer is lost and the store is asked again, it may have been this very commit.
 - *Once per barrier.* Each commit carries the epoch that it brings the table to (a Delta `txn` action), so a
   re-run batch sees that its effect is there. The id of that record is fixed at the table's creation, so it goes
   with the table and not with any checkpoint.
@@ -79,7 +80,8 @@ class Ledger:
     ) -> None:
         """Add and remove files in one commit on top of the version seen; `epoch` None leaves the epoch as it is.
 
-        Raises: CommitConflict when somebody else committed since; nothing was written then.
+        Raises: CommitConflict when somebody else committed since; nothing was written then. Also when this very
+        commit had landed, its answer was lost, and it adds no file to know it by.
         """
         seen = self.version
         transactions = None if epoch is None else [Transaction(self._app_id, epoch)]
@@ -93,9 +95,17 @@ class Ledger:
             )
             self._table.update_incremental()
         except CommitFailedError as error:
-            raise self._conflict(seen) from error
+            if not self._holds(added, seen + 1):
+                raise self._conflict(seen) from error
+            self._table.update_incremental()
         if self.version != seen + 1:
             raise self._conflict(seen)
+
+    def _holds(self, added: Sequence[DataFile], version: int) -> bool:
+        """Whether the newest version is this one, with the files in it. A refused writer's `version` stays."""
+        newest = self.storage.delta(self.path)
+        there = {file.path for file in _files(newest, ())}
+        return bool(added) and newest.version() == version and there.issuperset(f.path for f in added)
 
     def _conflict(self, seen: int) -> CommitConflict:
         return CommitConflict(

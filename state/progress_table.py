@@ -56,6 +56,10 @@ class ProgressTable:
         """The barrier of the last commit."""
         return self._ledger.epoch
 
+    def reload(self) -> None:
+        """See what others committed."""
+        self._ledger.reload()
+
     def load(self, job: str, start_epoch: int) -> dict[int, Progress]:
         """The newest progress of every vnode that has one, of the job that started at `start_epoch`.
 

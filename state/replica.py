@@ -132,6 +132,11 @@ class Replica:
             files = self.log.files_at(version.log, LOG_BOUNDS)
         return tuple(file for file in files if file.bounds[EPOCH][1] > version.folded_epoch)
 
+    def reload(self) -> None:
+        """See what others committed. The log first: it is never seen trimmed beyond what the base has folded."""
+        self.log.reload()
+        self.notice_fold()
+
     def append(self, files: Sequence[DataFile], epoch: int) -> None:
         """Commit the changes of a batch that ends with barrier `epoch`. Does nothing if they are there already.
 

@@ -253,23 +253,39 @@ class Batches:
         plan, results = self._run_lanes(plan)
         clock.lap("lanes")
         failpoints.reach(Failpoint.SENT)
-        try:
-            self.replica.append([file for result in results for file in result.log], plan.epoch)
-            clock.lap("replicate")
-            failpoints.reach(Failpoint.REPLICATED)
-            rows_read = _merged_rows(results)
-            changed = self._raise_progress(plan, rows_read)
-            self._progress_table.commit(changed, plan.epoch)
-            clock.lap("progress")
-            failpoints.reach(Failpoint.PROGRESSED)
-        except CommitConflict as conflict:
-            raise self._journal.fenced() from conflict
+        files = [file for result in results for file in result.log]
+        self._commit(lambda: self.replica.append(files, plan.epoch), self.replica.reload)
+        clock.lap("replicate")
+        failpoints.reach(Failpoint.REPLICATED)
+        rows_read = _merged_rows(results)
+        changed = self._raise_progress(plan, rows_read)
+        self._commit(lambda: self._progress_table.commit(changed, plan.epoch), self._progress_table.reload)
+        clock.lap("progress")
+        failpoints.reach(Failpoint.PROGRESSED)
         refused, self._refused = tuple(self._refused), []
         outcome = Outcome((), refused) | self._settle(plan, self._configured)
         self._configured = ()  # one that is dropped later must not come back
         clock.lap("mutations")
         failpoints.reach(Failpoint.SETTLED)
         return self._report(plan, results, rows_read, outcome, clock)
+
+    def _commit(self, effect: Callable[[], None], reload: Callable[[], None]) -> None:
+        """Steps 3 and 4. `effect` does nothing if its epoch is there.
+
+        A conflict without a successor is a commit of ours whose answer was lost, or the last one of whom we took
+        over from. Both are of the open batch, or change no rows: seen, they count, or ours goes on top.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                effect()
+            except CommitConflict as conflict:
+                if self._journal.is_superseded:
+                    raise self._journal.fenced() from conflict
+                if attempt == _ATTEMPTS:
+                    raise
+                reload()
+            else:
+                return
 
     def _run_lanes(self, plan: BatchPlan) -> tuple[BatchPlan, list[LaneResult]]:
         """Every lane's result, and the plan that gave them: without the records at fault that `skip` names."""

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import structlog
 from pyspark.sql import SparkSession
 
+from schemas.errors import CommitConflict
 from schemas.table import TableSchema
 from state.columns import OFFSET, VNODE
 from state.fold import FoldReport, fold
@@ -121,7 +122,14 @@ class Upkeep:
             # Batches go on without it, only slower; the cause, a full disk say, will show there if it lasts.
             log.warning("upkeep failed, to be tried again", error=type(failure).__name__)
             return
-        match ended.result():
+        try:
+            self._commit(ended.result())
+        except CommitConflict:  # a successor, as the next plan will find, or one whom we took over from
+            log.warning("upkeep refused, to be tried again")
+            self._replica.reload()
+
+    def _commit(self, done: _Done) -> None:
+        match done:
             case _Merged(files, into):
                 self._replica.replace_log_files(files, into)
             case FoldReport() as report:

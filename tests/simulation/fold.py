@@ -6,10 +6,13 @@ is when a fold is committed, noticed and its log files trimmed, and not how it i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from schemas.errors import CommitConflict
 from schemas.position import order_key
 from schemas.records import Row
 from state.columns import OFFSET, VNODE
@@ -34,6 +37,10 @@ class Upkeep:
         self.collect()
         if self._running or not self._instance.folds:
             return
+        with self._refused():
+            self._do(epoch)
+
+    def _do(self, epoch: int) -> None:
         match self._instance.scheduler.outcome("upkeep", "nothing", "fold", "merge"):
             case "fold":
                 self._running = True
@@ -45,8 +52,16 @@ class Upkeep:
         """What a fold has made is used from here on."""
         if self._done:
             self._running = self._done = False
-            self._replica.notice_fold()
-            self._replica.trim()
+            with self._refused():
+                self._replica.notice_fold()
+                self._replica.trim()
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        try:
+            yield
+        except CommitConflict:
+            self._replica.reload()
 
     def _fold(self, epoch: int) -> None:
         storage, table = self._instance.storage, self._instance.table

@@ -57,6 +57,13 @@ def test_whoever_was_taken_over_can_write_no_plan_and_is_told_by_whom(storage: S
     second.write_plan(plan(1))
 
 
+def test_whoever_was_taken_over_stays_so_once_told(storage: Storage) -> None:
+    first = owned(storage, "first")
+    owned(storage, "second")
+    assert "second" in first.fenced().found
+    assert first.is_superseded
+
+
 def test_two_that_take_over_at_one_moment_do_not_both_get_it(storage: Storage) -> None:
     one, other = Journal(storage, TABLE), Journal(storage, TABLE)
     one.take_over("one", 1, "{}")

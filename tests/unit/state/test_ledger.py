@@ -61,6 +61,15 @@ def test_the_second_writer_of_a_version_is_refused_and_nothing_of_it_is_there(st
     assert numbers(ours) == [1, 3]
 
 
+def test_a_commit_that_landed_although_its_answer_was_lost_is_known_again(storage: Storage) -> None:
+    """A store that is asked twice refuses the second time: by then the version holds this very commit."""
+    asked_once, asked_again = ledger(storage), ledger(storage)
+    rows = file(storage, 1)
+    asked_once.commit([rows], epoch=1)
+    asked_again.commit([rows], epoch=1)
+    assert (numbers(asked_again), asked_again.version) == ([1], asked_once.version)
+
+
 def test_an_old_version_keeps_its_files(storage: Storage) -> None:
     table = ledger(storage)
     first = file(storage, 1)
