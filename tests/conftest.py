@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from streaming.runtime.broker import EmbeddedBroker
+from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import SparkSettings, spark_session
 
 # A time limit on an example says more about the machine's load than about the code. `ci` draws the same
@@ -64,7 +65,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def topic(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[TopicFactory]:
     """`topic(partitions=4, name="orders")` creates a topic and returns its name, which starts so."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(KafkaSettings(bootstrap).client())
     made: list[str] = []
 
     def create(partitions: int = 1, name: str = "t", config: dict[str, str] | None = None) -> str:

@@ -23,10 +23,7 @@ import structlog
 from schemas.errors import (
     BackfillError,
     CommitConflict,
-    EnvironmentProblem,
-    Fenced,
     InputError,
-    OutcomeUnknown,
     TopicError,
 )
 from schemas.job import JobDefinition
@@ -306,10 +303,11 @@ class Batches:
             try:
                 results = self._lanes.carry_out(replace(task, failpoint=failpoints.for_lanes()))
                 self._refuse(results)
-            except (Fenced, OutcomeUnknown, EnvironmentProblem) as problem:
+            except BackfillError as problem:
                 if self._journal.is_superseded:
                     raise self._journal.fenced() from problem
-                # Fenced without a successor: by one that we took over from, which has yet to notice it.
+                # Fenced without a successor: by one that we took over from, which has yet to notice it. Strange
+                # records at the tails: a lane that runs twice, looked at while the other one's become visible.
                 if attempt == _ATTEMPTS or self.give_up:
                     raise
                 continue

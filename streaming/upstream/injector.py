@@ -149,7 +149,7 @@ class BarrierInjector:
     Only one injector of an upstream is alive at a time: one that opens fences the one before, which then
     ends with `failure` set to Fenced. `clock` tells Unix milliseconds, for epochs and `injected_at`. `left_out`
     are records of the topic that look like barriers and are none. `is_ours`, asked after each take-over and each time
-    that it was fenced, tells whether this injector is the one to go on.
+    that the thread was fenced, tells whether this injector is the one to go on.
     """
 
     def __init__(
@@ -237,10 +237,6 @@ class BarrierInjector:
                 self._close()
                 if attempt == _ATTEMPTS:
                     raise
-            except Fenced:
-                self._close()
-                if attempt == _ATTEMPTS or self._is_ours is None or not self._is_ours():
-                    raise
             except BaseException:
                 self._close()
                 raise
@@ -267,11 +263,17 @@ class BarrierInjector:
         due_ms = time.monotonic_ns() // 1_000_000
         while not self._ending.wait(max(0, due_ms - time.monotonic_ns() // 1_000_000) / 1000):
             try:
-                self.inject_one()
-            except (EnvironmentProblem, OutcomeUnknown) as trouble:
-                _log.warning("barrier_delayed", upstream=self._upstream, code=str(trouble.code))
+                self._inject_unless_hindered()
             except Exception as failure:  # noqa: BLE001  # its owner has to learn of it, whatever it is
                 _log.error("barriers_ended", upstream=self._upstream, reason=type(failure).__name__)
                 self.failure = failure
                 return
             due_ms = next_due_ms(due_ms, time.monotonic_ns() // 1_000_000, self._interval_ms)
+
+    def _inject_unless_hindered(self) -> None:
+        try:
+            self.inject_one()
+        except (EnvironmentProblem, OutcomeUnknown, Fenced) as trouble:
+            if isinstance(trouble, Fenced) and (self._is_ours is None or not self._is_ours()):
+                raise
+            _log.warning("barrier_delayed", upstream=self._upstream, code=str(trouble.code))

@@ -8,6 +8,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from schemas.records import BARRIER_HEADER
+from streaming.runtime.kafka import KafkaSettings
 from streaming.verify.history import Entry
 
 
@@ -16,7 +17,7 @@ class Writer:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.topic = topic
-        self._producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}.writer"})
+        self._producer = Producer(KafkaSettings(bootstrap).transactional(f"{topic}.writer"))
         self._producer.init_transactions(30)
 
     def begin(self) -> None:
@@ -61,6 +62,6 @@ def intervals(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 def remove_beginning(bootstrap: str, topic: str, before: int) -> None:
     """What retention does to partition 0."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(KafkaSettings(bootstrap).client())
     for answer in admin.delete_records([TopicPartition(topic, 0, before)]).values():
         answer.result(30)
