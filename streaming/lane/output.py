@@ -2,7 +2,8 @@
 
     1. init_transactions      fences whoever used this lane's id before, and ends his open transaction
     2. is it still our state?  a successor writes the journal before he fences; so after (1) this look is decisive
-    3. look at the tails      is the batch's last barrier there already? Then this batch was sent: by a run before a
+    3. look at the tails      once all in them is decided (of another lane, if there were more or fewer before). Is the
+                              batch's last barrier there already? Then this batch was sent: by a run before a
                               crash, by a task that Spark runs again, or by the successor of a dead driver
     4. begin, send, commit
 
@@ -27,12 +28,14 @@ from schemas.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER, Barrier
 from streaming.lane.native import ColumnProducer
-from streaming.runtime.consumer import place, read_tail
-from streaming.runtime.kafka import KafkaSettings, translated
+from streaming.runtime.consumer import RangeReader, place
+from streaming.runtime.kafka import TRANSACTION_TIMEOUT_MS, KafkaSettings, translated
 from streaming.runtime.topics import Partition, admin, end_offsets
 from streaming.runtime.transactions import TransactionalProducer
 
 _FULL_QUEUE_POLL_S = 0.02
+_UNDECIDED_S = 15 + TRANSACTION_TIMEOUT_MS / 1_000
+"""The broker ends a transaction some seconds after its time is over."""
 
 _THROUGHPUT: Mapping[str, object] = {
     "batch.size": 1_000_000,
@@ -50,6 +53,8 @@ class OutputClient(Protocol):
     def last_barrier(self, topic: str, partition: int) -> int | None:
         """The epoch that a partition ends with for committed readers, None when it is empty.
 
+        Not before all that lies in it is decided: behind a transaction whose marker is late, committed readers see
+        nothing, also not what this lane has committed since.
         Raises: TopicError(FOREIGN_RECORDS) when its last committed record is no barrier of ours.
         """
 
@@ -185,11 +190,14 @@ def lane_output(kafka: KafkaSettings, transactional_id: str) -> Iterator[LaneOut
 
 
 def last_barrier(kafka: KafkaSettings, topic: str, partition: int) -> int | None:
-    """The epoch that an output partition ends with, None when it is empty.
+    """The epoch that an output partition ends with, None when it is empty, as `OutputClient.last_barrier`.
 
-    Raises: TopicError(FOREIGN_RECORDS) when its last committed record is no barrier of ours.
+    Raises: TopicError(FOREIGN_RECORDS) when its last committed record is no barrier of ours; TopicError
+    (BARRIER_STALLED) when somebody's transaction in it does not end.
     """
-    message = read_tail(kafka, topic, partition)
+    with RangeReader(kafka) as reader:
+        reader.await_stable(topic, timeout_s=_UNDECIDED_S, partition=partition)
+        message = reader.last(topic, partition)
     if message is None:
         return None
     headers = dict(message.headers() or [])

@@ -55,17 +55,21 @@ class RangeReader:
         """As of now, in partition order. Raises: TopicError(TOPIC_MISSING)."""
         return watermarks(self._settings, topic, client=self._admin)
 
-    def await_stable(self, topic: str, *, timeout_s: float) -> tuple[Watermarks, ...]:
+    def await_stable(
+        self, topic: str, *, timeout_s: float, partition: int | None = None
+    ) -> tuple[Watermarks, ...]:
         """Wait until committed readers can see everything that is in the topic at the time of the call.
 
-        Raises: TopicError(BARRIER_STALLED) if a transaction stays open for `timeout_s`.
+        With `partition`, in that one. Raises: TopicError(BARRIER_STALLED) if a transaction stays open for `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
         wanted = [marks.high for marks in self.watermarks(topic)]
         while True:
             now = self.watermarks(topic)
             held = [
-                p for p, (marks, high) in enumerate(zip(now, wanted, strict=False)) if marks.stable < high
+                number
+                for number, (marks, high) in enumerate(zip(now, wanted, strict=False))
+                if marks.stable < high and partition in (None, number)
             ]
             if not held:
                 return now

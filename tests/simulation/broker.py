@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -139,6 +140,10 @@ class Topics:
                     entries.append(Entry(offset, record.key, record.value, record.barrier))
         return entries
 
+    def is_undecided(self, place: Partition) -> bool:
+        """Whether a transaction in a partition has no marker yet."""
+        return any(place in transaction.places for transaction in self.current.values())
+
     def partitions(self, topic: str) -> list[Partition]:
         """Of a topic, in order."""
         return sorted(place for place in self.logs if place[0] == topic)
@@ -206,7 +211,8 @@ class Producer:
         return {place: len(self._broker.topics.logs[place]) for place in places}
 
     def last_barrier(self, topic: str, partition: int) -> int | None:
-        self._scheduler.step(f"look at the tail of {topic}-{partition}")
+        undecided = partial(self._broker.topics.is_undecided, (topic, partition))
+        self._scheduler.step(f"look at the tail of {topic}-{partition}", lambda: not undecided())
         entries = self._broker.topics.committed((topic, partition))
         if not entries:
             return None

@@ -1,0 +1,44 @@
+"""The look at the end of an output partition, on a real broker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from schemas.codec import barrier_header, encode_barrier
+from schemas.records import BARRIER_HEADER, Barrier, BarrierKind
+from streaming.lane.output import last_barrier
+from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.transactions import TransactionalProducer
+
+pytestmark = pytest.mark.kafka
+
+
+def test_the_last_barrier_is_told_only_when_all_before_it_is_decided(
+    bootstrap: str, topic: Callable[..., str]
+) -> None:
+    kafka, name = KafkaSettings(bootstrap), topic(partitions=2)
+    barriers = [Barrier(curr, curr - 1, BarrierKind.CHECKPOINT, 1, 0) for curr in (1, 2)]
+    told: list[int | None] = []
+    looking = threading.Thread(target=lambda: told.append(last_barrier(kafka, name, 0)))
+
+    def send(transactions: TransactionalProducer, partition: int, barrier: Barrier) -> None:
+        headers: dict[str, str | bytes | None] = {BARRIER_HEADER: barrier_header(barrier)}
+        transactions.producer.produce(name, encode_barrier(barrier), partition=partition, headers=headers)
+        transactions.producer.flush()
+
+    with TransactionalProducer(kafka, f"{name}-0") as one, TransactionalProducer(kafka, f"{name}-1") as two:
+        with one.transaction():
+            send(one, 0, barriers[0])
+            with two.transaction():  # another lane's id, as after a change of the number of lanes
+                send(two, 0, barriers[1])
+            looking.start()
+            looking.join(0.5)
+            assert told == []
+        looking.join(30)
+        assert told == [2]
+        with one.transaction():  # what is open in another partition does not matter
+            send(one, 1, barriers[0])
+            assert last_barrier(kafka, name, 0) == 2
