@@ -101,6 +101,10 @@ class _Raw(_Model):
     jobs: Annotated[list[dict[str, Any]], BeforeValidator(_empty_list)] = Field(
         [], description="Jobs to create; more can be added while the service runs."
     )
+    on_bad_record: Literal["stop", "park"] = Field(
+        "stop",
+        description="What becomes of a record that breaks its format: stop, or park it in <output>.dead-letters.",
+    )
     spark: Annotated[SparkConfig, BeforeValidator(_empty_section)] = Field(
         SparkConfig.model_validate({}), description="Where Spark runs."
     )
@@ -117,7 +121,13 @@ class ServiceConfig(_Model):
     lanes: int
     table: TableSchema
     jobs: tuple[JobDefinition, ...]
+    on_bad_record: Literal["stop", "park"]
     spark: SparkConfig
+
+    @property
+    def outputs(self) -> list[str]:
+        """The output topics of all jobs."""
+        return [job.output for job in self.jobs]
 
 
 def load(path: Path) -> ServiceConfig:
@@ -159,6 +169,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         lanes=lanes,
         table=table,
         jobs=tuple(jobs),
+        on_bad_record=raw.on_bad_record,
         spark=raw.spark,
     )
 
@@ -212,7 +223,10 @@ def _validated(model: type[_AnyModel], declared: Mapping[str, Any], faults: Faul
         return None
 
 
-_SECTIONS: Mapping[str, type[BaseModel]] = {"kafka": KafkaConfig, "spark": SparkConfig}
+_SECTIONS: Mapping[str, type[BaseModel]] = {
+    "kafka": KafkaConfig,
+    "spark": SparkConfig,
+}
 
 
 def _fault(item: ErrorDetails) -> str:
@@ -270,6 +284,11 @@ def _find_same_topics(upstream: str, jobs: Sequence[JobDefinition], faults: Faul
         if job.output in (upstream, upstream + _CONTROL_SUFFIX):
             found = f"job {job.name}: output {job.output!r} is the upstream or its control topic"
             faults.add(found, Code.SAME_TOPIC)
+    letters = {job.dead_letters: job.name for job in jobs}
+    for topic, other in {upstream: None, **{job.output: job.name for job in jobs}}.items():
+        if topic in letters:
+            what = "upstream" if other is None else f"output of job {other}"
+            faults.add(f"{what} {topic!r} is for the dead letters of job {letters[topic]}", Code.SAME_TOPIC)
 
 
 def _lanes(raw: _Raw | None, table: TableSchema | None, jobs: Sequence[JobDefinition], faults: Faults) -> int:

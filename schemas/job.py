@@ -21,6 +21,7 @@ from schemas.table import Column, TableSchema, nearest
 
 DEFAULT_OUTPUT_PARTITIONS = 4
 MAX_LATENCY_BUDGET_MS = 3_600_000
+DEAD_LETTERS_SUFFIX = ".dead-letters"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _KEYS = ("name", "output", "columns", "filter", "output_partitions", "rate_limit", "latency_budget")
@@ -137,6 +138,11 @@ class JobDefinition:
             if ours[key] != theirs[key]
         ]
 
+    @property
+    def dead_letters(self) -> str:
+        """The topic that gets the upstream's records at fault, where they are parked."""
+        return self.output + DEAD_LETTERS_SUFFIX
+
     def partition_of(self, vnode: int) -> int:
         """The output partition in which a vnode lives."""
         return vnode * self.output_partitions // self.vnode_count
@@ -161,8 +167,8 @@ def _name(declared: object, faults: Faults) -> str:
 
 
 def _output(declared: object, faults: Faults) -> str:
-    if not is_topic_name(declared):
-        faults.add(f"output {brief(declared)} is no topic name (letters, digits, '.', '_', '-', 249 at most)")
+    if not is_topic_name(declared) or not is_topic_name(f"{declared}{DEAD_LETTERS_SUFFIX}"):
+        faults.add(f"output {brief(declared)} is no topic name (letters, digits, '.', '_', '-', 236 at most)")
     return str(declared)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from schemas.codec import barrier_header, decode_barrier, encode_barrier
+from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.position import Key, position_from_text, position_to_text
 from schemas.records import Barrier
@@ -115,11 +116,22 @@ class ReplicaVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class Parked:
+    """An upstream record at fault that goes to the dead letters of every job, sent by the lane that found it."""
+
+    partition: int
+    offset: int
+    code: Code
+    lane: int
+
+
+@dataclass(frozen=True, slots=True)
 class BatchPlan:
     """From `start` (None: the topic's beginning) over `barriers`, in order, the last of which is b.
 
     `first_offsets[p]` is the first offset of partition p that belongs to the batch; it ends with b itself.
-    `skipped` are upstream records, (partition, offset), that the operator told to leave out.
+    `skipped` are upstream records, (partition, offset), that nobody is to read: repeated barriers, and those at fault
+    that the operator told to leave out or that are `parked`.
     """
 
     start: AlignedBarrier | None
@@ -129,6 +141,7 @@ class BatchPlan:
     lanes: int
     jobs: tuple[JobPlan, ...] = ()
     skipped: tuple[tuple[int, int], ...] = ()
+    parked: tuple[Parked, ...] = ()
 
     @property
     def end(self) -> AlignedBarrier:
@@ -172,6 +185,7 @@ class BatchPlan:
                     for job in self.jobs
                 ],
                 "skipped": self.skipped,
+                "parked": [(item.partition, item.offset, item.code, item.lane) for item in self.parked],
             }
         )
 
@@ -193,6 +207,10 @@ class BatchPlan:
                 for item in raw["jobs"]
             ),
             skipped=tuple((partition, offset) for partition, offset in raw["skipped"]),
+            parked=tuple(
+                Parked(partition, offset, Code(code), lane)
+                for partition, offset, code, lane in raw.get("parked", ())
+            ),
         )
 
 

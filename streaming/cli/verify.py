@@ -76,8 +76,9 @@ def command(
         cases = [_described(Broker(bootstrap, kafka), upstream, output, table, columns, condition)]
     left_out = places(skip_record)
     reports = []
+    outputs = load(config).outputs if config is not None else []
     for case in cases:
-        report = _judge(case, require_complete=require_complete, left_out=left_out)
+        report = _judge(case, outputs, require_complete=require_complete, left_out=left_out)
         reports.append(report)
         if as_json:
             print(json.dumps(report.to_dict()))  # noqa: T201
@@ -130,7 +131,9 @@ def _usage(found: str, expected: str) -> ConfigError:
     return ConfigError(Code.USAGE, found=found, expected=expected, next_step="backfill verify --help")
 
 
-def _judge(case: _Case, *, require_complete: bool, left_out: frozenset[tuple[int, int]]) -> Report:
+def _judge(
+    case: _Case, outputs: list[str], *, require_complete: bool, left_out: frozenset[tuple[int, int]]
+) -> Report:
     job = case.job
     with _progress_bar(job.output) as on_progress:
         return verify_topics(
@@ -143,6 +146,7 @@ def _judge(case: _Case, *, require_complete: bool, left_out: frozenset[tuple[int
             progress=on_progress,
             require_complete=require_complete,
             left_out=left_out,
+            siblings=outputs,
         )
 
 

@@ -104,7 +104,8 @@ def _add(text: str, epoch: int, jobs: tuple[JobState, ...], plan: BatchPlan, tab
         return refuse(error.code, f": {error}")
     name = definition.name
     for job in jobs:
-        if name == job.name or definition.output == job.definition.output:
+        taken, ours = job.definition, {definition.output, definition.dead_letters}
+        if name == job.name or ours & {taken.output, taken.dead_letters}:
             there = f"job {job.name} with output {job.definition.output}"
             return refuse(Code.JOB_EXISTS, f" {name}: there is {there}")
     if definition.output_partitions % plan.lanes:

@@ -88,9 +88,11 @@ def _interval(rows: pa.Table, plan: BatchPlan) -> npt.NDArray[np.int64]:
 
 
 def _skipped(rows: pa.Table, plan: BatchPlan) -> Bools:
+    partitions, offsets = _numpy(rows, PARTITION), _numpy(rows, OFFSET)
     skipped = np.zeros(rows.num_rows, dtype=np.bool_)
-    for partition, offset in plan.skipped:
-        skipped |= (_numpy(rows, PARTITION) == partition) & (_numpy(rows, OFFSET) == offset)
+    for number in {partition for partition, _ in plan.skipped}:
+        theirs = [offset for partition, offset in plan.skipped if partition == number]
+        skipped |= (partitions == number) & np.isin(offsets, theirs)
     return skipped
 
 

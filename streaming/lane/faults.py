@@ -34,7 +34,7 @@ from schemas.types import TypeName
 from state.columns import OFFSET, PARTITION
 from streaming.lane.changes import AFTER, BEFORE, KEY, VALUE, Bools, Changes
 
-MOST_FAULTS = 100
+MOST_FAULTS = 1_000
 """Told by one lane of one batch."""
 _TIME_RANGES = {
     TypeName.DATE: (pa.int32(), -719_162, 2_932_896),

@@ -27,6 +27,7 @@ from confluent_kafka.admin import AdminClient
 from schemas.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER, Barrier
+from streaming.lane.dead_letters import Letter
 from streaming.lane.native import ColumnProducer
 from streaming.runtime.consumer import RangeReader, place
 from streaming.runtime.kafka import TRANSACTION_TIMEOUT_MS, KafkaSettings, translated
@@ -63,6 +64,9 @@ class OutputClient(Protocol):
 
     def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
         """Queue a barrier behind what was queued for its partition."""
+
+    def send_letter(self, topic: str, letter: Letter) -> None:
+        """Queue a dead letter for the topic of these."""
 
     def transaction(self) -> AbstractContextManager[object]:
         """Committed when its block ends, aborted when it raises.
@@ -113,6 +117,10 @@ class LaneOutput:
         self._sent[topic, partition] += 1
         self._client.send_barrier(topic, partition, barrier)
 
+    def send_letter(self, topic: str, letter: Letter) -> None:
+        """Queue a dead letter for the topic of these."""
+        self._client.send_letter(topic, letter)
+
     def transaction(self) -> AbstractContextManager[object]:
         """The one transaction (step 4), as `OutputClient.transaction`."""
         return self._client.transaction()
@@ -149,12 +157,17 @@ class _KafkaClient:
             self._columns.send(topic, partitions, keys, values)
 
     def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
-        headers: list[tuple[str, str | bytes | None]] = [(BARRIER_HEADER, barrier_header(barrier))]
-        value = encode_barrier(barrier)
+        headers = {BARRIER_HEADER: barrier_header(barrier)}
+        self._produce(topic, encode_barrier(barrier), partition=partition, headers=headers)
+
+    def send_letter(self, topic: str, letter: Letter) -> None:
+        self._produce(topic, letter.value, key=letter.key, partition=0, headers=letter.headers)
+
+    def _produce(self, topic: str, value: bytes | None, **record: Any) -> None:
         while True:
             try:
                 with translated(self._kafka, what=topic):
-                    self._producer.produce(topic, value, partition=partition, headers=headers)
+                    self._producer.produce(topic, value, **record)
             except BufferError:
                 self._producer.poll(_FULL_QUEUE_POLL_S)
             else:

@@ -2,6 +2,7 @@
 
 What the lane sends, in one transaction (the order is the contract of DESIGN 2.3 and 2.4):
 
+    for each job: the upstream records at fault that the lane found, if they are parked, to the job's dead letters
     for each job: the start barrier, if the job opens with this batch
     for each job: the rows of its slices, as INSERTs, as of the barrier that the batch starts from
     for each interval of the batch, for each job:
@@ -18,6 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +42,7 @@ from state.snapshot import SnapshotReader
 from state.storage import DataFile, Storage
 from streaming.core.visibility import HIDDEN, covered, visible_ops
 from streaming.lane.changes import Changes, log_rows, order_changes
+from streaming.lane.dead_letters import Letter, ReadLetters
 from streaming.lane.faults import Fault, find_faults
 from streaming.lane.output import LaneOutput, OpenOutput
 from streaming.runtime import failpoints
@@ -66,6 +69,7 @@ class LaneTask:
     progress: Mapping[str, Mapping[int, Progress]]
     files: ReplicaFiles
     open_output: OpenOutput
+    read_letters: ReadLetters
     transactional_id: str
     journal_version: int
     known_ends: Mapping[Partition, int]
@@ -235,11 +239,28 @@ def _send(
         else:
             failpoints.reach(Failpoint.LANE_LOOKED)
             with output.transaction():
+                send_letters(task, lane, jobs, output)
                 send_all(task, jobs, changes, output, result, watch)
                 failpoints.reach(Failpoint.LANE_SENT)
             failpoints.reach(Failpoint.LANE_COMMITTED)
         watch.lap("commit")
         result.ends = output.ends()
+
+
+class LetterBox(Protocol):
+    """Whatever takes dead letters."""
+
+    def send_letter(self, topic: str, letter: Letter) -> None:
+        """Queue one for the topic of these."""
+
+
+def send_letters(task: LaneTask, lane: int, jobs: Iterable[LaneJob], box: LetterBox) -> None:
+    """The records that the plan parks and this lane has found, to every job's dead letters."""
+    parked = [item for item in task.plan.parked if item.lane == lane]
+    topics = [job.definition.dead_letters for job in jobs]
+    for letter in task.read_letters(parked) if parked else ():
+        for topic in topics:
+            box.send_letter(topic, letter)
 
 
 def send_all(

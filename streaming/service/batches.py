@@ -14,6 +14,7 @@ comes after this one's last: a plan in the journal whose progress is missing is 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
@@ -29,7 +30,7 @@ from schemas.errors import (
 from schemas.job import JobDefinition
 from schemas.table import TableSchema
 from state.journal import Journal
-from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
+from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked
 from state.progress import Completed, NotStarted, Progress, after_slice
 from state.progress_table import ProgressRow, ProgressTable
 from state.replica import Replica
@@ -38,6 +39,7 @@ from state.storage import Storage
 from streaming.core.budget import SnapshotBudget
 from streaming.core.jobs import Outcome, Report, add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
+from streaming.lane.dead_letters import ReadLetters
 from streaming.lane.faults import Fault
 from streaming.lane.output import OpenOutput
 from streaming.lane.task import LaneResult, LaneTask
@@ -47,6 +49,8 @@ from streaming.runtime.topics import Partition
 
 MAX_BATCH_RECORDS = 500_000
 """Upstream records that one batch takes at most, when it has a choice; lanes hold a batch's changes in memory."""
+MOST_PARKED = 10_000
+"""In one batch: a producer that gets everything wrong is to be stopped, not to be copied."""
 _ATTEMPTS = 5
 
 log = structlog.get_logger(__name__)
@@ -117,9 +121,13 @@ class Batches:
         journal: Journal,
         first_offsets: Sequence[int],
         ensure_output: Callable[[JobDefinition], None],
+        read_letters: ReadLetters,
+        ensure_letters: Callable[[JobDefinition], None] | None = None,
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
+        """`ensure_letters` makes the topic for a job's dead letters; without it no record is parked."""
         self._storage, self._table, self._topic = storage, table, topic
+        self._read_letters, self._ensure_letters = read_letters, ensure_letters
         self._open_output, self._now_ms = open_output, now_ms
         self._lanes, self._lane_count, self._cores = lanes, lane_count, cores
         self._journal = journal
@@ -285,16 +293,15 @@ class Batches:
                 return
 
     def _run_lanes(self, plan: BatchPlan) -> tuple[BatchPlan, list[LaneResult]]:
-        """Every lane's result, and the plan that gave them: without the records at fault that `skip` names."""
+        """Every lane's result, and the plan that gave them: without the records at fault, if they may go."""
         while True:
             results = self._attempt(plan)
-            faults = sorted(
-                (fault for result in results for fault in result.faults),
-                key=lambda f: (f.partition, f.offset),
-            )
-            if not faults:
+            found = [(fault, result.lane) for result in results for fault in result.faults]
+            if not found:
                 return plan, results
-            plan = self._leave_out(plan, faults)
+            found.sort(key=lambda item: (item[0].partition, item[0].offset))
+            plan = self._leave_out(plan, found)
+            self._journal.write_plan(plan)
 
     def _attempt(self, plan: BatchPlan) -> list[LaneResult]:
         """As many attempts as it takes to know what became of each lane's transaction."""
@@ -314,19 +321,34 @@ class Batches:
             return results
         raise AssertionError("unreachable")
 
-    def _leave_out(self, plan: BatchPlan, faults: Sequence[Fault]) -> BatchPlan:
-        """The plan without these records, if all were named; only what is at fault is ever left out.
+    def _leave_out(self, plan: BatchPlan, found: Sequence[tuple[Fault, int]]) -> BatchPlan:
+        """The plan without these records, each with the lane that found it; only what is at fault is ever left out.
 
-        Lanes that have sent their part found nothing wrong with theirs, so the new plan changes nothing for them.
+        They are parked if that is wished and a job is there to have them, else every one must have been named. Lanes
+        that have sent their part found nothing wrong with theirs, so the new plan changes nothing for them.
         """
-        for fault in faults:
+        skipped = {*plan.skipped, *((fault.partition, fault.offset) for fault, _ in found)}
+        plan = replace(plan, skipped=tuple(sorted(skipped)))
+        if self._ensure_letters is not None and plan.jobs:
+            return self._park(plan, found, self._ensure_letters)
+        for fault, _ in found:
             if (fault.partition, fault.offset) not in self.skip:
                 raise self._input_error(fault)
             log.warning("record_left_out", where=self._where(fault), code=fault.code)
-        places = {(fault.partition, fault.offset) for fault in faults}
-        plan = replace(plan, skipped=tuple(sorted({*plan.skipped, *places})))
-        self._journal.write_plan(plan)
         return plan
+
+    def _park(
+        self, plan: BatchPlan, found: Sequence[tuple[Fault, int]], ensure: Callable[[JobDefinition], None]
+    ) -> BatchPlan:
+        first, _ = found[0]
+        parked = (*plan.parked, *(Parked(f.partition, f.offset, f.code, lane) for f, lane in found))
+        if len(parked) > MOST_PARKED:
+            raise self._input_error(first)
+        for job in plan.jobs:
+            ensure(job.state.definition)
+        codes = Counter(str(fault.code) for fault, _ in found)
+        log.warning("records_parked", count=len(found), first=self._where(first), codes=dict(codes))
+        return replace(plan, parked=parked)
 
     def _task(self, plan: BatchPlan) -> LaneTask:
         vnodes = frozenset(item.vnode for job in plan.jobs for item in job.slices)
@@ -337,6 +359,7 @@ class Batches:
             self.progress,
             self.replica.files(plan.replica).of_vnodes(vnodes),
             self._open_output,
+            self._read_letters,
             self.transactional_id,
             self._journal.version,
             dict(self._known_ends),
@@ -355,12 +378,15 @@ class Batches:
         self._known_ends = {place: end for result in results for place, end in result.ends.items()}
 
     def _input_error(self, fault: Fault) -> InputError:
+        unparked = (
+            "" if self._ensure_letters is None else " (it can't be parked: no job is open, or too many are)"
+        )
         return InputError(
             fault.code,
             where=self._where(fault),
             found=fault.found,
             expected=fault.expected,
-            next_step=f"mend the producer; to leave this record out, start with "
+            next_step=f"mend the producer; to leave this record out{unparked}, start with "
             f"--skip-record {fault.partition}@{fault.offset}",
         )
 

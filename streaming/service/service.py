@@ -40,6 +40,7 @@ from state.fold import FoldReport
 from state.journal import Journal, is_superseded
 from state.storage import Storage
 from streaming.core.alignment import Aligner
+from streaming.lane.dead_letters import PARTITIONS, read_letters
 from streaming.lane.output import lane_output
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
@@ -192,6 +193,8 @@ class Service:
             journal=journal,
             first_offsets=beginning,
             ensure_output=self._ensure_output,
+            read_letters=partial(read_letters, self.kafka, config.upstream),
+            ensure_letters=self._ensure_letters if config.on_bad_record == "park" else None,
         )
         failpoints.reach(Failpoint.TAKEN_OVER)
         if former is not None:
@@ -211,7 +214,10 @@ class Service:
             list(pool.map(fence, range(lanes)))
 
     def _ensure_output(self, job: JobDefinition) -> None:
-        """The output topic of a job that is about to open: there, with its partitions, and empty."""
+        """The output topic of a job that is about to open: there, with its partitions, and empty.
+
+        The topic for its dead letters comes with it, where records are parked.
+        """
         create_topic(self.kafka, job.output, job.output_partitions)
         refuse_unfit_output(self.kafka, job.output, job.output_partitions)
         filled = [number for number, marks in enumerate(watermarks(self.kafka, job.output)) if marks.high > 0]
@@ -223,6 +229,11 @@ class Service:
                 expected="an empty topic",
                 next_step="name another topic, or delete this one if nobody needs it",
             )
+        if self.config.on_bad_record == "park":
+            self._ensure_letters(job)
+
+    def _ensure_letters(self, job: JobDefinition) -> None:
+        create_topic(self.kafka, job.dead_letters, PARTITIONS)
 
     # 4 -----------------------------------------------------------------------------------------------------
 

@@ -22,11 +22,19 @@ from collections.abc import Sequence
 
 from schemas.records import Barrier
 from schemas.table import TableSchema
+from streaming.verify.dead_letters import DeadLetters
 from streaming.verify.expectation import Expectation, cross_off
 from streaming.verify.explain import Explainer
 from streaming.verify.findings import Findings, Report, Rule, Side
 from streaming.verify.fold import UpstreamFold
-from streaming.verify.history import Closed, OutputPartition, PartitionHistory, Source, UpstreamHistory
+from streaming.verify.history import (
+    Closed,
+    Entry,
+    OutputPartition,
+    PartitionHistory,
+    Source,
+    UpstreamHistory,
+)
 from streaming.verify.keys import KeySpace
 from streaming.verify.positions import Positions
 from streaming.verify.rows import View
@@ -42,9 +50,14 @@ class Checker:
         upstream: tuple[str, Sequence[Source]],
         output: tuple[str, Sequence[Source]],
         findings: Findings | None = None,
+        letters: DeadLetters | None = None,
     ) -> None:
-        """`upstream` and `output` are a topic's name with one source a partition, in order of partitions."""
+        """`upstream` and `output` are a topic's name with one source a partition, in order of partitions.
+
+        `letters` are the output's, where records at fault are parked; they share the `findings`.
+        """
         self._findings = findings or Findings()
+        self._letters = letters
         self._view = view
         self._topics = upstream[0], output[0]
         self._upstream = [
@@ -61,7 +74,7 @@ class Checker:
         self._start: int | None = None
         self._last: int | None = None
         self._barriers = self._behind = 0
-        self._extended = False
+        self._extended = self._begun = False
 
     def run(self, *, require_complete: bool = False) -> Report:
         """Read both topics to their ends. With `require_complete` an unfinished vnode is a finding, too.
@@ -72,19 +85,30 @@ class Checker:
         self._start = min(starts, default=None)
         upstream = UpstreamHistory(self._upstream)
         following = self._start is not None
-        while (barrier := upstream.advance(self._fold.apply)) is not None:
+        while (barrier := upstream.advance(self._apply)) is not None:
             started = self._start is not None and barrier.curr >= self._start
             if following and started:
                 following = self._judge(barrier)
             self._behind += not following
+            if self._letters is not None:
+                self._letters.settle(judged=following)
             self._fold.settle()
+            self._begun = started
             self._fold.recording = following and started
         if following:
             for partition in self._output:
                 partition.report_rest()
+        if self._letters is not None:
+            self._letters.close()
         if require_complete:
             self._check_complete()
         return self._report()
+
+    def _apply(self, partition: PartitionHistory, entry: Entry) -> None:
+        if self._letters is None:
+            self._fold.apply(partition, entry)
+        else:
+            self._letters.sort(partition, entry, self._fold.apply, due=self._begun)
 
     def _judge(self, barrier: Barrier) -> bool:
         """Judge the interval that `barrier` closes in every partition; False if the output ends before it."""

@@ -10,13 +10,16 @@ from dataclasses import replace
 
 from schemas.errors import Code, TopicError
 from schemas.filter.ast import Filter
+from schemas.job import DEAD_LETTERS_SUFFIX
 from schemas.table import TableSchema
 from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.topics import partitions_of
 from streaming.verify.checker import Checker
+from streaming.verify.dead_letters import DeadLetters
 from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Report
 from streaming.verify.predicate import condition_of
 from streaming.verify.rows import View
-from streaming.verify.topics import Places, TopicPair
+from streaming.verify.topics import Places, TopicPair, read_letters
 
 SETTLE_S = 10.0
 """How long a commit may take to become visible in all partitions of an output."""
@@ -38,12 +41,15 @@ def verify_topics(
     keep: int = MOST_FINDINGS_KEPT,
     require_complete: bool = False,
     left_out: Places = frozenset(),
+    siblings: Sequence[str] = (),
 ) -> Report:
     """Check the law of DESIGN 2.4 for `output` against `upstream`, record by record, as they are now.
 
     `table` is the upstream's, `columns` and `condition` the job's (all columns, no filter by default;
     `condition` parsed against `table`). Both topics may be live: what comes after the start is not looked at.
     `left_out` are the upstream records, (partition, offset), that the service was told to leave out.
+    Where records at fault are parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs
+    of the same service, whose letters tell of records before this job's start.
     At most `keep` findings are kept, all are counted. With `require_complete` an unfinished vnode is one too.
 
     Raises:
@@ -69,15 +75,47 @@ def verify_topics(
             progress(min(read, topics.offsets), topics.offsets)
 
     view = View(table, columns, None if condition is None else condition_of(condition, table))
+    findings = Findings(keep)
+    elsewhere = _listed(settings, [other for other in siblings if other != output])
+    letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)
     with (
         TopicPair(
             settings, upstream, output, on_read=on_read, settle_s=settle_s, left_out=left_out
         ) as topics,
         _collector_paused(),
     ):
-        checker = Checker(table, view, (upstream, topics.upstream), (output, topics.output), Findings(keep))
+        checker = Checker(
+            table, view, (upstream, topics.upstream), (output, topics.output), findings, letters
+        )
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started)
+
+
+def _dead_letters(
+    settings: KafkaSettings,
+    output: str,
+    table: TableSchema,
+    findings: Findings,
+    elsewhere: Places,
+    named: Places,
+) -> DeadLetters | None:
+    """None for an output without a topic for them, whose service has never parked."""
+    topic = output + DEAD_LETTERS_SUFFIX
+    if partitions_of(settings, topic) is None:
+        return None
+    return DeadLetters(table, findings, lambda: read_letters(settings, topic), elsewhere, named)
+
+
+def _listed(settings: KafkaSettings, outputs: Sequence[str]) -> Places:
+    """The upstream records in the dead letters of some outputs."""
+    topics = [output + DEAD_LETTERS_SUFFIX for output in outputs]
+    letters = [
+        letter
+        for topic in topics
+        if partitions_of(settings, topic) is not None
+        for letter in read_letters(settings, topic)
+    ]
+    return frozenset(place for letter in letters if (place := letter.upstream_place) is not None)
 
 
 @contextmanager

@@ -18,8 +18,11 @@ from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER
+from streaming.runtime.consumer import RangeReader, header_of, located
 from streaming.runtime.kafka import KafkaSettings, translate, translated
 from streaming.runtime.topics import Watermarks, admin, cleanup_policy, watermarks
+from streaming.verify.dead_letters import Letter
+from streaming.verify.findings import Place
 from streaming.verify.history import Entry
 
 Places = frozenset[tuple[int, int]]
@@ -191,6 +194,24 @@ class TopicPair:
     def __exit__(self, *_: object) -> None:
         for source in (*self.output, *self.upstream):
             source.close()
+
+
+def read_letters(settings: KafkaSettings, topic: str) -> list[Letter]:
+    """The records of a dead-letter topic, as of now. Raises: EnvironmentProblem, TopicError."""
+    letters = []
+    with RangeReader(settings) as reader:
+        ranges = {p: (marks.earliest, marks.stable) for p, marks in enumerate(reader.watermarks(topic))}
+        for chunk in reader.read(topic, ranges):
+            for message in chunk:
+                where = Place(topic, *located(message))
+                place = header_of(message, "place") or b""
+                key, value = message.key(), message.value()
+                letters.append(Letter(where, place.decode("utf-8", "replace"), _bytes(key), _bytes(value)))
+    return letters
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
 
 
 def _whole(topic: str, marks: tuple[Watermarks, ...]) -> tuple[Watermarks, ...]:

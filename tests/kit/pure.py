@@ -200,7 +200,9 @@ class PureService:
         read = frozenset(item.vnode for job in plan.jobs for item in job.slices)
         files = self._files().of_vnodes(read)
         nowhere = partial(lane_output, KafkaSettings("none"))
-        task = LaneTask(self.storage, self.table, plan, self.progress, files, nowhere, "none", 0, {})
+        task = LaneTask(
+            self.storage, self.table, plan, self.progress, files, nowhere, lambda parked: (), "none", 0, {}
+        )
         results = []
         for lane in self._chance.sample(range(plan.lanes), plan.lanes):
             batch = self._exchange(plan, lane, task.vnodes(lane))

@@ -164,6 +164,7 @@ def test_a_job_dropped_and_added_again_in_one_batch_begins_anew(scene: MakeScene
     [
         (Add(definition("copy", "other")), Code.JOB_EXISTS),
         (Add(definition("other", "out")), Code.JOB_EXISTS),
+        (Add(definition("other", "out.dead-letters")), Code.JOB_EXISTS),
         (Add("no definition"), Code.JOB_INVALID),
         (Add('{"name": "Bad Name", "output": "other"}'), Code.JOB_NAME_INVALID),
         (Drop("nobody"), Code.JOB_UNKNOWN),

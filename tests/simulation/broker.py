@@ -28,8 +28,11 @@ import pyarrow as pa
 from schemas.codec import barrier_header, encode_barrier
 from schemas.errors import Code, EnvironmentProblem, Fenced, OutcomeUnknown, TopicError
 from schemas.records import Barrier
+from streaming.lane import dead_letters
 from streaming.lane.output import LaneOutput
 from streaming.runtime.topics import Partition
+from streaming.verify.dead_letters import Letter
+from streaming.verify.findings import Place
 from streaming.verify.history import Entry
 from tests.simulation.scheduler import Killed, Scheduler
 
@@ -44,6 +47,8 @@ class Record(NamedTuple):
     value: bytes | None
     barrier: bytes | None = None
     decision: str | None = None
+    letter: str | None = None
+    """Of a dead letter, the place that it names."""
 
 
 @dataclass
@@ -128,21 +133,29 @@ class Topics:
 
     def committed(self, place: Partition) -> list[Entry]:
         """What a committed reader sees: nothing from the first undecided record on."""
-        log = self.logs[place]
-        decisions = {record.transaction: record.decision for record in log if record.decision is not None}
-        entries = []
-        for offset, record in enumerate(log):
-            if record.decision is None:
-                decision = decisions.get(record.transaction)
-                if decision is None:
-                    break
-                if decision == "commit":
-                    entries.append(Entry(offset, record.key, record.value, record.barrier))
-        return entries
+        return [Entry(offset, each.key, each.value, each.barrier) for offset, each in self._visible(place)]
 
     def is_undecided(self, place: Partition) -> bool:
         """Whether a transaction in a partition has no marker yet."""
         return any(place in transaction.places for transaction in self.current.values())
+
+    def letters(self, topic: str) -> list[Letter]:
+        """The dead letters of a topic that a committed reader sees."""
+        return [
+            Letter(Place(topic, 0, offset), each.letter or "", each.key, each.value)
+            for offset, each in self._visible((topic, 0))
+        ]
+
+    def _visible(self, place: Partition) -> Iterator[tuple[int, Record]]:
+        log = self.logs[place]
+        decisions = {record.transaction: record.decision for record in log if record.decision is not None}
+        for offset, record in enumerate(log):
+            if record.decision is None:
+                decision = decisions.get(record.transaction)
+                if decision is None:
+                    return
+                if decision == "commit":
+                    yield offset, record
 
     def partitions(self, topic: str) -> list[Partition]:
         """Of a topic, in order."""
@@ -180,6 +193,11 @@ class Broker:
                 )
         for partition in range(partitions):
             self.topics.logs.setdefault((topic, partition), [])
+
+    def create_letters(self, topic: str) -> None:
+        """A topic for dead letters; one that is there stays as it is."""
+        self._scheduler.step(f"create {topic}")
+        self.topics.logs.setdefault((topic, 0), [])
 
     def work(self) -> None:
         """A strand of the broker's own: markers, and requests that were late."""
@@ -227,6 +245,9 @@ class Producer:
     def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
         record = Record(0, None, encode_barrier(barrier), barrier_header(barrier))
         self._produce((topic, partition), record)
+
+    def send_letter(self, topic: str, letter: dead_letters.Letter) -> None:
+        self._produce((topic, 0), Record(0, letter.key, letter.value, letter=letter.place))
 
     def _produce(self, place: Partition, record: Record) -> None:
         self._broker.topics.produce(self._name, self._epoch, place, record)

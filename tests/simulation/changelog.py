@@ -10,10 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.codec import ChangeCodec, decode_barrier
+from schemas.errors import InputError
 from schemas.position import Key
 from schemas.records import Barrier, Row
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
+from state.plan import Parked
 from streaming.lane.changes import AFTER, BEFORE, KEY, VALUE
+from streaming.lane.dead_letters import Letter
 from streaming.service.source import FoundBarrier
 from streaming.verify.history import Entry
 from tests.kit.pure import decoded_schema, vnode_of
@@ -21,10 +24,13 @@ from tests.kit.upstream import Upstream
 
 
 class Changelog:
-    """All records of the topic, once as bytes for the judge and once decoded for the lanes."""
+    """All records of the topic, once as bytes for the judge and once decoded for the lanes.
 
-    def __init__(self, upstream: Upstream) -> None:
-        self.table = upstream.table
+    `faulty` are the places, (partition, offset), of records that the contract forbids.
+    """
+
+    def __init__(self, upstream: Upstream, faulty: frozenset[tuple[int, int]] = frozenset()) -> None:
+        self.table, self.faulty = upstream.table, faulty
         self.entries: list[list[Entry]] = upstream.topic.partitions
         self.barriers = [list(_barriers(number, entries)) for number, entries in enumerate(self.entries)]
         self.rows = pa.RecordBatch.from_pylist(
@@ -57,17 +63,26 @@ class Changelog:
     def rows_at(self, epoch: int) -> dict[Key, Row]:
         """The table as of a barrier."""
         codec, rows = ChangeCodec(self.table.columns), dict[Key, Row]()
-        for entries in self.entries:
+        for number, entries in enumerate(self.entries):
             for entry in entries:
                 if entry.barrier is not None and int(entry.barrier) >= epoch:
                     break
-                if entry.barrier is None:
+                if entry.barrier is None and (number, entry.offset) not in self.faulty:
                     change = codec.decode(entry.value or b"")
                     key = self.table.key_of(change.row)
                     rows.pop(key, None)
                     if change.after is not None:
                         rows[key] = change.after
         return rows
+
+    def letters(self, parked: Sequence[Parked]) -> list[Letter]:
+        """The records as they lie in the topic."""
+        by_place = {(n, entry.offset): entry for n, entries in enumerate(self.entries) for entry in entries}
+        found = ((item, by_place[item.partition, item.offset]) for item in parked)
+        return [
+            Letter(entry.key, entry.value, item.code, f"up-{item.partition}@{item.offset}")
+            for item, entry in found
+        ]
 
     def _decoded(self, number: int) -> Iterator[dict[str, Any]]:
         codec, names = ChangeCodec(self.table.columns), self.table.column_names
@@ -76,7 +91,11 @@ class Changelog:
             if entry.barrier is not None:
                 yield {**place, OP: None, VNODE: None, BEFORE: None, AFTER: None}
                 continue
-            change = codec.decode(entry.value or b"")
+            try:
+                change = codec.decode(entry.value or b"")
+            except InputError:
+                yield {**place, VALUE: entry.value, OP: None, VNODE: None, BEFORE: None, AFTER: None}
+                continue
             before, after = (
                 None if half is None else dict(zip(names, half, strict=True))
                 for half in (change.before, change.after)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from schemas.codec import ChangeCodec, KeyCodec
 from schemas.job import JobDefinition
-from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
+from schemas.records import Add, Change, Drop, Mutation, Op, Pause, Resume, Throttle
 from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
@@ -60,15 +61,17 @@ def draw_setting(rng: random.Random) -> Setting:
     }
     configured = (jobs["copy"],) if rng.random() < 0.8 else ()
     upstream = Upstream(table, rng.randint(1, 3))
+    vandal = Vandal(upstream, random.Random(repr(rng.getstate())))
     mutations = _mutations(list(jobs.values()), rng)
     for _ in range(rng.randint(4, 8)):
         _interval(upstream, rng)
+        vandal.interval()
         upstream.barrier(next(mutations) if rng.random() < 0.4 else None)
     for last in CLOSING:
         upstream.barrier(last)
     return Setting(
         table,
-        Changelog(upstream),
+        Changelog(upstream, frozenset(vandal.places)),
         configured,
         jobs,
         lanes=tuple(rng.choice([1, 2, 2]) for _ in range(4)),
@@ -97,6 +100,25 @@ def _interval(upstream: Upstream, rng: random.Random) -> None:
             upstream.delete(key)
         else:
             upstream.put((key, rng.choice([None, 0, 1, 2])))
+
+
+class Vandal:
+    """Writes records that are no changes, in every third history; `places` are theirs."""
+
+    def __init__(self, upstream: Upstream, chance: random.Random) -> None:
+        self._upstream, self._chance = upstream, chance
+        self._busy = chance.random() < 1 / 3
+        self.places: list[tuple[int, int]] = []
+
+    def interval(self) -> None:
+        """Up to two, behind what the interval holds so far."""
+        for _ in range(self._chance.choice([0, 1, 2]) if self._busy else 0):
+            topic, keys = self._upstream.topic, KeyCodec(self._upstream.table.key_columns)
+            number = self._chance.randrange(len(topic.partitions))
+            insert = Change(Op.INSERT, None, (self._chance.randrange(KEYS), 0))
+            value = self._chance.choice([b"", b"?", ChangeCodec(self._upstream.table.columns).encode(insert)])
+            topic.append(number, keys.encode((KEYS,)), value)  # nobody's key
+            self.places.append((number, topic.partitions[number][-1].offset))
 
 
 @dataclass(frozen=True)

@@ -99,8 +99,11 @@ class Instance:
             journal=journal,
             first_offsets=[0] * self.arrivals.changelog.count,
             ensure_output=lambda job: self.broker.create_topic(job.output, job.output_partitions),
+            read_letters=self.arrivals.changelog.letters,
+            ensure_letters=lambda job: self.broker.create_letters(job.dead_letters),
             now_ms=lambda: self.scheduler.now_ms,
         )
+        batches.skip = self.arrivals.changelog.faulty
         if former is not None:
             self.fence(transactional_id(batches.replica), max(former.lanes, lanes))
         batches.configure(self.jobs)

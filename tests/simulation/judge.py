@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow.compute as pc
 
@@ -28,6 +29,8 @@ from state.progress_table import ProgressTable
 from state.replica import BASE_PATH, LOG_PATH, Replica
 from streaming.core.jobs import jobs_after
 from streaming.verify.checker import Checker
+from streaming.verify.dead_letters import DeadLetters, Letter
+from streaming.verify.findings import Findings
 from streaming.verify.history import Entry
 from streaming.verify.predicate import condition_of
 from streaming.verify.rows import View
@@ -71,10 +74,10 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
     table = changelog.table
     condition = None if job.filter is None else condition_of(parse_filter(job.filter, table), table)
     sources = [[ListSource(entries) for entries in topic] for topic in (changelog.entries, partitions)]
-    view = View(table, job.columns, condition)
-    report = Checker(table, view, ("up", sources[0]), (job.output, sources[1])).run(
-        require_complete=state is not None
-    )
+    view, findings = View(table, job.columns, condition), Findings()
+    letters = DeadLetters(table, findings, partial(_letters, world, job), changelog.faulty)
+    checker = Checker(table, view, ("up", sources[0]), (job.output, sources[1]), findings, letters)
+    report = checker.run(require_complete=state is not None)
     yield from (str(finding) for finding in report.findings[:3])
     if report.behind and state is not None:
         yield f"{job.output} is {report.behind} barriers behind"
@@ -86,6 +89,11 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
         known = dict(_known(world, state))
         if told != known:
             yield f"{job.output}: progress table {known}, output {told}"
+
+
+def _letters(world: World, job: JobDefinition) -> list[Letter]:
+    topics = world.lasting.topics
+    return topics.letters(job.dead_letters) if topics.partitions(job.dead_letters) else []
 
 
 def _told(partitions: list[list[Entry]]) -> Iterator[tuple[int, VnodeProgress]]:
@@ -142,5 +150,5 @@ def _places(world: World, after: int) -> Iterator[tuple[int, int]]:
         for entry in entries:
             if entry.barrier is not None:
                 closed = int(entry.barrier)
-            elif closed >= after:
+            elif closed >= after and (number, entry.offset) not in world.setting.changelog.faulty:
                 yield number, entry.offset

@@ -193,6 +193,12 @@ def job(**changes: Any) -> dict[str, Any]:
     [
         ([job(output="orders")], "is the upstream", Code.SAME_TOPIC),
         ([job(output="orders.control")], "its control topic", Code.SAME_TOPIC),
+        (
+            [job(), job(name="b", output="orders-copy.dead-letters")],
+            "output of job b 'orders-copy.dead-letters' is for the dead letters of job copy",
+            Code.SAME_TOPIC,
+        ),
+        ([job(output="o" * 237)], "236 at most", Code.JOB_INVALID),
         ([job(), job(output="b")], "2 jobs with name 'copy'", Code.CONFIG_INVALID),
         ([job(), job(name="b")], "2 jobs with output 'orders-copy'", Code.CONFIG_INVALID),
         ([job(), job(name="../x", output="b")], "jobs.1: name '../x'", Code.JOB_NAME_INVALID),

@@ -78,7 +78,15 @@ def test_every_wish_shown_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/errors.md", "docs/how-it-works.md", "docs/records.md", "docs/security.md"]
+    "document",
+    [
+        "README.md",
+        "docs/bad-input.md",
+        "docs/errors.md",
+        "docs/how-it-works.md",
+        "docs/records.md",
+        "docs/security.md",
+    ],
 )
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document

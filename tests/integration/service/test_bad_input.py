@@ -14,7 +14,7 @@ from schemas.codec import barrier_header, encode_barrier
 from schemas.errors import BackfillError, Code
 from schemas.records import Barrier, Change, Op
 from streaming.cli.app import main
-from streaming.runtime.topics import create_topic
+from streaming.runtime.topics import create_topic, partitions_of
 from tests.kit.real import RealUpstream, Run, Stage
 
 SetUp = Callable[..., Stage]
@@ -82,6 +82,7 @@ def test_only_a_record_at_fault_is_left_out(set_up: SetUp) -> None:
     report = stage.verify()
     assert report.clean, report
     assert report.snapshot_rows == 1
+    assert partitions_of(stage.upstream.kafka, stage.config().jobs[0].dead_letters) is None
 
 
 BREAK: dict[Code, Callable[[RealUpstream, Barrier], int]] = {

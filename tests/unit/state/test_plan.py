@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.position import Key
 from schemas.records import Add, Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
 from schemas.table import TableSchema, declare
-from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion, Slice
+from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked, ReplicaVersion, Slice
 from tests.kit.values import KEY_TYPES, values_of
 
 EPOCHS = st.integers(1, 2**46).map(lambda n: n << 16)
@@ -57,6 +59,9 @@ def job_plans(draw: st.DrawFn) -> JobPlan:
     return JobPlan(state, tuple(draw(st.lists(slices, max_size=2))))
 
 
+PARKED = st.builds(Parked, st.integers(0, 2), OFFSETS, st.sampled_from(Code), st.integers(0, 63))
+
+
 @st.composite
 def plans(draw: st.DrawFn) -> BatchPlan:
     partitions = draw(st.integers(1, 3))
@@ -68,9 +73,17 @@ def plans(draw: st.DrawFn) -> BatchPlan:
         draw(st.integers(1, 64)),
         tuple(draw(st.lists(job_plans(), max_size=1))),
         tuple(draw(st.lists(st.tuples(st.integers(0, 2), OFFSETS), max_size=2))),
+        tuple(draw(st.lists(PARKED, max_size=2))),
     )
 
 
 @given(plans())
 def test_a_plan_comes_back_from_its_json_as_it_was(plan: BatchPlan) -> None:
     assert BatchPlan.from_json(plan.to_json(), TABLE) == plan
+
+
+def test_a_plan_of_a_version_that_did_not_park_can_be_gone_on_with() -> None:
+    plan = BatchPlan(None, (), (0,), ReplicaVersion(0, 0, 0), 1)
+    raw = json.loads(plan.to_json())
+    del raw["parked"]
+    assert BatchPlan.from_json(json.dumps(raw), TABLE) == plan

@@ -1,0 +1,175 @@
+"""Dead letters judged: each parked record is listed once, is really at fault, and nothing else was left out.
+
+An upstream record at fault is no part of the table. A service that parks them says so in `<output>.dead-letters`, with
+the record's place and bytes; the judge takes nobody's word for it and looks at the record itself:
+
+    listed, at fault        left out of U(b), as the service did
+    listed twice            DEAD_LETTER_DOUBLED
+    listed, other bytes     DEAD_LETTER_DIFFERS
+    listed, sound           DEAD_LETTER_UNFOUNDED: a change was withheld
+    listed, nowhere         DEAD_LETTER_UNKNOWN
+    at fault, not listed    DEAD_LETTER_MISSING: a record was skipped in silence
+
+A job has letters from its start to the last barrier of its output. What was at fault before is in the letters of the
+jobs that were open then. A batch becomes visible partition by partition, so a letter that is missing is looked for
+once more at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from schemas.codec import ChangeCodec, KeyCodec
+from schemas.errors import Code, InputError
+from schemas.table import TableSchema
+from schemas.types import TypeName
+from streaming.verify.findings import Findings, Place, Rule, Side
+from streaming.verify.history import Entry, PartitionHistory
+
+Places = frozenset[tuple[int, int]]
+_PLACE = re.compile(r"(.+)-([0-9]{1,9})@([0-9]{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A record of the dead-letter topic; `place` is its header of that name."""
+
+    where: Place
+    place: str
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def upstream_place(self) -> tuple[int, int] | None:
+        """Partition and offset of the record that was parked, None if the header names none."""
+        match = _PLACE.fullmatch(self.place)
+        return None if match is None else (int(match[2]), int(match[3]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unlisted:
+    where: Place
+    entry: Entry
+    code: Code
+
+
+class DeadLetters:
+    """The letters of one output.
+
+    Make it before the ends of the topics are fixed, hand every upstream change to `sort`, call `settle` after each
+    interval, and `close` at the end.
+    `read` gives the letters there are. `elsewhere` are the places in the letters of other outputs; `named` those that
+    an operator left out, which `sort` never gets to see.
+    """
+
+    def __init__(
+        self,
+        table: TableSchema,
+        findings: Findings,
+        read: Callable[[], Iterable[Letter]],
+        elsewhere: Places = frozenset(),
+        named: Places = frozenset(),
+    ) -> None:
+        self._table, self._findings, self._read = table, findings, read
+        self._elsewhere, self._named = elsewhere, named
+        self._changes, self._keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
+        self._has_booleans = any(column.type.name is TypeName.BOOLEAN for column in table.columns)
+        self._unopened: dict[tuple[int, int], Letter] = {}
+        self._seen: set[Place] = set()
+        self._listed: set[tuple[int, int]] = set()
+        self._open: list[_Unlisted] = []
+        self._unlisted: list[_Unlisted] = []
+        self._load()
+        self._first = frozenset(self._unopened)
+
+    def sort(
+        self,
+        partition: PartitionHistory,
+        entry: Entry,
+        apply: Callable[[PartitionHistory, Entry], None],
+        *,
+        due: bool,
+    ) -> None:
+        """Apply the change unless it was parked. `due`: the job had started, so its letters tell.
+
+        Raises: InputError as `apply`, for a record before the start that no letter names.
+        """
+        place, where = (partition.partition, entry.offset), partition.at(entry.offset)
+        letter = self._unopened.pop(place, None)
+        if letter is not None:
+            self._judge(letter, where, entry)
+            return
+        if not due:
+            if place not in self._elsewhere:
+                apply(partition, entry)
+            return
+        try:
+            apply(partition, entry)
+        except InputError as error:
+            self._open.append(_Unlisted(where, entry, error.code))
+
+    def settle(self, *, judged: bool) -> None:
+        """The interval is over; `judged`: the output has its barrier, so its letters are due."""
+        if judged:
+            self._unlisted += self._open
+        self._open.clear()
+
+    def close(self) -> None:
+        """Say what is missing, and of which letters no record is known."""
+        if self._unlisted:
+            self._load()
+        for unlisted in self._unlisted:
+            place = unlisted.where.partition, unlisted.entry.offset
+            letter = self._unopened.pop(place, None)
+            if letter is not None:
+                self._judge(letter, unlisted.where, unlisted.entry)
+            else:
+                found = f"none for a record at fault ({unlisted.code})"
+                self._say(Rule.DEAD_LETTER_MISSING, unlisted.where, "a letter", found)
+        for place in sorted(self._first & self._unopened.keys() - self._named):
+            self._unknown(self._unopened[place])
+
+    def _load(self) -> None:
+        for letter in self._read():
+            if letter.where in self._seen:
+                continue
+            self._seen.add(letter.where)
+            place = letter.upstream_place
+            if place is None:
+                self._unknown(letter)
+            elif place in self._listed:
+                expected, found = "each parked record once", f"{letter.place} a second time"
+                self._say(Rule.DEAD_LETTER_DOUBLED, letter.where, expected, found)
+            else:
+                self._listed.add(place)
+                self._unopened[place] = letter
+
+    def _judge(self, letter: Letter, where: Place, entry: Entry) -> None:
+        if letter.place != str(where) or (letter.key, letter.value) != (entry.key, entry.value):
+            self._say(Rule.DEAD_LETTER_DIFFERS, letter.where, f"the bytes of {where}", "others")
+        if self._is_sound(entry):
+            found = f"a sound one at {where}"
+            self._say(Rule.DEAD_LETTER_UNFOUNDED, letter.where, "a record at fault", found)
+
+    def _is_sound(self, entry: Entry) -> bool:
+        """Whether the contract has nothing against a record by itself."""
+        if entry.key is None or not entry.value:
+            return False
+        try:
+            change = self._changes.decode(entry.value)
+            key = self._keys.decode(entry.key)
+        except InputError:
+            return False
+        # Readers do not agree on a boolean that is neither 0 nor 1, and it is written back as another byte.
+        doubtful = self._has_booleans and self._changes.encode(change) != entry.value
+        halves = [half for half in (change.before, change.after) if half is not None]
+        return not doubtful and {self._table.key_of(half) for half in halves} == {key}
+
+    def _unknown(self, letter: Letter) -> None:
+        expected = "the place of an upstream record after the job's start"
+        self._say(Rule.DEAD_LETTER_UNKNOWN, letter.where, expected, ascii(letter.place[:100]))
+
+    def _say(self, rule: Rule, where: Place, expected: str, found: str) -> None:
+        self._findings.add(Side.OUTPUT, rule, where, expected=expected, found=found)
