@@ -145,6 +145,8 @@ def play(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
         wrong = complaints(world)
     except Exception as error:  # noqa: BLE001  # whatever it is, it is this seed's
         wrong = [f"{type(error).__name__}: {error}"]
+    finally:
+        world.scheduler.end()
     scheduler = world.scheduler
     return Verdict(seed, wrong, scheduler.digest(), scheduler.trace, fate.faults, world.lasting.starts)
 

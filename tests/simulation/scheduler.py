@@ -147,6 +147,11 @@ class Scheduler:
                 strand.greenlet.switch()
             self._forget(strand)
 
+    def end(self) -> None:
+        """End every process. Strands that are left hanging would never be freed."""
+        while self.strands:
+            self.kill(self.strands[0].process)
+
     def digest(self) -> str:
         """Of the history so far: equal for equal histories."""
         return blake2b("\n".join(self.trace).encode(), digest_size=16).hexdigest()
