@@ -9,11 +9,33 @@ from dataclasses import dataclass
 from tests.simulation.scheduler import Strand
 
 
+@dataclass(frozen=True)
+class Order:
+    """Who goes first where nothing else decides. By itself: the oldest strand, and the world's own last."""
+
+    last_lane_first: bool = False
+    markers_first: bool = False
+    """Else they are as late as can be."""
+
+    def __str__(self) -> str:
+        lanes, markers = (
+            "last" if self.last_lane_first else "first",
+            "early" if self.markers_first else "late",
+        )
+        return f"{lanes} lane first, {markers} markers"
+
+
 class Straight:
-    """Nothing goes wrong. Strands go on in order of age, the world's own last; markers are as late as can be."""
+    """Nothing goes wrong."""
+
+    def __init__(self, order: Order = Order()) -> None:
+        self.order = order
 
     def next(self, ready: Sequence[Strand]) -> Strand:
-        return next((strand for strand in ready if strand.process.name != "world"), ready[0])
+        if self.order.markers_first and ready[0].name == "broker":
+            return ready[0]
+        own = [strand for strand in ready if strand.process.name != "world"]
+        return (own or ready)[-1 if own and self.order.last_lane_first else 0]
 
     def befalls(self, strand: Strand) -> str:
         return "nothing"

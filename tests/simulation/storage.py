@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +30,7 @@ class Version:
     files: Mapping[str, AddAction] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
 
+    @cached_property
     def actions(self) -> pa.Table:
         """As `DeltaTable.get_add_actions(flatten=True)` gives them."""
         rows = [_flat(action) for action in self.files.values()]
@@ -149,7 +151,7 @@ class MemoryTable:
 
     def get_add_actions(self, flatten: bool) -> pa.Table:
         assert flatten
-        return self._versions[self._seen].actions()
+        return self._versions[self._seen].actions
 
     def update_incremental(self) -> None:
         self._seen = len(self._versions) - 1

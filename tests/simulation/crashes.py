@@ -1,0 +1,148 @@
+"""Every crash of one job: not drawn from seeds, but all of them, one after the other.
+
+A crash leaves what is lasting (`Lasting`), so all that comes after it is decided by that alone: the history of a job is
+played once, what would survive is kept before each step, and a new instance goes on from each. Its recovery is a
+history with steps of its own, so crashes in recoveries, pairs and more, are found in the same way.
+
+Two crashes that leave the same (`tests.simulation.essence`) are one crash. That makes the number of different crashes
+finite: once a round of them leaves nothing new, every history with any number of crashes was judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from schemas.records import Add, Throttle
+from tests.kit.upstream import Upstream
+from tests.simulation.changelog import Changelog
+from tests.simulation.essence import essence
+from tests.simulation.fates import Order, Straight
+from tests.simulation.histories import job_of, table_of
+from tests.simulation.judge import complaints
+from tests.simulation.scheduler import Strand
+from tests.simulation.world import Lasting, Setting, World
+
+VNODES = 4
+ORDERS = [
+    Order(last_lane_first, markers_first)
+    for last_lane_first in (False, True)
+    for markers_first in (False, True)
+]
+
+Path = tuple[int, ...]
+"""The step that each crash comes before, counted from the start of the instance that dies of it."""
+
+
+@cache
+def twelve_epochs() -> Setting:
+    """A job of two lanes that reads one row a batch; live changes before, at and behind its positions; upkeep."""
+    table = table_of(VNODES)
+    job = job_of("copy", "copy", VNODES, rate_limit=1)
+    upstream = Upstream(table, partitions=2)
+    for epoch in range(10):
+        for key in range(8) if epoch == 0 else (epoch % 4, 4 + epoch % 3, 10 + epoch):
+            upstream.put((key, epoch))
+        if epoch % 3 == 2:
+            upstream.delete(epoch % 4)
+        upstream.barrier(Add(job.to_json()) if epoch == 0 else None)
+    for last in (Throttle("copy", None), None):
+        upstream.barrier(last)
+    return Setting(table, Changelog(upstream), (), {"copy": job}, lanes=(2,), folds=True, closing=2)
+
+
+Look = Callable[[int, World], None]
+"""Is told of each step before it is taken."""
+
+
+class Witnessed(Straight):
+    """A straight fate that lets somebody look on. What upkeep does follows from how far things are."""
+
+    def __init__(self, order: Order, world: World, look: Look) -> None:
+        super().__init__(order)
+        self._world, self._look = world, look
+        self._steps = 0
+
+    def befalls(self, strand: Strand) -> str:
+        self._look(self._steps, self._world)
+        self._steps += 1
+        return "nothing"
+
+    def outcome(self, of: str, harmless: str, *others: str) -> str:
+        choices = (harmless, *others) if of == "upkeep" else (harmless,)
+        return choices[self._world.lasting.arrivals.counts[0] % len(choices)]
+
+
+def unseen(step: int, world: World) -> None:
+    """Nobody looks on."""
+
+
+def play_on(setting: Setting, order: Order, left: Lasting, look: Look = unseen) -> tuple[World, list[str]]:
+    """From what a crash left to the end, without another one; what is wrong then."""
+    world = World(setting, Straight(), left.copy())
+    world.scheduler.fate = Witnessed(order, world, look)
+    world.start()
+    try:
+        world.settle()
+        return world, complaints(world)
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is this history's
+        return world, [f"{type(error).__name__}: {error}"]
+    finally:
+        world.scheduler.end()
+
+
+class Exploration:
+    """`steps` counts the crashes that were considered, `distinct` those that leave something new, by round."""
+
+    def __init__(self, setting: Setting, order: Order) -> None:
+        self.setting, self.order = setting, order
+        self.steps = 0
+        self.distinct: list[int] = []
+        self.broken: list[str] = []
+        self._known: set[bytes] = set()
+
+    def run(self, most_crashes: int | None = None) -> None:
+        """All histories with so many crashes; None: with any number."""
+        reached: list[tuple[Path, Lasting]] = [((), Lasting.beginning(self.setting))]
+        while reached:
+            self.distinct.append(len(reached))
+            goes_on = most_crashes is None or len(self.distinct) <= most_crashes
+            reached = [further for path, left in reached for further in self._follow(path, left, goes_on)]
+
+    def _follow(self, path: Path, left: Lasting, goes_on: bool) -> list[tuple[Path, Lasting]]:
+        """Judge the history after a crash; what further crashes in it would leave."""
+        further: list[tuple[Path, Lasting]] = []
+
+        def look(step: int, world: World) -> None:
+            self.steps += 1
+            same = essence(world.lasting)
+            if same not in self._known:
+                self._known.add(same)
+                further.append(((*path, step), world.lasting.copy()))
+
+        _, wrong = play_on(self.setting, self.order, left, look if goes_on else unseen)
+        if wrong:
+            crashes = " ".join(map(str, path))
+            self.broken.append(f"{self.order}, crashes before steps {crashes}: {wrong[0]}")
+        return further
+
+
+def replay(setting: Setting, order: Order, path: Path) -> tuple[list[str], list[str]]:
+    """The trace of a history with these crashes, and what is wrong at its end."""
+    left, trace = Lasting.beginning(setting), list[str]()
+    for step in path:
+        told, left = _until(setting, order, left, step)
+        trace += [*told, "crash"]
+    world, wrong = play_on(setting, order, left)
+    return trace + world.scheduler.trace, wrong
+
+
+def _until(setting: Setting, order: Order, left: Lasting, end: int) -> tuple[list[str], Lasting]:
+    kept: list[tuple[list[str], Lasting]] = []
+
+    def look(step: int, world: World) -> None:
+        if step == end:
+            kept.append((list(world.scheduler.trace), world.lasting.copy()))
+
+    play_on(setting, order, left, look)
+    return kept[0]

@@ -1,0 +1,60 @@
+"""Every crash of one job of twelve epochs, enumerated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.simulation.crashes import ORDERS, Exploration, play_on, replay, twelve_epochs
+from tests.simulation.essence import essence
+from tests.simulation.fates import Order
+from tests.simulation.world import Lasting
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+def test_the_law_holds_after_a_crash_before_any_step(order: Order) -> None:
+    exploration = Exploration(twelve_epochs(), order)
+    exploration.run(most_crashes=1)
+    assert not exploration.broken, "\n".join(exploration.broken)
+    assert exploration.distinct[1] > 100
+
+
+@pytest.mark.slow
+def test_the_law_holds_after_any_number_of_crashes() -> None:
+    """Without upkeep: what that leaves behind differs too much for the rounds to come to an end soon."""
+    exploration = Exploration(replace(twelve_epochs(), folds=False), ORDERS[0])
+    exploration.run()
+    assert not exploration.broken, "\n".join(exploration.broken)
+    assert len(exploration.distinct) > 2
+
+
+def test_crashes_that_leave_the_same_go_on_the_same() -> None:
+    """What counts as the same after two crashes is met after one as well; from there on nothing differs."""
+    by_essence: dict[bytes, Lasting] = {}
+    once = _left(Lasting.beginning(twelve_epochs()))
+    for left in once:
+        by_essence.setdefault(essence(left), left)
+    compared = 0
+    for left in once[30::60]:
+        twice = next((state for state in _left(left) if essence(state) in by_essence), None)
+        if twice is not None:
+            compared += 1
+            same = by_essence[essence(twice)]
+            assert list(map(essence, _left(twice))) == list(map(essence, _left(same)))
+    assert compared >= 3
+
+
+def _left(start: Lasting) -> list[Lasting]:
+    """What would survive before each step."""
+    left: list[Lasting] = []
+    play_on(twelve_epochs(), ORDERS[0], start, lambda step, world: left.append(world.lasting.copy()))
+    return left
+
+
+def test_a_crash_can_be_looked_at_again() -> None:
+    trace, wrong = replay(twelve_epochs(), ORDERS[0], (40, 5))
+    assert not wrong
+    assert trace.count("crash") == 2
+    assert trace == replay(twelve_epochs(), ORDERS[0], (40, 5))[0]
