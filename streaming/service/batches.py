@@ -23,8 +23,11 @@ import structlog
 
 from schemas.errors import (
     BackfillError,
+    Code,
     CommitConflict,
+    Fenced,
     InputError,
+    OutcomeUnknown,
     TopicError,
 )
 from schemas.job import JobDefinition
@@ -133,8 +136,10 @@ class Batches:
         self._journal = journal
         self._beginning = tuple(first_offsets)
         self._ensure_output = ensure_output
-        self.replica = Replica(storage, table)
+        # Against the order of effects: whom we took over from may still make his last ones. If his progress is seen
+        # here, so is his log.
         self._progress_table = ProgressTable(storage, table)
+        self.replica = Replica(storage, table)
         self.position: AlignedBarrier | None = None
         self.jobs: tuple[JobState, ...] = ()
         self.progress: dict[str, dict[int, Progress]] = {}
@@ -316,7 +321,7 @@ class Batches:
                 # Fenced without a successor: by one that we took over from, which has yet to notice it. Strange
                 # records at the tails: a lane that runs twice, looked at while the other one's become visible.
                 if attempt == _ATTEMPTS or self.give_up:
-                    raise
+                    raise _passing(problem) from problem
                 continue
             return results
         raise AssertionError("unreachable")
@@ -454,6 +459,19 @@ class Batches:
             self._table.vnode_count,
             files.base_rows + files.log_rows,
         )
+
+
+def _passing(problem: BackfillError) -> BackfillError:
+    """Being fenced by no successor is trouble that passes; what it left is unknown."""
+    if not isinstance(problem, Fenced):
+        return problem
+    return OutcomeUnknown(
+        Code.OUTCOME_UNKNOWN,
+        where=problem.where,
+        found="lanes that were fenced again and again",
+        expected="a rival only if it has taken the state over",
+        next_step="nothing: the service goes on from its journal; see which other process uses this state",
+    )
 
 
 def transactional_id(replica: Replica) -> str:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from schemas.codec import ChangeCodec, KeyCodec
-from schemas.errors import Code, InputError
+from schemas.errors import InputError
 from schemas.table import TableSchema
 from schemas.types import TypeName
 from streaming.verify.findings import Findings, Place, Rule, Side
@@ -52,7 +52,7 @@ class Letter:
 class _Unlisted:
     where: Place
     entry: Entry
-    code: Code
+    reason: str
 
 
 class DeadLetters:
@@ -101,13 +101,15 @@ class DeadLetters:
         if letter is not None:
             self._judge(letter, where, entry)
             return
-        if not due:
-            if place not in self._elsewhere:
-                apply(partition, entry)
+        if place in self._elsewhere:
+            if due:
+                self._open.append(_Unlisted(where, entry, "other outputs have its letter"))
             return
         try:
             apply(partition, entry)
         except InputError as error:
+            if not due:
+                raise
             self._open.append(_Unlisted(where, entry, error.code))
 
     def settle(self, *, judged: bool) -> None:
@@ -126,7 +128,7 @@ class DeadLetters:
             if letter is not None:
                 self._judge(letter, unlisted.where, unlisted.entry)
             else:
-                found = f"none for a record at fault ({unlisted.code})"
+                found = f"none for a record at fault ({unlisted.reason})"
                 self._say(Rule.DEAD_LETTER_MISSING, unlisted.where, "a letter", found)
         for place in sorted(self._first & self._unopened.keys() - self._named):
             self._unknown(self._unopened[place])

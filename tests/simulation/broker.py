@@ -222,7 +222,7 @@ class Producer:
     """A transactional producer with its epoch: an `OutputClient`."""
 
     def __init__(self, broker: Broker, scheduler: Scheduler, name: str, epoch: int) -> None:
-        self._broker, self._scheduler, self._name, self._epoch = broker, scheduler, name, epoch
+        self._broker, self._scheduler, self._name, self.epoch = broker, scheduler, name, epoch
 
     def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
         self._scheduler.step("ask for the ends")
@@ -250,7 +250,7 @@ class Producer:
         self._produce((topic, 0), Record(0, letter.key, letter.value, letter=letter.place))
 
     def _produce(self, place: Partition, record: Record) -> None:
-        self._broker.topics.produce(self._name, self._epoch, place, record)
+        self._broker.topics.produce(self._name, self.epoch, place, record)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -271,10 +271,10 @@ class Producer:
         )
         if not self._is_fenced():
             topics.count += 1
-            topics.current[self._name] = Transaction(topics.count, self._epoch, self._scheduler.now_ms)
+            topics.current[self._name] = Transaction(topics.count, self.epoch, self._scheduler.now_ms)
 
     def _is_fenced(self) -> bool:
-        return self._broker.topics.epochs[self._name] != self._epoch
+        return self._broker.topics.epochs[self._name] != self.epoch
 
     def _commit(self) -> None:
         self._scheduler.step(f"commit {self._name}")
@@ -283,13 +283,13 @@ class Producer:
             case "request lost":
                 raise _unknown(self._name)
             case "late":
-                topics.late.append((self._name, self._epoch))
+                topics.late.append((self._name, self.epoch))
                 raise _unknown(self._name)
             case "aborted" if not self._is_fenced():
                 topics.decide(self._name, "abort")
                 raise _no_answer(self._name)
             case outcome:
-                done = topics.commit(self._name, self._epoch)
+                done = topics.commit(self._name, self.epoch)
                 if outcome == "answer lost":
                     raise _unknown(self._name)
         if not done:

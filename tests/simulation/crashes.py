@@ -19,6 +19,7 @@ from tests.simulation.changelog import Changelog
 from tests.simulation.essence import essence
 from tests.simulation.fates import Order, Straight
 from tests.simulation.histories import job_of, table_of
+from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
 from tests.simulation.scheduler import Strand
 from tests.simulation.world import Lasting, Setting, World
@@ -77,9 +78,15 @@ def unseen(step: int, world: World) -> None:
     """Nobody looks on."""
 
 
-def play_on(setting: Setting, order: Order, left: Lasting, look: Look = unseen) -> tuple[World, list[str]]:
+def play_on(
+    setting: Setting,
+    order: Order,
+    left: Lasting,
+    look: Look = unseen,
+    instance_type: type[Instance] = Instance,
+) -> tuple[World, list[str]]:
     """From what a crash left to the end, without another one; what is wrong then."""
-    world = World(setting, Straight(), left.copy())
+    world = World(setting, Straight(), left.copy(), instance_type)
     world.scheduler.fate = Witnessed(order, world, look)
     world.start()
     try:

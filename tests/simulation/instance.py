@@ -21,16 +21,19 @@ from streaming.lane.task import LaneResult, LaneTask, run_lane
 from streaming.service.batches import Batches, BatchReport, transactional_id
 from streaming.service.micro_batches import MicroBatches
 from streaming.service.source import FoundBarrier
-from tests.simulation.broker import Broker
+from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
 from tests.simulation.fold import Upkeep
 from tests.simulation.scheduler import Process, Scheduler
-from tests.simulation.storage import MemoryStorage
+from tests.simulation.storage import Files, MemoryStorage
 
 
 class Instance:
-    """The service as one process. `start` lets it live."""
+    """The service as one process. `start` lets it live. The types are for those who break one (`canaries`)."""
 
+    broker_type: type[Broker] = Broker
+    storage_type: type[MemoryStorage] = MemoryStorage
+    journal_type: type[Journal] = Journal
     batches_type: type[Batches] = Batches
 
     def __init__(
@@ -38,8 +41,8 @@ class Instance:
         name: str,
         *,
         scheduler: Scheduler,
-        broker: Broker,
-        storage: MemoryStorage,
+        topics: Topics,
+        files: Files,
         arrivals: Arrivals,
         table: TableSchema,
         jobs: Sequence[JobDefinition],
@@ -47,7 +50,9 @@ class Instance:
         folds: bool,
     ) -> None:
         self.process = Process(name)
-        self.scheduler, self.broker, self.storage = scheduler, broker, storage
+        self.scheduler = scheduler
+        self.broker = self.broker_type(topics, scheduler)
+        self.storage = self.storage_type(files, scheduler)
         self.arrivals, self.table, self.jobs, self.lane_count = arrivals, table, jobs, lanes
         self.folds = folds
         self.ended_as_owner = False
@@ -64,7 +69,7 @@ class Instance:
             raise
 
     def run(self) -> None:
-        journal = self.open_journal()
+        journal = self.journal_type(self.storage, self.table)
         batches = self.take_over(journal)
         upkeep = Upkeep(self, batches.replica)
         batches.recover()
@@ -80,9 +85,6 @@ class Instance:
 
     def _has_news(self, taken: list[int]) -> bool:
         return self.arrivals.counts != taken
-
-    def open_journal(self) -> Journal:
-        return Journal(self.storage, self.table)
 
     def take_over(self, journal: Journal) -> Batches:
         open_lanes = journal.current.plan.lanes if journal.current and journal.current.plan else 0

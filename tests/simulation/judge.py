@@ -2,7 +2,8 @@
 
 law           each output, read committed, is what `verify` asks for (DESIGN 2.4), and complete
 barriers      no partition holds one twice
-progress      the progress table says what the outputs say
+progress      the progress table says what the outputs say, and each thing once
+plans         each plan goes on where the one before it ended, with the jobs that it leaves
 log           base and log together hold every change of the upstream once, and fold to its table
 ends          an instance that ended by itself was fenced, or came second in taking over
 """
@@ -11,7 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import pyarrow.compute as pc
 
@@ -22,10 +25,13 @@ from schemas.job import JobDefinition
 from schemas.position import Key, position_to_text
 from schemas.records import Op, Row, VnodeProgress
 from state.columns import EPOCH, OFFSET, OP, PARTITION
+from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
-from state.plan import JobState
+from state.ledger import Ledger
+from state.plan import BatchPlan, JobState
 from state.progress import Completed
-from state.progress_table import ProgressTable
+from state.progress_table import PATH as PROGRESS_PATH
+from state.progress_table import SCHEMA, ProgressTable
 from state.replica import BASE_PATH, LOG_PATH, Replica
 from streaming.core.jobs import jobs_after
 from streaming.verify.checker import Checker
@@ -63,7 +69,9 @@ def _complaints(world: World) -> Iterator[str]:
     for output, job in world.setting.every_job.items():
         if world.lasting.topics.partitions(output):
             yield from _output(world, job, alive.get(output))
+    yield from _progress(world, last)
     yield from _replica(world, last)
+    yield from _plans(world)
 
 
 def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterator[str]:
@@ -110,6 +118,32 @@ def _known(world: World, state: JobState) -> Iterator[tuple[int, VnodeProgress]]
         position = None if progress.position is None else position_to_text(progress.position)
         finished = isinstance(progress, Completed)
         yield vnode, VnodeProgress(vnode, position, finished, progress.row_count)
+
+
+def _progress(world: World, last: int) -> Iterator[str]:
+    epoch = ProgressTable(world.storage, world.setting.table).epoch
+    if epoch != last:
+        yield f"the progress table ends with {epoch}, the upstream with {last}"
+    rows = Ledger(world.storage, PROGRESS_PATH, SCHEMA).read().to_pylist()
+    told = Counter((row["job"], row["vnode"], row["barrier"]) for row in rows)
+    yield from (f"the progress table tells {what} {count} times" for what, count in told.items() if count > 1)
+
+
+def _plans(world: World) -> Iterator[str]:
+    table = world.setting.table
+    texts = dict.fromkeys(world.storage.every_row(JOURNAL_PATH, "plan"))
+    plans = [BatchPlan.from_json(text, table) for text in texts if text is not None]
+    for before, plan in pairwise(plans):
+        if replace(plan, skipped=(), parked=()) == replace(before, skipped=(), parked=()):
+            continue  # the same without records at fault
+        if plan.start != before.end:
+            yield f"a plan begins with {plan.start}, the one before ended with {before.end}"
+        left = jobs_after(before, table).jobs
+        jobs = [job.state for job in plan.jobs]
+        lost = [job.name for job in left if job.opened and job not in jobs]
+        new = [job.name for job in jobs if job not in left and job.start != before.epoch]
+        if lost or new:
+            yield f"the plan of {plan.epoch} has lost {lost} and invented {new}"
 
 
 def _replica(world: World, last: int) -> Iterator[str]:

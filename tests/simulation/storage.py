@@ -8,7 +8,7 @@ and files stay for ever. `Ledger`, `Journal`, `ProgressTable` and `Replica` on t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import SimpleNamespace
@@ -77,6 +77,12 @@ class MemoryStorage(Storage):
         (row,) = self.memory.contents[f"{path}/{file}"].to_pylist()
         return dict(row)
 
+    def every_row(self, path: str, column: str) -> Iterator[Any]:
+        """What a column of a table of one row has been, from its first version on; likewise."""
+        for version in self.memory.tables[path]:
+            for file in version.files:
+                yield self.memory.contents[f"{path}/{file}"][column][0].as_py()
+
     def exists(self, *parts: str) -> bool:
         """Only commits of tables are looked for."""
         self.scheduler.step(f"look for {'/'.join(parts)}")
@@ -84,6 +90,8 @@ class MemoryStorage(Storage):
         return number < len(self.memory.tables[path])
 
     def delta(self, path: str, *, version: int | None = None) -> MemoryTable:  # type: ignore[override]  # the part that is used
+        if version is None:
+            self.scheduler.step(f"open {path}")
         if path not in self.memory.tables:
             raise TableNotFoundError(path)
         return MemoryTable(self, path, version)

@@ -73,11 +73,10 @@ class World:
         self.lasting = lasting or Lasting.beginning(setting)
         self.scheduler = Scheduler(fate)
         self.scheduler.now_ms = self.lasting.now_ms
-        self.broker = Broker(self.lasting.topics, self.scheduler)
         self.storage = MemoryStorage(self.lasting.files, self.scheduler)
         self.instances: list[Instance] = []
         self._nature = Process("world")
-        self.scheduler.spawn(self._nature, "broker", self.broker.work)
+        self.scheduler.spawn(self._nature, "broker", Broker(self.lasting.topics, self.scheduler).work)
         self.scheduler.spawn(self._nature, "upstream", self._arrive)
 
     # what happens by itself --------------------------------------------------------------------------------
@@ -108,8 +107,8 @@ class World:
         instance = self.instance_type(
             f"service-{self.lasting.starts}",
             scheduler=self.scheduler,
-            broker=self.broker,
-            storage=self.storage,
+            topics=self.lasting.topics,
+            files=self.lasting.files,
             arrivals=self.lasting.arrivals,
             table=self.setting.table,
             jobs=self.setting.jobs,

@@ -119,6 +119,13 @@ def test_a_record_that_came_after_the_last_look_needs_no_letter_yet() -> None:
     assert report.behind == 1
 
 
+def test_behind_its_end_an_output_has_no_letters_and_those_of_others_tell() -> None:
+    for wrong in AT_FAULT.values():
+        later = [START, barrier(20, 9), wrong, barrier(30, 20), wrong, barrier(40, 30)]
+        report = judge(later, [], elsewhere=frozenset({(0, 2), (0, 4)}))
+        assert report.clean, report.findings
+
+
 def test_a_letter_of_a_batch_after_the_ends_that_are_judged_is_no_finding() -> None:
     assert judge(ONE_BAD, [letter(1)], [letter(1), letter(5, at=1)]).clean
 

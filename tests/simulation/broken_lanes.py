@@ -1,0 +1,156 @@
+"""Lanes that get one thing wrong: fencing, looking, or the transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.errors import OutcomeUnknown
+from schemas.records import Barrier
+from streaming.lane.output import LaneOutput
+from streaming.runtime.topics import Partition
+from tests.simulation.broker import Broker, Producer
+from tests.simulation.storage import MemoryStorage
+
+
+class _OtherProducer(Broker):
+    """A broker whose lanes send by another kind of producer."""
+
+    producer_type: type[Producer]
+
+    @contextmanager
+    def open_output(self, transactional_id: str) -> Iterator[LaneOutput]:
+        usual = self.producer(transactional_id)
+        yield LaneOutput(self.producer_type(self, self._scheduler, transactional_id, usual.epoch))
+
+
+class _OtherOutput(Broker):
+    output_type: type[LaneOutput]
+
+    @contextmanager
+    def open_output(self, transactional_id: str) -> Iterator[LaneOutput]:
+        yield self.output_type(self.producer(transactional_id))
+
+
+# fencing ---------------------------------------------------------------------------------------------------
+
+
+class KeepsProducers(Broker):
+    """One producer for the life of a process, also after a commit whose outcome is unknown."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._kept: dict[str, Producer] = {}
+
+    @contextmanager
+    def open_output(self, transactional_id: str) -> Iterator[LaneOutput]:
+        if transactional_id not in self._kept:
+            self._kept[transactional_id] = self.producer(transactional_id)
+        yield LaneOutput(self._kept[transactional_id])
+
+
+class _LateInit(Producer):
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self.epoch = self._broker.producer(self._name).epoch
+        with super().transaction():
+            yield
+
+
+class InitsBehindLooks(Broker):
+    """The producer is made when it is needed, which is after the looks."""
+
+    @contextmanager
+    def open_output(self, transactional_id: str) -> Iterator[LaneOutput]:
+        yield LaneOutput(_LateInit(self, self._scheduler, transactional_id, -1))
+
+
+class SeesNoSuccessor(MemoryStorage):
+    """Neither driver nor lanes look whether the journal has gone on."""
+
+    def exists(self, *parts: str) -> bool:
+        return False
+
+
+# looking ---------------------------------------------------------------------------------------------------
+
+
+class _NeverSent(LaneOutput):
+    def already_sent(
+        self, places: Iterable[Partition], epoch: int, known_ends: Mapping[Partition, int]
+    ) -> bool:
+        self._ends = self._client.ends(list(places))
+        return False
+
+
+class LooksAtNoTail(_OtherOutput):
+    output_type = _NeverSent
+
+
+class _KnownEnds(LaneOutput):
+    def already_sent(
+        self, places: Iterable[Partition], epoch: int, known_ends: Mapping[Partition, int]
+    ) -> bool:
+        ends = self._client.ends(list(places))
+        return super().already_sent(
+            ends, epoch, {place: ends[place] for place in ends if place in known_ends}
+        )
+
+
+class BelievesKnownEnds(_OtherOutput):
+    """A partition that the last batch has known is not looked at again."""
+
+    output_type = _KnownEnds
+
+
+class _Uncommitted(Producer):
+    def last_barrier(self, topic: str, partition: int) -> int | None:
+        super().last_barrier(topic, partition)
+        log = self._broker.topics.logs[topic, partition]
+        return next((int(record.barrier) for record in reversed(log) if record.barrier is not None), None)
+
+
+class LooksAtUncommitted(_OtherProducer):
+    """The tails are read without regard to transactions."""
+
+    producer_type = _Uncommitted
+
+
+# the transaction -------------------------------------------------------------------------------------------
+
+
+class _Hopeful(Producer):
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with suppress(OutcomeUnknown), super().transaction():
+            yield
+
+
+class TakesUnknownForDone(_OtherProducer):
+    producer_type = _Hopeful
+
+
+class _Halves(Producer):
+    _has_rows = False
+
+    def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
+        super().send(topic, partitions, keys, values)
+        self._has_rows = True
+
+    def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
+        if self._has_rows:
+            self._has_rows = False
+            self._commit()
+            self._begin()
+        super().send_barrier(topic, partition, barrier)
+
+
+class CommitsHalves(_OtherProducer):
+    """Rows in one transaction, the barrier behind them in the next."""
+
+    producer_type = _Halves

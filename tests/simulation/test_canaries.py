@@ -1,0 +1,29 @@
+"""The simulation finds what it is there to find."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.broken_driver import FencesNobody
+from tests.simulation.canaries import CANARIES, WITHIN_SEEDS, Canary
+from tests.simulation.histories import play
+
+
+@pytest.mark.parametrize("canary", CANARIES, ids=str)
+def test_where_nothing_goes_wrong_a_canary_sings(canary: Canary) -> None:
+    assert not canary.sings()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("canary", CANARIES, ids=str)
+def test_every_canary_dies_of_what_is_broken(canary: Canary) -> None:
+    assert canary.dies(), f"{canary} lived through {WITHIN_SEEDS} seeds"
+
+
+@pytest.mark.slow
+def test_fencing_at_take_over_is_a_second_line() -> None:
+    """A lane's own init fences whoever had its id before, so nothing breaks without it; transactions end later."""
+    broken = [
+        verdict.seed for verdict in (play(seed, FencesNobody) for seed in range(50)) if verdict.complaints
+    ]
+    assert not broken
