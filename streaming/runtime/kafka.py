@@ -106,7 +106,18 @@ class KafkaSettings:
         )
 
 
-_UNREACHABLE = frozenset(
+LEADER_MOVES = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError._NOENT,
+    }
+)
+"""What a broker says of a partition that it leads no more, or not yet, or since a restart that the client missed;
+the last is librdkafka's own, for one that nobody leads as far as it knows."""
+_UNREACHABLE = LEADER_MOVES | frozenset(
     {
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,

@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from schemas.avro_limits import MAX_VALUE_BYTES
 from schemas.errors import Code, EnvironmentProblem
@@ -203,3 +203,21 @@ def _stop(session: SparkSession) -> None:
     # pyspark keeps the gateway for the life of the process; a later session may need another heap or log.
     SparkContext._gateway = None
     SparkContext._jvm = None
+
+
+def collect(rows: DataFrame) -> list[Row]:
+    """All rows, few as they are.
+
+    Raises: EnvironmentProblem(SPARK_FAILED) when the job failed: errors of Spark's planner come translated, those of
+        its tasks as they are.
+    """
+    try:
+        return rows.collect()
+    except (PySparkException, Py4JJavaError) as error:
+        condition = error.getCondition() if isinstance(error, PySparkException) else None
+        raise EnvironmentProblem(
+            Code.SPARK_FAILED,
+            found=f"a job that ended with {condition or type(error).__name__}",
+            expected="every task of it to come to its end",
+            next_step="read the log file of Spark; what was under way is done again",
+        ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from schemas.errors import Code, TopicError
 from streaming.runtime.kafka import (
+    LEADER_MOVES,
     KafkaSettings,
     is_missing,
     is_refusal,
@@ -28,7 +30,6 @@ from streaming.runtime.security import why_no_handshake
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # ships without annotations
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # likewise
-_LEADER_MOVES = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 _LEADER_POLL_S = 0.02
 
 Partition = tuple[str, int]
@@ -213,7 +214,7 @@ def watermarks(
             Watermarks(*(future.result().offset for future in each)) for each in zip(*kinds, strict=True)
         )
 
-    return _patiently(ask, client, settings, what=topic)
+    return _patiently(ask, client, settings, topics=[topic])
 
 
 def end_offsets(
@@ -228,7 +229,7 @@ def end_offsets(
         futures = _offsets(client, settings, places, _LATEST, IsolationLevel.READ_UNCOMMITTED)
         return {place: future.result().offset for place, future in zip(places, futures, strict=True)}
 
-    return _patiently(ask, client, settings, what=", ".join(sorted({topic for topic, _ in places})))
+    return _patiently(ask, client, settings, topics=sorted({topic for topic, _ in places}))
 
 
 def _offsets(
@@ -244,14 +245,17 @@ def _offsets(
 
 
 def _patiently(
-    ask: Callable[[], Answer], client: AdminClient, settings: KafkaSettings, *, what: str
+    ask: Callable[[], Answer], client: AdminClient, settings: KafkaSettings, *, topics: Collection[str]
 ) -> Answer:
     deadline = time.monotonic() + settings.wait_s
     while True:
         try:
             return ask()
         except KafkaException as raised:
-            # A broker that was just told to lead a partition denies it for a moment.
-            if raised.args[0].code() not in _LEADER_MOVES or time.monotonic() >= deadline:
-                raise translate(raised.args[0], settings, what=what) from None
+            if raised.args[0].code() not in LEADER_MOVES or time.monotonic() >= deadline:
+                raise translate(raised.args[0], settings, what=", ".join(topics)) from None
         client.poll(_LEADER_POLL_S)
+        for topic in topics:
+            # The client believes what it knows of leaders until it is told to look again.
+            with suppress(KafkaException):
+                client.list_topics(topic=topic, timeout=settings.wait_s)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem
 from streaming.lane.task import LaneResult, LaneTask, run_lane
 from streaming.runtime.places import log_folder
+from streaming.runtime.session import collect
 from streaming.service.source import UpstreamSource
 
 _RESULT = pa.schema([("result", pa.binary())])
@@ -38,15 +38,7 @@ class Lanes:
         rows = self._source.lane_rows(records, plan.lanes)
         if self._schema is None:
             self._schema = to_arrow_schema(rows.schema)
-        try:
-            found = rows.mapInArrow(_lane_function(task, self._schema), "result binary").collect()
-        except PySparkException as error:
-            raise EnvironmentProblem(
-                Code.SPARK_FAILED,
-                found=f"a job that ended with {error.getCondition() or type(error).__name__}",
-                expected="all lanes of the batch to come to their end",
-                next_step="read the log file of Spark; the batch is run again with the same plan",
-            ) from error
+        found = collect(rows.mapInArrow(_lane_function(task, self._schema), "result binary"))
         # Our own bytes, a moment old: never anything that came from a topic.
         results: list[LaneResult] = [pickle.loads(row["result"]) for row in found]  # noqa: S301
         for result in results:

@@ -25,6 +25,7 @@ from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.vnode import vnode_expression
 from streaming.lane.changes import AFTER, BEFORE, KEY, VALUE
 from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.session import collect
 
 _SALT = "_bf_salt"
 _SALT_CANDIDATES = 4_096
@@ -116,9 +117,9 @@ class UpstreamSource:
         """The barriers among some records, in offset order within each partition.
 
         Raises: InputError at the first that is none: as `decode_barrier`, and AMBIGUOUS_RECORD for one with the key
-            of a change or with several headers.
+            of a change or with several headers. EnvironmentProblem(SPARK_FAILED).
         """
-        found = records.where(self._marked).select(*self._marks).collect()
+        found = collect(records.where(self._marked).select(*self._marks))
         for row in sorted(found, key=lambda row: (row["partition"], row["offset"])):
             place = row["partition"], row["offset"]
             if place in self._left_out:

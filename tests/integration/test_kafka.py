@@ -7,14 +7,23 @@ import sys
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from schemas.errors import Code, EnvironmentProblem, Fenced, TopicError
+from streaming.runtime.broker import EmbeddedBroker
 from streaming.runtime.consumer import RangeReader, header_of, place, read_tail
 from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import admin, create_topic, partitions_of, require_topic, watermarks
+from streaming.runtime.topics import (
+    admin,
+    create_topic,
+    end_offsets,
+    partitions_of,
+    require_topic,
+    watermarks,
+)
 from streaming.runtime.transactions import TransactionalProducer
 
 Topic = Callable[..., str]
@@ -187,3 +196,16 @@ def test_a_newer_producer_fences_the_older_one(kafka: KafkaSettings, topic: Topi
         with new.transaction() as producer:
             producer.produce(name, b"new")
     assert committed(kafka, name) == [b"new"]
+
+
+def test_a_client_that_is_kept_knows_the_ends_again_after_the_broker_restarted(tmp_path: Path) -> None:
+    with EmbeddedBroker(data=tmp_path / "data", log=tmp_path / "kafka.log") as broker:
+        kafka = KafkaSettings(broker.bootstrap)
+        create_topic(kafka, "kept", 2)
+        client = admin(kafka)
+        places = [("kept", 0), ("kept", 1)]
+        assert set(end_offsets(kafka, places, client=client).values()) == {0}
+        for _ in range(2):
+            broker.kill()
+            broker.start()
+            assert set(end_offsets(kafka, places, client=client).values()) == {0}
