@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from schemas.errors import Code, CommitConflict, Fenced, StateError
+from schemas.errors import Code, CommitConflict, Fenced
 from schemas.table import TableSchema
 from state.ledger import Ledger
 from state.plan import BatchPlan
-from state.storage import Storage
+from state.storage import Storage, corrupt
 
 PATH = "journal"
 _SCHEMA = pa.schema(
@@ -60,13 +60,7 @@ class Journal:
         if not rows:
             return None
         if len(rows) != 1:
-            raise StateError(
-                Code.STATE_TABLE_CORRUPT,
-                where=self._ledger.storage.uri(PATH),
-                found=f"{len(rows)} rows in the journal",
-                expected="one row, the plan of the last batch",
-                next_step="restore the state folder from a backup",
-            )
+            raise corrupt(self._ledger.storage.uri(PATH), f"{len(rows)} rows in the journal, not one")
         row = rows[0]
         plan = None if row["plan"] is None else BatchPlan.from_json(row["plan"], self._table)
         return Entry(row["owner"], row["lanes"], row["table"], plan)

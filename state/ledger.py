@@ -12,15 +12,15 @@ delta-rs writes small commits in milliseconds, without a Spark job. Two rules ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from schemas.errors import Code, CommitConflict, StateError
-from state.storage import DataFile, Storage, now_ms
+from schemas.errors import Code, CommitConflict
+from state.storage import DataFile, Storage, corrupt, now_ms
 
 RETENTION_HOURS = 1
 """How long a data file outlives the last version that holds it: far longer than any plan pins a version."""
@@ -40,7 +40,7 @@ class Ledger:
 
     def __init__(self, storage: Storage, path: str, schema: pa.Schema) -> None:
         self.storage, self.path, self.schema = storage, path, schema
-        self._table = _open_or_create(storage, path, schema)
+        self._table = open_or_create(storage, path, schema, configuration=_CONFIGURATION)
         self.id = str(self._table.metadata().id)
         self._app_id = f"backfill-{self.id}"
 
@@ -67,7 +67,7 @@ class Ledger:
         return _files(self.storage.delta(self.path, version=version), bounds)
 
     def read(self) -> pa.Table:
-        """All rows of the version seen."""
+        """All rows of the version seen. Raises: as `Storage.read_parquet`."""
         return self.storage.read_parquet(self.path, [file.path for file in self.files()], self.schema)
 
     def commit(
@@ -154,16 +154,23 @@ def _actions(
     return actions
 
 
-def _open_or_create(storage: Storage, path: str, schema: pa.Schema) -> DeltaTable:
+def open_or_create(
+    storage: Storage,
+    path: str,
+    schema: pa.Schema,
+    *,
+    configuration: Mapping[str, str],
+    partition_by: Sequence[str] = (),
+) -> DeltaTable:
+    """The Delta table at `path`.
+
+    Raises: StateError(STATE_TABLE_CORRUPT, STATE_PATH_INVALID).
+    """
     try:
         return storage.delta(path)
     except TableNotFoundError:
-        return storage.create_delta(path, schema, configuration=_CONFIGURATION)
+        return storage.create_delta(path, schema, configuration=configuration, partition_by=partition_by)
     except DeltaError as error:
-        raise StateError(
-            Code.STATE_TABLE_CORRUPT,
-            where=storage.uri(path),
-            found=f"a Delta table that does not open ({type(error).__name__})",
-            expected="the table as this service left it",
-            next_step="restore the state folder from a backup, or remove it whole to rebuild from the upstream",
+        raise corrupt(
+            storage.uri(path), f"a Delta table that does not open ({type(error).__name__})"
         ) from error

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from schemas.table import TableSchema
 from state.columns import EPOCH, VNODE, base_schema, log_schema
-from state.ledger import Ledger
+from state.ledger import Ledger, open_or_create
 from state.plan import ReplicaVersion
 from state.storage import DataFile, Storage
 
@@ -158,14 +157,11 @@ class Replica:
 
 
 def _open_base(storage: Storage, schema: pa.Schema) -> DeltaTable:
-    try:
-        return storage.delta(BASE_PATH)
-    except TableNotFoundError:
-        configuration = {
-            "delta.deletedFileRetentionDuration": "interval 1 hours",
-            "delta.enableDeletionVectors": "false",  # readers are given plain files
-        }
-        return storage.create_delta(BASE_PATH, schema, configuration=configuration, partition_by=[VNODE])
+    configuration = {
+        "delta.deletedFileRetentionDuration": "interval 1 hours",
+        "delta.enableDeletionVectors": "false",  # readers are given plain files
+    }
+    return open_or_create(storage, BASE_PATH, schema, configuration=configuration, partition_by=[VNODE])
 
 
 def _base_files(table: DeltaTable) -> dict[int, tuple[BaseFile, ...]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow import fs
+
+from schemas.errors import Code, StateError
+
+_OURS = ("replica", "replica/base", "replica/log", "journal", "progress", "spark_checkpoint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,33 @@ class Storage:
         """Where `filesystem` finds a thing."""
         return "/".join((self._resolved[1], *parts))
 
+    def prepare(self) -> None:
+        """Make sure of a root that can be written, and that nothing in it leads elsewhere.
+
+        Raises: StateError(STATE_PATH_INVALID). A URI is believed: its store answers for itself.
+        """
+        if "://" in self.root:
+            return
+        root = Path(self.root)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=root):
+                pass
+        except OSError as error:
+            raise self._invalid("", f"a path that can't be written ({error.strerror})") from error
+        for name in _OURS:
+            if not (root / name).resolve().is_relative_to(root):
+                raise self._invalid(name, "a link that leads out of the state's folder")
+
+    def _invalid(self, path: str, found: str) -> StateError:
+        return StateError(
+            Code.STATE_PATH_INVALID,
+            where=self.uri(path) if path else self.root,
+            found=found,
+            expected="a folder that only this service writes to",
+            next_step="name another folder as `state`, or restore this one from a backup",
+        )
+
     def exists(self, *parts: str) -> bool:
         """Whether a file or folder is there."""
         info = self.filesystem.get_file_info(self.path(*parts))
@@ -96,8 +128,14 @@ class Storage:
     def delta(self, path: str, *, version: int | None = None) -> DeltaTable:
         """The Delta table at `path`, at its newest version or an older one.
 
-        Raises: deltalake's TableNotFoundError, and DeltaError for one that does not open.
+        Raises: deltalake's TableNotFoundError, and DeltaError for one that does not open;
+        StateError(STATE_TABLE_CORRUPT) for an empty commit. A power failure leaves such files, and they would be read
+        as commits that change nothing.
         """
+        log = fs.FileSelector(self.path(path, "_delta_log"), allow_not_found=True)
+        for info in self.filesystem.get_file_info(log):
+            if info.extension == "json" and not info.size:
+                raise corrupt(self.uri(path), f"the empty commit {info.base_name}")
         return DeltaTable(self.uri(path), version=version)
 
     def create_delta(
@@ -108,7 +146,14 @@ class Storage:
         configuration: Mapping[str, str],
         partition_by: Sequence[str] = (),
     ) -> DeltaTable:
-        """A new Delta table. Raises: deltalake's DeltaError when there is one."""
+        """A new Delta table.
+
+        Raises: deltalake's DeltaError when there is one; StateError(STATE_PATH_INVALID) where other files are.
+        """
+        there = fs.FileSelector(self.path(path), allow_not_found=True)
+        others = [info for info in self.filesystem.get_file_info(there) if info.base_name != "_delta_log"]
+        if others:
+            raise self._invalid(path, f"{len(others)} files and no Delta table that they belong to")
         return DeltaTable.create(
             self.uri(path),
             schema,
@@ -129,12 +174,18 @@ class Storage:
 
         `schema` names at least the columns that are returned or asked about; row groups that hold nothing `wanted`
         are skipped.
+        Raises: StateError(STATE_TABLE_CORRUPT) when one is gone, or no Parquet.
         """
         if not files:
             return schema.empty_table().select(schema.names if columns is None else list(columns))
         paths = [self.path(table_path, file) for file in files]
-        source = ds.dataset(paths, schema=schema, format="parquet", filesystem=self.filesystem)
-        return source.to_table(columns=None if columns is None else list(columns), filter=wanted)
+        try:
+            source = ds.dataset(paths, schema=schema, format="parquet", filesystem=self.filesystem)
+            return source.to_table(columns=None if columns is None else list(columns), filter=wanted)
+        except (FileNotFoundError, pa.ArrowInvalid) as error:
+            raise corrupt(
+                self.uri(table_path), f"a file that can't be read ({type(error).__name__})"
+            ) from error
 
     def write_parquet(
         self,
@@ -156,6 +207,17 @@ class Storage:
             span = pc.min_max(table[column]).as_py()
             bounds[column] = (span["min"], span["max"])
         return DataFile(name, buffer.tell(), table.num_rows, bounds)
+
+
+def corrupt(where: str, found: str) -> StateError:
+    """The error for a table of the state that can't be read."""
+    return StateError(
+        Code.STATE_TABLE_CORRUPT,
+        where=where,
+        found=found,
+        expected="the tables as this service left them",
+        next_step="restore the whole state folder from a backup, or begin with a new one and new output topics",
+    )
 
 
 def now_ms() -> int:

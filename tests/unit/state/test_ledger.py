@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -103,3 +108,66 @@ def test_the_table_is_an_ordinary_delta_table(storage: Storage) -> None:
     table = ledger(storage)
     table.commit([file(storage, 1, 2)], epoch=1)
     assert DeltaTable(storage.uri("t")).to_pyarrow_table()["n"].to_pylist() == [1, 2]
+
+
+def break_first_commit(log: Path) -> None:
+    (log / f"{0:020d}.json").write_text('{"commitInfo"')
+
+
+def empty_the_last_commit(log: Path) -> None:
+    (log / f"{1:020d}.json").write_text("")
+
+
+def raise_the_protocol(log: Path) -> None:
+    first = log / f"{0:020d}.json"
+    lines = [json.loads(line) for line in first.read_text().splitlines()]
+    for line in lines:
+        if "protocol" in line:
+            line["protocol"] = {"minReaderVersion": 99, "minWriterVersion": 99}
+    first.write_text("\n".join(map(json.dumps, lines)))
+
+
+def point_to_no_checkpoint(log: Path) -> None:
+    (log / "_last_checkpoint").write_text('{"version": 7, "size": 1}')
+
+
+def take_the_first_commit_out(log: Path) -> None:
+    (log / f"{0:020d}.json").unlink()
+
+
+def take_the_log_out(log: Path) -> None:
+    shutil.rmtree(log)
+
+
+def take_the_data_out(log: Path) -> None:
+    for data in log.parent.glob("*.parquet"):
+        data.unlink()
+
+
+def overwrite_the_data(log: Path) -> None:
+    for data in log.parent.glob("*.parquet"):
+        data.write_bytes(b"PAR1" * 5)
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        (break_first_commit, Code.STATE_TABLE_CORRUPT),
+        (empty_the_last_commit, Code.STATE_TABLE_CORRUPT),
+        (raise_the_protocol, Code.STATE_TABLE_CORRUPT),
+        (take_the_first_commit_out, Code.STATE_TABLE_CORRUPT),
+        (take_the_data_out, Code.STATE_TABLE_CORRUPT),
+        (overwrite_the_data, Code.STATE_TABLE_CORRUPT),
+        (take_the_log_out, Code.STATE_PATH_INVALID),
+        (point_to_no_checkpoint, Code.STATE_TABLE_CORRUPT),
+    ],
+)
+def test_a_damaged_table_is_named_and_never_made_anew(
+    storage: Storage, damage: Callable[[Path], None], code: Code
+) -> None:
+    ledger(storage).commit([file(storage, 1)], epoch=1)
+    damage(Path(storage.root, "t", "_delta_log"))
+    with pytest.raises(StateError) as caught:
+        numbers(ledger(storage))
+    assert (caught.value.code, caught.value.exit_status) == (code, 6)
+    assert str(caught.value.where).startswith(storage.uri("t"))
