@@ -15,11 +15,13 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from schemas.avro_limits import MAX_VALUE_BYTES
 from schemas.documents import read_mapping
 from schemas.errors import Code, ConfigError
 from schemas.faults import Faults, brief
 from schemas.job import JobDefinition, duration_text, is_topic_name, parse_duration
 from schemas.kafka import SECRET_KEYS, KafkaConfig, check_kafka
+from schemas.limits import Limits, size_bytes
 from schemas.table import TableSchema, declare, nearest
 
 MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS = 100, 3_600_000
@@ -73,6 +75,32 @@ class SparkConfig(_Model):
     )
 
 
+_Bytes = Annotated[int, BeforeValidator(size_bytes)]
+
+
+class LimitsConfig(_Model):
+    """What is taken at most, see `schemas.limits.Limits`."""
+
+    record_bytes: _Bytes = Field(
+        Limits().record_bytes,
+        ge=Limits().record_bytes,
+        le=MAX_VALUE_BYTES,
+        description="Key and value of an upstream record; outputs are made to take as much.",
+    )
+    interval_records: int = Field(
+        Limits().interval_records,
+        ge=1,
+        le=1 << 40,
+        description="Upstream records between two barriers, with a job open.",
+    )
+    lane_bytes: _Bytes = Field(
+        Limits().lane_bytes,
+        ge=1 << 20,
+        le=64 << 30,
+        description="Decoded changes of an interval that one lane holds; it needs four times as much memory.",
+    )
+
+
 class _Raw(_Model):
     """The file as written; `table` and `jobs` are checked by their own modules."""
 
@@ -105,6 +133,9 @@ class _Raw(_Model):
         "stop",
         description="What becomes of a record that breaks its format: stop, or park it in <output>.dead-letters.",
     )
+    limits: Annotated[LimitsConfig, BeforeValidator(_empty_section)] = Field(
+        LimitsConfig.model_validate({}), description="What is taken at most."
+    )
     spark: Annotated[SparkConfig, BeforeValidator(_empty_section)] = Field(
         SparkConfig.model_validate({}), description="Where Spark runs."
     )
@@ -122,6 +153,7 @@ class ServiceConfig(_Model):
     table: TableSchema
     jobs: tuple[JobDefinition, ...]
     on_bad_record: Literal["stop", "park"]
+    limits: Limits
     spark: SparkConfig
 
     @property
@@ -170,6 +202,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         table=table,
         jobs=tuple(jobs),
         on_bad_record=raw.on_bad_record,
+        limits=Limits(**raw.limits.model_dump()),
         spark=raw.spark,
     )
 
@@ -225,6 +258,7 @@ def _validated(model: type[_AnyModel], declared: Mapping[str, Any], faults: Faul
 
 _SECTIONS: Mapping[str, type[BaseModel]] = {
     "kafka": KafkaConfig,
+    "limits": LimitsConfig,
     "spark": SparkConfig,
 }
 

@@ -21,10 +21,11 @@ from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
 from state.plan import BatchPlan
 
-KEY, VALUE, BEFORE, AFTER = "_bf_key", "_bf_value", "_bf_before", "_bf_after"
+KEY, VALUE, SIZE, BEFORE, AFTER = "_bf_key", "_bf_value", "_bf_size", "_bf_before", "_bf_after"
 """Columns of a decoded upstream record beside those that the log has too; `before` and `after` are structs.
 
-The value is there only where it needs a second look, see `streaming.lane.faults`.
+The size is that of key and value in bytes. The value is there only where it needs a second look, see
+`streaming.lane.faults`.
 """
 
 Bools = npt.NDArray[np.bool_]

@@ -27,12 +27,13 @@ import pyarrow.compute as pc
 from schemas.codec import ChangeCodec, KeyCodec
 from schemas.columnar import encode_changes
 from schemas.errors import Code, InputError
+from schemas.limits import Limits
 from schemas.position import Key
 from schemas.records import Op
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
 from state.columns import OFFSET, PARTITION
-from streaming.lane.changes import AFTER, BEFORE, KEY, VALUE, Bools, Changes
+from streaming.lane.changes import AFTER, BEFORE, KEY, SIZE, VALUE, Bools, Changes
 
 MOST_FAULTS = 1_000
 """Told by one lane of one batch."""
@@ -54,10 +55,12 @@ class Fault:
     expected: str
 
 
-def find_faults(changes: Changes, table: TableSchema) -> list[Fault]:
+def find_faults(
+    changes: Changes, table: TableSchema, record_bytes: int = Limits().record_bytes
+) -> list[Fault]:
     """The first few records at fault, by place; each is told by what is wrong with it first."""
     found: dict[int, Fault] = {}
-    for row, code, text, expected in islice(_all(changes, table), MOST_FAULTS):
+    for row, code, text, expected in islice(_all(changes, table, record_bytes), MOST_FAULTS):
         if row not in found:
             partition, offset = (int(changes.rows[name][row].as_py()) for name in (PARTITION, OFFSET))
             found[row] = Fault(partition, offset, code, text, expected)
@@ -68,13 +71,21 @@ _Found = tuple[int, Code, str, str]
 _CHANGE = "Avro of Change as the table declares it"
 
 
-def _all(changes: Changes, table: TableSchema) -> Iterator[_Found]:
+def _all(changes: Changes, table: TableSchema, record_bytes: int) -> Iterator[_Found]:
+    yield from _too_large(changes, record_bytes)
     yield from _misread(changes, table)
     yield from _wrong_halves(changes)
     for index, column in enumerate(table.columns):
         for half in (changes.before, changes.after):
             yield from _wrong_values(half[index], column)
     yield from _wrong_keys(changes, table)
+
+
+def _too_large(changes: Changes, record_bytes: int) -> Iterator[_Found]:
+    sizes = changes.rows[SIZE].to_numpy()
+    for row in np.flatnonzero(sizes > record_bytes):
+        expected = f"at most {record_bytes} bytes of key and value, as limits.record_bytes says"
+        yield int(row), Code.RECORD_TOO_LARGE, f"{sizes[row]} bytes", expected
 
 
 def _misread(changes: Changes, table: TableSchema) -> Iterator[_Found]:

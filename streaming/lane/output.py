@@ -14,7 +14,7 @@ A producer whose commit has no known outcome is never used again: the error ends
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, Protocol
@@ -24,14 +24,16 @@ import numpy.typing as npt
 import pyarrow as pa
 from confluent_kafka.admin import AdminClient
 
+from schemas.avro_limits import MAX_VALUE_BYTES
 from schemas.codec import barrier_header, decode_barrier, encode_barrier
-from schemas.errors import Code, TopicError
+from schemas.errors import Code, StateError, TopicError
+from schemas.limits import HEADROOM_BYTES
 from schemas.records import BARRIER_HEADER, Barrier
 from streaming.lane.dead_letters import Letter
 from streaming.lane.native import ColumnProducer
 from streaming.runtime.consumer import RangeReader, place
 from streaming.runtime.kafka import TRANSACTION_TIMEOUT_MS, KafkaSettings, translated
-from streaming.runtime.topics import Partition, admin, end_offsets
+from streaming.runtime.topics import Partition, admin, end_offsets, partitions_of
 from streaming.runtime.transactions import TransactionalProducer
 
 _FULL_QUEUE_POLL_S = 0.02
@@ -40,6 +42,7 @@ _UNDECIDED_S = 15 + TRANSACTION_TIMEOUT_MS / 1_000
 
 _THROUGHPUT: Mapping[str, object] = {
     "batch.size": 1_000_000,
+    "message.max.bytes": MAX_VALUE_BYTES + HEADROOM_BYTES,  # each topic's own limit decides
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 131_072,
 }
@@ -84,18 +87,22 @@ class LaneOutput:
         self._sent: Counter[Partition] = Counter()
 
     def already_sent(
-        self, places: Iterable[Partition], epoch: int, known_ends: Mapping[Partition, int]
+        self, before: Mapping[Partition, int | None], epoch: int, known_ends: Mapping[Partition, int]
     ) -> bool:
         """Whether the batch that ends with `epoch` is in these partitions (step 3).
 
-        A partition whose end is where the last batch left it (`known_ends`) holds nothing new: no read needed.
+        `before` says with which barrier each ends if it is not: there is no third. A partition whose end is where the
+        last batch left it (`known_ends`) holds nothing new: no read needed.
         Raises: TopicError(FOREIGN_RECORDS) when a partition ends with something that is no barrier, or when
-        partitions of this lane, which are written together, differ.
+        partitions of this lane, which are written together, differ; TopicError(OUTPUT_TOPIC_MISSING);
+        StateError(OUTPUT_OUT_OF_STEP) when one ends with a third barrier.
         """
-        self._ends = self._client.ends(list(places))
+        self._ends = self._client.ends(list(before))
         changed = [where for where, end in self._ends.items() if known_ends.get(where, -1) != end]
         tails = {where: self._client.last_barrier(*where) for where in changed}
-        sent = {(tail or 0) >= epoch for tail in tails.values()}
+        for where, tail in tails.items():
+            _check_step(where, tail, before[where], epoch, self._ends[where])
+        sent = {tail == epoch for tail in tails.values()}
         if len(sent) > 1:
             raise _foreign(
                 f"{changed[0][0]}", "partitions of one transaction that end with different barriers"
@@ -147,7 +154,14 @@ class _KafkaClient:
         self._producer = transactions.producer
 
     def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
-        return end_offsets(self._kafka, places, client=_asker(self._kafka))
+        try:
+            return end_offsets(self._kafka, places, client=_asker(self._kafka))
+        except TopicError as error:
+            if error.code is not Code.TOPIC_MISSING:
+                raise
+            topics = sorted({topic for topic, _ in places})
+            gone = next((topic for topic in topics if partitions_of(self._kafka, topic) is None), topics[0])
+            raise output_missing(gone, "no such topic") from error
 
     def last_barrier(self, topic: str, partition: int) -> int | None:
         return last_barrier(self._kafka, topic, partition)
@@ -220,6 +234,34 @@ def last_barrier(kafka: KafkaSettings, topic: str, partition: int) -> int | None
     assert isinstance(header, bytes)
     assert isinstance(value, bytes)
     return decode_barrier(header, value, where=place(message)).curr
+
+
+def _check_step(where: Partition, tail: int | None, before: int | None, epoch: int, end: int) -> None:
+    topic, partition = where
+    if tail in (before, epoch):
+        return
+    if tail is None and end == 0:
+        raise output_missing(topic, "an empty topic in the place of one with records")
+    if tail is not None:
+        raise StateError(
+            Code.OUTPUT_OUT_OF_STEP,
+            where=f"{topic}-{partition}",
+            found=f"a partition that ends with barrier {tail}",
+            expected=f"{before} or {epoch}, as the state says",
+            next_step="restore the newest state, or the topic: with an older one records would be sent twice; "
+            "else begin with a new state folder and new output topics",
+        )
+
+
+def output_missing(topic: str, found: str) -> TopicError:
+    """The error for an output that is gone. It is not made again: it would lack what was in it."""
+    return TopicError(
+        Code.OUTPUT_TOPIC_MISSING,
+        where=topic,
+        found=found,
+        expected="the output of an open job",
+        next_step="drop its job (`backfill drop`) and create it with a new topic; or restore the topic",
+    )
 
 
 def _foreign(where: str, found: str) -> TopicError:

@@ -25,11 +25,12 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.columnar import encode_changes, encode_inserts, encode_keys
-from schemas.errors import BackfillError
+from schemas.errors import BackfillError, Code, InputError
 from schemas.filter.ast import Filter
 from schemas.filter.columnar import evaluate
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition, JobSchemas
+from schemas.limits import Limits
 from schemas.position import position_to_text
 from schemas.records import Barrier, VnodeProgress
 from schemas.table import Column, TableSchema
@@ -51,6 +52,7 @@ from streaming.runtime.topics import Partition
 
 _CHUNK_ROWS = 65_536
 _LOG_PART_ROWS = 250_000
+_LOG_PART_BYTES = 64 << 20
 _LOG_ROW_GROUP_ROWS = 16_384
 
 
@@ -72,6 +74,7 @@ class LaneTask:
     read_letters: ReadLetters
     transactional_id: str
     journal_version: int
+    limits: Limits
     known_ends: Mapping[Partition, int]
     failpoint: Armed | None = None
 
@@ -96,6 +99,7 @@ class LaneResult:
     sent_live: dict[str, int] = field(default_factory=dict)
     ends: dict[Partition, int] = field(default_factory=dict)
     changes: int = 0
+    held_bytes: int = 0
     already_sent: bool = False
     superseded: bool = False
     error: BackfillError | None = None
@@ -175,16 +179,17 @@ class Stopwatch:
 def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneResult:
     """Carry out the lane's part of the plan.
 
-    Raises: Fenced and OutcomeUnknown (see `LaneOutput`), StateError when pinned files are gone. With upstream
-    records at fault nothing is sent and the result lists them.
+    Raises: Fenced and OutcomeUnknown (see `LaneOutput`), InputError(EPOCH_TOO_LARGE), StateError when pinned files
+    are gone. With upstream records at fault nothing is sent and the result lists them.
     """
     failpoints.obey(task.failpoint)
     watch, result = Stopwatch(), LaneResult(lane)
     jobs = [LaneJob(task, plan, lane) for plan in task.plan.jobs]
-    for part in _parts(batches, whole=bool(jobs)):
+    for part in _whole(batches, task) if jobs else _parts(batches):
+        result.held_bytes += sum(batch.nbytes for batch in part)
         changes = order_changes(part, schema, task.plan, task.table)
         result.changes += len(changes)
-        result.faults += find_faults(changes, task.table)
+        result.faults += find_faults(changes, task.table, task.limits.record_bytes)
         watch.lap("order")
         failpoints.reach(Failpoint.LANE_READ)
         if not result.faults:
@@ -196,12 +201,33 @@ def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schem
     return result
 
 
-def _parts(batches: Iterable[pa.RecordBatch], *, whole: bool) -> Iterator[list[pa.RecordBatch]]:
-    """All changes at once where somebody wants them in order; else, to build the log, as many as fit in memory."""
+def _whole(batches: Iterable[pa.RecordBatch], task: LaneTask) -> Iterator[list[pa.RecordBatch]]:
+    """All changes at once: a job wants them in order."""
+    part: list[pa.RecordBatch] = []
+    held, limit = 0, task.limits.lane_bytes
+    for batch in batches:
+        part.append(batch)
+        held += batch.nbytes
+        if held > limit:
+            raise InputError(
+                Code.EPOCH_TOO_LARGE,
+                where=f"barrier {task.plan.epoch}",
+                found=f"more than {limit} bytes of changes for one lane since the barrier before",
+                expected="an interval that a lane can hold, as limits.lane_bytes says",
+                next_step="raise limits.lane_bytes if the memory is there; let barriers come more often",
+            )
+    yield part
+
+
+def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """To build the log alone, as many at a time as fit in memory."""
     part: list[pa.RecordBatch] = []
     for batch in batches:
         part.append(batch)
-        if not whole and sum(len(each) for each in part) >= _LOG_PART_ROWS:
+        if (
+            sum(len(each) for each in part) >= _LOG_PART_ROWS
+            or sum(each.nbytes for each in part) >= _LOG_PART_BYTES
+        ):
             yield part
             part = []
     yield part
@@ -223,8 +249,9 @@ def write_log(task: LaneTask, lane: int, changes: Changes) -> list[DataFile]:
 def _send(
     task: LaneTask, lane: int, jobs: list[LaneJob], changes: Changes, result: LaneResult, watch: Stopwatch
 ) -> None:
-    places = [place for job in jobs for place in job.places()]
-    if not places:
+    start = None if task.plan.start is None else task.plan.start.epoch
+    before = {place: None if job.opens else start for job in jobs for place in job.places()}
+    if not before:
         return
     with task.open_output(f"{task.transactional_id}-{lane}") as output:
         watch.lap("init")
@@ -232,7 +259,7 @@ def _send(
         result.superseded = is_superseded(task.storage, task.journal_version)
         if result.superseded:
             return
-        result.already_sent = output.already_sent(places, task.plan.epoch, task.known_ends)
+        result.already_sent = output.already_sent(before, task.plan.epoch, task.known_ends)
         watch.lap("look")
         if result.already_sent:
             send_all(task, jobs, changes, _Silent(), result, watch)

@@ -31,6 +31,7 @@ from schemas.errors import (
     TopicError,
 )
 from schemas.job import JobDefinition
+from schemas.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
 from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked
@@ -54,6 +55,9 @@ MAX_BATCH_RECORDS = 500_000
 """Upstream records that one batch takes at most, when it has a choice; lanes hold a batch's changes in memory."""
 MOST_PARKED = 10_000
 """In one batch: a producer that gets everything wrong is to be stopped, not to be copied."""
+_UNPARKED = "it can't be parked: no job is open, too many are at fault, or it is too large"
+_LIKELY_CHANGE_BYTES = 500.0
+"""Decoded, until a batch has told."""
 _ATTEMPTS = 5
 
 log = structlog.get_logger(__name__)
@@ -126,11 +130,13 @@ class Batches:
         ensure_output: Callable[[JobDefinition], None],
         read_letters: ReadLetters,
         ensure_letters: Callable[[JobDefinition], None] | None = None,
+        limits: Limits = Limits(),  # noqa: B008 (a value)
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         """`ensure_letters` makes the topic for a job's dead letters; without it no record is parked."""
         self._storage, self._table, self._topic = storage, table, topic
-        self._read_letters, self._ensure_letters = read_letters, ensure_letters
+        self._read_letters, self._ensure_letters, self._limits = read_letters, ensure_letters, limits
+        self._change_bytes = _LIKELY_CHANGE_BYTES
         self._open_output, self._now_ms = open_output, now_ms
         self._lanes, self._lane_count, self._cores = lanes, lane_count, cores
         self._journal = journal
@@ -201,7 +207,7 @@ class Batches:
 
     def _plan(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchPlan:
         first = self.next_offsets()
-        barriers = tuple(choose_barriers(waiting, first, MAX_BATCH_RECORDS))
+        barriers = tuple(choose_barriers(waiting, first, self._most_records()))
         version = self.replica.pin()
         reader = SnapshotReader(self._storage, self._table, self.replica.files(version))
         if self._cutter is None:
@@ -209,7 +215,7 @@ class Batches:
         self._cutter.use(reader)
         self.jobs = tuple(job for job in self.jobs if job.opened or self._can_open(job))
         jobs = tuple(self._plan_job(job, self._cutter) for job in self.jobs)
-        return BatchPlan(
+        plan = BatchPlan(
             self.position,
             barriers,
             first,
@@ -217,6 +223,25 @@ class Batches:
             self._lane_count,
             jobs,
             tuple(sorted(duplicates(barriers[-1]))),
+        )
+        if jobs and len(barriers) == 1 and plan.max_records > self._limits.interval_records:
+            raise self._too_large(plan)
+        return plan
+
+    def _most_records(self) -> int:
+        """What a batch of several intervals takes, so that lanes can hold it: half of their limit, as changes go."""
+        fitting = self._limits.lane_bytes * self._lane_count / 2 / self._change_bytes
+        return min(MAX_BATCH_RECORDS, int(fitting))
+
+    def _too_large(self, plan: BatchPlan) -> InputError:
+        lengths = [end - first for first, end in zip(plan.first_offsets, plan.end_offsets, strict=True)]
+        longest = lengths.index(max(lengths))
+        return InputError(
+            Code.EPOCH_TOO_LARGE,
+            where=f"{self._topic}-{longest}@{plan.first_offsets[longest]}",
+            found=f"{plan.max_records} records up to barrier {plan.epoch}",
+            expected=f"at most {self._limits.interval_records}, as limits.interval_records says",
+            next_step="raise limits.interval_records if the memory is there; let barriers come more often",
         )
 
     def _can_open(self, job: JobState) -> bool:
@@ -320,7 +345,7 @@ class Batches:
                     raise self._journal.fenced() from problem
                 # Fenced without a successor: by one that we took over from, which has yet to notice it. Strange
                 # records at the tails: a lane that runs twice, looked at while the other one's become visible.
-                if attempt == _ATTEMPTS or self.give_up:
+                if attempt == _ATTEMPTS or self.give_up or isinstance(problem, InputError):
                     raise _passing(problem) from problem
                 continue
             return results
@@ -329,31 +354,37 @@ class Batches:
     def _leave_out(self, plan: BatchPlan, found: Sequence[tuple[Fault, int]]) -> BatchPlan:
         """The plan without these records, each with the lane that found it; only what is at fault is ever left out.
 
-        They are parked if that is wished and a job is there to have them, else every one must have been named. Lanes
+        They are parked if that is wished and a job is there to have them; every other one must have been named. Lanes
         that have sent their part found nothing wrong with theirs, so the new plan changes nothing for them.
         """
-        skipped = {*plan.skipped, *((fault.partition, fault.offset) for fault, _ in found)}
-        plan = replace(plan, skipped=tuple(sorted(skipped)))
-        if self._ensure_letters is not None and plan.jobs:
-            return self._park(plan, found, self._ensure_letters)
+        parked = [Parked(f.partition, f.offset, f.code, lane) for f, lane in found if self._can_park(plan, f)]
+        if len(plan.parked) + len(parked) > MOST_PARKED:
+            parked = []
+        letters = {(item.partition, item.offset) for item in parked}
         for fault, _ in found:
-            if (fault.partition, fault.offset) not in self.skip:
+            place = fault.partition, fault.offset
+            if place in letters:
+                continue
+            if place not in self.skip:
                 raise self._input_error(fault)
-            log.warning("record_left_out", where=self._where(fault), code=fault.code)
-        return plan
+            log.warning("record_left_out", where=self._where(*place), code=fault.code)
+        if parked:
+            self._open_letters(plan, parked)
+        skipped = {*plan.skipped, *((fault.partition, fault.offset) for fault, _ in found)}
+        return replace(plan, skipped=tuple(sorted(skipped)), parked=(*plan.parked, *parked))
 
-    def _park(
-        self, plan: BatchPlan, found: Sequence[tuple[Fault, int]], ensure: Callable[[JobDefinition], None]
-    ) -> BatchPlan:
-        first, _ = found[0]
-        parked = (*plan.parked, *(Parked(f.partition, f.offset, f.code, lane) for f, lane in found))
-        if len(parked) > MOST_PARKED:
-            raise self._input_error(first)
+    def _can_park(self, plan: BatchPlan, fault: Fault) -> bool:
+        """A letter is longer than its record, so one that is too long can't be sent anywhere."""
+        parks = self._ensure_letters is not None and bool(plan.jobs)
+        return parks and fault.code is not Code.RECORD_TOO_LARGE
+
+    def _open_letters(self, plan: BatchPlan, parked: Sequence[Parked]) -> None:
+        assert self._ensure_letters is not None
         for job in plan.jobs:
-            ensure(job.state.definition)
-        codes = Counter(str(fault.code) for fault, _ in found)
-        log.warning("records_parked", count=len(found), first=self._where(first), codes=dict(codes))
-        return replace(plan, parked=parked)
+            self._ensure_letters(job.state.definition)
+        codes = Counter(str(item.code) for item in parked)
+        first = self._where(parked[0].partition, parked[0].offset)
+        log.warning("records_parked", count=len(parked), first=first, codes=dict(codes))
 
     def _task(self, plan: BatchPlan) -> LaneTask:
         vnodes = frozenset(item.vnode for job in plan.jobs for item in job.slices)
@@ -367,6 +398,7 @@ class Batches:
             self._read_letters,
             self.transactional_id,
             self._journal.version,
+            self._limits,
             dict(self._known_ends),
         )
 
@@ -383,20 +415,18 @@ class Batches:
         self._known_ends = {place: end for result in results for place, end in result.ends.items()}
 
     def _input_error(self, fault: Fault) -> InputError:
-        unparked = (
-            "" if self._ensure_letters is None else " (it can't be parked: no job is open, or too many are)"
-        )
+        unparked = "" if self._ensure_letters is None else f" ({_UNPARKED})"
         return InputError(
             fault.code,
-            where=self._where(fault),
+            where=self._where(fault.partition, fault.offset),
             found=fault.found,
             expected=fault.expected,
             next_step=f"mend the producer; to leave this record out{unparked}, start with "
             f"--skip-record {fault.partition}@{fault.offset}",
         )
 
-    def _where(self, fault: Fault) -> str:
-        return f"{self._topic}-{fault.partition}@{fault.offset}"
+    def _where(self, partition: int, offset: int) -> str:
+        return f"{self._topic}-{partition}@{offset}"
 
     def _raise_progress(
         self, plan: BatchPlan, rows_read: Mapping[str, Mapping[int, int]]
@@ -436,6 +466,9 @@ class Batches:
         clock: _Clock,
     ) -> BatchReport:
         lane_ms = _sums([result.step_ms for result in results])
+        changes = sum(result.changes for result in results)
+        if changes:
+            self._change_bytes = max(1.0, sum(result.held_bytes for result in results) / changes)
         snapshot_rows = {name: sum(by_vnode.values()) for name, by_vnode in rows_read.items()}
         read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / min(
             self._cores, self._lane_count
@@ -447,7 +480,7 @@ class Batches:
                 self._budgets[name].spent(rows, read_ms * rows / total)
         return BatchReport(
             plan,
-            sum(result.changes for result in results),
+            changes,
             snapshot_rows,
             _sums([result.sent_snapshot for result in results]),
             _sums([result.sent_live for result in results]),

@@ -14,9 +14,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, InputError, StateError, TopicError
+from schemas.limits import Limits
 from schemas.table import TableSchema
+from state.journal import PATH as JOURNAL_PATH
+from state.journal import Journal
+from state.progress_table import PATH as PROGRESS_PATH
+from state.replica import BASE_PATH, LOG_PATH
+from state.storage import Storage, corrupt
 from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import cleanup_policy, describe_topic, watermarks
+from streaming.runtime.topics import cleanup_policy, describe_topic, topic_setting, watermarks
 
 _WAIT_S = 2.0
 """For an answer while the service runs: who asks also has to notice SIGTERM."""
@@ -94,6 +100,23 @@ def refuse_foreign(known: str, table: TableSchema, upstream: Bound, *, state: st
         Bound(**topic).refuse_other(upstream, state=state)
 
 
+def refuse_partial(storage: Storage, journal: Journal) -> None:
+    """Whether all tables of the state are there: a table that was taken out would be made anew, empty.
+
+    The journal comes first and the others before the first plan, so a crash leaves no other gaps.
+    Raises: StateError(STATE_TABLE_CORRUPT).
+    """
+    others = {path: storage.exists(path, "_delta_log") for path in (BASE_PATH, LOG_PATH, PROGRESS_PATH)}
+    entry = journal.current
+    if entry is None and any(others.values()):
+        missing = JOURNAL_PATH
+    elif entry is not None and entry.plan is not None and not all(others.values()):
+        missing = next(path for path, there in others.items() if not there)
+    else:
+        return
+    raise corrupt(storage.uri(missing), "a state without this table")
+
+
 class UpstreamGuard:
     """Looks after one upstream for a running service. `state` is where its state lies, for messages."""
 
@@ -153,18 +176,20 @@ def refuse_compacted(kafka: KafkaSettings, topic: str) -> None:
         )
 
 
-def refuse_unfit_output(kafka: KafkaSettings, topic: str, partitions: int) -> None:
-    """Whether an output topic that is there can be one, with as many partitions as its job says.
+def refuse_unfit_output(kafka: KafkaSettings, topic: str, partitions: int, limits: Limits) -> None:
+    """Whether an output topic that is there can be one, with as many partitions as its job says, and as long records.
 
     Raises: TopicError(TOPIC_MISSING, OUTPUT_TOPIC_MISMATCH).
     """
     count, policy = describe_topic(kafka, topic).partitions, cleanup_policy(kafka, topic)
-    if count == partitions and "compact" not in policy:
+    taken = int(topic_setting(kafka, topic, "max.message.bytes"))
+    if count == partitions and "compact" not in policy and taken >= limits.message_bytes:
         return
     raise TopicError(
         Code.OUTPUT_TOPIC_MISMATCH,
         where=topic,
-        found=f"{count} partitions, cleanup.policy={policy}",
-        expected=f"{partitions} partitions, and no compaction: it would take barriers and changes out",
+        found=f"{count} partitions, cleanup.policy={policy}, max.message.bytes={taken}",
+        expected=f"{partitions} partitions, no compaction (it would take barriers and changes out), "
+        f"and at least {limits.message_bytes} bytes a message",
         next_step="name another topic, delete this one, or declare the count that it has",
     )

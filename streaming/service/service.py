@@ -36,6 +36,7 @@ from schemas.errors import (
     TopicError,
 )
 from schemas.job import JobDefinition
+from schemas.limits import KAFKA_MESSAGE_BYTES
 from state.fold import FoldReport
 from state.journal import Journal, is_superseded
 from state.storage import Storage
@@ -56,6 +57,7 @@ from streaming.service.guard import (
     refuse_compacted,
     refuse_foreign,
     refuse_lost,
+    refuse_partial,
     refuse_unfit_output,
 )
 from streaming.service.lanes import Lanes
@@ -121,9 +123,11 @@ class Service:
     def _run_once(self, patience: Patience) -> None:
         upstream = self._check_topics()
         storage = Storage(str(self.config.state))
+        storage.prepare()
         if self._journal is not None and is_superseded(storage, self._journal.version):
             raise self._journal.fenced()  # whoever took over while we were in trouble is the one to go on
         self._journal = journal = Journal(storage, self.config.table)
+        refuse_partial(storage, journal)
         batches = self._take_over(journal, storage, upstream)
         guard = UpstreamGuard(self.kafka, upstream, storage.root)
         upkeep = Upkeep(self.spark, batches.replica, self._log_fold, fold_least_rows=self.fold_least_rows)
@@ -164,7 +168,7 @@ class Service:
         refuse_compacted(self.kafka, upstream.topic)
         for job in self.config.jobs:
             if partitions_of(self.kafka, job.output) is not None:
-                refuse_unfit_output(self.kafka, job.output, job.output_partitions)
+                self._refuse_unfit(job)
         return upstream
 
     # 2, 3 --------------------------------------------------------------------------------------------------
@@ -194,6 +198,7 @@ class Service:
             first_offsets=beginning,
             ensure_output=self._ensure_output,
             read_letters=partial(read_letters, self.kafka, config.upstream),
+            limits=config.limits,
             ensure_letters=self._ensure_letters if config.on_bad_record == "park" else None,
         )
         failpoints.reach(Failpoint.TAKEN_OVER)
@@ -218,8 +223,8 @@ class Service:
 
         The topic for its dead letters comes with it, where records are parked.
         """
-        create_topic(self.kafka, job.output, job.output_partitions)
-        refuse_unfit_output(self.kafka, job.output, job.output_partitions)
+        create_topic(self.kafka, job.output, job.output_partitions, config=self._topic_config())
+        self._refuse_unfit(job)
         filled = [number for number, marks in enumerate(watermarks(self.kafka, job.output)) if marks.high > 0]
         if filled:
             raise TopicError(
@@ -233,7 +238,15 @@ class Service:
             self._ensure_letters(job)
 
     def _ensure_letters(self, job: JobDefinition) -> None:
-        create_topic(self.kafka, job.dead_letters, PARTITIONS)
+        create_topic(self.kafka, job.dead_letters, PARTITIONS, config=self._topic_config())
+        refuse_unfit_output(self.kafka, job.dead_letters, PARTITIONS, self.config.limits)
+
+    def _topic_config(self) -> dict[str, str]:
+        needed = self.config.limits.message_bytes
+        return {"max.message.bytes": str(needed)} if needed > KAFKA_MESSAGE_BYTES else {}
+
+    def _refuse_unfit(self, job: JobDefinition) -> None:
+        refuse_unfit_output(self.kafka, job.output, job.output_partitions, self.config.limits)
 
     # 4 -----------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from schemas.records import BARRIER_HEADER, Barrier
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.vnode import vnode_expression
-from streaming.lane.changes import AFTER, BEFORE, KEY, VALUE
+from streaming.lane.changes import AFTER, BEFORE, KEY, SIZE, VALUE
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import collect
 
@@ -161,6 +161,7 @@ class UpstreamSource:
             F.when(F.col("change.op").isNull(), F.col("value"))  # such a row can't be written at all
             .when(rewritten != F.col("value"), F.col("value"))
             .alias(VALUE),
+            F.expr("coalesce(length(key), 0) + coalesce(length(value), 0)").alias(SIZE),
             op.cast("tinyint").alias(OP),
             F.when(row.isNotNull(), vnode_expression(self._table, row)).alias(VNODE),
             before.alias(BEFORE),

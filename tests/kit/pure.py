@@ -23,6 +23,7 @@ import pyarrow as pa
 from schemas.codec import ChangeCodec, barrier_header, decode_barrier
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
+from schemas.limits import Limits
 from schemas.position import Key, order_key
 from schemas.records import Barrier, Mutation, Row
 from schemas.table import TableSchema
@@ -37,7 +38,7 @@ from streaming.core.alignment import Aligner
 from streaming.core.jobs import Report as MutationReport
 from streaming.core.jobs import add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
-from streaming.lane.changes import AFTER, BEFORE, KEY, VALUE, order_changes
+from streaming.lane.changes import AFTER, BEFORE, KEY, SIZE, VALUE, order_changes
 from streaming.lane.faults import Fault, find_faults
 from streaming.lane.output import lane_output
 from streaming.lane.task import LaneJob, LaneResult, LaneTask, Stopwatch, send_all, write_log
@@ -201,7 +202,17 @@ class PureService:
         files = self._files().of_vnodes(read)
         nowhere = partial(lane_output, KafkaSettings("none"))
         task = LaneTask(
-            self.storage, self.table, plan, self.progress, files, nowhere, lambda parked: (), "none", 0, {}
+            self.storage,
+            self.table,
+            plan,
+            self.progress,
+            files,
+            nowhere,
+            lambda parked: (),
+            "none",
+            0,
+            Limits(),
+            {},
         )
         results = []
         for lane in self._chance.sample(range(plan.lanes), plan.lanes):
@@ -229,6 +240,7 @@ class PureService:
 
     def _decoded(self, number: int, entry: Entry) -> dict[str, Any]:
         place = {PARTITION: number, OFFSET: entry.offset, KEY: entry.key, VALUE: None, BEFORE_HASH: None}
+        place[SIZE] = len(entry.key or b"") + len(entry.value or b"")
         if entry.barrier is not None:
             return {**place, OP: None, VNODE: None, BEFORE: None, AFTER: None}
         change = self._codec.decode(entry.value or b"")
@@ -334,6 +346,7 @@ def decoded_schema(table: TableSchema) -> pa.Schema:
             OFFSET: pa.int64(),
             KEY: pa.binary(),
             VALUE: pa.binary(),
+            SIZE: pa.int32(),
             OP: pa.int8(),
             VNODE: pa.int32(),
             BEFORE: row,

@@ -51,7 +51,7 @@ class RealUpstream:
         self.last: Barrier | None = None
         create_topic(kafka, topic, partitions)
         self.changes, self.keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
-        self._producer = Producer(kafka.producer())
+        self._producer = Producer(kafka.producer(**{"message.max.bytes": 2_000_000}))
         self._injector = BarrierInjector(kafka, topic, interval_ms=1_000)
 
     def close(self) -> None:

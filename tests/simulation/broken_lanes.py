@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -82,9 +82,9 @@ class SeesNoSuccessor(MemoryStorage):
 
 class _NeverSent(LaneOutput):
     def already_sent(
-        self, places: Iterable[Partition], epoch: int, known_ends: Mapping[Partition, int]
+        self, before: Mapping[Partition, int | None], epoch: int, known_ends: Mapping[Partition, int]
     ) -> bool:
-        self._ends = self._client.ends(list(places))
+        self._ends = self._client.ends(list(before))
         return False
 
 
@@ -94,11 +94,11 @@ class LooksAtNoTail(_OtherOutput):
 
 class _KnownEnds(LaneOutput):
     def already_sent(
-        self, places: Iterable[Partition], epoch: int, known_ends: Mapping[Partition, int]
+        self, before: Mapping[Partition, int | None], epoch: int, known_ends: Mapping[Partition, int]
     ) -> bool:
-        ends = self._client.ends(list(places))
+        ends = self._client.ends(list(before))
         return super().already_sent(
-            ends, epoch, {place: ends[place] for place in ends if place in known_ends}
+            before, epoch, {place: ends[place] for place in ends if place in known_ends}
         )
 
 

@@ -15,7 +15,7 @@ from schemas.position import Key
 from schemas.records import Barrier, Row
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.plan import Parked
-from streaming.lane.changes import AFTER, BEFORE, KEY, VALUE
+from streaming.lane.changes import AFTER, BEFORE, KEY, SIZE, VALUE
 from streaming.lane.dead_letters import Letter
 from streaming.service.source import FoundBarrier
 from streaming.verify.history import Entry
@@ -88,6 +88,7 @@ class Changelog:
         codec, names = ChangeCodec(self.table.columns), self.table.column_names
         for entry in self.entries[number]:
             place = {PARTITION: number, OFFSET: entry.offset, KEY: entry.key, VALUE: None, BEFORE_HASH: None}
+            place[SIZE] = len(entry.key or b"") + len(entry.value or b"")
             if entry.barrier is not None:
                 yield {**place, OP: None, VNODE: None, BEFORE: None, AFTER: None}
                 continue

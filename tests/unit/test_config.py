@@ -331,3 +331,34 @@ def test_every_key_says_what_it_is_for() -> None:
 
     for model in (_Raw, KafkaConfig, SparkConfig):
         assert all(field.description for field in model.model_fields.values())
+
+
+@pytest.mark.parametrize(
+    ("limits", "found"),
+    [
+        ({}, (1_000_000, 10_000_000, 512 << 20)),
+        ({"record_bytes": "2m", "lane_bytes": "1g"}, (2 << 20, 10_000_000, 1 << 30)),
+        ({"interval_records": 5, "lane_bytes": 1 << 20}, (1_000_000, 5, 1 << 20)),
+    ],
+)
+def test_limits_are_bytes_or_sizes(tmp_path: Path, limits: dict[str, Any], found: tuple[int, ...]) -> None:
+    loaded = read(tmp_path, LEAST | {"limits": limits}).limits
+    assert (loaded.record_bytes, loaded.interval_records, loaded.lane_bytes) == found
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"record_bytes": 999_999},
+        {"record_bytes": "65m"},
+        {"record_bytes": "1mb"},
+        {"record_bytes": 1.5},
+        {"lane_bytes": "0m"},
+        {"lane_bytes": True},
+        {"interval_records": 0},
+        {"records": 1},
+    ],
+    ids=str,
+)
+def test_a_limit_that_is_none_is_refused(tmp_path: Path, limits: dict[str, Any]) -> None:
+    assert "limits." in refusal_of(tmp_path, LEAST | {"limits": limits}).found

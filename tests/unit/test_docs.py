@@ -11,9 +11,9 @@ import pytest
 import typer
 from ruamel.yaml import YAML
 
-from schemas.config import SparkConfig, _Raw, check
+from schemas.config import LimitsConfig, SparkConfig, _Raw, check
 from schemas.config import load as load_config
-from schemas.errors import Code
+from schemas.errors import BackfillError, Code
 from schemas.job import _KEYS as JOB_KEYS
 from schemas.kafka import KafkaConfig
 from schemas.table import _KEYS as TABLE_KEYS
@@ -22,6 +22,7 @@ from streaming.upstream.control import decode_wish
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+BAD_INPUT = (ROOT / "docs" / "bad-input.md").read_text(encoding="utf-8")
 RECORDS = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
 
 
@@ -43,7 +44,12 @@ def test_every_code_that_can_occur_is_explained_and_no_other() -> None:
 
 
 def test_every_key_of_the_configuration_is_in_the_reference_and_no_other() -> None:
-    sections = {"kafka": KafkaConfig.model_fields, "spark": SparkConfig.model_fields, "table": TABLE_KEYS}
+    sections = {
+        "kafka": KafkaConfig.model_fields,
+        "limits": LimitsConfig.model_fields,
+        "spark": SparkConfig.model_fields,
+        "table": TABLE_KEYS,
+    }
     keys = {f"{section}.{key}" for section, names in sections.items() for key in names}
     keys |= {f"jobs[].{key}" for key in JOB_KEYS}
     keys |= _Raw.model_fields.keys() - sections.keys() - {"jobs"}
@@ -92,3 +98,29 @@ def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
     assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+KINDS: list[type[BackfillError]] = [BackfillError, *BackfillError.__subclasses__()]
+STATUSES = {0, *(kind.exit_status for kind in KINDS)}
+
+
+def test_every_row_of_bad_input_names_a_code_a_status_and_a_test_that_are_there() -> None:
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| ([0-9]+) \| `([^`]+)` \|$", BAD_INPUT, re.MULTILINE)
+    assert len(rows) > 60
+    for code, status, test in rows:
+        assert code in ("none", "one of these") or Code(code.strip("`")), code
+        assert int(status) in STATUSES, status
+        file, _, name = test.partition("::")
+        path = ROOT / "tests" / file
+        assert path.exists(), test
+        assert re.search(rf"^def {name}\(", path.read_text(encoding="utf-8"), re.MULTILINE), test
+
+
+def test_every_code_of_the_upstream_and_the_state_is_a_row_of_bad_input() -> None:
+    codes = set(re.findall(r"^\| [^|]+ \| `([A-Z_]+)` \|", BAD_INPUT, re.MULTILINE))
+    wanted = set()
+    for title in ("Barriers upstream", "Changes upstream", "State"):
+        section = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", ERRORS, re.MULTILINE | re.DOTALL)
+        assert section is not None
+        wanted |= first_column(section[1])
+    assert wanted - codes == {"OUTCOME_UNKNOWN"}  # nobody's input

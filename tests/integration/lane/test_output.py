@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from schemas.codec import barrier_header, encode_barrier
+from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER, Barrier, BarrierKind
 from streaming.lane.output import last_barrier
 from streaming.runtime.kafka import KafkaSettings
@@ -42,3 +43,14 @@ def test_the_last_barrier_is_told_only_when_all_before_it_is_decided(
         with one.transaction():  # what is open in another partition does not matter
             send(one, 1, barriers[0])
             assert last_barrier(kafka, name, 0) == 2
+
+
+def test_what_is_behind_the_last_barrier_is_foreign(bootstrap: str, topic: Callable[..., str]) -> None:
+    kafka, name = KafkaSettings(bootstrap), topic()
+    assert last_barrier(kafka, name, 0) is None
+    with TransactionalProducer(kafka, name) as transactions, transactions.transaction() as producer:
+        producer.produce(name, b"mine", partition=0)
+    with pytest.raises(TopicError) as caught:
+        last_barrier(kafka, name, 0)
+    assert (caught.value.code, caught.value.exit_status) == (Code.FOREIGN_RECORDS, 5)
+    assert caught.value.where == f"{name}-0@0"

@@ -9,6 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from schemas.codec import MAX_BARRIER_BYTES, barrier_header, encode_barrier
+from schemas.errors import Code, InputError
 from schemas.records import Barrier, BarrierKind
 from state.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from streaming.lane.changes import Changes, order_changes
@@ -72,3 +74,30 @@ def test_a_null_of_a_schema_with_nullable_keys_reads_as_0_until_its_first_value_
     changes, faults = decode(null, seven, keys=[b"\x00", b"\x02" + number(7)])
     assert changes.after[0].to_pylist()[0] == 0
     assert [fault.offset for fault in faults] == [1]
+
+
+def test_a_mark_with_a_key_or_two_marks_are_ambiguous_and_a_huge_barrier_is_not_fetched(
+    spark: SparkSession,
+) -> None:
+    source = UpstreamSource(spark, KafkaSettings("unused"), "up", TABLE, frozenset({(1, 9)}))
+    barrier = Barrier(1 << 16, 0, BarrierKind.INITIAL, 2, 0)
+    mark = ("barrier", barrier_header(barrier))
+    value, huge = encode_barrier(barrier), bytes(MAX_BARRIER_BYTES + 1)
+    schema = "partition int, offset long, key binary, value binary, headers array<struct<key string, value binary>>"
+    rows: list[tuple[tuple[object, ...], Code | None]] = [
+        ((0, 7, None, value, [("other", b"1"), mark]), None),
+        ((0, 8, KEY, value, [mark]), Code.AMBIGUOUS_RECORD),
+        ((1, 7, None, value, [mark, mark]), Code.AMBIGUOUS_RECORD),
+        ((1, 8, None, huge, [mark]), Code.AVRO_LIMIT),
+        ((1, 9, KEY, huge, [mark]), None),  # named by an operator
+    ]
+    for row, code in rows:
+        found = source.barriers(spark.createDataFrame([row], schema))
+        if code is None:
+            [one] = found
+            assert (one.partition, one.offset) == row[:2]
+            continue
+        with pytest.raises(InputError) as caught:
+            list(found)
+        assert (caught.value.code, caught.value.exit_status) == (code, 4)
+        assert caught.value.where == f"up-{row[0]}@{row[1]}"

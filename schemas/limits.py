@@ -1,0 +1,41 @@
+"""What the service takes at most. Beyond a limit it stops with a code before memory or a transaction is lost."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from schemas.faults import brief
+
+HEADROOM_BYTES = 16 * 1024
+"""What a record in its batch is longer than its key and value: frames, and the headers of a dead letter."""
+KAFKA_MESSAGE_BYTES = 1_048_588
+"""`max.message.bytes` of a topic for which nobody has said anything."""
+_SIZE = re.compile(r"([1-9][0-9]{0,11})([kmg]?)")
+_SHIFT = {"": 0, "k": 10, "m": 20, "g": 30}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`record_bytes`: key and value of an upstream record, at most (RECORD_TOO_LARGE): its outputs take as much.
+
+    `interval_records` and `lane_bytes`: upstream records between two barriers, and decoded changes that one lane holds
+    of them (EPOCH_TOO_LARGE). With a job open, a lane sends an interval whole, and needs about four times the memory.
+    """
+
+    record_bytes: int = 1_000_000
+    interval_records: int = 10_000_000
+    lane_bytes: int = 512 << 20
+
+    @property
+    def message_bytes(self) -> int:
+        """`max.message.bytes` that a topic needs to take every record of ours."""
+        return self.record_bytes + HEADROOM_BYTES
+
+
+def size_bytes(declared: object) -> int:
+    """Bytes, of a number of them or of a text as in 512m. Raises: ValueError."""
+    match = _SIZE.fullmatch(str(declared)) if type(declared) in (int, str) else None
+    if match is None:
+        raise ValueError(f"{brief(declared)} is no size: bytes, or a number with k, m or g, as in 512m")
+    return int(match[1]) << _SHIFT[match[2]]
