@@ -36,12 +36,12 @@ Path = tuple[int, ...]
 
 
 @cache
-def twelve_epochs() -> Setting:
+def job_of_epochs(count: int) -> Setting:
     """A job of two lanes that reads one row a batch; live changes before, at and behind its positions; upkeep."""
     table = table_of(VNODES)
     job = job_of("copy", "copy", VNODES, rate_limit=1)
     upstream = Upstream(table, partitions=2)
-    for epoch in range(10):
+    for epoch in range(count - 2):
         for key in range(8) if epoch == 0 else (epoch % 4, 4 + epoch % 3, 10 + epoch):
             upstream.put((key, epoch))
         if epoch % 3 == 2:
@@ -56,10 +56,19 @@ Look = Callable[[int, World], None]
 """Is told of each step before it is taken."""
 
 
+def twelve_epochs() -> Setting:
+    """The job that crashes."""
+    return job_of_epochs(12)
+
+
+def unseen(step: int, world: World) -> None:
+    """Nobody looks on."""
+
+
 class Witnessed(Straight):
     """A straight fate that lets somebody look on. What upkeep does follows from how far things are."""
 
-    def __init__(self, order: Order, world: World, look: Look) -> None:
+    def __init__(self, order: Order, world: World, look: Look = unseen) -> None:
         super().__init__(order)
         self._world, self._look = world, look
         self._steps = 0
@@ -72,10 +81,6 @@ class Witnessed(Straight):
     def outcome(self, of: str, harmless: str, *others: str) -> str:
         choices = (harmless, *others) if of == "upkeep" else (harmless,)
         return choices[self._world.lasting.arrivals.counts[0] % len(choices)]
-
-
-def unseen(step: int, world: World) -> None:
-    """Nobody looks on."""
 
 
 def play_on(

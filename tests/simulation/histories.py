@@ -52,7 +52,7 @@ def job_of(
 
 
 def draw_setting(rng: random.Random) -> Setting:
-    """Four to eight intervals on a few keys, with mutations; the last ones let every job finish."""
+    """Three to six intervals on a few keys, with mutations; the last ones let every job finish."""
     vnodes = rng.choice([2, 3, 4])
     table = table_of(vnodes)
     jobs = {
@@ -63,7 +63,7 @@ def draw_setting(rng: random.Random) -> Setting:
     upstream = Upstream(table, rng.randint(1, 3))
     vandal = Vandal(upstream, random.Random(repr(rng.getstate())))
     mutations = _mutations(list(jobs.values()), rng)
-    for _ in range(rng.randint(4, 8)):
+    for _ in range(rng.randint(3, 6)):
         _interval(upstream, rng)
         vandal.interval()
         upstream.barrier(next(mutations) if rng.random() < 0.4 else None)

@@ -24,6 +24,7 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive, self.paused = True, False
+        self.steps = 0
         self.ended_by: BaseException | None = None
 
 
@@ -124,6 +125,7 @@ class Scheduler:
         else:
             self.trace.append(told)
             strand.until = None
+            strand.process.steps += 1
             strand.greenlet.switch()
             self._tidy(strand)
         return True

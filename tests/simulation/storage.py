@@ -25,16 +25,15 @@ from tests.simulation.scheduler import Scheduler
 
 @dataclass(frozen=True)
 class Version:
-    """Files by path, and the `txn` versions by application."""
+    """Files by path, as `get_add_actions` tells them, and the `txn` versions by application."""
 
-    files: Mapping[str, AddAction] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def actions(self) -> pa.Table:
         """As `DeltaTable.get_add_actions(flatten=True)` gives them."""
-        rows = [_flat(action) for action in self.files.values()]
-        return pa.Table.from_pylist(rows) if rows else _NO_ACTIONS
+        return pa.Table.from_pylist(list(self.files.values())) if self.files else _NO_ACTIONS
 
 
 _NO_ACTIONS = pa.table({"path": [], "size_bytes": [], "num_records": [], "partition._bf_vnode": []})
@@ -188,7 +187,9 @@ class MemoryTable:
         self._storage.scheduler.step(f"commit {self._path} on version {self._seen}")
         if len(self._versions) == self._seen + 1:
             added = {
-                file.path: AddAction(file.path, file.size, {column: str(vnode)}, 0, True, file.statistics)
+                file.path: _flat(
+                    AddAction(file.path, file.size, {column: str(vnode)}, 0, True, file.statistics)
+                )
                 for vnode, file in files
             }
             self._versions.append(Version(added, {app_id: epoch}))
@@ -200,7 +201,7 @@ def _after(
     files, marks = dict(version.files), dict(version.marks)
     for action in actions:
         if isinstance(action, AddAction):
-            files[action.path] = action
+            files[action.path] = _flat(action)
         else:
             files.pop(action.path, None)
     for transaction in properties.app_transactions or ():

@@ -1,0 +1,64 @@
+"""Every hand-over of one job: a rival takes over before each step, and the one before goes on at each later moment.
+
+An instance is stopped before one of its steps (a long pause, a network that is cut). Another takes over and takes some
+steps. Then the first wakes and does all that it still can, for it has noticed nothing; then the second goes on. Both
+moments are enumerated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+from tests.simulation.crashes import Witnessed, job_of_epochs
+from tests.simulation.fates import Order, Straight
+from tests.simulation.instance import Instance
+from tests.simulation.judge import complaints
+from tests.simulation.world import World
+
+EPOCHS = 5
+ONE_BATCH = range(41, 61)
+"""Stops from one plan to the next, in the middle of the job; slices are read, changes sent, a fold follows."""
+ALL = range(1, 103)
+
+
+def hand_overs(
+    order: Order, stops: Iterable[int], instance_type: type[Instance] = Instance
+) -> Iterator[tuple[int, int, list[str]]]:
+    """Steps of the first before it stops, steps of the second before the first goes on, and what is wrong then."""
+    for stop in stops:
+        for wake in count(1):
+            wrong = hand_over(order, stop, wake, instance_type)
+            if wrong is None:
+                break
+            yield stop, wake, wrong
+
+
+def hand_over(
+    order: Order, stop: int, wake: int, instance_type: type[Instance] = Instance
+) -> list[str] | None:
+    """What is wrong at the end; None if one of the two comes to rest before it has taken so many steps."""
+    world = World(job_of_epochs(EPOCHS), Straight(), instance_type=instance_type)
+    world.scheduler.fate = Witnessed(order, world)
+    try:
+        first = world.start()
+        if not _let_go(world, first, stop):
+            return None
+        first.process.paused = True
+        second = world.start()
+        if not _let_go(world, second, wake):
+            return None
+        first.process.paused = False
+        world.settle()
+        return complaints(world)
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is this history's
+        return [f"{type(error).__name__}: {error}"]
+    finally:
+        world.scheduler.end()
+
+
+def _let_go(world: World, instance: Instance, steps: int) -> bool:
+    while instance.process.steps < steps:
+        if not world.scheduler.turn():
+            return False
+    return True

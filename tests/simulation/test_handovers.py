@@ -1,0 +1,16 @@
+"""Two instances, one that does not know of the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.crashes import ORDERS
+from tests.simulation.handovers import ONE_BATCH, hand_overs
+
+
+@pytest.mark.slow
+def test_the_law_holds_whenever_a_rival_takes_over_and_whenever_the_first_goes_on() -> None:
+    """At every step of one batch; of all batches, and in every order, by `make simulate`."""
+    played = list(hand_overs(ORDERS[0], ONE_BATCH))
+    assert not [(stop, wake, wrong[0]) for stop, wake, wrong in played if wrong]
+    assert len(played) > 300
