@@ -23,8 +23,9 @@ quick: setup jars  ## Run the tests that start neither Spark nor a broker
 faults: setup jars  ## Kill a real service at every point between effects, and more; half an hour or longer
 	$(RUN)/pytest -m faults $(ARGS)
 
-simulate: setup  ## Play random histories of crashes and rivals (SEEDS=100000), or show one (SEED=123)
-	$(RUN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),2000))
+simulate: setup  ## Play every crash, hand-over and canary, and random histories (SEEDS=100000); or show one (SEED=123)
+	$(RUN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(CRASHES),--crashes $(CRASHES)) $(if $(HANDOVER),--hand-over $(HANDOVER)) $(if $(ORDER),--order $(ORDER))
 
 check: setup  ## Lint, check the format and the types
 	$(RUN)/ruff check .

@@ -1,18 +1,30 @@
-"""`make simulate`: many histories on all cores, or one that is to be looked at.
+"""`make simulate`: all there is to be played, on all cores; or one history that is to be looked at.
 
-make simulate SEEDS=100000       seeds 0 to 99,999
-make simulate SEED=123           one history: its trace, and what is wrong with it
+make simulate SEEDS=100000                  everything enumerated, the canaries, and seeds 0 to 99,999
+make simulate SEED=123                      one history: its trace, and what is wrong with it
+make simulate CRASHES="40 5" ORDER=1        likewise: crashes before step 40, and before step 5 of the recovery
+make simulate HANDOVER="57 5" ORDER=0       likewise: stopped before step 57, going on after 5 of its rival's
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from rich.progress import Progress
+import structlog
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
+from tests.simulation import handovers
+from tests.simulation.canaries import CANARIES
+from tests.simulation.crashes import ORDERS, Exploration, replay, twelve_epochs
 from tests.simulation.histories import Verdict, play
 
 CHUNK = 50
@@ -21,18 +33,26 @@ CHUNK = 50
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make simulate")
     parser.add_argument("--seeds", type=int, default=2_000)
-    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--crashes", type=int, nargs="+")
+    parser.add_argument("--hand-over", type=int, nargs=2)
+    parser.add_argument("--order", type=int, choices=range(len(ORDERS)), default=0)
     arguments = parser.parse_args()
+    order = ORDERS[arguments.order]
     if arguments.seed is not None:
-        return _show(play(arguments.seed))
-    return _play_all(range(arguments.first, arguments.first + arguments.seeds))
+        verdict = play(arguments.seed)
+        return _show([*verdict.trace, f"digest {verdict.digest}"], verdict.complaints)
+    if arguments.crashes is not None:
+        return _show(*replay(twelve_epochs(), order, tuple(arguments.crashes)))
+    if arguments.hand_over is not None:
+        played = handovers.hand_over(order, *arguments.hand_over)
+        return _show(*(played or ([], ["there is no such history"])))
+    return _play_all(arguments.seeds)
 
 
-def _show(verdict: Verdict) -> int:
-    sys.stdout.write("\n".join(verdict.trace) + f"\ndigest {verdict.digest}\n")
-    sys.stdout.write("\n".join(verdict.complaints or ["the law holds"]) + "\n")
-    return bool(verdict.complaints)
+def _show(trace: list[str], complaints: list[str]) -> int:
+    sys.stdout.write("\n".join([*trace, *(complaints or ["the law holds"]), ""]))
+    return bool(complaints)
 
 
 def failed(verdict: Verdict) -> str:
@@ -40,23 +60,87 @@ def failed(verdict: Verdict) -> str:
     return "\n  ".join([f"make simulate SEED={verdict.seed}", *verdict.complaints[:3]])
 
 
-def _play_chunk(seeds: range) -> list[str]:
-    return [failed(verdict) for verdict in map(play, seeds) if verdict.complaints]
+# everything ------------------------------------------------------------------------------------------------
 
 
-def _play_all(seeds: range) -> int:
-    chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
-    failures = 0
-    with ProcessPoolExecutor(os.cpu_count()) as pool, Progress() as progress:
-        shown = progress.add_task("histories", total=len(seeds))
-        for chunk, found in zip(chunks, pool.map(_play_chunk, chunks), strict=True):
-            progress.advance(shown, len(chunk))
-            failures += len(found)
-            for text in found:
-                progress.console.print(text, markup=False)
-    sys.stdout.write(f"{len(seeds)} histories, {failures} broken\n")
-    return bool(failures)
+class Part(NamedTuple):
+    """Work in pieces: each gives how many histories were played, and which of them are broken."""
+
+    name: str
+    work: Callable[[Any], tuple[int, list[str]]]
+    pieces: Sequence[Any]
+
+
+def _crashes(piece: tuple[int, bool]) -> tuple[int, list[str]]:
+    order, with_upkeep = piece
+    exploration = Exploration(replace(twelve_epochs(), folds=with_upkeep), ORDERS[order])
+    exploration.run(most_crashes=2 if with_upkeep else None)
+    return sum(exploration.distinct), exploration.broken
+
+
+def _hand_overs(piece: tuple[int, int]) -> tuple[int, list[str]]:
+    order, stop = piece
+    played = list(handovers.hand_overs(ORDERS[order], [stop]))
+    broken = [
+        f'make simulate HANDOVER="{stop} {wake}" ORDER={order}\n  {wrong[0]}'
+        for _, wake, wrong in played
+        if wrong
+    ]
+    return len(played), broken
+
+
+def _seeds(piece: range) -> tuple[int, list[str]]:
+    return len(piece), [failed(verdict) for verdict in map(play, piece) if verdict.complaints]
+
+
+def _canary(number: int) -> tuple[str, str]:
+    return CANARIES[number].dies() or ("", "it lives")
+
+
+def _play_all(seeds: int) -> int:
+    orders = range(len(ORDERS))
+    parts = [
+        Part("any number of crashes", _crashes, [(order, False) for order in orders]),
+        Part("pairs of crashes, with upkeep", _crashes, [(order, True) for order in orders]),
+        Part("hand-overs", _hand_overs, [(order, stop) for order in orders for stop in handovers.ALL]),
+        Part("seeds", _seeds, [range(start, min(start + CHUNK, seeds)) for start in range(0, seeds, CHUNK)]),
+    ]
+    console = Console()
+    with ProcessPoolExecutor(os.cpu_count(), initializer=_quiet) as pool:
+        alive = _print_canaries(console, pool)
+        broken = sum(_play_part(console, pool, part) for part in parts)
+    return bool(alive or broken)
+
+
+def _quiet() -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
+def _print_canaries(console: Console, pool: ProcessPoolExecutor) -> int:
+    """Gives how many are alive."""
+    table = Table("step", "broken", "found by", "what is wrong then", title="Canaries")
+    found = list(pool.map(_canary, range(len(CANARIES))))
+    for canary, (where, wrong) in zip(CANARIES, found, strict=True):
+        table.add_row(canary.step, canary.broken, where, wrong.splitlines()[0][:100])
+    console.print(table)
+    return sum(not where for where, _ in found)
+
+
+def _play_part(console: Console, pool: ProcessPoolExecutor, part: Part) -> int:
+    """Gives how many histories are broken."""
+    count, broken = 0, 0
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console) as progress:
+        for played, failures in progress.track(
+            pool.map(part.work, part.pieces), total=len(part.pieces), description=part.name
+        ):
+            count, broken = count + played, broken + len(failures)
+            for failure in failures:
+                console.print(failure, markup=False)
+    console.print(f"{part.name}: {count} histories, {broken} broken")
+    return broken
 
 
 if __name__ == "__main__":
+    _quiet()
     sys.exit(main())

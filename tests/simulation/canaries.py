@@ -53,7 +53,7 @@ class Canary:
             yield f"seed {seed}", play(seed, self.instance_type).complaints
 
     def _hand_overs(self) -> Iterator[tuple[str, list[str]]]:
-        for stop, wake, wrong in hand_overs(ORDERS[0], ONE_BATCH, self.instance_type):
+        for stop, wake, wrong in hand_overs(ORDERS[0], reversed(ONE_BATCH), self.instance_type):
             yield f"hand-over {stop}, {wake}", wrong
 
 

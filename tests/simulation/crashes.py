@@ -135,7 +135,8 @@ class Exploration:
         _, wrong = play_on(self.setting, self.order, left, look if goes_on else unseen)
         if wrong:
             crashes = " ".join(map(str, path))
-            self.broken.append(f"{self.order}, crashes before steps {crashes}: {wrong[0]}")
+            command = f'make simulate CRASHES="{crashes}" ORDER={ORDERS.index(self.order)}'
+            self.broken.append(f"{command}\n  {wrong[0]}")
         return further
 
 

@@ -28,16 +28,16 @@ def hand_overs(
     """Steps of the first before it stops, steps of the second before the first goes on, and what is wrong then."""
     for stop in stops:
         for wake in count(1):
-            wrong = hand_over(order, stop, wake, instance_type)
-            if wrong is None:
+            played = hand_over(order, stop, wake, instance_type)
+            if played is None:
                 break
-            yield stop, wake, wrong
+            yield stop, wake, played[1]
 
 
 def hand_over(
     order: Order, stop: int, wake: int, instance_type: type[Instance] = Instance
-) -> list[str] | None:
-    """What is wrong at the end; None if one of the two comes to rest before it has taken so many steps."""
+) -> tuple[list[str], list[str]] | None:
+    """The trace, and what is wrong at its end; None if one of the two comes to rest before it has gone so far."""
     world = World(job_of_epochs(EPOCHS), Straight(), instance_type=instance_type)
     world.scheduler.fate = Witnessed(order, world)
     try:
@@ -50,9 +50,9 @@ def hand_over(
             return None
         first.process.paused = False
         world.settle()
-        return complaints(world)
+        return world.scheduler.trace, complaints(world)
     except Exception as error:  # noqa: BLE001  # whatever it is, it is this history's
-        return [f"{type(error).__name__}: {error}"]
+        return world.scheduler.trace, [f"{type(error).__name__}: {error}"]
     finally:
         world.scheduler.end()
 

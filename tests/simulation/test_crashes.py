@@ -13,8 +13,9 @@ from tests.simulation.world import Lasting
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize("order", [ORDERS[0], ORDERS[-1]], ids=str)
 def test_the_law_holds_after_a_crash_before_any_step(order: Order) -> None:
+    """In the other orders, and in pairs, by `make simulate`."""
     exploration = Exploration(twelve_epochs(), order)
     exploration.run(most_crashes=1)
     assert not exploration.broken, "\n".join(exploration.broken)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.simulation.__main__ import failed
+from tests.simulation.__main__ import failed, main
 from tests.simulation.histories import play
 
 SEEDS = 2_000
@@ -16,6 +18,18 @@ CHUNK = 200
 def test_the_law_holds_at_the_end_of_every_history(first: int) -> None:
     broken = [failed(verdict) for verdict in map(play, range(first, first + CHUNK)) if verdict.complaints]
     assert not broken, "\n".join(broken)
+
+
+def test_a_failure_tells_the_command_that_shows_it_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = play(7)
+    command, reason = failed(replace(verdict, complaints=["a row is lost"])).splitlines()
+    assert (command, reason.strip()) == ("make simulate SEED=7", "a row is lost")
+    monkeypatch.setattr("sys.argv", ["simulate", "--seed", "7"])
+    assert main() == 0
+    shown = [*verdict.trace, f"digest {verdict.digest}", "the law holds"]
+    assert capsys.readouterr().out.splitlines()[-len(shown) :] == shown
 
 
 def test_a_seed_is_a_history_bit_by_bit() -> None:

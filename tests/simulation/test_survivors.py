@@ -1,0 +1,141 @@
+"""What can survive a crash in the middle of a batch: each subset of its effects, by name, ends in the same result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+from schemas.codec import ChangeCodec
+from schemas.records import Row
+from state.journal import Journal
+from state.progress_table import ProgressTable
+from state.replica import Replica
+from streaming.verify.history import Entry
+from tests.kit.upstream import EPOCH_STEP
+from tests.simulation.crashes import twelve_epochs
+from tests.simulation.fates import Order, Straight
+from tests.simulation.judge import complaints
+from tests.simulation.scheduler import Strand
+from tests.simulation.world import World
+
+EPOCH = 6 * EPOCH_STEP
+IN_ORDER, LAST_LANE_FIRST = Order(markers_first=True), Order(last_lane_first=True, markers_first=True)
+
+
+@dataclass(frozen=True)
+class Crash:
+    """Before this effect of the batch of `EPOCH`, or of the batch after `planned`."""
+
+    effect: str
+    order: Order = IN_ORDER
+    planned: int = EPOCH
+
+
+SURVIVORS = {
+    "nothing": Crash("commit journal", planned=EPOCH - EPOCH_STEP),
+    "plan": Crash("commit backfill-replica/log-0"),
+    "plan, lane 0": Crash("commit backfill-replica/log-1"),
+    "plan, lane 1": Crash("commit backfill-replica/log-0", LAST_LANE_FIRST),
+    "plan, lane 0, lane 1": Crash("commit replica/log"),
+    "plan, lane 0, lane 1, log": Crash("commit progress"),
+    "plan, lane 0, lane 1, log, progress": Crash("commit journal"),
+}
+
+
+class Fatal(Straight):
+    """Kills the service once, at a crash."""
+
+    def __init__(self, crash: Crash | None) -> None:
+        super().__init__(IN_ORDER if crash is None else crash.order)
+        self.crash = crash
+        self.world: World
+
+    def befalls(self, strand: Strand) -> str:
+        crash = self.crash
+        if crash is None or not strand.at.startswith(crash.effect) or planned(self.world) != crash.planned:
+            return "nothing"
+        self.crash = None
+        return "death"
+
+
+def crashed(crash: Crash | None) -> World:
+    """The world where the crash has just happened; at its end if there is none."""
+    fate = Fatal(crash)
+    fate.world = world = World(twelve_epochs(), fate)
+    service = world.start()
+    if crash is None:
+        world.settle()
+    else:
+        while service.process.alive:
+            assert world.scheduler.turn(), "it came to rest without a crash"
+    return world
+
+
+@cache
+def undisturbed() -> World:
+    return crashed(None)
+
+
+def planned(world: World) -> int:
+    entry = Journal(world.storage, world.setting.table).current
+    return 0 if entry is None or entry.plan is None else entry.plan.epoch
+
+
+def effects(world: World) -> str:
+    """Which effects of the batch are there."""
+    table, outputs = world.setting.table, records(world)
+    there = {
+        "plan": planned(world) >= EPOCH,
+        **{f"lane {number}": _last(output) >= EPOCH for number, output in enumerate(outputs)},
+        "log": Replica(world.storage, table).log_epoch >= EPOCH,
+        "progress": ProgressTable(world.storage, table).epoch >= EPOCH,
+    }
+    return ", ".join(name for name, is_there in there.items() if is_there) or "nothing"
+
+
+def records(world: World) -> list[list[Entry]]:
+    """Of each partition of the output, without their offsets: what was aborted leaves holes."""
+    topics = world.lasting.topics
+    return [
+        [entry._replace(offset=0) for entry in topics.committed(place)] for place in topics.partitions("copy")
+    ]
+
+
+def until(epoch: int, outputs: list[list[Entry]]) -> list[list[Entry]]:
+    """The outputs up to a barrier."""
+    ends = [[entry.barrier for entry in output].index(str(epoch).encode()) for output in outputs]
+    return [output[: end + 1] for output, end in zip(outputs, ends, strict=True)]
+
+
+def folded(world: World) -> dict[bytes | None, Row]:
+    """The table that a reader of the output has in the end."""
+    codec, rows = ChangeCodec(world.setting.table.columns), dict[bytes | None, Row]()
+    for entry in (entry for output in records(world) for entry in output if entry.barrier is None):
+        rows.pop(entry.key, None)
+        after = codec.decode(entry.value or b"").after
+        if after is not None:
+            rows[entry.key] = after
+    return rows
+
+
+def _last(output: list[Entry]) -> int:
+    return max((int(entry.barrier) for entry in output if entry.barrier is not None), default=0)
+
+
+@pytest.mark.parametrize("survivors", SURVIVORS)
+def test_whatever_survives_a_crash_the_result_is_the_same(survivors: str) -> None:
+    world = crashed(SURVIVORS[survivors])
+    assert effects(world) == survivors
+    world.settle()
+    assert not complaints(world)
+    assert folded(world) == folded(undisturbed())
+    assert world.lasting.starts == 2
+
+
+@pytest.mark.parametrize("survivors", [name for name in SURVIVORS if name != "nothing"])
+def test_a_batch_whose_plan_survives_is_the_same_byte_by_byte(survivors: str) -> None:
+    world = crashed(SURVIVORS[survivors])
+    world.settle()
+    assert until(EPOCH, records(world)) == until(EPOCH, records(undisturbed()))
