@@ -7,6 +7,7 @@ import pytest
 from streaming.runtime.failpoints import Failpoint
 from tests.faults.conftest import Ordeals
 
+pytestmark = pytest.mark.timeout(900)
 IN_A_BATCH = [
     point
     for point in Failpoint

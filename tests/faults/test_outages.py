@@ -15,6 +15,7 @@ from tests.kit.ordeal import Ordeal, spark_of, workers_of
 from tests.kit.process import Process
 from tests.kit.real import await_condition
 
+pytestmark = pytest.mark.timeout(900)
 ENDS_WITHIN_S = 30.0
 
 
