@@ -28,6 +28,7 @@ from schemas.errors import (
     Fenced,
     InputError,
     OutcomeUnknown,
+    StateError,
     TopicError,
 )
 from schemas.job import JobDefinition
@@ -345,7 +346,8 @@ class Batches:
                     raise self._journal.fenced() from problem
                 # Fenced without a successor: by one that we took over from, which has yet to notice it. Strange
                 # records at the tails: a lane that runs twice, looked at while the other one's become visible.
-                if attempt == _ATTEMPTS or self.give_up or isinstance(problem, InputError):
+                lasting = isinstance(problem, (InputError, StateError))
+                if lasting or attempt == _ATTEMPTS or self.give_up:
                     raise _passing(problem) from problem
                 continue
             return results

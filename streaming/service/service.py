@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,6 +34,7 @@ from schemas.errors import (
     EnvironmentProblem,
     Fenced,
     OutcomeUnknown,
+    StateError,
     TopicError,
 )
 from schemas.job import JobDefinition
@@ -305,13 +307,7 @@ class Service:
     def _stream(
         self, storage: Storage, micro_batches: MicroBatches, injector: BarrierInjector | None, watch: Watch
     ) -> None:
-        query = (
-            self._source.stream()
-            .writeStream.foreachBatch(micro_batches)
-            .option("checkpointLocation", storage.uri(CHECKPOINT))
-            .trigger(processingTime=TRIGGER_INTERVAL)
-            .start()
-        )
+        query = self._start_stream(storage.uri(CHECKPOINT), micro_batches)
         self.on_serving()
         dropped, drain_s = False, _DRAIN_TIMEOUT_S
         try:
@@ -328,6 +324,20 @@ class Service:
         if failure is not None and not dropped and not isinstance(failure, (EnvironmentProblem, *JVM_GONE)):
             raise failure
         log.info("stopped", open_batch="dropped" if dropped or failure else "none")
+
+    def _start_stream(self, checkpoint: str, micro_batches: MicroBatches) -> StreamingQuery:
+        stream = self._source.stream().writeStream.foreachBatch(micro_batches)
+        stream = stream.option("checkpointLocation", checkpoint).trigger(processingTime=TRIGGER_INTERVAL)
+        try:
+            return stream.start()
+        except Py4JJavaError as error:
+            raise StateError(
+                Code.STATE_TABLE_CORRUPT,
+                where=checkpoint,
+                found="a checkpoint that Spark does not start from",
+                expected="the checkpoint as Spark left it",
+                next_step="remove this folder: the position is in the journal, and the stream begins anew",
+            ) from error
 
     def _serve(self, query: StreamingQuery, injector: BarrierInjector | None, watch: Watch) -> None:
         """Until somebody says stop, or the stream ends, or Spark with it."""

@@ -97,7 +97,12 @@ def test_a_state_that_is_not_this_services_newest_is_refused_and_a_lost_checkpoi
         shutil.rmtree(state / name, ignore_errors=True)
         (stage.folder / "gone").rename(state / name)
 
-    shutil.rmtree(state / "spark_checkpoint")
+    # the checkpoint: broken, as a power failure leaves it, and gone
+    checkpoint = state / "spark_checkpoint"
+    (checkpoint / ".metadata.crc").unlink()
+    (checkpoint / "metadata").write_text("")
+    refused(stage, Code.STATE_TABLE_CORRUPT, 6, str(checkpoint))
+    shutil.rmtree(checkpoint)
     for number in range(10, 30):
         upstream.put(row(number, "later"))
     started(stage)
