@@ -14,13 +14,12 @@ import json
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
-
-import pyarrow as pa
+from weakref import WeakKeyDictionary
 
 from state.journal import PATH as JOURNAL_PATH
 from state.replica import BASE_PATH, LOG_PATH
 from tests.simulation.broker import Topics
-from tests.simulation.storage import Files
+from tests.simulation.storage import Files, Version
 from tests.simulation.world import Lasting
 
 _PINNED = {"base": BASE_PATH, "log": LOG_PATH}
@@ -47,35 +46,28 @@ def _outputs(topics: Topics) -> Iterator[Any]:
     yield topics.late
 
 
-def _tables(files: Files) -> Iterator[Any]:
+def _tables(files: Files) -> Iterator[str]:
     for path, versions in sorted(files.tables.items()):
-        rows = list(_rows(files, path, len(versions) - 1))
-        marks = sorted(versions[-1].marks.items())
-        if path == JOURNAL_PATH and rows:
-            ((entry,),) = rows
-            rows = list(_plan(files, entry["plan"]))
-        yield path, rows, marks
+        yield _version(files, path, len(versions) - 1)
 
 
-def _rows(files: Files, path: str, version: int) -> Iterator[list[dict[str, Any]]]:
-    for name in files.tables[path][version].files:
-        yield _listed(files.contents[f"{path}/{name}"])
+_TOLD: WeakKeyDictionary[Version, str] = WeakKeyDictionary()
+"""Versions never change."""
 
 
-def _plan(files: Files, text: str | None) -> Iterator[Any]:
-    if text is not None:
-        plan = json.loads(text)
-        pinned = plan.pop("replica")
-        yield plan, pinned["folded"]
-        for part, path in _PINNED.items():
-            yield list(_rows(files, path, pinned[part]))
+def _version(files: Files, path: str, number: int) -> str:
+    version = files.tables[path][number]
+    if version not in _TOLD:
+        rows = [files.contents[f"{path}/{name}"].to_pylist() for name in version.files]
+        told = [_plan(files, entry["plan"]) for (entry,) in rows] if path == JOURNAL_PATH else rows
+        _TOLD[version] = repr((path, told, sorted(version.marks.items())))
+    return _TOLD[version]
 
 
-_LISTED: dict[int, tuple[pa.Table, list[dict[str, Any]]]] = {}
-"""By identity: tables never change."""
-
-
-def _listed(table: pa.Table) -> list[dict[str, Any]]:
-    if id(table) not in _LISTED:
-        _LISTED[id(table)] = (table, table.to_pylist())
-    return _LISTED[id(table)][1]
+def _plan(files: Files, text: str | None) -> Any:
+    if text is None:
+        return None
+    plan = json.loads(text)
+    pinned = plan.pop("replica")
+    replica = [_version(files, path, pinned[part]) for part, path in _PINNED.items()]
+    return plan, pinned["folded"], replica

@@ -23,9 +23,9 @@ from state.storage import DataFile, Storage
 from tests.simulation.scheduler import Scheduler
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Version:
-    """Files by path, as `get_add_actions` tells them, and the `txn` versions by application."""
+    """Files by path, as `get_add_actions` tells them, and the `txn` versions by application. Itself and no other."""
 
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)

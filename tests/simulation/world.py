@@ -20,7 +20,7 @@ from tests.simulation.scheduler import Fate, Process, Scheduler
 from tests.simulation.storage import Files, MemoryStorage
 
 INTERVAL_MS = 1_000
-MOST_TURNS = 20_000
+MOST_TURNS = 5_000
 
 
 @dataclass(frozen=True)
