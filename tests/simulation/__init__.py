@@ -21,6 +21,7 @@ history is a list of choices: who goes on, who dies, what becomes of an effect. 
     seeds       choices drawn at random (`histories`)
     crashes     all of them, in one job: before each step, in recoveries too, any number of them (`crashes`)
     hand-overs  all of them: whenever a rival takes over, whenever the one before goes on (`handovers`)
+    misfortunes all that can go wrong without a crash, one at a time, in one job (`test_misfortunes`)
     canaries    the protocol with one thing broken each; the simulation has to find it (`canaries`)
 
 The judge (`judge`) asks `verify` about every output, and holds journal, log and progress to what the outputs say.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from schemas.errors import BackfillError, Code, CommitConflict, EnvironmentProblem, Fenced
+from schemas.errors import BackfillError, Code, CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
 from schemas.job import JobDefinition
 from schemas.table import TableSchema
 from state.journal import PATH as JOURNAL_PATH
@@ -55,6 +55,7 @@ class Instance:
         self.storage = self.storage_type(files, scheduler)
         self.arrivals, self.table, self.jobs, self.lane_count = arrivals, table, jobs, lanes
         self.folds = folds
+        self._worked = False
         self.ended_as_owner = False
         """Whether it gave way to somebody although nobody had taken the state over."""
 
@@ -63,16 +64,31 @@ class Instance:
 
     def _live(self) -> None:
         try:
-            self.run()
+            while not self._run_once():
+                pass
         except (Fenced, CommitConflict):
             self.ended_as_owner = self.storage.newest_row(JOURNAL_PATH)["owner"] == self.process.name
             raise
 
-    def run(self) -> None:
+    def _run_once(self) -> bool:
+        """False after trouble that passes: what has worked goes on in the same process, among what is left in it."""
         journal = self.journal_type(self.storage, self.table)
+        try:
+            self.run(journal)
+        except (EnvironmentProblem, OutcomeUnknown) as problem:
+            if not self._worked:
+                raise
+            self.scheduler.step("go on")
+            if journal.is_superseded:
+                raise journal.fenced() from problem
+            return False
+        return True
+
+    def run(self, journal: Journal) -> None:
         batches = self.take_over(journal)
         upkeep = Upkeep(self, batches.replica)
-        batches.recover()
+        if batches.recover() is not None:
+            self._worked = True
         aligner = Aligner("up", self.arrivals.changelog.count, batches.position)
         micro_batches = MicroBatches(Source(), aligner, batches, upkeep, self.told)  # type: ignore[arg-type]  # narrower
         taken = [0] * self.arrivals.changelog.count
@@ -120,6 +136,7 @@ class Instance:
 
     def told(self, report: BatchReport) -> None:
         """A batch is done."""
+        self._worked = True
 
 
 class Source:

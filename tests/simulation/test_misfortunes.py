@@ -1,0 +1,51 @@
+"""Every single thing that can go wrong without a crash: the service gets over it by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.crashes import job_of_epochs
+from tests.simulation.fates import Straight
+from tests.simulation.judge import complaints
+from tests.simulation.world import World
+
+CHOICES = {"arrival", "upkeep"}
+"""What may come out in several ways, none of them bad."""
+
+
+class Unlucky(Straight):
+    """One effect goes wrong: the one of this number, in one of its ways. `ways` are those of all effects so far."""
+
+    def __init__(self, number: int | None = None, way: str = "") -> None:
+        super().__init__()
+        self.number, self.way = number, way
+        self.ways: list[tuple[str, tuple[str, ...]]] = []
+
+    def outcome(self, of: str, harmless: str, *others: str) -> str:
+        if of in CHOICES:
+            return harmless
+        self.ways.append((of, others))
+        return self.way if len(self.ways) - 1 == self.number else harmless
+
+
+def played(fate: Unlucky) -> World:
+    world = World(job_of_epochs(6), fate)
+    world.start()
+    world.settle()
+    return world
+
+
+@pytest.mark.slow
+def test_the_service_gets_over_every_single_misfortune_without_a_restart() -> None:
+    """A lost answer, an aborted transaction, a task that runs twice, a job that fails, each at each effect."""
+    calm = Unlucky()
+    played(calm)
+    misfortunes = [(number, of, way) for number, (of, ways) in enumerate(calm.ways) for way in ways]
+    assert {"answer lost", "request lost", "late", "aborted", "no answer", "twice at once", "job fails"} <= {
+        way for _, _, way in misfortunes
+    }
+    for number, of, way in misfortunes:
+        world = played(Unlucky(number, way))
+        assert not complaints(world), (number, of, way)
+        assert world.lasting.starts == 1, (number, of, way, world.instances[0].process.ended_by)
+        world.scheduler.end()
