@@ -15,7 +15,7 @@ from tests.simulation import broken_driver as driver
 from tests.simulation import broken_lanes as lanes
 from tests.simulation.broker import Broker
 from tests.simulation.crashes import ORDERS, play_on, twelve_epochs
-from tests.simulation.handovers import ONE_BATCH, hand_overs
+from tests.simulation.handovers import hand_overs, one_batch
 from tests.simulation.histories import play
 from tests.simulation.instance import Instance
 from tests.simulation.storage import MemoryStorage
@@ -53,7 +53,7 @@ class Canary:
             yield f"seed {seed}", play(seed, self.instance_type).complaints
 
     def _hand_overs(self) -> Iterator[tuple[str, list[str]]]:
-        for stop, wake, wrong in hand_overs(ORDERS[0], reversed(ONE_BATCH), self.instance_type):
+        for stop, wake, wrong in hand_overs(ORDERS[0], reversed(one_batch(ORDERS[0])), self.instance_type):
             yield f"hand-over {stop}, {wake}", wrong
 
 

@@ -8,18 +8,35 @@ moments are enumerated.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import count
 
-from tests.simulation.crashes import Witnessed, job_of_epochs
+from tests.simulation.crashes import Witnessed, job_of_epochs, play_on
 from tests.simulation.fates import Order, Straight
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
-from tests.simulation.world import World
+from tests.simulation.world import Lasting, Setting, World
 
-EPOCHS = 5
-ONE_BATCH = range(41, 61)
-"""Stops from one plan to the next, in the middle of the job; slices are read, changes sent, a fold follows."""
-ALL = range(1, 103)
+
+def every_stop(order: Order) -> range:
+    """All steps that an undisturbed instance takes."""
+    return range(1, len(_undisturbed(order)) + 1)
+
+
+def one_batch(order: Order) -> range:
+    """Its steps from one plan to the next, in the middle of the job: slices are read, changes sent."""
+    plans = [number for number, step in enumerate(_undisturbed(order)) if "commit journal" in step]
+    return range(plans[3] + 1, plans[4] + 2)
+
+
+@cache
+def _undisturbed(order: Order) -> list[str]:
+    world, _ = play_on(_setting(), order, Lasting.beginning(_setting()))
+    return [step for step in world.scheduler.trace if step.startswith("service-1.")]
+
+
+def _setting() -> Setting:
+    return job_of_epochs(5)
 
 
 def hand_overs(
@@ -38,7 +55,7 @@ def hand_over(
     order: Order, stop: int, wake: int, instance_type: type[Instance] = Instance
 ) -> tuple[list[str], list[str]] | None:
     """The trace, and what is wrong at its end; None if one of the two comes to rest before it has gone so far."""
-    world = World(job_of_epochs(EPOCHS), Straight(), instance_type=instance_type)
+    world = World(_setting(), Straight(), instance_type=instance_type)
     world.scheduler.fate = Witnessed(order, world)
     try:
         first = world.start()
