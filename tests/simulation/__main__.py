@@ -120,8 +120,8 @@ def _quiet() -> None:
 
 def _print_canaries(console: Console, pool: ProcessPoolExecutor) -> int:
     """Gives how many are alive."""
-    table = Table("step", "broken", "found by", title="Canaries")
-    table.add_column("what is wrong then", no_wrap=True, overflow="ellipsis")
+    table = Table("step", "broken", "found by", title="Canaries", expand=True)
+    table.add_column("what is wrong then", no_wrap=True, ratio=1)
     found = list(pool.map(_canary, range(len(CANARIES))))
     for canary, (where, wrong) in zip(CANARIES, found, strict=True):
         table.add_row(canary.step, canary.broken, where, wrong.splitlines()[0])
