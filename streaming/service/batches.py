@@ -14,12 +14,9 @@ comes after this one's last: a plan in the journal whose progress is missing is 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
-
-import structlog
 
 from schemas.errors import (
     BackfillError,
@@ -35,7 +32,7 @@ from schemas.job import JobDefinition
 from schemas.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
-from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked
+from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
 from state.progress import Completed, NotStarted, Progress, after_slice
 from state.progress_table import ProgressRow, ProgressTable
 from state.replica import Replica
@@ -45,23 +42,18 @@ from streaming.core.budget import SnapshotBudget
 from streaming.core.jobs import Outcome, Report, add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
 from streaming.lane.dead_letters import ReadLetters
-from streaming.lane.faults import Fault
 from streaming.lane.output import OpenOutput
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.topics import Partition
+from streaming.service.bad_records import BadRecords
 
 MAX_BATCH_RECORDS = 500_000
 """Upstream records that one batch takes at most, when it has a choice; lanes hold a batch's changes in memory."""
-MOST_PARKED = 10_000
-"""In one batch: a producer that gets everything wrong is to be stopped, not to be copied."""
-_UNPARKED = "it can't be parked: no job is open, too many are at fault, or it is too large"
 _LIKELY_CHANGE_BYTES = 500.0
 """Decoded, until a batch has told."""
 _ATTEMPTS = 5
-
-log = structlog.get_logger(__name__)
 
 DuplicatesBefore = Callable[[AlignedBarrier], Sequence[tuple[int, int]]]
 """Places (partition, offset) before a barrier where a barrier stands a second time."""
@@ -130,13 +122,12 @@ class Batches:
         first_offsets: Sequence[int],
         ensure_output: Callable[[JobDefinition], None],
         read_letters: ReadLetters,
-        ensure_letters: Callable[[JobDefinition], None] | None = None,
+        bad_records: BadRecords,
         limits: Limits = Limits(),  # noqa: B008 (a value)
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
-        """`ensure_letters` makes the topic for a job's dead letters; without it no record is parked."""
         self._storage, self._table, self._topic = storage, table, topic
-        self._read_letters, self._ensure_letters, self._limits = read_letters, ensure_letters, limits
+        self._read_letters, self._bad_records, self._limits = read_letters, bad_records, limits
         self._change_bytes = _LIKELY_CHANGE_BYTES
         self._open_output, self._now_ms = open_output, now_ms
         self._lanes, self._lane_count, self._cores = lanes, lane_count, cores
@@ -156,8 +147,6 @@ class Batches:
         self._budgets: dict[str, SnapshotBudget] = {}
         self._known_ends: dict[Partition, int] = {}
         self._cutter: SliceCutter | None = None
-        self.skip: frozenset[tuple[int, int]] = frozenset()
-        """Upstream records, (partition, offset), to be left out should they be at fault."""
         self.give_up = False
         """Set to have no lane tried a second time."""
 
@@ -330,8 +319,7 @@ class Batches:
             found = [(fault, result.lane) for result in results for fault in result.faults]
             if not found:
                 return plan, results
-            found.sort(key=lambda item: (item[0].partition, item[0].offset))
-            plan = self._leave_out(plan, found)
+            plan = self._bad_records.leave_out(plan, found)
             self._journal.write_plan(plan)
 
     def _attempt(self, plan: BatchPlan) -> list[LaneResult]:
@@ -352,41 +340,6 @@ class Batches:
                 continue
             return results
         raise AssertionError("unreachable")
-
-    def _leave_out(self, plan: BatchPlan, found: Sequence[tuple[Fault, int]]) -> BatchPlan:
-        """The plan without these records, each with the lane that found it; only what is at fault is ever left out.
-
-        They are parked if that is wished and a job is there to have them; every other one must have been named. Lanes
-        that have sent their part found nothing wrong with theirs, so the new plan changes nothing for them.
-        """
-        parked = [Parked(f.partition, f.offset, f.code, lane) for f, lane in found if self._can_park(plan, f)]
-        if len(plan.parked) + len(parked) > MOST_PARKED:
-            parked = []
-        letters = {(item.partition, item.offset) for item in parked}
-        for fault, _ in found:
-            place = fault.partition, fault.offset
-            if place in letters:
-                continue
-            if place not in self.skip:
-                raise self._input_error(fault)
-            log.warning("record_left_out", where=self._where(*place), code=fault.code)
-        if parked:
-            self._open_letters(plan, parked)
-        skipped = {*plan.skipped, *((fault.partition, fault.offset) for fault, _ in found)}
-        return replace(plan, skipped=tuple(sorted(skipped)), parked=(*plan.parked, *parked))
-
-    def _can_park(self, plan: BatchPlan, fault: Fault) -> bool:
-        """A letter is longer than its record, so one that is too long can't be sent anywhere."""
-        parks = self._ensure_letters is not None and bool(plan.jobs)
-        return parks and fault.code is not Code.RECORD_TOO_LARGE
-
-    def _open_letters(self, plan: BatchPlan, parked: Sequence[Parked]) -> None:
-        assert self._ensure_letters is not None
-        for job in plan.jobs:
-            self._ensure_letters(job.state.definition)
-        codes = Counter(str(item.code) for item in parked)
-        first = self._where(parked[0].partition, parked[0].offset)
-        log.warning("records_parked", count=len(parked), first=first, codes=dict(codes))
 
     def _task(self, plan: BatchPlan) -> LaneTask:
         vnodes = frozenset(item.vnode for job in plan.jobs for item in job.slices)
@@ -415,20 +368,6 @@ class Batches:
         if errors:
             raise errors[0]
         self._known_ends = {place: end for result in results for place, end in result.ends.items()}
-
-    def _input_error(self, fault: Fault) -> InputError:
-        unparked = "" if self._ensure_letters is None else f" ({_UNPARKED})"
-        return InputError(
-            fault.code,
-            where=self._where(fault.partition, fault.offset),
-            found=fault.found,
-            expected=fault.expected,
-            next_step=f"mend the producer; to leave this record out{unparked}, start with "
-            f"--skip-record {fault.partition}@{fault.offset}",
-        )
-
-    def _where(self, partition: int, offset: int) -> str:
-        return f"{self._topic}-{partition}@{offset}"
 
     def _raise_progress(
         self, plan: BatchPlan, rows_read: Mapping[str, Mapping[int, int]]

@@ -51,6 +51,7 @@ from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.runtime.topics import create_topic, partitions_of, watermarks
 from streaming.runtime.transactions import TransactionalProducer
+from streaming.service.bad_records import BadRecords
 from streaming.service.batches import Batches, BatchReport, is_complete, transactional_id
 from streaming.service.guard import (
     Bound,
@@ -200,15 +201,18 @@ class Service:
             first_offsets=beginning,
             ensure_output=self._ensure_output,
             read_letters=partial(read_letters, self.kafka, config.upstream),
+            bad_records=BadRecords(
+                config.upstream,
+                self.skip_records,
+                self._ensure_letters if config.on_bad_record == "park" else None,
+            ),
             limits=config.limits,
-            ensure_letters=self._ensure_letters if config.on_bad_record == "park" else None,
         )
         failpoints.reach(Failpoint.TAKEN_OVER)
         if former is not None:
             self._fence(transactional_id(batches.replica), max(former.lanes, lanes))
         failpoints.reach(Failpoint.FENCED)
         batches.configure(config.jobs)
-        batches.skip = self.skip_records
         return batches
 
     def _fence(self, prefix: str, lanes: int) -> None:

@@ -18,6 +18,7 @@ from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from streaming.core.alignment import Aligner
 from streaming.lane.task import LaneResult, LaneTask, run_lane
+from streaming.service.bad_records import BadRecords
 from streaming.service.batches import Batches, BatchReport, transactional_id
 from streaming.service.micro_batches import MicroBatches
 from streaming.service.source import FoundBarrier
@@ -118,10 +119,13 @@ class Instance:
             first_offsets=[0] * self.arrivals.changelog.count,
             ensure_output=lambda job: self.broker.create_topic(job.output, job.output_partitions),
             read_letters=self.arrivals.changelog.letters,
-            ensure_letters=lambda job: self.broker.create_letters(job.dead_letters),
+            bad_records=BadRecords(
+                "up",
+                self.arrivals.changelog.faulty,
+                lambda job: self.broker.create_letters(job.dead_letters),
+            ),
             now_ms=lambda: self.scheduler.now_ms,
         )
-        batches.skip = self.arrivals.changelog.faulty
         if former is not None:
             self.fence(transactional_id(batches.replica), max(former.lanes, lanes))
         batches.configure(self.jobs)

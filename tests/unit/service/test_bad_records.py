@@ -1,0 +1,78 @@
+"""What becomes of records at fault: parked where a job is open, left out where they are named, else the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas.errors import Code, InputError
+from schemas.job import JobDefinition
+from schemas.records import Barrier, BarrierKind
+from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked, ReplicaVersion
+from streaming.lane.faults import Fault
+from streaming.service.bad_records import MOST_PARKED, BadRecords
+from tests.kit.scene import table
+
+TABLE = table(vnode_count=4)
+
+
+def plan(*jobs: str) -> BatchPlan:
+    end = AlignedBarrier(Barrier(1 << 16, 0, BarrierKind.INITIAL, 1, 0), (9,))
+    definitions = [JobDefinition.declare({"name": name, "output": f"{name}-out"}, TABLE) for name in jobs]
+    states = tuple(JobPlan(JobState(definition, 0)) for definition in definitions)
+    return BatchPlan(None, (end,), (0,), ReplicaVersion(0, 0, 0), 2, states, skipped=((0, 1),))
+
+
+def fault(offset: int, code: Code = Code.EMPTY_RECORD) -> Fault:
+    return Fault(0, offset, code, "this", "that")
+
+
+class Topics:
+    """Remembers which topics for dead letters were asked for."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def ensure(self, job: JobDefinition) -> None:
+        self.made.append(job.dead_letters)
+
+
+def test_with_a_job_every_record_is_parked_with_the_lane_that_found_it_named_ones_too() -> None:
+    topics = Topics()
+    policy = BadRecords("up", frozenset({(0, 7)}), topics.ensure)
+    after = policy.leave_out(plan("a", "b"), [(fault(7), 1), (fault(3, Code.PK_NULL), 0)])
+    assert after.parked == (Parked(0, 3, Code.PK_NULL, 0), Parked(0, 7, Code.EMPTY_RECORD, 1))
+    assert after.skipped == ((0, 1), (0, 3), (0, 7))
+    assert topics.made == ["a-out.dead-letters", "b-out.dead-letters"]
+    more = policy.leave_out(after, [(fault(8), 0)])
+    assert (len(more.parked), len(more.skipped)) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("batch", "found"),
+    [
+        (plan(), [(fault(3), 0)]),
+        (plan("a"), [(fault(3, Code.RECORD_TOO_LARGE), 0)]),
+        (plan("a"), [(fault(offset + 3), 0) for offset in range(MOST_PARKED + 1)]),
+    ],
+    ids=["no job is open", "too large", "too many"],
+)
+def test_what_can_not_be_parked_stops_it_unless_it_is_named(
+    batch: BatchPlan, found: list[tuple[Fault, int]]
+) -> None:
+    topics = Topics()
+    with pytest.raises(InputError, match="it can't be parked") as caught:
+        BadRecords("up", ensure_letters=topics.ensure).leave_out(batch, found)
+    assert caught.value.where == "up-0@3"
+    named = frozenset((each.partition, each.offset) for each, _ in found)
+    after = BadRecords("up", named, topics.ensure).leave_out(batch, found)
+    assert after.parked == ()
+    assert set(after.skipped) == named | {(0, 1)}
+    assert topics.made == []
+
+
+def test_without_the_policy_the_first_that_is_not_named_stops_it() -> None:
+    policy = BadRecords("up", frozenset({(0, 3)}))
+    with pytest.raises(InputError, match=r"start with --skip-record 0@5") as caught:
+        policy.leave_out(plan("a"), [(fault(9), 0), (fault(5), 1), (fault(3), 0)])
+    assert caught.value.where == "up-0@5"
+    assert "parked" not in str(caught.value)
