@@ -118,6 +118,23 @@ def produce_rows(
     sender.flush()
 
 
+@dataclass
+class SteadyLoad:
+    """How many changes are due, at `rate` a second since `begin_s`; a stall is made up for by one second's at most."""
+
+    rate: float
+    begin_s: float
+    given: int = 0
+
+    def due(self, now_s: float) -> int:
+        """What is due now and was not given before. `now_s` must not fall."""
+        due = int((now_s - self.begin_s) * self.rate) - self.given
+        if due > self.rate and due > 1:
+            self.begin_s, self.given, due = now_s - 1.0, 0, int(self.rate)
+        self.given += due
+        return due
+
+
 class LiveChanges:
     """Changes at a steady rate, from a thread of its own (`start`, `stop`; or use it as a context).
 
@@ -173,11 +190,6 @@ class LiveChanges:
             self.failure = failure
 
     def _send_until_stopped(self) -> None:
-        begin, sent = time.monotonic(), 0
+        load = SteadyLoad(self._rate, time.monotonic())
         while not self._ending.wait(self.TICK_S):
-            now = time.monotonic()
-            due = int((now - begin) * self._rate) - sent
-            if due > self._rate and due > 1:
-                begin, sent, due = now, 0, int(self._rate)
-            self._sender.send(self._generator.mixed(due, self._shares))
-            sent += due
+            self._sender.send(self._generator.mixed(load.due(time.monotonic()), self._shares))
