@@ -97,7 +97,7 @@ class LimitsConfig(_Model):
         Limits().lane_bytes,
         ge=1 << 20,
         le=64 << 30,
-        description="Decoded changes of an interval that one lane holds; it needs four times as much memory.",
+        description="Decoded changes of an interval that one lane holds; it needs about five times as much memory.",
     )
 
 

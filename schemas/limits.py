@@ -10,7 +10,7 @@ from schemas.faults import brief
 HEADROOM_BYTES = 16 * 1024
 """What a record in its batch is longer than its key and value: frames, and the headers of a dead letter."""
 KAFKA_MESSAGE_BYTES = 1_048_588
-"""`max.message.bytes` of a topic for which nobody has said anything."""
+"""`max.message.bytes` of a topic where neither it nor its broker has been told otherwise."""
 _SIZE = re.compile(r"([1-9][0-9]{0,11})([kmg]?)")
 _SHIFT = {"": 0, "k": 10, "m": 20, "g": 30}
 
@@ -20,7 +20,7 @@ class Limits:
     """`record_bytes`: key and value of an upstream record, at most (RECORD_TOO_LARGE): its outputs take as much.
 
     `interval_records` and `lane_bytes`: upstream records between two barriers, and decoded changes that one lane holds
-    of them (EPOCH_TOO_LARGE). With a job open, a lane sends an interval whole, and needs about four times the memory.
+    of them (EPOCH_TOO_LARGE). With a job open, a lane sends an interval whole, and needs about five times the memory.
     """
 
     record_bytes: int = 1_000_000

@@ -248,8 +248,7 @@ class Service:
         refuse_unfit_output(self.kafka, job.dead_letters, PARTITIONS, self.config.limits)
 
     def _topic_config(self) -> dict[str, str]:
-        needed = self.config.limits.message_bytes
-        return {"max.message.bytes": str(needed)} if needed > KAFKA_MESSAGE_BYTES else {}
+        return {"max.message.bytes": str(max(self.config.limits.message_bytes, KAFKA_MESSAGE_BYTES))}
 
     def _refuse_unfit(self, job: JobDefinition) -> None:
         refuse_unfit_output(self.kafka, job.output, job.output_partitions, self.config.limits)

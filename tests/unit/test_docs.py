@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from schemas.config import LimitsConfig, SparkConfig, _Raw, check
 from schemas.config import load as load_config
-from schemas.errors import BackfillError, Code
+from schemas.errors import BackfillError, Code, ConfigError, InputError
 from schemas.job import _KEYS as JOB_KEYS
 from schemas.kafka import KafkaConfig
 from schemas.table import _KEYS as TABLE_KEYS
@@ -107,9 +107,17 @@ STATUSES = {0, *(kind.exit_status for kind in KINDS)}
 def test_every_row_of_bad_input_names_a_code_a_status_and_a_test_that_are_there() -> None:
     rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| ([0-9]+) \| `([^`]+)` \|$", BAD_INPUT, re.MULTILINE)
     assert len(rows) > 60
+    sources = "".join(
+        path.read_text() for top in ("schemas", "streaming") for path in (ROOT / top).rglob("*.py")
+    )
+    kinds = {kind.__name__: kind.exit_status for kind in KINDS}
+    kinds |= {"_error": InputError.exit_status, "faults.add": ConfigError.exit_status}
     for code, status, test in rows:
         assert code in ("none", "one of these") or Code(code.strip("`")), code
         assert int(status) in STATUSES, status
+        raisers = re.findall(rf"\b({'|'.join(kinds)})\([^()]*\bCode\.{code.strip('`')}\b", sources)
+        raised = {kinds[kind] for kind in raisers}
+        assert not raised or int(status) in {0, *raised}, (code, status, raised)
         file, _, name = test.partition("::")
         path = ROOT / "tests" / file
         assert path.exists(), test

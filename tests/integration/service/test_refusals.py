@@ -168,9 +168,16 @@ def test_topics_and_intervals_that_are_not_as_they_must_be_end_it(set_up: SetUp,
     refused(stage, Code.COMPACTED_INPUT, 5, upstream.name)
     _set(admin, upstream.name, "delete")
     _set(admin, output, "delete")
-    lost = stage.folder / "lost"
-    run = Run(stage.service(state=str(lost), jobs=[], skip=skip))
+    # on the way: where the limit says so, the large record is one like others
+    large_jobs = [{**stage.jobs[0], "output": f"{output}-large"}]
+    lost = str(stage.folder / "lost")
+    run = Run(stage.service(state=lost, jobs=large_jobs, limits={"record_bytes": "2m"}))
     run.reach(upstream.barrier())
+    run.reach(upstream.barrier())
+    assert run.is_complete("copy")
+    report = stage.verify(output=f"{output}-large")
+    assert report.clean, report.findings[:3]
+    assert report.live_keys == len(upstream.rows)
     position = run.reports[-1].plan.end_offsets[0]
     remove_beginning(bootstrap, upstream.name, upstream.send(0, *_insert(stage, 300)) + 1)
     error = run.end()
