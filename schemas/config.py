@@ -19,8 +19,11 @@ from schemas.avro_limits import MAX_VALUE_BYTES
 from schemas.documents import read_mapping
 from schemas.errors import Code, ConfigError
 from schemas.faults import Faults, brief
+from schemas.http import SECRET_KEYS as HTTP_SECRETS
+from schemas.http import HttpConfig, check_http
 from schemas.job import JobDefinition, duration_text, is_topic_name, parse_duration
-from schemas.kafka import SECRET_KEYS, KafkaConfig, check_kafka
+from schemas.kafka import SECRET_KEYS as KAFKA_SECRETS
+from schemas.kafka import KafkaConfig, check_kafka
 from schemas.limits import Limits, size_bytes
 from schemas.table import TableSchema, declare, nearest
 
@@ -136,6 +139,9 @@ class _Raw(_Model):
     limits: Annotated[LimitsConfig, BeforeValidator(_empty_section)] = Field(
         LimitsConfig.model_validate({}), description="What is taken at most."
     )
+    http: Annotated[HttpConfig, BeforeValidator(_empty_section)] = Field(
+        HttpConfig.model_validate({}), description="Status page, API and metrics."
+    )
     spark: Annotated[SparkConfig, BeforeValidator(_empty_section)] = Field(
         SparkConfig.model_validate({}), description="Where Spark runs."
     )
@@ -154,6 +160,7 @@ class ServiceConfig(_Model):
     jobs: tuple[JobDefinition, ...]
     on_bad_record: Literal["stop", "park"]
     limits: Limits
+    http: HttpConfig
     spark: SparkConfig
 
     @property
@@ -185,8 +192,9 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     table = _table(declared.get("table"), faults)
     jobs = _jobs(declared.get("jobs"), table, faults)
     _find_doubles(jobs, faults)
-    kafka = KafkaConfig.model_validate({})
+    kafka, http = KafkaConfig.model_validate({}), HttpConfig.model_validate({})
     if raw is not None:
+        http = check_http(raw.http, folder=path.resolve().parent, faults=faults)
         _find_same_topics(raw.upstream, jobs, faults)
         kafka = check_kafka(raw.kafka, folder=path.resolve().parent, faults=faults)
     lanes = _lanes(raw, table, jobs, faults)
@@ -203,6 +211,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         jobs=tuple(jobs),
         on_bad_record=raw.on_bad_record,
         limits=Limits(**raw.limits.model_dump()),
+        http=http,
         spark=raw.spark,
     )
 
@@ -257,6 +266,7 @@ def _validated(model: type[_AnyModel], declared: Mapping[str, Any], faults: Faul
 
 
 _SECTIONS: Mapping[str, type[BaseModel]] = {
+    "http": HttpConfig,
     "kafka": KafkaConfig,
     "limits": LimitsConfig,
     "spark": SparkConfig,
@@ -276,7 +286,7 @@ def _fault(item: ErrorDetails) -> str:
             return f"key {brief(last)} is no text"
         case "value_error":
             return f"{key}: {item['msg'].removeprefix('Value error, ')}"
-        case _ if last in SECRET_KEYS:
+        case _ if last in KAFKA_SECRETS | HTTP_SECRETS:
             return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]}"
         case _:
             return f"{key} is {brief(item['input'])}: {item['msg'][0].lower()}{item['msg'][1:]}"

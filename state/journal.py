@@ -11,7 +11,9 @@ state, and everybody else can see it by looking for one file (`is_superseded`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -55,8 +57,22 @@ class Journal:
         """The entry that this instance wrote or read last; None for a new state."""
         return self._current
 
+    def plan_with(self, epoch: int) -> BatchPlan | None:
+        """The plan that holds the barrier `epoch`, looked for from the newest entry back; None if there is none."""
+        for version in range(self.version, -1, -1):
+            files = self._ledger.files_at(version)
+            entry = self._entry(self._ledger.read(files).to_pylist())
+            plan = None if entry is None else entry.plan
+            if plan is None or plan.epoch < epoch:
+                return None
+            if any(barrier.epoch == epoch for barrier in plan.barriers):
+                return plan
+        return None
+
     def _read(self) -> Entry | None:
-        rows = self._ledger.read().to_pylist()
+        return self._entry(self._ledger.read().to_pylist())
+
+    def _entry(self, rows: Sequence[Mapping[str, Any]]) -> Entry | None:
         if not rows:
             return None
         if len(rows) != 1:

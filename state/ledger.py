@@ -66,9 +66,10 @@ class Ledger:
         """The files of an older version."""
         return _files(self.storage.delta(self.path, version=version), bounds)
 
-    def read(self) -> pa.Table:
-        """All rows of the version seen. Raises: as `Storage.read_parquet`."""
-        return self.storage.read_parquet(self.path, [file.path for file in self.files()], self.schema)
+    def read(self, files: Sequence[DataFile] | None = None) -> pa.Table:
+        """All rows of the version seen, or of these files. Raises: as `Storage.read_parquet`."""
+        chosen = self.files() if files is None else files
+        return self.storage.read_parquet(self.path, [file.path for file in chosen], self.schema)
 
     def commit(
         self,

@@ -57,6 +57,17 @@ class ReplicaFiles:
         """Changes in the log, several of one key included."""
         return sum(file.rows for file in self.log)
 
+    @property
+    def rows(self) -> int:
+        """About what a whole snapshot reads."""
+        return self.base_rows + self.log_rows
+
+    def rows_by_vnode(self, vnode_count: int) -> dict[int, int]:
+        """About what each vnode holds: its rows in the base or, before the first fold, its share of the log."""
+        if not self.base:
+            return dict.fromkeys(range(vnode_count), -(-self.log_rows // vnode_count))
+        return {vnode: sum(file.rows for file in files) for vnode, files in self.base.items()}
+
     def of_vnodes(self, vnodes: frozenset[int]) -> ReplicaFiles:
         """Only what readers of these vnodes need."""
         base = {vnode: files for vnode, files in self.base.items() if vnode in vnodes}

@@ -44,23 +44,29 @@ def command(
     with EndBySignal() as signals:
         # Imports take a second or two, and the signal may come in it.
         from schemas.config import load
+        from schemas.http import read_token
+        from streaming.observe.around import observed
         from streaming.service.host import hosted_service
 
         logs.configure(as_json=log_json)
         settings, skipped = load(config), places(skip_record)
+        token = read_token(settings.http)
 
         def on_serving() -> None:
             signals.hand_over(service.stop)
             address = service.kafka.bootstrap
             log.info("serving", upstream=settings.upstream, bootstrap=address, lanes=settings.lanes)
 
-        with hosted_service(
-            settings,
-            on_batch=_log_batch,
-            on_serving=on_serving,
-            exit_when_complete=exit_when_complete,
-            skip_records=skipped,
-        ) as service:
+        with (
+            hosted_service(
+                settings,
+                on_batch=_log_batch,
+                on_serving=on_serving,
+                exit_when_complete=exit_when_complete,
+                skip_records=skipped,
+            ) as service,
+            observed(service, token),
+        ):
             service.run()
 
 

@@ -90,6 +90,10 @@ class Aligner:
                 f"prev {newest.curr}",
             )
 
+    def newest(self) -> list[tuple[Barrier | None, int]]:
+        """Of each partition, the newest barrier and how many of its barriers wait for the other partitions."""
+        return [(newest, len(queue)) for newest, queue in zip(self._newest, self._waiting, strict=True)]
+
     def aligned(self) -> list[AlignedBarrier]:
         """Take out the barriers that all partitions have delivered, in order; each is given once.
 

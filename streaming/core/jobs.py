@@ -44,7 +44,9 @@ def jobs_after(plan: BatchPlan, table: TableSchema) -> Outcome:
     for aligned in plan.barriers:
         mutation = aligned.barrier.mutation
         if mutation is not None:
-            outcome |= _apply(mutation, aligned.epoch, outcome.jobs, plan, table)
+            outcome |= apply(
+                mutation, aligned.epoch, outcome.jobs, lanes=plan.lanes, start=plan.epoch, table=table
+            )
     return outcome
 
 
@@ -63,9 +65,17 @@ def _created(definition: JobDefinition, start_epoch: int) -> JobState:
     return JobState(definition, start_epoch, rate_limit=definition.rate_limit)
 
 
-def _apply(
-    mutation: Mutation, epoch: int, jobs: tuple[JobState, ...], plan: BatchPlan, table: TableSchema
+def apply(
+    mutation: Mutation,
+    epoch: int,
+    jobs: tuple[JobState, ...],
+    *,
+    lanes: int,
+    start: int,
+    table: TableSchema,
 ) -> Outcome:
+    """What the mutation of barrier `epoch` makes of the jobs. A new one starts at `start`, the end of the batch."""
+
     def refuse(code: Code, text: str) -> Outcome:
         return Outcome(jobs, (Report(epoch, text, code),))
 
@@ -77,7 +87,7 @@ def _apply(
 
     match mutation:
         case Add(text):
-            return _add(text, epoch, jobs, plan, table)
+            return _add(text, epoch, jobs, lanes, start, table)
         case Drop(name):
             if all(job.name != name for job in jobs):
                 return refuse(Code.JOB_UNKNOWN, f"drop {name}: no such job")
@@ -94,7 +104,9 @@ def _apply(
             return Outcome(jobs, (Report(epoch, "stop"),), stop=True)
 
 
-def _add(text: str, epoch: int, jobs: tuple[JobState, ...], plan: BatchPlan, table: TableSchema) -> Outcome:
+def _add(
+    text: str, epoch: int, jobs: tuple[JobState, ...], lanes: int, start: int, table: TableSchema
+) -> Outcome:
     def refuse(code: Code, text: str) -> Outcome:
         return Outcome(jobs, (Report(epoch, f"add{text}", code),))
 
@@ -108,8 +120,8 @@ def _add(text: str, epoch: int, jobs: tuple[JobState, ...], plan: BatchPlan, tab
         if name == job.name or ours & {taken.output, taken.dead_letters}:
             there = f"job {job.name} with output {job.definition.output}"
             return refuse(Code.JOB_EXISTS, f" {name}: there is {there}")
-    if definition.output_partitions % plan.lanes:
+    if definition.output_partitions % lanes:
         # Two lanes would share a partition, and each would send its barriers.
-        wrong = f"{plan.lanes} lanes don't divide {definition.output_partitions} output_partitions"
+        wrong = f"{lanes} lanes don't divide {definition.output_partitions} output_partitions"
         return refuse(Code.JOB_INVALID, f" {name}: {wrong}")
-    return Outcome((*jobs, _created(definition, plan.epoch)), (Report(epoch, f"add {name}"),))
+    return Outcome((*jobs, _created(definition, start)), (Report(epoch, f"add {name}"),))

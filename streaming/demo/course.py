@@ -49,7 +49,7 @@ class Course:
             if self.replica_at is None:
                 self.replica_at, self.about_rows = now, report.changes
             elif self.complete_at is None:
-                self.about_rows = max(report.replica_rows, self.snapshot_rows)
+                self.about_rows = max(report.files.rows, self.snapshot_rows)
                 if is_complete(report.progress.get(self.job, {}), self.vnode_count):
                     self.complete_at, self.about_rows = now, self.snapshot_rows
             self._news.notify_all()

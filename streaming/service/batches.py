@@ -35,7 +35,7 @@ from state.journal import Journal
 from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
 from state.progress import Completed, NotStarted, Progress, after_slice
 from state.progress_table import ProgressRow, ProgressTable
-from state.replica import Replica
+from state.replica import Replica, ReplicaFiles
 from state.snapshot import SliceCutter, SnapshotReader
 from state.storage import Storage
 from streaming.core.budget import SnapshotBudget
@@ -90,8 +90,8 @@ class BatchReport:
     outcome: Outcome
     progress: Mapping[str, Mapping[int, Progress]]
     vnode_count: int
-    replica_rows: int
-    """Rows of the base and changes of the log that the plan pinned: about what a whole snapshot reads."""
+    files: ReplicaFiles
+    """The replica that the plan pinned."""
 
 
 @dataclass
@@ -431,7 +431,7 @@ class Batches:
             outcome,
             self.progress,
             self._table.vnode_count,
-            files.base_rows + files.log_rows,
+            files,
         )
 
 

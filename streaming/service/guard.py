@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, InputError, StateError, TopicError
+from schemas.job import JobDefinition
 from schemas.limits import Limits
 from schemas.table import TableSchema
 from state.journal import PATH as JOURNAL_PATH
@@ -22,7 +23,7 @@ from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH
 from state.storage import Storage, corrupt
 from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import cleanup_policy, describe_topic, topic_setting, watermarks
+from streaming.runtime.topics import cleanup_policy, describe_topic, partitions_of, topic_setting, watermarks
 
 _WAIT_S = 2.0
 """For an answer while the service runs: who asks also has to notice SIGTERM."""
@@ -193,3 +194,22 @@ def refuse_unfit_output(kafka: KafkaSettings, topic: str, partitions: int, limit
         f"and at least {limits.message_bytes} bytes a message",
         next_step="name another topic, delete this one, or declare the count that it has",
     )
+
+
+def refuse_used_output(kafka: KafkaSettings, job: JobDefinition, limits: Limits) -> None:
+    """Whether the output topic of a job that is to open is fit for it and empty, if it is there.
+
+    Raises: TopicError(OUTPUT_TOPIC_MISMATCH).
+    """
+    if partitions_of(kafka, job.output) is None:
+        return
+    refuse_unfit_output(kafka, job.output, job.output_partitions, limits)
+    filled = [number for number, marks in enumerate(watermarks(kafka, job.output)) if marks.high > 0]
+    if filled:
+        raise TopicError(
+            Code.OUTPUT_TOPIC_MISMATCH,
+            where=f"{job.output}-{filled[0]}",
+            found=f"records in the output topic of the new job {job.name}",
+            expected="an empty topic",
+            next_step="name another topic, or delete this one if nobody needs it",
+        )

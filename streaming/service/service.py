@@ -20,7 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 
 import structlog
 from py4j.protocol import Py4JJavaError
@@ -29,13 +29,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from schemas.config import ServiceConfig
 from schemas.errors import (
+    BackfillError,
     Code,
     ConfigError,
     EnvironmentProblem,
     Fenced,
     OutcomeUnknown,
     StateError,
-    TopicError,
 )
 from schemas.job import JobDefinition
 from schemas.limits import KAFKA_MESSAGE_BYTES
@@ -49,7 +49,7 @@ from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import JVM_GONE, is_alive
-from streaming.runtime.topics import create_topic, partitions_of, watermarks
+from streaming.runtime.topics import create_topic, partitions_of
 from streaming.runtime.transactions import TransactionalProducer
 from streaming.service.bad_records import BadRecords
 from streaming.service.batches import Batches, BatchReport, is_complete, transactional_id
@@ -62,6 +62,7 @@ from streaming.service.guard import (
     refuse_lost,
     refuse_partial,
     refuse_unfit_output,
+    refuse_used_output,
 )
 from streaming.service.lanes import Lanes
 from streaming.service.maintenance import FOLD_LEAST_ROWS, Upkeep
@@ -87,7 +88,8 @@ class Service:
 
     `on_batch` is called after each batch from the stream's thread, and must be quick. `on_serving` is called by the
     thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
-    would leave a batch half done, and `stop` is the way to end.
+    would leave a batch half done, and `stop` is the way to end. `on_trouble` is told what interrupted it, if that may
+    pass.
     """
 
     config: ServiceConfig
@@ -95,10 +97,13 @@ class Service:
     spark: SparkSession
     on_batch: OnBatch = lambda report: None
     on_serving: Callable[[], None] = lambda: None
+    on_trouble: Callable[[BackfillError], None] = lambda problem: None
     exit_when_complete: bool = False
     skip_records: frozenset[tuple[int, int]] = frozenset()
     fold_least_rows: int = FOLD_LEAST_ROWS
     stall_s: float = STALL_S
+    aligner: Aligner | None = None
+    """Of the run under way: what every partition of the upstream has delivered."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _journal: Journal | None = None
 
@@ -120,6 +125,7 @@ class Service:
             except (EnvironmentProblem, OutcomeUnknown) as problem:
                 if not is_alive(self.spark):
                     raise
+                self.on_trouble(problem)
                 if not patience.wait(problem):
                     return
 
@@ -143,7 +149,7 @@ class Service:
                 self._told(recovered, batches, patience)
             self._check_jobs(batches)
             refuse_lost(self.kafka, upstream.topic, batches.next_offsets())
-            aligner = Aligner(upstream.topic, upstream.partitions, batches.position)
+            self.aligner = aligner = Aligner(upstream.topic, upstream.partitions, batches.position)
             micro_batches = MicroBatches(
                 self._source,
                 aligner,
@@ -185,7 +191,7 @@ class Service:
             refuse_lost(self.kafka, upstream.topic, beginning)
         open_lanes = journal.current.plan.lanes if journal.current and journal.current.plan else 0
         lanes = max(config.lanes, open_lanes)  # a batch that is half done is finished by as many as began it
-        former = journal.take_over(_owner(), lanes, binding(config.table, upstream))
+        former = journal.take_over(owner(), lanes, binding(config.table, upstream))
         self._source = UpstreamSource(
             self.spark, self.kafka, config.upstream, config.table, self.skip_records
         )
@@ -230,16 +236,7 @@ class Service:
         The topic for its dead letters comes with it, where records are parked.
         """
         create_topic(self.kafka, job.output, job.output_partitions, config=self._topic_config())
-        self._refuse_unfit(job)
-        filled = [number for number, marks in enumerate(watermarks(self.kafka, job.output)) if marks.high > 0]
-        if filled:
-            raise TopicError(
-                Code.OUTPUT_TOPIC_MISMATCH,
-                where=f"{job.output}-{filled[0]}",
-                found=f"records in the output topic of the new job {job.name}",
-                expected="an empty topic",
-                next_step="name another topic, or delete this one if nobody needs it",
-            )
+        refuse_used_output(self.kafka, job, self.config.limits)
         if self.config.on_bad_record == "park":
             self._ensure_letters(job)
 
@@ -389,6 +386,8 @@ class Service:
         )
 
 
-def _owner() -> str:
+@cache
+def owner() -> str:
+    """This process, in words for whoever is fenced by it."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return f"process {os.getpid()} on {socket.gethostname()}, started {started}"

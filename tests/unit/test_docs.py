@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 from schemas.config import LimitsConfig, SparkConfig, _Raw, check
 from schemas.config import load as load_config
 from schemas.errors import BackfillError, Code, ConfigError, InputError
+from schemas.http import HttpConfig
 from schemas.job import _KEYS as JOB_KEYS
 from schemas.kafka import KafkaConfig
 from schemas.table import _KEYS as TABLE_KEYS
@@ -45,6 +46,7 @@ def test_every_code_that_can_occur_is_explained_and_no_other() -> None:
 
 def test_every_key_of_the_configuration_is_in_the_reference_and_no_other() -> None:
     sections = {
+        "http": HttpConfig.model_fields,
         "kafka": KafkaConfig.model_fields,
         "limits": LimitsConfig.model_fields,
         "spark": SparkConfig.model_fields,

@@ -11,6 +11,7 @@ from schemas.epoch import epoch_from_unix_ms
 from schemas.records import Barrier, BarrierKind
 from state.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from state.progress import Completed, InProgress, Progress
+from state.replica import BaseFile, ReplicaFiles
 from streaming.core.jobs import Outcome
 from streaming.demo.course import Course
 from streaming.service.batches import BatchReport
@@ -25,9 +26,9 @@ def report(
     plan = BatchPlan(None, (barrier,), (0,), ReplicaVersion(0, 0, 0), 1, (), ())
     jobs = {} if progress is None else {"copy": progress}
     counts = {"copy": rows}
-    return BatchReport(
-        plan, 10, counts, counts, counts, {}, {}, 0, Outcome(()), jobs, vnode_count=2, replica_rows=replica
-    )
+    base = {0: (BaseFile("a", 0, replica, 1),)} if replica else {}
+    files = ReplicaFiles(0, base, ())
+    return BatchReport(plan, 10, counts, counts, counts, {}, {}, 0, Outcome(()), jobs, 2, files)
 
 
 def instants(course: Course) -> tuple[bool, bool]:

@@ -1,0 +1,135 @@
+"""`backfill plan`: what a job will cost, and what would be in its way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from schemas.avro import change_schema, key_schema
+from schemas.errors import BackfillError
+from schemas.job import JobDefinition
+from schemas.records import Add
+from state.storage import Storage
+from streaming.cli.job_options import (
+    BudgetOption,
+    ColumnsOption,
+    FileArgument,
+    FilterOption,
+    JobOptions,
+    LimitOption,
+    NameOption,
+    OutputOption,
+    PartitionsOption,
+)
+from streaming.cli.served import DEFAULT_CONFIG, ConfigOption, Served
+from streaming.cli.watching import seconds_text
+from streaming.runtime.topics import partitions_of, topic_setting
+from streaming.service.guard import refuse_used_output
+from streaming.steering.cost import Cost, estimate
+
+
+def command(
+    file: FileArgument = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    name: NameOption = None,
+    output: OutputOption = None,
+    columns: ColumnsOption = None,
+    condition: FilterOption = None,
+    output_partitions: PartitionsOption = None,
+    rate_limit: LimitOption = None,
+    latency_budget: BudgetOption = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the Avro schemas of key and value, too.")
+    ] = False,
+) -> None:
+    """Tell what a job will read, send and take, and what would be in its way. Nothing is started or changed."""
+    served = Served.of(config)
+    table = served.config.table
+    options = JobOptions(
+        file, name, output, columns, condition, output_partitions, rate_limit, latency_budget
+    )
+    job = options.definition(table)
+    cost = estimate(Storage(str(served.config.state)), table, job)
+    lanes = served.onlooker.look().lanes or served.config.lanes
+    _show(job, cost, cost.seconds(job, lanes), lanes)
+    if schema:
+        typer.echo(
+            json.dumps(
+                {"key": key_schema(table.key_columns), "value": change_schema(table.select(job.columns))}
+            )
+        )
+    warnings = list(_warnings(served, job, cost.seconds(job, lanes)))
+    for warning in warnings:
+        typer.echo(f"warning: {warning}")
+    if not warnings:
+        typer.echo("nothing is in its way")
+
+
+def _show(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int) -> None:
+    kept = (
+        "no rows yet"
+        if cost.kept_share is None
+        else f"{cost.kept_share:.1%} of {cost.sampled_rows:,} sampled rows"
+    )
+    size = f", {_bytes_text(cost.output_bytes)} before compression" if cost.output_bytes is not None else ""
+    facts = {
+        "reads": f"{cost.rows:,} rows in {_bytes_text(cost.replica_bytes)} of Parquet",
+        "filter keeps": kept if job.filter else "all rows",
+        "sends": f"about {cost.output_rows or 0:,} rows{size}",
+        "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(job.columns)}",
+        "takes": _duration(job, cost, seconds, lanes),
+    }
+    grid = Table.grid(padding=(0, 3))
+    for label, text in facts.items():
+        grid.add_row(label, text)
+    Console().print(grid)
+
+
+def _duration(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int) -> str:
+    if seconds is None:
+        return (
+            "for ever: its limit is 0" if job.rate_limit == 0 else "unknown: there are no rows to try it with"
+        )
+    limit = "no limit" if job.rate_limit is None else f"its limit of {job.rate_limit:,} rows/s"
+    tried = (
+        ""
+        if cost.core_rows_per_s is None
+        else f"; a core reads and encodes {cost.core_rows_per_s:,.0f} rows/s"
+    )
+    return f"{seconds_text(seconds)} or more with {limit} and {lanes} lanes{tried}, Kafka not counted"
+
+
+def _warnings(served: Served, job: JobDefinition, seconds: float | None) -> Iterator[str]:
+    try:
+        served.check(Add(job.to_json()))
+    except BackfillError as error:
+        yield str(error)
+    try:
+        refuse_used_output(served.kafka, job, served.config.limits)
+    except BackfillError as error:
+        yield str(error)
+    if job.rate_limit == 0:
+        yield "with a limit of 0 it reads nothing until `backfill throttle`"
+    for topic, who in (
+        (served.config.upstream, "the service, after a stop"),
+        (job.output, "a consumer that is late"),
+    ):
+        if seconds is None or partitions_of(served.kafka, topic) is None:
+            continue
+        kept_ms = int(topic_setting(served.kafka, topic, "retention.ms"))
+        if 0 <= kept_ms < seconds * 1_000:
+            yield f"{topic} keeps records for {seconds_text(kept_ms / 1_000)} (retention.ms): {who}, would miss some"
+
+
+def _bytes_text(count: int) -> str:
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"

@@ -1,0 +1,112 @@
+"""Jobs as bars: on a terminal they move; elsewhere a line every few seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from streaming.core.forecast import Forecast, Pace
+from streaming.steering.sight import Onlooker, SeenJob, Sight
+
+LOOK_EVERY_S = 0.5
+_PLAIN_EVERY_S = 5.0
+_BAR_WIDTH = 24
+
+
+class Paces:
+    """The pace of every job that was seen."""
+
+    def __init__(self) -> None:
+        self._paces: dict[tuple[str, int], Pace] = {}
+
+    def look(self, sight: Sight) -> dict[str, Forecast]:
+        """Forecasts by job after one more look."""
+        now_ms = time.monotonic_ns() // 1_000_000
+        return {
+            job.name: self._paces.setdefault((job.name, job.state.start), Pace()).look(
+                now_ms, job.extent, rate_limit=job.state.rate_limit, paused=job.state.paused
+            )
+            for job in sight.jobs
+        }
+
+
+class Bars:
+    """One bar a job, for as long as the context is open."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._tasks: dict[str, TaskID] = {}
+        self._told = 0.0
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(_BAR_WIDTH),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Draw, until the block ends."""
+        with self._progress:
+            yield
+
+    def tell(self, jobs: Sequence[SeenJob], forecasts: dict[str, Forecast]) -> None:
+        """How far they are now."""
+        plain = not self._console.is_terminal and time.monotonic() - self._told >= _PLAIN_EVERY_S
+        for job in jobs:
+            note = described(job, forecasts[job.name])
+            task = self._tasks.setdefault(job.name, self._progress.add_task(job.name, total=1.0, note=""))
+            self._progress.update(task, completed=forecasts[job.name].share, note=note)
+            if plain:
+                self._told = time.monotonic()
+                self._console.print(f"{job.name}: {note}", soft_wrap=True, highlight=False)
+
+
+def described(job: SeenJob, forecast: Forecast) -> str:
+    """One line: share, rows, rate, time left; or why nothing moves."""
+    seen = forecast.extent
+    parts = [f"{forecast.share:6.1%}" if seen.rows_left else "100.0%", f"{seen.rows_read:,} rows"]
+    if job.phase != "backfilling":
+        parts.append(job.phase)
+    elif forecast.rows_per_s is not None:
+        parts.append(f"{forecast.rows_per_s:,.0f}/s")
+        if forecast.seconds_left is not None:
+            parts.append(f"{seconds_text(forecast.seconds_left)} left")
+    if forecast.grew:
+        parts.append("the table grew")
+    return ", ".join(parts)
+
+
+def seconds_text(seconds: float) -> str:
+    """`42 s`, `3 min 20 s`, `2 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def watch(console: Console, onlooker: Onlooker, chosen: Callable[[Sight], Sequence[SeenJob]]) -> None:
+    """Show jobs as they go on, until Ctrl-C or until every one that is chosen is complete."""
+    bars, paces = Bars(console), Paces()
+    with bars.shown():
+        while True:
+            sight = onlooker.look()
+            forecasts, jobs = paces.look(sight), chosen(sight)
+            bars.tell(jobs, forecasts)
+            if all(job.phase == "live" for job in jobs):
+                break
+            time.sleep(LOOK_EVERY_S)
+    for job in jobs:
+        console.print(f"{job.name}: {described(job, forecasts[job.name])}", soft_wrap=True, highlight=False)
+
+
+def watch_until_complete(console: Console, onlooker: Onlooker, name: str) -> None:
+    """Show one job until its backfill is complete, or the job is gone."""
+    watch(console, onlooker, lambda sight: [job for job in sight.jobs if job.name == name])

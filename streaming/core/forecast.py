@@ -1,0 +1,113 @@
+"""How far a backfill is, and when it will be done: figures that can be believed.
+
+    rows in all = what finished vnodes gave + for every other vnode the larger of (rows stored, rows read)
+    share       = rows read / rows in all: below 1 until the last vnode is Completed, and 1 then
+    time left   = rows left / the rate of the last seconds, or the job's limit where that is lower
+
+Rows stored come from file statistics: they know nothing of changes that wait in the log, so the sum moves a little as
+the table does. A share that was shown is not taken back (`Forecast.grew` says that the table has grown instead).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from state.plan import JobState
+from state.progress import Completed, Progress
+
+Phase = Literal["starting", "backfilling", "paused", "limited to 0", "live"]
+WINDOW_MS = 20_000
+"""The rate is that of these last milliseconds: long enough for several batches, short enough to follow a new limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Rows of one job's backfill: read, and still to read (an estimate, 0 only when all vnodes are Completed)."""
+
+    rows_read: int
+    rows_left: int
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1; an empty table is all read."""
+        rows = self.rows_read + self.rows_left
+        return self.rows_read / rows if rows else 1.0
+
+
+def extent(progress: Mapping[int, Progress], vnode_count: int, rows_stored: Mapping[int, int]) -> Extent:
+    """`progress` lists the vnodes that were started; `rows_stored` the rows of each vnode in the replica."""
+    read = sum(state.row_count for state in progress.values())
+    left, unfinished = 0, False
+    for vnode in range(vnode_count):
+        state = progress.get(vnode)
+        if not isinstance(state, Completed):
+            unfinished = True
+            left += max(0, rows_stored.get(vnode, 0) - (state.row_count if state else 0))
+    return Extent(read, max(left, 1) if unfinished else 0)
+
+
+def phase(job: JobState, seen: Extent) -> Phase:
+    """One word on a job."""
+    if not job.opened:
+        return "starting"
+    if seen.rows_left == 0:
+        return "live"
+    if job.paused:
+        return "paused"
+    return "limited to 0" if job.rate_limit == 0 else "backfilling"
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What to show of one job. `share` never falls; `grew` while that hides that rows were added ahead of the read.
+
+    `rows_per_s` is None before two looks, `seconds_left` None where nothing moves.
+    """
+
+    extent: Extent
+    share: float
+    grew: bool
+    rows_per_s: float | None
+    seconds_left: float | None
+
+
+@dataclass
+class Pace:
+    """Looks at one job's backfill as it goes on, and says how fast that is. `now_ms` is any clock that only rises."""
+
+    _looks: deque[tuple[int, int]] = field(default_factory=deque)
+    _shown: float = 0.0
+
+    def look(self, now_ms: int, seen: Extent, *, rate_limit: int | None, paused: bool) -> Forecast:
+        """The forecast after one more look."""
+        looks = self._looks
+        looks.append((now_ms, seen.rows_read))
+        while len(looks) > 2 and looks[1][0] <= now_ms - WINDOW_MS:
+            looks.popleft()
+        rate = rate_between(looks[0], looks[-1])
+        share = max(self._shown, seen.share)
+        self._shown = share
+        return Forecast(
+            seen,
+            share,
+            seen.share < share,
+            rate,
+            seconds_left(seen, rate, rate_limit=rate_limit, paused=paused),
+        )
+
+
+def rate_between(first: tuple[int, int], last: tuple[int, int]) -> float | None:
+    """Rows per second between two looks (milliseconds, rows read)."""
+    elapsed_ms = last[0] - first[0]
+    return (last[1] - first[1]) * 1_000 / elapsed_ms if elapsed_ms > 0 else None
+
+
+def seconds_left(seen: Extent, rate: float | None, *, rate_limit: int | None, paused: bool) -> float | None:
+    """0 when all is read; None while nothing moves or nothing is known."""
+    if seen.rows_left == 0:
+        return 0.0
+    bounded = rate if rate is None or rate_limit is None else min(rate, rate_limit)
+    return None if paused or not bounded or bounded <= 0 else seen.rows_left / bounded

@@ -1,0 +1,253 @@
+"""The HTTP API: what the panel shows, and the wishes that the command line can send too.
+
+    GET    /healthz, /readyz, /metrics            for machines
+    GET    /api/v1/status, /history               the whole service, and its last minutes
+    GET    /api/v1/jobs/{job}/vnodes              the heat map
+    POST   /api/v1/jobs                           create; DELETE /api/v1/jobs/{job} drops
+    POST   /api/v1/jobs/{job}/pause, /resume, /throttle
+
+A change is checked against the jobs there are, and then put into the control topic: 202 says that it is there. It takes
+effect at a barrier, as every wish does, and shows in the status from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path as File
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Path, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from schemas.errors import BackfillError, Code, ConfigError
+from schemas.job import JobDefinition
+from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
+from schemas.table import TableSchema
+from streaming.observe.guards import Bounded, Doorkeeper, NotAllowed, not_allowed
+from streaming.observe.metrics import Metrics
+from streaming.observe.models import Point, Problem, Status, Taken, VnodeStatus
+from streaming.observe.panel import Panel
+
+_STATIC = File(__file__).parent / "page"
+_PAGE = {"/": "index.html", "/page.js": "page.js", "/page.css": "page.css"}
+_HTTP_STATUS = {
+    Code.JOB_UNKNOWN: 404,
+    Code.JOB_EXISTS: 409,
+    Code.OUTPUT_TOPIC_MISMATCH: 409,
+    Code.SAME_TOPIC: 409,
+}
+_MOST_FAULTS, _MOST_CHARACTERS = 10, 1_000
+_MAX_LIMIT = 10**12
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Problem, "description": "No JSON, or another Host", "content": {"text/plain": {}}},
+    401: {"model": Problem, "description": "No token"},
+    403: {"model": Problem, "description": "No token is configured"},
+    404: {"model": Problem, "description": "No such job"},
+    409: {"model": Problem, "description": "In the way of another job"},
+    422: {"model": Problem, "description": "Not a job of this table"},
+    503: {"model": Problem, "description": "Kafka can't be reached"},
+}
+
+Wishes = Callable[[Mutation], str]
+"""Checks a mutation, sends it and returns the wish's id. Raises: BackfillError."""
+
+JobName = Annotated[str, Path(description="Name of a job.", max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
+
+
+def _whole(value: object) -> object:
+    """JSON knows one kind of number: 10.0 is a whole one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Rows = Annotated[int, Field(ge=0, le=_MAX_LIMIT), BeforeValidator(_whole)]
+
+
+class NewJob(BaseModel):
+    """A job, as below `jobs` in a configuration."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str = Field(max_length=63)
+    output: str = Field(max_length=249)
+    columns: list[str] | None = None
+    filter: str | None = Field(None, max_length=16_384)
+    output_partitions: Count | None = None
+    rate_limit: Rows | None = None
+    latency_budget: str | None = None
+
+
+class Limit(BaseModel):
+    """Snapshot rows per second; null takes the limit away."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    rate_limit: Rows | None
+
+
+def build(
+    panel: Panel, metrics: Metrics, wishes: Wishes, table: TableSchema, door: Doorkeeper, hosts: list[str]
+) -> FastAPI:
+    """The application. `hosts` are the names that it answers to."""
+    app = FastAPI(
+        title="arrangement-backfill",
+        version=version("arrangement-backfill"),
+        summary="Status and steering of one service.",
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.add_middleware(Bounded)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+    app.add_exception_handler(NotAllowed, not_allowed)
+    app.add_exception_handler(BackfillError, _problem)
+    app.add_exception_handler(RequestValidationError, _not_as_described)
+    app.add_exception_handler(HTTPException, _not_here)
+    app.include_router(_machines(panel, metrics, door))
+    app.include_router(_looking(panel, door))
+    app.include_router(_steering(panel, wishes, table, door))
+    _serve_page(app)
+    return app
+
+
+def _problem(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, BackfillError)
+    status = _HTTP_STATUS.get(error.code) or {7: 503}.get(error.exit_status, 422)
+    told = Problem(code=error.code, found=error.found, expected=error.expected, next_step=error.next_step)
+    return JSONResponse(told.model_dump(), status)
+
+
+def _not_as_described(_: Request, error: Exception) -> JSONResponse:
+    """Names what is wrong and where, and quotes no value."""
+    assert isinstance(error, RequestValidationError)
+    found = "; ".join(
+        f"{'.'.join(str(part) for part in fault['loc'])}: {fault['type']}"
+        for fault in error.errors()[:_MOST_FAULTS]
+    )
+    return _usage(422, found[:_MOST_CHARACTERS])
+
+
+def _not_here(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return _usage(error.status_code, str(error.detail), error.headers)
+
+
+def _usage(status: int, found: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    told = Problem(
+        code=Code.USAGE,
+        found=found,
+        expected="a request as the description says",
+        next_step="see /api/openapi.json",
+    )
+    return JSONResponse(told.model_dump(), status, headers)
+
+
+def _machines(panel: Panel, metrics: Metrics, door: Doorkeeper) -> APIRouter:
+    router = APIRouter(tags=["machines"])
+
+    @router.get("/healthz", response_class=PlainTextResponse)
+    def alive() -> str:
+        """The process answers."""
+        return "alive\n"
+
+    @router.get(
+        "/readyz",
+        response_class=PlainTextResponse,
+        responses={503: {"description": "Starting or degraded", "content": {"text/plain": {}}}},
+    )
+    def ready() -> PlainTextResponse:
+        """Barriers come out."""
+        condition = panel.condition
+        return PlainTextResponse(f"{condition}\n", 200 if condition == "serving" else 503)
+
+    @router.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(door.may_look)])
+    def exposition() -> Response:
+        """Prometheus metrics."""
+        return Response(metrics.text(panel.status()), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return router
+
+
+def _looking(panel: Panel, door: Doorkeeper) -> APIRouter:
+    refusals: dict[int | str, dict[str, Any]] = {number: _REFUSALS[number] for number in (401, 404, 422)}
+    router = APIRouter(
+        prefix="/api/v1", tags=["looking"], dependencies=[Depends(door.may_look)], responses=refusals
+    )
+
+    @router.get("/status")
+    def status() -> Status:
+        """The whole service at a glance."""
+        return panel.status()
+
+    @router.get("/history")
+    def history() -> list[Point]:
+        """The last minutes, a point a batch, oldest first."""
+        return panel.history()
+
+    @router.get("/jobs/{job}/vnodes")
+    def vnodes(job: JobName) -> list[VnodeStatus]:
+        """How far each vnode of a job is."""
+        found = panel.vnodes(job)
+        if found is None:
+            raise unknown_job(job)
+        return found
+
+    return router
+
+
+def unknown_job(job: str) -> ConfigError:
+    """The error for a name that is nobody's."""
+    return ConfigError(
+        Code.JOB_UNKNOWN, found=f"no job {job}", expected="a job of this service", next_step="see the status"
+    )
+
+
+def _steering(panel: Panel, wishes: Wishes, table: TableSchema, door: Doorkeeper) -> APIRouter:
+    router = APIRouter(
+        prefix="/api/v1/jobs",
+        tags=["steering"],
+        dependencies=[Depends(door.may_steer)],
+        responses=_REFUSALS,
+        default_response_class=JSONResponse,
+    )
+
+    @router.post("", status_code=202)
+    def create(job: NewJob) -> Taken:
+        """A new job: the whole table, then every change, into a topic of its own."""
+        definition = JobDefinition.declare(job.model_dump(exclude_none=True), table)
+        return Taken(wish=wishes(Add(definition.to_json())))
+
+    @router.delete("/{job}", status_code=202)
+    def drop(job: JobName) -> Taken:
+        """End a job; its topic stays."""
+        return Taken(wish=wishes(Drop(job)))
+
+    @router.post("/{job}/pause", status_code=202)
+    def pause(job: JobName) -> Taken:
+        """Halt its backfill; live changes go on."""
+        return Taken(wish=wishes(Pause(job)))
+
+    @router.post("/{job}/resume", status_code=202)
+    def resume(job: JobName) -> Taken:
+        """Go on with its backfill."""
+        return Taken(wish=wishes(Resume(job)))
+
+    @router.post("/{job}/throttle", status_code=202)
+    def throttle(job: JobName, limit: Limit) -> Taken:
+        """Bound the snapshot rows per second that it reads."""
+        return Taken(wish=wishes(Throttle(job, limit.rate_limit)))
+
+    return router
+
+
+def _serve_page(app: FastAPI) -> None:
+    def file(name: str) -> Callable[[], FileResponse]:
+        return lambda: FileResponse(_STATIC / name)
+
+    for route, name in _PAGE.items():
+        app.add_api_route(route, file(name), include_in_schema=False, methods=["GET"])

@@ -1,0 +1,111 @@
+"""Prometheus metrics of a running service, with RisingWave's names where it has one (`stream_backfill_*`).
+
+Counters count from the start of the process, as Prometheus expects; `rate()` makes speeds of them. Labels are names of
+jobs, steps and partitions: few, and none of them data.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from schemas.epoch import unix_ms_from_epoch
+from streaming.observe.models import Status
+from streaming.service.batches import BatchReport
+
+_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 10, 30, 60, 300)
+_STEP_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
+
+
+class Metrics:
+    """`note` after each batch, by the stream's thread; `text` by whoever serves them."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=registry)
+
+        self._snapshot = counter("stream_backfill_snapshot_read_row_count", "Snapshot rows read.", "job")
+        self._live = counter("stream_backfill_upstream_output_row_count", "Live changes sent.", "job")
+        self._sent = counter("backfill_snapshot_sent_rows", "Snapshot rows sent, after the filter.", "job")
+        self._changes = counter("backfill_upstream_changes", "Changes read from the upstream.")
+        self._barriers = counter("backfill_barriers", "Barriers that are done.")
+        self._again = counter("backfill_lanes_already_sent", "Lanes that found their batch in the output.")
+        self._parked = counter("backfill_parked_records", "Records at fault in the dead letters.")
+        self._interruptions = counter("backfill_interruptions", "Troubles that passed.", "code")
+        self._barrier_s = Histogram(
+            "backfill_barrier_latency_seconds",
+            "From a barrier's injection to its being readable in the outputs.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._step_s = Histogram(
+            "backfill_batch_step_seconds",
+            "Time of a batch, by step.",
+            ["step"],
+            buckets=_STEP_SECONDS,
+            registry=registry,
+        )
+        self._share = gauge("backfill_progress_ratio", "Of the snapshot's rows that were read.", "job")
+        self._limit = gauge("backfill_rate_limit_rows", "Snapshot rows per second; -1 for no limit.", "job")
+        self._vnodes = gauge("backfill_vnodes", "Vnodes by state.", "job", "state")
+        self._behind = gauge("backfill_partition_age_seconds", "Age of the newest barrier.", "partition")
+        self._waiting = gauge(
+            "backfill_partition_waiting_barriers", "Barriers waiting for others.", "partition"
+        )
+        self._replica = gauge("backfill_replica_rows", "Rows in the replica's base.")
+        self._log = gauge("backfill_replica_log_rows", "Changes that wait to be folded.")
+        self._log_files = gauge("backfill_replica_log_files", "Files of the replica's log.")
+        self._fold_age = gauge("backfill_fold_age_seconds", "Age of the barrier that the base holds.")
+        self._epoch = gauge("backfill_epoch", "Epoch of the last barrier that is done.")
+
+    def note(self, report: BatchReport) -> None:
+        """Take a batch into account."""
+        now = self._clock()
+        for name, rows in report.snapshot_rows.items():
+            self._snapshot.labels(name).inc(rows)
+        for name, rows in report.sent_snapshot.items():
+            self._sent.labels(name).inc(rows)
+        for name, rows in report.sent_live.items():
+            self._live.labels(name).inc(rows)
+        self._changes.inc(report.changes)
+        self._barriers.inc(len(report.plan.barriers))
+        self._again.inc(report.already_sent)
+        self._parked.inc(len(report.plan.parked))
+        for aligned in report.plan.barriers:
+            self._barrier_s.observe(max(0.0, now - unix_ms_from_epoch(aligned.epoch) / 1_000))
+        for step, took_ms in report.step_ms.items():
+            self._step_s.labels(step).observe(took_ms / 1_000)
+        self._epoch.set(report.plan.epoch)
+        files = report.files
+        self._replica.set(files.base_rows)
+        self._log.set(files.log_rows)
+        self._log_files.set(len(files.log))
+        if files.folded_epoch:
+            self._fold_age.set(now - unix_ms_from_epoch(files.folded_epoch) / 1_000)
+
+    def interrupted(self, code: str) -> None:
+        """Trouble that may pass has interrupted the service."""
+        self._interruptions.labels(code).inc()
+
+    def text(self, status: Status) -> bytes:
+        """The exposition, with gauges as of this status."""
+        for labelled in (self._share, self._limit, self._vnodes, self._behind, self._waiting):
+            labelled.clear()
+        for job in status.jobs:
+            self._share.labels(job.name).set(job.share)
+            self._limit.labels(job.name).set(-1 if job.rate_limit is None else job.rate_limit)
+            self._vnodes.labels(job.name, "completed").set(job.vnodes_done)
+            self._vnodes.labels(job.name, "other").set(status.vnode_count - job.vnodes_done)
+        for partition in status.partitions:
+            self._waiting.labels(str(partition.partition)).set(partition.barriers_waiting)
+            if partition.age_s is not None:
+                self._behind.labels(str(partition.partition)).set(partition.age_s)
+        return generate_latest(self.registry)

@@ -1,0 +1,219 @@
+// The status page: asks the API every second and draws what it says. No library, nothing from elsewhere.
+"use strict";
+
+const EVERY_MS = 1000;
+const byId = (id) => document.getElementById(id);
+const cards = new Map();
+let status = null;
+
+const number = (value) => Math.round(value).toLocaleString("en");
+const seconds = (value) => {
+  if (value === null || value === undefined) return "–";
+  if (value < 60) return `${value < 10 ? value.toFixed(1) : Math.round(value)} s`;
+  const minutes = Math.floor(value / 60);
+  return minutes < 60 ? `${minutes} min ${Math.round(value % 60)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+};
+
+function headers() {
+  const token = byId("token").value;
+  return token ? { Authorization: `Bearer ${token}` } : {};
+}
+
+async function ask(path, options = {}) {
+  const answer = await fetch(`api/v1/${path}`, { ...options, headers: { ...headers(), ...options.headers } });
+  const body = await answer.json().catch(() => ({ found: answer.statusText, next_step: "" }));
+  if (!answer.ok) {
+    const problem = new Error(body.found ? `${body.found}; ${body.next_step}` : `status ${answer.status}`);
+    problem.status = answer.status;
+    throw problem;
+  }
+  return body;
+}
+
+function setCondition(name, text) {
+  const shown = byId("condition");
+  shown.className = `condition ${name}`;
+  if (shown.textContent !== text) shown.textContent = text;
+}
+
+function showFacts() {
+  const facts = [
+    ["barrier", seconds(status.barrier_age_s), "age of the last barrier in the outputs"],
+    ["latency p50", seconds(status.latency.p50_s), "barrier injected to readable, last minute"],
+    ["latency p99", seconds(status.latency.p99_s), "barrier injected to readable, last minute"],
+    ["replica", `${number(status.replica_rows)} rows`, "rows in the base"],
+    ["log", number(status.log_rows), "changes that wait to be folded"],
+    ["lanes", status.lanes, `${status.vnode_count} vnodes`],
+    ["parked", number(status.parked), "records at fault since the start"],
+  ];
+  const shown = facts.map(([label, value, title]) => {
+    const box = document.createElement("div");
+    box.title = title;
+    const name = document.createElement("div");
+    name.className = "label";
+    name.textContent = label;
+    const figure = document.createElement("div");
+    figure.className = "value";
+    figure.textContent = value;
+    box.append(name, figure);
+    return box;
+  });
+  byId("facts").replaceChildren(...shown);
+}
+
+function showPartitions() {
+  const rows = status.partitions.map((each) => {
+    const row = document.createElement("tr");
+    for (const text of [each.partition, each.barrier ?? "none yet", seconds(each.age_s), each.barriers_waiting]) {
+      const cell = document.createElement("td");
+      cell.textContent = text;
+      row.append(cell);
+    }
+    return row;
+  });
+  byId("partitions").tBodies[0].replaceChildren(...rows);
+}
+
+function draw(svg, values, label) {
+  const known = values.filter((value) => value !== null);
+  const highest = Math.max(...known, 1e-9);
+  const step = 300 / Math.max(values.length - 1, 1);
+  const points = values.map((value, index) => [index * step, 58 - ((value ?? 0) / highest) * 54]);
+  const line = points.map(([x, y], index) => `${index ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+  svg.replaceChildren();
+  svg.setAttribute("aria-label", `${label}, highest ${highest.toFixed(1)}`);
+  if (!known.length) return;
+  for (const [kind, path] of [["area", `${line}L300 60L0 60Z`], ["edge", line]]) {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    element.setAttribute("class", kind);
+    element.setAttribute("d", path);
+    svg.append(element);
+  }
+}
+
+function card(name) {
+  if (cards.has(name)) return cards.get(name);
+  const root = byId("job").content.cloneNode(true).firstElementChild;
+  const part = (key) => root.querySelector(`[data-${key}]`);
+  const act = (verb, body) => async () => {
+    part("answer").textContent = "…";
+    try {
+      const options = { method: "POST" };
+      const content = body?.();
+      if (content) Object.assign(options, { body: JSON.stringify(content), headers: { "Content-Type": "application/json" } });
+      await ask(`jobs/${encodeURIComponent(name)}/${verb}`, options);
+      part("answer").textContent = "sent: from the next barrier on";
+    } catch (problem) {
+      part("answer").textContent = problem.message;
+    }
+  };
+  part("pause").addEventListener("click", act("pause"));
+  part("resume").addEventListener("click", act("resume"));
+  part("throttle").addEventListener("click", act("throttle", () => {
+    const text = part("limit").value;
+    return { rate_limit: text === "" ? null : Number(text) };
+  }));
+  const made = { root, part };
+  cards.set(name, made);
+  return made;
+}
+
+function showJob(job, history) {
+  const { root, part } = card(job.name);
+  part("name").textContent = job.name;
+  part("output").textContent = `topic ${job.output}, ${job.output_partitions} partitions`;
+  part("described").textContent = `${job.columns.join(", ")}${job.filter ? ` where ${job.filter}` : ""}`;
+  const percent = Math.floor(job.share * 1000) / 10;
+  part("bar").setAttribute("aria-valuenow", percent);
+  part("bar").setAttribute("aria-label", `${job.name}: share of the snapshot that was read`);
+  part("bar").firstElementChild.style.width = `${percent}%`;
+  const words = [`${percent.toFixed(1)} %`, `${number(job.rows_read)} rows`, job.phase];
+  if (job.phase === "backfilling") {
+    if (job.rows_per_s !== null) words.push(`${number(job.rows_per_s)} rows/s`);
+    if (job.seconds_left !== null) words.push(`${seconds(job.seconds_left)} left`);
+  }
+  if (job.rate_limit !== null) words.push(`limit ${number(job.rate_limit)} rows/s`);
+  if (job.grew) words.push("the table grew ahead of the read");
+  part("line").textContent = words.join(" · ");
+  const rates = history.map((point) => point.rows_per_s[job.name] ?? 0);
+  const latencies = history.map((point) => point.latency_s);
+  draw(part("rate"), rates, "snapshot rows per second");
+  draw(part("latency"), latencies, "latency in seconds");
+  part("rate-now").textContent = rates.length ? number(rates.at(-1)) : "";
+  part("latency-now").textContent = latencies.length ? seconds(latencies.at(-1)) : "";
+  part("vnodes-done").textContent = `${job.vnodes_done} of ${status.vnode_count} completed`;
+  part("steer").hidden = !status.can_steer;
+  part("pause").disabled = job.paused;
+  part("resume").disabled = !job.paused;
+  return root;
+}
+
+function showVnodes(name, vnodes) {
+  const { part } = card(name);
+  const lanes = new Map();
+  for (const each of vnodes) {
+    const cell = document.createElement("span");
+    cell.className = `cell ${each.state.replace(" ", "-")}`;
+    cell.title = `vnode ${each.vnode}: ${each.state}, ${number(each.rows_read)} rows`;
+    if (each.state === "in progress") {
+      const level = document.createElement("i");
+      level.style.height = `${Math.round(each.share * 100)}%`;
+      cell.append(level);
+    }
+    if (!lanes.has(each.lane)) lanes.set(each.lane, []);
+    lanes.get(each.lane).push({ cell, done: each.state === "completed" });
+  }
+  const rows = [...lanes].map(([lane, cells]) => {
+    const row = document.createElement("div");
+    row.className = "lane";
+    const label = document.createElement("span");
+    label.textContent = `lane ${lane}`;
+    const grid = document.createElement("div");
+    grid.className = "cells";
+    grid.setAttribute("role", "img");
+    const done = cells.filter((each) => each.done).length;
+    grid.setAttribute("aria-label", `lane ${lane}: ${done} of ${cells.length} vnodes completed`);
+    grid.append(...cells.map((each) => each.cell));
+    row.append(label, grid);
+    return row;
+  });
+  part("lanes").classList.toggle("many", vnodes.length > 256);
+  part("lanes").replaceChildren(...rows);
+}
+
+async function refresh() {
+  try {
+    const [now, history] = await Promise.all([ask("status"), ask("history")]);
+    status = now;
+    setCondition(now.condition, now.trouble ? `${now.condition}: ${now.trouble}` : now.condition);
+    byId("table").textContent = now.table;
+    byId("upstream").textContent = now.upstream;
+    byId("version").textContent = `version ${now.version}, ${now.owner}`;
+    byId("login").hidden = !now.can_steer;
+    byId("readonly").hidden = now.can_steer;
+    document.title = `${now.table}: ${now.condition}`;
+    showFacts();
+    showPartitions();
+    const names = new Set(now.jobs.map((job) => job.name));
+    for (const name of cards.keys()) if (!names.has(name)) cards.delete(name);
+    const shown = now.jobs.map((job) => showJob(job, history));
+    const place = byId("jobs");
+    if (place.children.length !== shown.length || shown.some((root, index) => place.children[index] !== root)) {
+      place.replaceChildren(...shown);
+    }
+    await Promise.all(now.jobs.map(async (job) => showVnodes(job.name, await ask(`jobs/${encodeURIComponent(job.name)}/vnodes`))));
+  } catch (problem) {
+    if (problem.status === 401) {
+      byId("login").hidden = false;
+      setCondition("unreachable", "token needed");
+    } else if (problem.status !== 404) {
+      setCondition("unreachable", "the service does not answer");
+    }
+  }
+  setTimeout(refresh, EVERY_MS);
+}
+
+byId("token").value = sessionStorage.getItem("token") ?? "";
+byId("token").addEventListener("input", (event) => sessionStorage.setItem("token", event.target.value));
+byId("login").addEventListener("submit", (event) => event.preventDefault());
+refresh();

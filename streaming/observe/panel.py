@@ -1,0 +1,205 @@
+"""The panel: what a running service knows of itself, kept in memory for whoever looks.
+
+`note` is called by the stream's thread after each batch and costs microseconds; `status`, `vnodes` and `history` are
+called by any thread and see one batch's end, never half of one. Nothing here can disturb the service.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+from schemas.epoch import unix_ms_from_epoch
+from schemas.records import Barrier
+from state.plan import JobState
+from state.progress import Completed, InProgress, Progress
+from streaming.core.forecast import Extent, Forecast, Pace, extent, phase
+from streaming.observe.models import (
+    Condition,
+    JobStatus,
+    Latency,
+    PartitionStatus,
+    Point,
+    Status,
+    VnodeStatus,
+)
+from streaming.service.batches import BatchReport
+
+HISTORY = 600
+"""Points that are kept, one a second at most: ten minutes and more."""
+_LATENCY_WINDOW_S = 60.0
+
+
+@dataclass
+class Panel:
+    """Of one service. `newest` tells the newest barrier of each upstream partition and how many wait there."""
+
+    upstream: str
+    table: str
+    owner: str
+    vnode_count: int
+    can_steer: bool = False
+    clock: Callable[[], float] = time.time
+    newest: Callable[[], Sequence[tuple[Barrier | None, int]]] = list
+    started: float = field(init=False)
+    condition: Condition = "starting"
+    trouble: str | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _report: BatchReport | None = None
+    _jobs: tuple[JobState, ...] = ()
+    _forecasts: dict[str, Forecast] = field(default_factory=dict)
+    _paces: dict[tuple[str, int], Pace] = field(default_factory=dict)
+    _stored: Mapping[int, int] = field(default_factory=dict)
+    _parked: int = 0
+    _latencies: deque[tuple[float, float]] = field(default_factory=deque)
+    _points: deque[Point] = field(default_factory=lambda: deque(maxlen=HISTORY))
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def is_degraded(self, trouble: str) -> None:
+        """Trouble that may pass has interrupted the service."""
+        self.condition, self.trouble = "degraded", trouble
+
+    def note(self, report: BatchReport) -> None:
+        """Take a batch into account."""
+        now = self.clock()
+        stored = report.files.rows_by_vnode(self.vnode_count)
+        jobs = report.outcome.jobs
+        extents = {
+            job.name: extent(report.progress.get(job.name, {}), self.vnode_count, stored) for job in jobs
+        }
+        with self._lock:
+            before = self._report
+            self.condition, self.trouble = "serving", None
+            self._report, self._jobs, self._stored = report, jobs, stored
+            self._parked += len(report.plan.parked)
+            self._forecasts = {job.name: self._look(job, extents[job.name], now) for job in jobs}
+            for aligned in report.plan.barriers:
+                self._latencies.append((now, now - unix_ms_from_epoch(aligned.epoch) / 1_000))
+            while self._latencies and self._latencies[0][0] < now - _LATENCY_WINDOW_S:
+                self._latencies.popleft()
+            self._add_point(report, now, is_first=before is None)
+
+    def _look(self, job: JobState, seen: Extent, now: float) -> Forecast:
+        pace = self._paces.setdefault((job.name, job.start), Pace())
+        return pace.look(round(now * 1_000), seen, rate_limit=job.rate_limit, paused=job.paused)
+
+    def _add_point(self, report: BatchReport, now: float, *, is_first: bool) -> None:
+        since = self.started if is_first or not self._points else self._points[-1].at
+        elapsed = max(now - since, 1e-3)
+        self._points.append(
+            Point(
+                at=now,
+                latency_s=self._latencies[-1][1] if self._latencies else None,
+                changes_per_s=report.changes / elapsed,
+                rows_per_s={name: rows / elapsed for name, rows in report.snapshot_rows.items()},
+                batch_s=sum(report.step_ms.values()) / 1_000,
+            )
+        )
+
+    def status(self) -> Status:
+        """As of now."""
+        now = self.clock()
+        with self._lock:
+            report, files = self._report, self._report.files if self._report else None
+            epoch = report.plan.epoch if report else 0
+            return Status(
+                version=version("arrangement-backfill"),
+                condition=self.condition,
+                trouble=self.trouble,
+                upstream=self.upstream,
+                table=self.table,
+                owner=self.owner,
+                started=self.started,
+                barrier=epoch,
+                barrier_age_s=_age_s(epoch, now) if epoch else None,
+                lanes=report.plan.lanes if report else 0,
+                vnode_count=self.vnode_count,
+                replica_rows=files.base_rows if files else 0,
+                log_rows=files.log_rows if files else 0,
+                parked=self._parked,
+                latency=self._latency(),
+                jobs=[self._job(job) for job in self._jobs],
+                partitions=[
+                    PartitionStatus(
+                        partition=number,
+                        barrier=barrier.curr if barrier else None,
+                        barriers_waiting=waiting,
+                        age_s=_age_s(barrier.curr, now) if barrier else None,
+                    )
+                    for number, (barrier, waiting) in enumerate(self.newest())
+                ],
+                can_steer=self.can_steer,
+            )
+
+    def _job(self, job: JobState) -> JobStatus:
+        forecast, definition = self._forecasts[job.name], job.definition
+        assert self._report is not None
+        progress = self._report.progress.get(job.name, {})
+        return JobStatus(
+            name=job.name,
+            output=definition.output,
+            phase=phase(job, forecast.extent),
+            paused=job.paused,
+            rate_limit=job.rate_limit,
+            share=forecast.share,
+            grew=forecast.grew,
+            rows_read=forecast.extent.rows_read,
+            rows_left=forecast.extent.rows_left,
+            rows_per_s=forecast.rows_per_s,
+            seconds_left=forecast.seconds_left,
+            vnodes_done=sum(isinstance(state, Completed) for state in progress.values()),
+            start=job.start,
+            filter=definition.filter,
+            columns=list(definition.columns),
+            output_partitions=definition.output_partitions,
+        )
+
+    def _latency(self) -> Latency:
+        seen = sorted(latency for _, latency in self._latencies)
+        if not seen:
+            return Latency(p50_s=None, p99_s=None)
+        return Latency(p50_s=seen[len(seen) // 2], p99_s=seen[min(len(seen) - 1, len(seen) * 99 // 100)])
+
+    def jobs(self) -> tuple[int, int, tuple[JobState, ...]]:
+        """Epoch of the last batch, its lanes, and the jobs after it."""
+        with self._lock:
+            plan = self._report.plan if self._report else None
+            return (plan.epoch, plan.lanes, self._jobs) if plan else (0, 1, ())
+
+    def vnodes(self, job: str) -> list[VnodeStatus] | None:
+        """Every vnode of a job; None if there is no such job."""
+        with self._lock:
+            if self._report is None or all(known.name != job for known in self._jobs):
+                return None
+            progress, lanes = self._report.progress.get(job, {}), self._report.plan.lanes
+            stored = self._stored
+        return [
+            _vnode(vnode, vnode * lanes // self.vnode_count, progress.get(vnode), stored.get(vnode, 0))
+            for vnode in range(self.vnode_count)
+        ]
+
+    def history(self) -> list[Point]:
+        """The last minutes, oldest first."""
+        with self._lock:
+            return list(self._points)
+
+
+def _vnode(vnode: int, lane: int, state: Progress | None, stored: int) -> VnodeStatus:
+    if isinstance(state, Completed):
+        return VnodeStatus(vnode=vnode, lane=lane, state="completed", share=1.0, rows_read=state.row_count)
+    if isinstance(state, InProgress):
+        share = min(state.row_count / stored, 0.99) if stored else 0.0
+        return VnodeStatus(
+            vnode=vnode, lane=lane, state="in progress", share=share, rows_read=state.row_count
+        )
+    return VnodeStatus(vnode=vnode, lane=lane, state="not started", share=0.0, rows_read=0)
+
+
+def _age_s(epoch: int, now: float) -> float:
+    return max(0.0, now - unix_ms_from_epoch(epoch) / 1_000)

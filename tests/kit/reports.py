@@ -1,0 +1,67 @@
+"""Batch reports made by hand, for whatever shows them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from schemas.epoch import epoch_from_unix_ms
+from schemas.job import JobDefinition
+from schemas.records import Barrier, BarrierKind
+from schemas.table import TableSchema, declare
+from state.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
+from state.progress import Progress
+from state.replica import BaseFile, ReplicaFiles
+from streaming.core.jobs import Outcome
+from streaming.service.batches import BatchReport
+
+TABLE = declare(
+    {
+        "name": "orders",
+        "columns": {"id": "bigint", "region": "string", "amount": "decimal(18,2)"},
+        "primary_key": ["id"],
+        "vnode_count": 4,
+    }
+)
+
+
+def barrier(at_ms: int) -> Barrier:
+    """One that was injected at an instant."""
+    epoch = epoch_from_unix_ms(at_ms)
+    return Barrier(epoch, epoch - 1, BarrierKind.CHECKPOINT, 2, at_ms)
+
+
+def job(name: str, table: TableSchema = TABLE, **over: object) -> JobState:
+    """A job that is open."""
+    definition = JobDefinition.declare({"name": name, "output": f"{name}-out"}, table)
+    return JobState(definition, 1, **{"opened": True, **over})  # type: ignore[arg-type]
+
+
+def report(
+    jobs: Sequence[JobState] = (),
+    progress: Mapping[str, Mapping[int, Progress]] | None = None,
+    *,
+    at_ms: int | None = None,
+    rows: Mapping[str, int] | None = None,
+    stored: Mapping[int, int] | None = None,
+    vnode_count: int = 4,
+) -> BatchReport:
+    """A batch with one barrier, 10 changes, and these snapshot rows; `stored` are the replica's rows by vnode."""
+    aligned = AlignedBarrier(barrier(at_ms or time.time_ns() // 1_000_000), (9, 9))
+    plan = BatchPlan(None, (aligned,), (0, 0), ReplicaVersion(0, 0, 0), 2)
+    base = {vnode: (BaseFile(f"{vnode}", vnode, count, 1),) for vnode, count in (stored or {}).items()}
+    read = dict(rows or {})
+    return BatchReport(
+        plan,
+        10,
+        read,
+        read,
+        read,
+        {"plan": 20.0, "lanes": 200.0},
+        {},
+        0,
+        Outcome(tuple(jobs)),
+        progress or {},
+        vnode_count,
+        ReplicaFiles(0, base, ()),
+    )
