@@ -114,7 +114,7 @@ class RangeReader:
         for message in chunk:
             error = message.error()
             if error is not None and not _is_end(error) and not error.retriable():
-                raise translate(error, self._settings, what=place(message))
+                raise translate(error, self._settings, what=place(message) if message.topic() else topic)
         return [message for message in chunk if (error := message.error()) is None or _is_end(error)]
 
     def _drop_done(self, topic: str, done: set[int], left: dict[int, int]) -> None:

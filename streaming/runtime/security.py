@@ -11,6 +11,8 @@ import socket
 import ssl
 from contextlib import suppress
 
+from cryptography.hazmat.primitives import serialization
+
 from schemas.errors import BackfillError
 from schemas.security import Security
 
@@ -71,11 +73,21 @@ def for_java(security: Security) -> dict[str, str]:
             settings |= {
                 "ssl.keystore.type": "PEM",
                 "ssl.keystore.certificate.chain": security.certificate_file.read_text(encoding="utf-8"),
-                "ssl.keystore.key": security.private_key(),
+                "ssl.keystore.key": _opened(security),
             }
-        if security.key_password is not None:
-            settings["ssl.key.password"] = security.key_password.read()
     return settings
+
+
+def _opened(security: Security) -> str:
+    """The client's key without its password. Java 17 can't decrypt what OpenSSL writes (PBES2, JDK-8076999)."""
+    pem = security.private_key()
+    if security.key_password is None:
+        return pem
+    key = serialization.load_pem_private_key(pem.encode(), security.key_password.read().encode())
+    plain = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return plain.decode()
 
 
 def jaas_quoted(text: str) -> str:

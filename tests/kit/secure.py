@@ -29,12 +29,15 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from streaming.runtime.broker import EmbeddedBroker, Listener
+from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.security import jaas_quoted
 
 HOST = "127.0.0.1"
-USER = "backfill"
-SCRAM_PASSWORD = 'scram "quoted" \\ and ; spaced'
-PLAIN_PASSWORD = "plain $password ${x}"
+USER, OPERATOR = "backfill", "operator"
+SCRAM_PASSWORD = 'canaryScram "quoted" \\ and ; spaced'
+OPERATOR_PASSWORD = "canaryOperator"
+PLAIN_PASSWORD = "canaryPlain $password ${x}"
+_BY_NAME = "RULE:^.*CN=([^,]+).*$/$1/,DEFAULT"
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -60,12 +63,18 @@ class Certificates:
         self.authority.cert_pem.write_to_path(str(self.ca_file))
 
     def issue(
-        self, name: str, host: str = HOST, *, expired: bool = False, password: str | None = None
+        self,
+        name: str,
+        host: str = HOST,
+        *,
+        user: str = USER,
+        expired: bool = False,
+        password: str | None = None,
     ) -> tuple[Path, Path]:
-        """Files with a certificate for the host, and with its key in PKCS#8."""
+        """Files with a certificate for the host and the user, and with its key in PKCS#8."""
         end = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1) if expired else None
         begin = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-        issued = self.authority.issue_cert(host, common_name=USER, not_before=begin, not_after=end)
+        issued = self.authority.issue_cert(host, common_name=user, not_before=begin, not_after=end)
         chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
         certificate = self.folder / f"{name}.pem"
         certificate.write_bytes(chain)
@@ -113,9 +122,11 @@ class SecureBroker:
         declared |= {"security": "ssl"} if listener == "MTLS" else login
         return {key: value for key, value in {**declared, **over}.items() if value is not None}
 
-    def mutual(self, name: str = "client", *, password: str | None = None, **over: Any) -> dict[str, Any]:
+    def mutual(
+        self, name: str = "client", *, user: str = USER, password: str | None = None, **over: Any
+    ) -> dict[str, Any]:
         """The section for mTLS, with a certificate of the client's own."""
-        certificate, key = self.certificates.issue(name, "client.example", password=password)
+        certificate, key = self.certificates.issue(name, "client.example", user=user, password=password)
         mine: dict[str, Any] = {"certificate_file": str(certificate), "key_file": str(key)}
         if password is not None:
             mine["key_password_file"] = str(private(self.folder / f"{name}.key-password", password))
@@ -142,21 +153,24 @@ def secure_broker(folder: Path, *, settings: Mapping[str, str] | None = None) ->
         Listener("SCRAM", "SASL_SSL", good | scram),
         Listener("CLEAR", "SASL_PLAINTEXT", scram),
         Listener("PLAIN", "SASL_SSL", good | plain),
-        Listener("MTLS", "SSL", {**good, "ssl.client.auth": "required"}),
+        Listener(
+            "MTLS", "SSL", {**good, "ssl.client.auth": "required", "ssl.principal.mapping.rules": _BY_NAME}
+        ),
         Listener("EXPIRED", "SASL_SSL", expired | scram),
         Listener("OTHER", "SASL_SSL", other | scram),
     ]
     with EmbeddedBroker(
         data=folder / "kafka", log=folder / "kafka.log", listeners=listeners, settings=settings or {}
     ) as broker:
-        _add_scram_user(broker.bootstrap)
+        for user, password in ((USER, SCRAM_PASSWORD), (OPERATOR, OPERATOR_PASSWORD)):
+            _add_scram_user(broker.bootstrap, user, password)
         yield SecureBroker(broker, certificates, folder)
 
 
-def _add_scram_user(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+def _add_scram_user(bootstrap: str, user: str, password: str) -> None:
+    admin = AdminClient(KafkaSettings(bootstrap).client())
     wanted = [
-        UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), SCRAM_PASSWORD.encode())
+        UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password.encode())
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
     ]
     for mechanism in wanted:  # one mechanism of a user a request

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from schemas.config import load, load_kafka, reach
 from schemas.errors import Code, ConfigError
@@ -77,8 +78,11 @@ def test_a_client_certificate_is_the_same_for_both_clients(folder: Path) -> None
     security = read(folder, {**FAR, **mutual}).security
     native, java = for_librdkafka(security), for_java(security)
     assert native["ssl.key.location"] == str(folder / "locked.key")
-    assert native["ssl.key.password"] == java["ssl.key.password"] == "hunter3"
-    assert java["ssl.keystore.key"] == (folder / "locked.key").read_text()
+    assert native["ssl.key.password"] == "hunter3"
+    assert "ssl.key.password" not in java
+    opened = serialization.load_pem_private_key(java["ssl.keystore.key"].encode(), None)
+    locked = serialization.load_pem_private_key((folder / "locked.key").read_bytes(), b"hunter3")
+    assert opened.public_key() == locked.public_key()
     assert java["ssl.keystore.certificate.chain"] == (folder / "locked.pem").read_text()
     assert native["ssl.endpoint.identification.algorithm"] == "https"
 
