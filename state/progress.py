@@ -15,6 +15,7 @@ stand beside NotStarted ones, and their live changes must go on. (reference/risi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.position import Key, order_key
@@ -94,3 +95,8 @@ def covers(progress: Progress, key: Key) -> bool:
 def after_slice(progress: Progress, upto: Key | None, rows_read: int) -> Progress:
     """The progress once a slice that ends at `upto` (None: the vnode's end) was read."""
     return finish(progress, rows_read) if upto is None else advance(progress, upto, rows_read)
+
+
+def is_complete(progress: Mapping[int, Progress], vnode_count: int) -> bool:
+    """Whether every vnode was read to its end."""
+    return len(progress) == vnode_count and all(isinstance(state, Completed) for state in progress.values())

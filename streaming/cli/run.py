@@ -13,7 +13,7 @@ from streaming.runtime import logs
 from streaming.runtime.signals import EndBySignal
 
 if TYPE_CHECKING:
-    from streaming.service.batches import BatchReport
+    from streaming.service.report import BatchReport
 
 log = structlog.get_logger()
 

@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass, field
 
 from schemas.epoch import unix_ms_from_epoch
-from streaming.service.batches import BatchReport, is_complete
+from state.progress import is_complete
+from streaming.service.report import BatchReport
 
 
 @dataclass

@@ -14,7 +14,7 @@ from streaming.observe.guards import Doorkeeper
 from streaming.observe.metrics import Metrics
 from streaming.observe.panel import Panel
 from streaming.observe.server import served
-from streaming.service.batches import BatchReport
+from streaming.service.report import BatchReport
 from streaming.service.service import Service, owner
 
 log = structlog.get_logger()

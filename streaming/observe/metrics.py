@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from schemas.epoch import unix_ms_from_epoch
 from streaming.observe.models import Status
-from streaming.service.batches import BatchReport
+from streaming.service.report import BatchReport
 
 _SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 10, 30, 60, 300)
 _STEP_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)

@@ -27,7 +27,7 @@ from streaming.observe.models import (
     Status,
     VnodeStatus,
 )
-from streaming.service.batches import BatchReport
+from streaming.service.report import BatchReport
 
 HISTORY = 600
 """Points that are kept, one a second at most: ten minutes and more."""

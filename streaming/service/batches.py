@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from dataclasses import replace
+from typing import Protocol
 
 from schemas.errors import (
     BackfillError,
@@ -33,9 +33,9 @@ from schemas.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
 from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
-from state.progress import Completed, NotStarted, Progress, after_slice
+from state.progress import Completed, NotStarted, Progress, after_slice, is_complete
 from state.progress_table import ProgressRow, ProgressTable
-from state.replica import Replica, ReplicaFiles
+from state.replica import Replica
 from state.snapshot import SliceCutter, SnapshotReader
 from state.storage import Storage
 from streaming.core.budget import SnapshotBudget
@@ -48,6 +48,7 @@ from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.topics import Partition
 from streaming.service.bad_records import BadRecords
+from streaming.service.report import BatchReport, Clock, Sums
 
 MAX_BATCH_RECORDS = 500_000
 """Upstream records that one batch takes at most, when it has a choice; lanes hold a batch's changes in memory."""
@@ -73,36 +74,6 @@ class LaneRunner(Protocol):
 def monotonic_ms() -> int:
     """The clock that rate limits go by."""
     return time.monotonic_ns() // 1_000_000
-
-
-@dataclass(frozen=True)
-class BatchReport:
-    """What a batch did, for logs, status and progress bars. Times in milliseconds."""
-
-    plan: BatchPlan
-    changes: int
-    snapshot_rows: Mapping[str, int]
-    sent_snapshot: Mapping[str, int]
-    sent_live: Mapping[str, int]
-    step_ms: Mapping[str, float]
-    lane_ms: Mapping[str, float]
-    already_sent: int
-    outcome: Outcome
-    progress: Mapping[str, Mapping[int, Progress]]
-    vnode_count: int
-    files: ReplicaFiles
-    """The replica that the plan pinned."""
-
-
-@dataclass
-class _Clock:
-    step_ms: dict[str, float] = field(default_factory=dict)
-    _since: float = field(default_factory=time.perf_counter)
-
-    def lap(self, step: str) -> None:
-        now = time.perf_counter()
-        self.step_ms[step] = (now - self._since) * 1_000
-        self._since = now
 
 
 class Batches:
@@ -172,13 +143,13 @@ class Batches:
         self.position = plan.start
         if not done:
             failpoints.expect(last=self._ends_a_job(plan))
-            return self._carry_out(plan, _Clock())
+            return self._carry_out(plan, Clock())
         self._settle(plan, ())
         return None
 
     def run(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchReport:
         """One batch over the first of the waiting barriers; `report.plan.barriers` says which it took."""
-        clock = _Clock()
+        clock = Clock()
         plan = self._plan(waiting, duplicates)
         failpoints.expect(last=self._ends_a_job(plan))
         failpoints.reach(Failpoint.PLANNED)
@@ -274,16 +245,15 @@ class Batches:
 
     # 2 to 5 ------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, plan: BatchPlan, clock: _Clock) -> BatchReport:
+    def _carry_out(self, plan: BatchPlan, clock: Clock) -> BatchReport:
         plan, results = self._run_lanes(plan)
         clock.lap("lanes")
         failpoints.reach(Failpoint.SENT)
-        files = [file for result in results for file in result.log]
+        sums, files = Sums(results), [file for result in results for file in result.log]
         self._commit(lambda: self.replica.append(files, plan.epoch), self.replica.reload)
         clock.lap("replicate")
         failpoints.reach(Failpoint.REPLICATED)
-        rows_read = _merged_rows(results)
-        changed = self._raise_progress(plan, rows_read)
+        changed = self._raise_progress(plan, sums.rows_read)
         self._commit(lambda: self._progress_table.commit(changed, plan.epoch), self._progress_table.reload)
         clock.lap("progress")
         failpoints.reach(Failpoint.PROGRESSED)
@@ -292,7 +262,8 @@ class Batches:
         self._configured = ()  # one that is dropped later must not come back
         clock.lap("mutations")
         failpoints.reach(Failpoint.SETTLED)
-        return self._report(plan, results, rows_read, outcome, clock)
+        self._learn(sums)
+        return self._report(plan, sums, outcome, clock)
 
     def _commit(self, effect: Callable[[], None], reload: Callable[[], None]) -> None:
         """Steps 3 and 4. `effect` does nothing if its epoch is there.
@@ -398,40 +369,31 @@ class Batches:
         self.position = plan.end
         return outcome
 
-    def _report(
-        self,
-        plan: BatchPlan,
-        results: Sequence[LaneResult],
-        rows_read: Mapping[str, Mapping[int, int]],
-        outcome: Outcome,
-        clock: _Clock,
-    ) -> BatchReport:
-        lane_ms = _sums([result.step_ms for result in results])
-        changes = sum(result.changes for result in results)
-        if changes:
-            self._change_bytes = max(1.0, sum(result.held_bytes for result in results) / changes)
-        snapshot_rows = {name: sum(by_vnode.values()) for name, by_vnode in rows_read.items()}
-        read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / min(
-            self._cores, self._lane_count
-        )
-        total = sum(snapshot_rows.values())
-        files = self.replica.files(plan.replica)
-        for name, rows in snapshot_rows.items():
-            if name in self._budgets and rows:
-                self._budgets[name].spent(rows, read_ms * rows / total)
+    def _learn(self, sums: Sums) -> None:
+        """What the next plans go by: how large changes are, and how long snapshot rows take."""
+        if sums.changes:
+            self._change_bytes = max(1.0, sums.held_bytes / sums.changes)
+        lane_ms, rows = sums.lane_ms, sums.snapshot_rows
+        side_by_side = min(self._cores, self._lane_count)
+        read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / side_by_side
+        for name, count in rows.items():
+            if name in self._budgets and count:
+                self._budgets[name].spent(count, read_ms * count / sum(rows.values()))
+
+    def _report(self, plan: BatchPlan, sums: Sums, outcome: Outcome, clock: Clock) -> BatchReport:
         return BatchReport(
             plan,
-            changes,
-            snapshot_rows,
-            _sums([result.sent_snapshot for result in results]),
-            _sums([result.sent_live for result in results]),
+            sums.changes,
+            sums.snapshot_rows,
+            sums.sent_snapshot,
+            sums.sent_live,
             clock.step_ms,
-            lane_ms,
-            sum(result.already_sent for result in results),
+            sums.lane_ms,
+            sums.already_sent,
             outcome,
             self.progress,
             self._table.vnode_count,
-            files,
+            self.replica.files(plan.replica),
         )
 
 
@@ -451,27 +413,3 @@ def _passing(problem: BackfillError) -> BackfillError:
 def transactional_id(replica: Replica) -> str:
     """Prefix of the transactional ids of all lanes that ever work on this state."""
     return f"backfill-{replica.id}"
-
-
-def is_complete(progress: Mapping[int, Progress], vnode_count: int) -> bool:
-    """Whether every vnode was read to its end."""
-    return len(progress) == vnode_count and all(isinstance(state, Completed) for state in progress.values())
-
-
-def _merged_rows(results: Sequence[LaneResult]) -> dict[str, dict[int, int]]:
-    merged: dict[str, dict[int, int]] = {}
-    for result in results:
-        for name, rows in result.rows_read.items():
-            merged.setdefault(name, {}).update(rows)
-    return merged
-
-
-_Number = TypeVar("_Number", int, float)
-
-
-def _sums(parts: Sequence[Mapping[str, _Number]]) -> dict[str, _Number]:
-    total: dict[str, _Number] = {}
-    for part in parts:
-        for name, value in part.items():
-            total[name] = total[name] + value if name in total else value
-    return total

@@ -19,8 +19,9 @@ from schemas.errors import BackfillError, Code, EnvironmentProblem
 from state.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
 from streaming.runtime.session import JVM_GONE
-from streaming.service.batches import Batches, BatchReport
+from streaming.service.batches import Batches
 from streaming.service.maintenance import Upkeep
+from streaming.service.report import BatchReport
 from streaming.service.source import UpstreamSource
 
 OnBatch = Callable[[BatchReport], None]

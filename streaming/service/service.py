@@ -41,6 +41,7 @@ from schemas.job import JobDefinition
 from schemas.limits import KAFKA_MESSAGE_BYTES
 from state.fold import FoldReport
 from state.journal import Journal, is_superseded
+from state.progress import is_complete
 from state.storage import Storage
 from streaming.core.alignment import Aligner
 from streaming.lane.dead_letters import PARTITIONS, read_letters
@@ -52,7 +53,7 @@ from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.runtime.topics import create_topic, partitions_of
 from streaming.runtime.transactions import TransactionalProducer
 from streaming.service.bad_records import BadRecords
-from streaming.service.batches import Batches, BatchReport, is_complete, transactional_id
+from streaming.service.batches import Batches, transactional_id
 from streaming.service.guard import (
     Bound,
     UpstreamGuard,
@@ -68,6 +69,7 @@ from streaming.service.lanes import Lanes
 from streaming.service.maintenance import FOLD_LEAST_ROWS, Upkeep
 from streaming.service.micro_batches import MicroBatches, spark_failure
 from streaming.service.patience import Patience
+from streaming.service.report import BatchReport
 from streaming.service.source import UpstreamSource
 from streaming.service.watch import STALL_S, Watch
 from streaming.upstream.injector import BarrierInjector

@@ -24,11 +24,12 @@ from schemas.filter.parse import parse_filter
 from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Barrier, Change, Mutation, Op, Row
 from schemas.table import TableSchema
+from state.progress import is_complete
 from streaming.runtime.consumer import RangeReader
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.topics import create_topic
-from streaming.service.batches import BatchReport, is_complete
 from streaming.service.maintenance import FOLD_LEAST_ROWS
+from streaming.service.report import BatchReport
 from streaming.service.service import Service
 from streaming.upstream.injector import BarrierInjector, unix_ms
 from streaming.upstream.schedule import next_barrier

@@ -13,7 +13,7 @@ from state.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
 from state.progress import Progress
 from state.replica import BaseFile, ReplicaFiles
 from streaming.core.jobs import Outcome
-from streaming.service.batches import BatchReport
+from streaming.service.report import BatchReport
 
 TABLE = declare(
     {

@@ -16,7 +16,8 @@ from state.progress_table import ProgressRow, ProgressTable
 from state.replica import LOG_PATH, Replica
 from state.storage import DataFile
 from streaming.lane.task import LaneResult, LaneTask
-from streaming.service.batches import Batches, BatchReport
+from streaming.service.batches import Batches
+from streaming.service.report import BatchReport
 from tests.simulation.instance import Instance
 from tests.simulation.storage import MemoryStorage, MemoryTable
 

@@ -19,8 +19,9 @@ from state.journal import Journal
 from streaming.core.alignment import Aligner
 from streaming.lane.task import LaneResult, LaneTask, run_lane
 from streaming.service.bad_records import BadRecords
-from streaming.service.batches import Batches, BatchReport, transactional_id
+from streaming.service.batches import Batches, transactional_id
 from streaming.service.micro_batches import MicroBatches
+from streaming.service.report import BatchReport
 from streaming.service.source import FoundBarrier
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals

@@ -14,7 +14,7 @@ from state.progress import Completed, InProgress, Progress
 from state.replica import BaseFile, ReplicaFiles
 from streaming.core.jobs import Outcome
 from streaming.demo.course import Course
-from streaming.service.batches import BatchReport
+from streaming.service.report import BatchReport
 
 
 def report(

@@ -1,0 +1,108 @@
+"""What a batch did: the sums over its lanes, for logs, status, metrics and progress bars."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from state.plan import BatchPlan
+from state.progress import Progress
+from state.replica import ReplicaFiles
+from streaming.core.jobs import Outcome
+from streaming.lane.task import LaneResult
+
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """One batch. Times in milliseconds; `lane_ms` adds up the lanes, which ran side by side."""
+
+    plan: BatchPlan
+    changes: int
+    snapshot_rows: Mapping[str, int]
+    sent_snapshot: Mapping[str, int]
+    sent_live: Mapping[str, int]
+    step_ms: Mapping[str, float]
+    lane_ms: Mapping[str, float]
+    already_sent: int
+    outcome: Outcome
+    progress: Mapping[str, Mapping[int, Progress]]
+    vnode_count: int
+    files: ReplicaFiles
+    """The replica that the plan pinned."""
+
+
+@dataclass
+class Clock:
+    """Milliseconds of a batch, by step."""
+
+    step_ms: dict[str, float] = field(default_factory=dict)
+    _since: float = field(default_factory=time.perf_counter)
+
+    def lap(self, step: str) -> None:
+        """Book the time since the last lap under this step."""
+        now = time.perf_counter()
+        self.step_ms[step] = (now - self._since) * 1_000
+        self._since = now
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The results of a batch's lanes, added up."""
+
+    results: Sequence[LaneResult]
+
+    @property
+    def changes(self) -> int:
+        """Upstream changes, hidden ones too."""
+        return sum(result.changes for result in self.results)
+
+    @property
+    def held_bytes(self) -> int:
+        """What those took in memory."""
+        return sum(result.held_bytes for result in self.results)
+
+    @property
+    def already_sent(self) -> int:
+        """Lanes that found their part in the output."""
+        return sum(result.already_sent for result in self.results)
+
+    @property
+    def lane_ms(self) -> dict[str, float]:
+        """Time by step."""
+        return _added([result.step_ms for result in self.results])
+
+    @property
+    def sent_snapshot(self) -> dict[str, int]:
+        """Rows by job, after the filter."""
+        return _added([result.sent_snapshot for result in self.results])
+
+    @property
+    def sent_live(self) -> dict[str, int]:
+        """Changes by job."""
+        return _added([result.sent_live for result in self.results])
+
+    @property
+    def rows_read(self) -> dict[str, dict[int, int]]:
+        """Snapshot rows by job and vnode, filtered ones included."""
+        merged: dict[str, dict[int, int]] = {}
+        for result in self.results:
+            for name, rows in result.rows_read.items():
+                merged.setdefault(name, {}).update(rows)
+        return merged
+
+    @property
+    def snapshot_rows(self) -> dict[str, int]:
+        """Snapshot rows by job."""
+        return {name: sum(by_vnode.values()) for name, by_vnode in self.rows_read.items()}
+
+
+def _added(parts: Sequence[Mapping[str, _Number]]) -> dict[str, _Number]:
+    total: dict[str, _Number] = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total[name] + value if name in total else value
+    return total
