@@ -67,7 +67,7 @@ def test_a_kill_between_the_fold_and_the_log_that_follows_it(ordeal: Ordeals) ->
 def test_kills_in_a_row_each_in_another_place(ordeal: Ordeals) -> None:
     tried = ordeal()
     with tried.live():
-        for failpoint in ("lane-sent@2:kill", "lane-committed@2:kill", "progressed@2:kill"):
+        for failpoint in ("lane-sent@2:kill", "replicated@2:kill"):
             tried.falls(failpoint)
         tried.completes()
     tried.judge()
