@@ -21,8 +21,10 @@ log = structlog.get_logger()
 
 
 @contextmanager
-def observed(service: Service, token: str | None) -> Iterator[Panel]:
+def observed(service: Service, token: str | None) -> Iterator[str | None]:
     """Have a service observed while the block runs. Enter it before `service.run`; `token` allows changes.
+
+    Gives the address of the page, None without one.
 
     Raises: EnvironmentProblem(ADDRESS_UNUSABLE).
     """
@@ -45,11 +47,11 @@ def observed(service: Service, token: str | None) -> Iterator[Panel]:
 
     service.on_batch, service.on_trouble = on_batch, on_trouble
     if http.listen is None:
-        yield panel
+        yield None
         return
     door = Doorkeeper(token, is_local=http.is_local)
     desk = Desk(panel, service.kafka, config.upstream, config.table, config.limits)
     hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]
     with served(build(panel, metrics, desk, config.table, door, hosts), http) as address:
         log.info("page", address=address)
-        yield panel
+        yield address

@@ -1,0 +1,82 @@
+"""The status page in a real browser, over a real service: it shows a running backfill, pauses it, goes on with it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from streaming.observe.around import observed
+from tests.kit.real import Run, Stage
+
+SetUp = Callable[..., Stage]
+TOKEN = "a token of the page"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+WITHIN_MS = 60_000
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
+]
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def opened(browser: Browser, address: str, *, width: int = 1100, scheme: str = "light") -> Page:
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme="dark" if scheme == "dark" else "light",
+    )
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.complaints = complaints  # type: ignore[attr-defined]
+    page.goto(address)
+    return page
+
+
+def test_the_page_shows_a_backfill_halts_it_and_goes_on(
+    set_up: SetUp, browser: Browser, tmp_path: Path
+) -> None:
+    stage = set_up({"name": "copy", "rate_limit": 20})
+    for number in range(600):
+        stage.upstream.put((number, "EU", None, None))
+    service = stage.service(barriers="inject", barrier_interval="100ms", http={"listen": "127.0.0.1:0"})
+    run = Run(service)
+    with observed(service, TOKEN) as address:
+        assert address is not None
+        run.until(lambda: len(run.reports) > 2)
+        page = opened(browser, address)
+        expect(page.locator("#condition")).to_have_text("serving", timeout=WITHIN_MS)
+        job = page.locator("article.job")
+        expect(job.locator("[data-line]")).to_contain_text("backfilling", timeout=WITHIN_MS)
+        expect(job.locator(".cell")).to_have_count(stage.upstream.table.vnode_count)
+        expect(page.locator("#partitions tbody tr")).to_have_count(stage.upstream.partitions)
+        page.get_by_label("Token").fill(TOKEN)
+        job.get_by_role("button", name="Pause").click()
+        expect(job.locator("[data-line]")).to_contain_text("paused", timeout=WITHIN_MS)
+        assert run.reports[-1].outcome.jobs[0].paused
+        page.reload()
+        job.get_by_role("button", name="Resume").click()
+        expect(job.locator("[data-line]")).to_contain_text("backfilling", timeout=WITHIN_MS)
+        job.locator("[data-limit]").fill("")
+        job.get_by_role("button", name="Set limit").click()
+        run.until(lambda: run.is_complete("copy"))
+        expect(job.locator("[data-line]")).to_contain_text("live", timeout=WITHIN_MS)
+        expect(job.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "100")
+        assert page.complaints == []  # type: ignore[attr-defined]
+        narrow = opened(browser, address, width=360, scheme="dark")
+        expect(narrow.locator("article.job")).to_be_visible(timeout=WITHIN_MS)
+        assert narrow.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        run.stop()
+    assert stage.verify().clean
