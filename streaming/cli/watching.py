@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -49,19 +48,18 @@ class Bars:
             disable=not console.is_terminal,
         )
 
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Draw, until the block ends."""
-        with self._progress:
-            yield
+    def shown(self) -> Progress:
+        """A context: bars are drawn until its block ends."""
+        return self._progress
 
     def tell(self, jobs: Sequence[SeenJob], forecasts: dict[str, Forecast]) -> None:
         """How far they are now."""
         plain = not self._console.is_terminal and time.monotonic() - self._told >= _PLAIN_EVERY_S
         for job in jobs:
             note = described(job, forecasts[job.name])
-            task = self._tasks.setdefault(job.name, self._progress.add_task(job.name, total=1.0, note=""))
-            self._progress.update(task, completed=forecasts[job.name].share, note=note)
+            if job.name not in self._tasks:
+                self._tasks[job.name] = self._progress.add_task(job.name, total=1.0, note="")
+            self._progress.update(self._tasks[job.name], completed=forecasts[job.name].share, note=note)
             if plain:
                 self._told = time.monotonic()
                 self._console.print(f"{job.name}: {note}", soft_wrap=True, highlight=False)
