@@ -38,8 +38,8 @@ format: setup  ## Format, and repair what the linter can
 
 setup: .venv/.locked  ## Make .venv from uv.lock
 
-jars: setup  ## Fetch the jars, checked against their digests
-	@$(RUN)/python -m streaming.runtime.jars
+jars: setup  ## Fetch the jars, checked against their digests, and rehearse a start
+	@$(RUN)/backfill prepare
 
 jar-lock: setup  ## For maintainers: resolve the roots of jars.toml again
 	$(RUN)/python -m streaming.runtime.jar_lock

@@ -5,7 +5,6 @@ Everything below the root is an ordinary Delta table or Parquet file:
     replica/base, replica/log      the replica
     journal                        the plan of the open batch, and who owns the state
     progress                       one row per changed vnode and barrier
-    spark_checkpoint               Structured Streaming's own
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from pyarrow import fs
 
 from schemas.errors import Code, StateError
 
-_OURS = ("replica", "replica/base", "replica/log", "journal", "progress", "spark_checkpoint")
+_OURS = ("replica", "replica/base", "replica/log", "journal", "progress")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class DataFile:
 class Storage:
     """The root of the state. Cheap to make and to pickle: lanes build their own filesystem from it.
 
-    Everything durable but Spark's own checkpoint is read and written through here.
+    Everything durable is read and written through here.
     """
 
     root: str

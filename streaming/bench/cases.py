@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from schemas.epoch import unix_ms_from_epoch
 from streaming.bench.latency import StableOffsets, live_latencies_ms, percentile
 from streaming.bench.passthrough import passthrough_rows_per_s
 from streaming.bench.rig import OUTPUT, Batch, Rig, ServiceRun
@@ -157,6 +160,45 @@ def steady(rows: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
         Line(f"peak memory of driver, JVM and workers, {of}", peak, "MiB"),
         Line(f"findings of verify in {report.output_records:,} output records", len(report.findings), ""),
     ]
+
+
+def start(rows: int, restarts: int, folder: Path, tell: Tell) -> list[Line]:
+    """The first start, and starts after a SIGKILL of everything; until the first barrier injected since is committed.
+
+    A restart has the killed batch to recover, and the look at the upstream behind it, before that barrier.
+    """
+    took_ms: list[float] = []
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        create_topic(bench.kafka, OUTPUT, OUTPUT_PARTITIONS)
+        with LiveChanges(bench.kafka, bench.upstream, generator, LIVE_RATE, _SHARES):
+            began = time.time()
+            for number in range(restarts + 1):
+                tell(f"restart {number} of {restarts}" if number else "first start")
+                with bench.service(state="start", jobs=[_job("2s")]) as run:
+                    done = run.await_batch(partial(_began_after, began), _BUILD_TIMEOUT_S)
+                    took_ms.append((done.at - began) * 1_000)
+                    run.await_batch(partial(_ended_after, done.at + random.uniform(0, 2)), 60)
+                    began = run.kill()
+        tell("verify")
+        report = verify_topics(bench.kafka, bench.upstream, OUTPUT, bench.table)
+    first, *again = took_ms
+    return [
+        Line(f"start to the first committed barrier, {rows:,} rows", first, "ms", "issue's limit", 15_000),
+        Line(f"restart after SIGKILL, median of {restarts}", _median(again), "ms", "issue's limit", 15_000),
+        Line(f"restart after SIGKILL, most of {restarts}", max(again), "ms", "issue's limit", 20_000),
+        Line(f"findings of verify in {report.output_records:,} output records", len(report.findings), ""),
+    ]
+
+
+def _ended_after(instant: float, batch: Batch) -> bool:
+    return batch.at > instant
+
+
+def _began_after(instant: float, batch: Batch) -> bool:
+    """Whether the batch's last barrier was injected after an instant (Unix seconds)."""
+    return unix_ms_from_epoch(int(batch.fields["epoch"])) > instant * 1_000
 
 
 def _median(values: Sequence[float]) -> float:

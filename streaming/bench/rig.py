@@ -110,6 +110,17 @@ class ServiceRun:
                         self.batches.append(Batch(at, fields))
                 self._news.notify_all()
 
+    def kill(self) -> float:
+        """SIGKILL for the whole process tree, all of it gone afterwards; Unix seconds of the kill."""
+        root = psutil.Process(self.process.pid)
+        tree = [root, *root.children(recursive=True)]
+        at = time.time()
+        for process in tree:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(tree, timeout=_STOP_S)
+        return at
+
     def sample_memory(self, stop: threading.Event) -> None:
         """Proportional set size of the tree: pages that forked workers share count once."""
         root = psutil.Process(self.process.pid)

@@ -45,6 +45,7 @@ COMMANDS = {
     "consume": "Read an output topic: print, count, or fold it into a table.",
     "verify": "Check an output topic against its upstream, record by record.",
     "kafka": "Run the embedded broker alone.",
+    "prepare": "Fetch the jars, and rehearse a start so that later ones are faster.",
     "failpoints": "List the places where a test can have the service killed.",
     "bench": "Measure, and compare with Spark's own Kafka-to-Kafka pass-through.",
 }

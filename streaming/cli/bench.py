@@ -19,6 +19,7 @@ from streaming.bench import cases
 
 _LIVE_ROWS = (1_000_000, 4_000_000)
 _STEADY_ROWS = 1_000_000
+_START_ROWS = 50_000
 
 
 class Case(StrEnum):
@@ -27,6 +28,7 @@ class Case(StrEnum):
     SNAPSHOT = "snapshot"
     LIVE = "live"
     STEADY = "steady"
+    START = "start"
 
 
 def command(
@@ -36,13 +38,16 @@ def command(
         list[int] | None, typer.Option(help="Rows for `live`; may be repeated [default: 1M and 4M].")
     ] = None,
     steady_seconds: Annotated[float, typer.Option(help="How long `steady` goes on.")] = 600,
+    restarts: Annotated[int, typer.Option(min=1, help="How often `start` kills the service.")] = 20,
     output: Annotated[Path | None, typer.Option(help="Write the result as JSON to this file.")] = None,
 ) -> None:
-    """Measure snapshot rate, live latency, steady batches and memory, with ratios."""
+    """Measure snapshot rate, live latency, steady batches, starts and memory, with ratios."""
     console = Console(stderr=True)
     lines: list[cases.Line] = []
     with tempfile.TemporaryDirectory(prefix="backfill-bench-") as scratch:
-        for number, (what, run) in enumerate(_plan(case or list(Case), rows, live_rows, steady_seconds)):
+        for number, (what, run) in enumerate(
+            _plan(case or list(Case), rows, live_rows, steady_seconds, restarts)
+        ):
             folder = Path(scratch) / str(number)
             folder.mkdir()
             with console.status(what) as status:
@@ -59,7 +64,7 @@ Run = Callable[[Path, cases.Tell], list[cases.Line]]
 
 
 def _plan(
-    wanted: list[Case], rows: int, live_rows: list[int] | None, steady_seconds: float
+    wanted: list[Case], rows: int, live_rows: list[int] | None, steady_seconds: float, restarts: int
 ) -> Iterator[tuple[str, Run]]:
     for case in wanted:
         match case:
@@ -70,6 +75,8 @@ def _plan(
                     yield f"live, {count:,} rows", partial(cases.live, count)
             case Case.STEADY:
                 yield "steady", partial(cases.steady, _STEADY_ROWS, steady_seconds)
+            case Case.START:
+                yield "start", partial(cases.start, _START_ROWS, restarts)
 
 
 def _teller(status: Status, what: str) -> cases.Tell:

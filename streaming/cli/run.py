@@ -45,7 +45,6 @@ def command(
         # Imports take a second or two, and the signal may come in it.
         from schemas.config import load
         from schemas.http import read_token
-        from streaming.observe.around import observed
         from streaming.service.host import hosted_service
 
         logs.configure(as_json=log_json)
@@ -57,17 +56,17 @@ def command(
             address = service.kafka.bootstrap
             log.info("serving", upstream=settings.upstream, bootstrap=address, lanes=settings.lanes)
 
-        with (
-            hosted_service(
-                settings,
-                on_batch=_log_batch,
-                on_serving=on_serving,
-                exit_when_complete=exit_when_complete,
-                skip_records=skipped,
-            ) as service,
-            observed(service, token),
-        ):
-            service.run()
+        with hosted_service(
+            settings,
+            on_batch=_log_batch,
+            on_serving=on_serving,
+            exit_when_complete=exit_when_complete,
+            skip_records=skipped,
+        ) as service:
+            from streaming.observe.around import observed
+
+            with observed(service, token):
+                service.run()
 
 
 def _log_batch(report: BatchReport) -> None:

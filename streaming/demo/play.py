@@ -121,7 +121,7 @@ def _serve(
         screen.begin(LIVE, f"{LIVE_RATE}/s", total=scene.live_s)
         screen.begin(SPARK, "starting its JVM")
         service = stack.enter_context(hosted_service(config, on_batch=course.note))
-        screen.end(SPARK, f"{service.spark.sparkContext.defaultParallelism} cores")
+        screen.end(SPARK, f"{service.spark().sparkContext.defaultParallelism} cores")
         screen.begin(REPLICA, "the topic goes into Delta, by key")
         pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="service"))
         stack.callback(service.stop)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache
 from typing import Any, Protocol
 
@@ -152,6 +152,11 @@ class _KafkaClient:
     ) -> None:
         self._kafka, self._transactions, self._columns = kafka, transactions, columns
         self._producer = transactions.producer
+        self._reader: RangeReader | None = None
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
 
     def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
         try:
@@ -164,7 +169,9 @@ class _KafkaClient:
             raise output_missing(gone, "no such topic") from error
 
     def last_barrier(self, topic: str, partition: int) -> int | None:
-        return last_barrier(self._kafka, topic, partition)
+        if self._reader is None:
+            self._reader = RangeReader(self._kafka)
+        return _last_barrier(self._reader, topic, partition)
 
     def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
         with translated(self._kafka, what=topic):
@@ -208,12 +215,12 @@ def lane_output(kafka: KafkaSettings, transactional_id: str) -> Iterator[LaneOut
     Raises: Fenced, OutcomeUnknown, EnvironmentProblem as `TransactionalProducer`.
     """
     over: dict[str, Any] = {**_THROUGHPUT, "client.id": transactional_id}
-    with TransactionalProducer(kafka, transactional_id, **over) as transactions:
-        columns = ColumnProducer(transactions.producer, transactional_id)
-        try:
-            yield LaneOutput(_KafkaClient(kafka, transactions, columns))
-        finally:
-            columns.close()
+    with (
+        TransactionalProducer(kafka, transactional_id, **over) as transactions,
+        closing(ColumnProducer(transactions.producer, transactional_id)) as columns,
+        closing(_KafkaClient(kafka, transactions, columns)) as client,
+    ):
+        yield LaneOutput(client)
 
 
 def last_barrier(kafka: KafkaSettings, topic: str, partition: int) -> int | None:
@@ -223,8 +230,12 @@ def last_barrier(kafka: KafkaSettings, topic: str, partition: int) -> int | None
     (BARRIER_STALLED) when somebody's transaction in it does not end.
     """
     with RangeReader(kafka) as reader:
-        reader.await_stable(topic, timeout_s=_UNDECIDED_S, partition=partition)
-        message = reader.last(topic, partition)
+        return _last_barrier(reader, topic, partition)
+
+
+def _last_barrier(reader: RangeReader, topic: str, partition: int) -> int | None:
+    reader.await_stable(topic, timeout_s=_UNDECIDED_S, partition=partition)
+    message = reader.last(topic, partition)
     if message is None:
         return None
     headers = dict(message.headers() or [])

@@ -40,6 +40,7 @@ class RangeReader:
         self._settings = settings
         self._admin = admin(settings)
         self._consumer = Consumer(settings.consumer(**over))
+        self._known_topics = set[str]()
 
     def __enter__(self) -> Self:
         return self
@@ -91,6 +92,7 @@ class RangeReader:
         Raises: EnvironmentProblem(BROKER_UNREACHABLE) when nothing comes for `wait_s`; InputError(DATA_LOST)
             when retention has removed the start.
         """
+        self._learn_leaders(topic)
         left = {partition: end for partition, (start, end) in ranges.items() if start < end}
         self._consumer.assign([TopicPartition(topic, p, ranges[p][0]) for p in left])
         last_progress = time.monotonic()
@@ -105,6 +107,13 @@ class RangeReader:
                 yield records
             self._drop_done(topic, done, left)
         self._consumer.unassign()
+
+    def _learn_leaders(self, topic: str) -> None:
+        """Before the first read: an assignment that comes before the connection looks for leaders a second later."""
+        if topic not in self._known_topics:
+            with translated(self._settings, what=topic):
+                self._consumer.list_topics(topic, timeout=self._settings.wait_s)
+            self._known_topics.add(topic)
 
     def _poll(self, topic: str) -> list[Message]:
         """Records and end-of-partition events; any other event is an error."""

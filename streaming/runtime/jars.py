@@ -204,12 +204,3 @@ def spark_home() -> Path:
             next_step="uv sync --frozen",
         )
     return Path(spec.origin).parent
-
-
-if __name__ == "__main__":
-    try:
-        for each in JarSet:
-            ensure(each)
-    except EnvironmentProblem as problem:
-        sys.stderr.write(f"{problem}\n")
-        sys.exit(problem.exit_status)

@@ -16,7 +16,7 @@ from confluent_kafka.admin._metadata import PartitionMetadata
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from schemas.errors import Code, TopicError
+from schemas.errors import Code, EnvironmentProblem, TopicError
 from streaming.runtime.kafka import (
     LEADER_MOVES,
     KafkaSettings,
@@ -257,5 +257,6 @@ def _patiently(
         client.poll(_LEADER_POLL_S)
         for topic in topics:
             # The client believes what it knows of leaders until it is told to look again.
-            with suppress(KafkaException):
-                client.list_topics(topic=topic, timeout=settings.wait_s)
+            with suppress(EnvironmentProblem):
+                if not _partitions(client, topic, settings):
+                    raise topic_missing(topic, settings)

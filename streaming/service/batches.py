@@ -61,7 +61,10 @@ DuplicatesBefore = Callable[[AlignedBarrier], Sequence[tuple[int, int]]]
 
 
 class LaneRunner(Protocol):
-    """Whatever carries a task to its lanes and waits for all of them."""
+    """Whatever carries a task to its lanes and waits for all of them. `slots` of them run at once."""
+
+    @property
+    def slots(self) -> int: ...  # noqa: D102
 
     def carry_out(self, task: LaneTask) -> list[LaneResult]:
         """The result of every lane. Some may hold an error while others have sent their part.
@@ -88,7 +91,6 @@ class Batches:
         open_output: OpenOutput,
         lanes: LaneRunner,
         lane_count: int,
-        cores: int,
         journal: Journal,
         first_offsets: Sequence[int],
         ensure_output: Callable[[JobDefinition], None],
@@ -101,7 +103,7 @@ class Batches:
         self._read_letters, self._bad_records, self._limits = read_letters, bad_records, limits
         self._change_bytes = _LIKELY_CHANGE_BYTES
         self._open_output, self._now_ms = open_output, now_ms
-        self._lanes, self._lane_count, self._cores = lanes, lane_count, cores
+        self._lanes, self._lane_count = lanes, lane_count
         self._journal = journal
         self._beginning = tuple(first_offsets)
         self._ensure_output = ensure_output
@@ -374,7 +376,7 @@ class Batches:
         if sums.changes:
             self._change_bytes = max(1.0, sums.held_bytes / sums.changes)
         lane_ms, rows = sums.lane_ms, sums.snapshot_rows
-        side_by_side = min(self._cores, self._lane_count)
+        side_by_side = min(self._lanes.slots, self._lane_count)
         read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / side_by_side
         for name, count in rows.items():
             if name in self._budgets and count:

@@ -1,17 +1,24 @@
-"""What a service needs around it, in the right order: a broker (embedded if none is named), then Spark."""
+"""What a service needs around it, in the right order: a broker (embedded if none is named), then Spark.
+
+Spark takes the longest to come up, so the service, whose imports alone take more than a second, goes on beside it
+until it needs it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from schemas.config import ServiceConfig
 from streaming.runtime.broker import EmbeddedBroker
 from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.session import SparkSettings, spark_session
+from streaming.runtime.session import SparkSettings, spark_starting
 from streaming.runtime.topics import admin, create_topic, partitions_of
-from streaming.service.service import OnBatch, Service
+
+if TYPE_CHECKING:
+    from streaming.service.service import OnBatch, Service
 
 EMBEDDED_UPSTREAM_PARTITIONS = 4
 
@@ -24,6 +31,7 @@ def hosted_service(
     on_serving: Callable[[], None] = lambda: None,
     exit_when_complete: bool = False,
     skip_records: frozenset[tuple[int, int]] = frozenset(),
+    record_classes: bool = False,
 ) -> Iterator[Service]:
     """A service ready to `run`. Afterwards Spark and an embedded broker are gone.
 
@@ -35,7 +43,9 @@ def hosted_service(
         else:
             kafka = KafkaSettings.of(config.kafka)
         admin(kafka)  # a broker that won't have us is told before a JVM is started
-        spark = stack.enter_context(spark_session(_spark_settings(config)))
+        spark = stack.enter_context(spark_starting(_spark_settings(config, record_classes)))
+        from streaming.service.service import Service
+
         yield Service(
             config,
             kafka,
@@ -57,9 +67,10 @@ def _embedded(config: ServiceConfig) -> Iterator[str]:
         yield broker.bootstrap
 
 
-def _spark_settings(config: ServiceConfig) -> SparkSettings:
+def _spark_settings(config: ServiceConfig, record_classes: bool) -> SparkSettings:
     return SparkSettings(
         master=config.spark.master,
         memory=config.spark.driver_memory,
         encrypt_spills=config.kafka.security != "plaintext",
+        record_classes=record_classes,
     )

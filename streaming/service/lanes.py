@@ -6,16 +6,16 @@ import os
 import pickle
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem
 from streaming.lane.task import LaneResult, LaneTask, run_lane
 from streaming.runtime.places import log_folder
-from streaming.runtime.session import collect
+from streaming.runtime.session import JVM_GONE, collect
 from streaming.service.source import UpstreamSource
 
 _RESULT = pa.schema([("result", pa.binary())])
@@ -24,9 +24,25 @@ _RESULT = pa.schema([("result", pa.binary())])
 class Lanes:
     """Runs the lanes of a batch and waits for all of them."""
 
-    def __init__(self, spark: SparkSession, source: UpstreamSource) -> None:
-        self._spark, self._source = spark, source
+    def __init__(self, source: UpstreamSource) -> None:
+        self._source = source
         self._schema: pa.Schema | None = None
+
+    @property
+    def slots(self) -> int:
+        """Lanes that Spark runs at once."""
+        return self._source.spark.sparkContext.defaultParallelism
+
+    def warm_up(self) -> None:
+        """Start the Python workers, whose imports take two seconds, beside whatever comes before the first batch."""
+
+        def nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from ()
+
+        # Spark keeps the workers of plain RDDs apart, so this is a query. If it fails, the first batch will tell.
+        with suppress(EnvironmentProblem, *JVM_GONE):
+            spark = self._source.spark
+            collect(spark.range(0, self.slots, 1, self.slots).mapInArrow(nothing, "result binary"))
 
     def carry_out(self, task: LaneTask) -> list[LaneResult]:
         """The result of every lane. Some may hold an error while others have sent their part.

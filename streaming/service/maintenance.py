@@ -57,7 +57,7 @@ class Upkeep:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Callable[[], SparkSession],
         replica: Replica,
         on_fold: Callable[[FoldReport], None],
         *,
@@ -108,10 +108,9 @@ class Upkeep:
         self._running = self._thread.submit(work)
 
     def _fold(self, files: ReplicaFiles, epoch: int) -> FoldReport:
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
-        return fold(
-            self._spark, self._replica.storage, self._replica.table, files, self._replica.fold_id, epoch
-        )
+        spark = self._spark()
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
+        return fold(spark, self._replica.storage, self._replica.table, files, self._replica.fold_id, epoch)
 
     def _collect(self) -> None:
         if self._running is None or not self._running.done():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -19,6 +19,7 @@ from schemas.errors import BackfillError, Code, EnvironmentProblem
 from state.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
 from streaming.runtime.session import JVM_GONE
+from streaming.service.barriers import FoundBarrier
 from streaming.service.batches import Batches
 from streaming.service.maintenance import Upkeep
 from streaming.service.report import BatchReport
@@ -60,7 +61,11 @@ class MicroBatches:
 
     def look_through(self, records: DataFrame) -> None:
         """Take the barriers out of some records."""
-        for found in self._source.barriers(records):
+        self.take(self._source.barriers(records))
+
+    def take(self, barriers: Iterable[FoundBarrier]) -> None:
+        """Take barriers, those of a partition in offset order."""
+        for found in barriers:
             if found.barrier is None:
                 self._aligner.leave_out(found.partition, found.offset)
             else:

@@ -6,14 +6,20 @@ Start-up is a fixed order, for each step protects the next:
     2  take over   write the journal's owner: from here on a former instance sees that it is not alone
     3  fence       its transactional ids, so that none of its transactions can still commit; likewise its injector's
     4  recover     the batch that may be half done
-    5  look        through the upstream for barriers behind the last batch
-    6  stream
+    5  look        for barriers behind the last batch, and run the batches that they allow
+    6  stream      from there on
+
+The journal is the only position. Spark's own checkpoint lives as long as a run: a former instance that has yet to
+notice that it is fenced would go on writing to one that is shared, and have this one skip what it has not handled.
+
+Spark comes up beside all this; the first that needs it waits (a batch to recover, or the first new one).
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -21,10 +27,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
+from pathlib import Path
 
 import structlog
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schemas.config import ServiceConfig
@@ -35,7 +41,6 @@ from schemas.errors import (
     EnvironmentProblem,
     Fenced,
     OutcomeUnknown,
-    StateError,
 )
 from schemas.job import JobDefinition
 from schemas.limits import KAFKA_MESSAGE_BYTES
@@ -53,6 +58,7 @@ from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.runtime.topics import create_topic, partitions_of
 from streaming.runtime.transactions import TransactionalProducer
 from streaming.service.bad_records import BadRecords
+from streaming.service.barriers import look_ahead
 from streaming.service.batches import Batches, transactional_id
 from streaming.service.guard import (
     Bound,
@@ -77,7 +83,6 @@ from streaming.upstream.injector import BarrierInjector
 TRIGGER_INTERVAL = "100 milliseconds"
 _DRAIN_TIMEOUT_S = 20.0
 _POLL_S = 0.2
-CHECKPOINT = "spark_checkpoint"
 
 OnBatch = Callable[[BatchReport], None]
 
@@ -91,12 +96,12 @@ class Service:
     `on_batch` is called after each batch from the stream's thread, and must be quick. `on_serving` is called by the
     thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
     would leave a batch half done, and `stop` is the way to end. `on_trouble` is told what interrupted it, if that may
-    pass.
+    pass. `spark` waits for the session; what comes before a start needs it is done meanwhile.
     """
 
     config: ServiceConfig
     kafka: KafkaSettings
-    spark: SparkSession
+    spark: Callable[[], SparkSession]
     on_batch: OnBatch = lambda report: None
     on_serving: Callable[[], None] = lambda: None
     on_trouble: Callable[[BackfillError], None] = lambda problem: None
@@ -125,7 +130,7 @@ class Service:
                 self._run_once(patience)
                 return
             except (EnvironmentProblem, OutcomeUnknown) as problem:
-                if not is_alive(self.spark):
+                if not is_alive(self.spark()):
                     raise
                 self.on_trouble(problem)
                 if not patience.wait(problem):
@@ -145,6 +150,8 @@ class Service:
         # Before anything is read: it ends the transaction that a killed injector left open, behind which
         # committed readers, Spark among them, would see nothing until it times out.
         injector = self._start_injector(journal)
+        warm_up = threading.Thread(target=self._lanes.warm_up)
+        warm_up.start()
         try:
             recovered = batches.recover()
             if recovered is not None:
@@ -160,8 +167,10 @@ class Service:
                 lambda report: self._told(report, batches, patience),
             )
             watch = Watch(guard, aligner, batches, self.stall_s)
-            self._look_behind(storage, batches, micro_batches)
-            self._stream(storage, micro_batches, injector, watch)
+            look = look_ahead(self.kafka, upstream.topic, batches.next_offsets(), self.skip_records)
+            micro_batches.take(look.found)
+            micro_batches.drain()
+            self._stream(self._source.stream(look.next_offsets), micro_batches, injector, watch)
         except EnvironmentProblem as problem:
             reason = guard.reason(problem, batches.next_offsets())
             if reason is problem:
@@ -197,14 +206,14 @@ class Service:
         self._source = UpstreamSource(
             self.spark, self.kafka, config.upstream, config.table, self.skip_records
         )
+        self._lanes = Lanes(self._source)
         batches = Batches(
             storage=storage,
             table=config.table,
             topic=config.upstream,
             open_output=partial(lane_output, self.kafka),
-            lanes=Lanes(self.spark, self._source),
+            lanes=self._lanes,
             lane_count=config.lanes,
-            cores=self.spark.sparkContext.defaultParallelism,
             journal=journal,
             first_offsets=beginning,
             ensure_output=self._ensure_output,
@@ -298,27 +307,25 @@ class Service:
         injector.start()
         return injector
 
-    def _look_behind(self, storage: Storage, batches: Batches, micro_batches: MicroBatches) -> None:
-        """Barriers that a former run of the stream has seen, but that no batch has handled."""
-        if not storage.exists(CHECKPOINT, "commits"):
-            return
-        records = self._source.range(batches.next_offsets(), None, headers=True)
-        micro_batches.look_through(records)
-        micro_batches.drain()
-
     def _stream(
-        self, storage: Storage, micro_batches: MicroBatches, injector: BarrierInjector | None, watch: Watch
+        self, records: DataFrame, micro_batches: MicroBatches, injector: BarrierInjector | None, watch: Watch
     ) -> None:
-        query = self._start_stream(storage.uri(CHECKPOINT), micro_batches)
-        self.on_serving()
-        dropped, drain_s = False, _DRAIN_TIMEOUT_S
-        try:
-            self._serve(query, injector, watch)
-        except Fenced:
-            drain_s = 0.0  # the open batch is the successor's
-            raise
-        finally:
-            dropped = self._end(query, micro_batches, drain_s)
+        scratch = self.spark().conf.get("spark.local.dir")
+        with tempfile.TemporaryDirectory(
+            dir=scratch, prefix="stream-", ignore_cleanup_errors=True
+        ) as checkpoint:
+            stream = records.writeStream.foreachBatch(micro_batches)
+            stream = stream.option("checkpointLocation", Path(checkpoint).as_uri())
+            query = stream.trigger(processingTime=TRIGGER_INTERVAL).start()
+            self.on_serving()
+            dropped, drain_s = False, _DRAIN_TIMEOUT_S
+            try:
+                self._serve(query, injector, watch)
+            except Fenced:
+                drain_s = 0.0  # the open batch is the successor's
+                raise
+            finally:
+                dropped = self._end(query, micro_batches, drain_s)
         failure = micro_batches.failure
         if not self._stop.is_set():
             raise failure or spark_failure(query)
@@ -326,20 +333,6 @@ class Service:
         if failure is not None and not dropped and not isinstance(failure, (EnvironmentProblem, *JVM_GONE)):
             raise failure
         log.info("stopped", open_batch="dropped" if dropped or failure else "none")
-
-    def _start_stream(self, checkpoint: str, micro_batches: MicroBatches) -> StreamingQuery:
-        stream = self._source.stream().writeStream.foreachBatch(micro_batches)
-        stream = stream.option("checkpointLocation", checkpoint).trigger(processingTime=TRIGGER_INTERVAL)
-        try:
-            return stream.start()
-        except Py4JJavaError as error:
-            raise StateError(
-                Code.STATE_TABLE_CORRUPT,
-                where=checkpoint,
-                found="a checkpoint that Spark does not start from",
-                expected="the checkpoint as Spark left it",
-                next_step="remove this folder: the position is in the journal, and the stream begins anew",
-            ) from error
 
     def _serve(self, query: StreamingQuery, injector: BarrierInjector | None, watch: Watch) -> None:
         """Until somebody says stop, or the stream ends, or Spark with it."""
@@ -363,7 +356,7 @@ class Service:
         with suppress(*JVM_GONE):
             if not in_time:
                 micro_batches.drop()
-                self.spark.sparkContext.cancelAllJobs()
+                self.spark().sparkContext.cancelAllJobs()
             query.stop()
         return not in_time
 

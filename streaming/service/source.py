@@ -9,35 +9,26 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 
 from schemas.avro import OPS, change_schema
-from schemas.codec import MAX_BARRIER_BYTES, decode_barrier
-from schemas.errors import Code, InputError
-from schemas.records import BARRIER_HEADER, Barrier
+from schemas.codec import MAX_BARRIER_BYTES
+from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.vnode import vnode_expression
 from streaming.lane.changes import AFTER, BEFORE, KEY, SIZE, VALUE
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import collect
+from streaming.service.barriers import FoundBarrier, Marked, found_barrier
+from streaming.service.salts import lane_salts
 
 _SALT = "_bf_salt"
-_SALT_CANDIDATES = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class FoundBarrier:
-    """A barrier and its place; None where an operator told to leave it out."""
-
-    partition: int
-    offset: int
-    barrier: Barrier | None
 
 
 class UpstreamSource:
@@ -48,7 +39,7 @@ class UpstreamSource:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Callable[[], SparkSession],
         kafka: KafkaSettings,
         topic: str,
         table: TableSchema,
@@ -58,19 +49,12 @@ class UpstreamSource:
         self._left_out = left_out
         self._avro = json.dumps(change_schema(table.columns))
         self._ranges = f"backfill-{uuid.uuid4()}"
-        # Columns are built once: each takes a dozen calls into the JVM, 0.1 s a batch in all.
-        ours = F.filter("headers", lambda header: header["key"] == BARRIER_HEADER)
-        self._marked = F.col("headers").isNotNull() & (F.size(ours) > 0)
-        self._marks = [
-            *map(F.col, ("partition", "offset")),
-            # The driver holds them all: what is longer than any barrier only tells its length.
-            F.when(F.length("value") <= MAX_BARRIER_BYTES, F.col("value")).alias("value"),
-            F.length("value").alias("size"),
-            ours[0]["value"].alias("header"),
-            ((F.size(ours) > 1) | F.col("key").isNotNull()).alias("ambiguous"),
-        ]
-        self._decoded, self._named = self._decoded_columns(), self._named_columns()
         self._lane_salts: dict[int, Column] = {}
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that it reads with; waits for it."""
+        return self._spark()
 
     def _options(self) -> dict[str, str]:
         return {
@@ -83,13 +67,14 @@ class UpstreamSource:
             "kafka.allow.auto.create.topics": "false",
         }
 
-    def stream(self) -> DataFrame:
-        """The topic from its beginning, or from the checkpoint."""
+    def stream(self, first: Sequence[int]) -> DataFrame:
+        """The topic from first[p] of every partition p on."""
         return (
-            self._spark.readStream.format("kafka")
+            self._spark()
+            .readStream.format("kafka")
             .options(**self._options())
-            .option("subscribe", self._topic)
-            .option("startingOffsets", "earliest")
+            .option("assign", self._partitions(first))
+            .option("startingOffsets", self._offsets(first))
             .option("includeHeaders", "true")
             .load()
         )
@@ -98,17 +83,21 @@ class UpstreamSource:
         """The records of [first[p], end[p]) of every partition p; `end` None: up to now."""
         ends = "latest" if end is None else self._offsets(end)
         return (
-            self._spark.read.format("kafka")
+            self._spark()
+            .read.format("kafka")
             .options(**self._options())
             # Spark keeps consumers by this name, which nothing is committed under: one range goes on where the last
             # one ended, with what was fetched ahead. Without it every range makes new ones, 30 ms each.
             .option("kafka.group.id", self._ranges)
-            .option("assign", json.dumps({self._topic: list(range(len(first)))}))
+            .option("assign", self._partitions(first))
             .option("startingOffsets", self._offsets(first))
             .option("endingOffsets", ends)
             .option("includeHeaders", str(headers).lower())
             .load()
         )
+
+    def _partitions(self, offsets: Sequence[int]) -> str:
+        return json.dumps({self._topic: list(range(len(offsets)))})
 
     def _offsets(self, offsets: Sequence[int]) -> str:
         return json.dumps({self._topic: {str(number): offset for number, offset in enumerate(offsets)}})
@@ -116,22 +105,15 @@ class UpstreamSource:
     def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]:
         """The barriers among some records, in offset order within each partition.
 
-        Raises: InputError at the first that is none: as `decode_barrier`, and AMBIGUOUS_RECORD for one with the key
-            of a change or with several headers. EnvironmentProblem(SPARK_FAILED).
+        Raises: InputError at the first that is none, as `found_barrier`; EnvironmentProblem(SPARK_FAILED).
         """
-        found = collect(records.where(self._marked).select(*self._marks))
+        marked, marks = self._marks
+        found = collect(records.where(marked).select(*marks))
         for row in sorted(found, key=lambda row: (row["partition"], row["offset"])):
-            place = row["partition"], row["offset"]
-            if place in self._left_out:
-                yield FoundBarrier(*place, None)
-                continue
-            where = f"{self._topic}-{place[0]}@{place[1]}"
-            if row["ambiguous"]:
-                raise _ambiguous(where, place)
-            if (row["size"] or 0) > MAX_BARRIER_BYTES:
-                raise _oversized(where, row["size"])
             header, value = (None if row[name] is None else bytes(row[name]) for name in ("header", "value"))
-            yield FoundBarrier(*place, decode_barrier(header, value, where=where))
+            place = row["partition"], row["offset"]
+            record = Marked(place, value, row["size"] or 0, header, row["ambiguous"])
+            yield found_barrier(self._topic, record, self._left_out)
 
     def lane_rows(self, records: DataFrame, lanes: int) -> DataFrame:
         """Records decoded and brought to their lanes: Spark partition i holds lane i, also when it is empty.
@@ -144,11 +126,28 @@ class UpstreamSource:
         rows = records.select(*self._decoded).select(*self._named)
         return rows.withColumn(_SALT, self._lane_salts[lanes]).repartition(lanes, _SALT).drop(_SALT)
 
-    def _decoded_columns(self) -> list[Column]:
+    # Columns are built once: each takes a dozen calls into the JVM, 0.1 s a batch in all.
+
+    @cached_property
+    def _marks(self) -> tuple[Column, list[Column]]:
+        """What tells a barrier, and what is asked of one."""
+        ours = F.filter("headers", lambda header: header["key"] == BARRIER_HEADER)
+        return F.col("headers").isNotNull() & (F.size(ours) > 0), [
+            *map(F.col, ("partition", "offset")),
+            # The driver holds them all: what is longer than any barrier only tells its length.
+            F.when(F.length("value") <= MAX_BARRIER_BYTES, F.col("value")).alias("value"),
+            F.length("value").alias("size"),
+            ours[0]["value"].alias("header"),
+            ((F.size(ours) > 1) | F.col("key").isNotNull()).alias("ambiguous"),
+        ]
+
+    @cached_property
+    def _decoded(self) -> list[Column]:
         change = from_avro(F.col("value"), self._avro, {"mode": "PERMISSIVE"})
         return [*map(F.col, ("partition", "offset", "key", "value")), change.alias("change")]
 
-    def _named_columns(self) -> list[Column]:
+    @cached_property
+    def _named(self) -> list[Column]:
         rewritten = to_avro(F.col("change"), self._avro)
         before, after = F.col("change.before"), F.col("change.after")
         row = F.coalesce(after, before)
@@ -171,37 +170,4 @@ class UpstreamSource:
 
     def _lane_salt(self, lanes: int) -> Column:
         lane = F.coalesce(F.floor(F.col(VNODE) * lanes / self._table.vnode_count).cast("int"), F.lit(0))
-        return F.element_at(F.array(*map(F.lit, _salts(self._spark, lanes))), lane + 1)
-
-
-def _ambiguous(where: str, place: tuple[int, int]) -> InputError:
-    return InputError(
-        Code.AMBIGUOUS_RECORD,
-        where=where,
-        found="a record that is marked as a barrier and has a key, or several marks",
-        expected="one header `barrier` and no key on a barrier, no such header on a change",
-        next_step=f"mend whoever sets the header; to leave this record out, start with "
-        f"--skip-record {place[0]}@{place[1]}",
-    )
-
-
-def _oversized(where: str, size: int) -> InputError:
-    return InputError(
-        Code.AVRO_LIMIT,
-        where=where,
-        found=f"a barrier of {size} bytes",
-        expected=f"at most {MAX_BARRIER_BYTES}",
-        next_step="mend whatever injects barriers into this topic; `run` leaves a record out with --skip-record",
-    )
-
-
-def _salts(spark: SparkSession, lanes: int) -> list[int]:
-    """For each lane a number that Spark's hash partitioning sends to the partition of the lane's number.
-
-    Repartitioning by the lane number itself makes lanes collide, and by range it samples, which runs the plan twice.
-    """
-    by_lane: dict[int, int] = {}
-    hashed = F.pmod(F.hash(F.col("id").cast("int")), F.lit(lanes))
-    for salt, lane in spark.range(_SALT_CANDIDATES).select(F.col("id").cast("int"), hashed).collect():
-        by_lane.setdefault(lane, salt)
-    return [by_lane[lane] for lane in range(lanes)]
+        return F.element_at(F.array(*map(F.lit, lane_salts(lanes))), lane + 1)

@@ -184,10 +184,13 @@ class BarrierInjector:
     def start(self) -> None:
         """Take over, then inject a barrier at once and one at each interval, until `stop`.
 
+        The first barrier is in the topic when this returns, unless what hindered it may pass.
+
         Raises what shows at once: TopicError, InputError, EnvironmentProblem. Later trouble is in `failure`.
         """
         with self._lock:
             self._open()
+        self._inject_unless_hindered()
         self._ending.clear()
         self._thread = threading.Thread(target=self._run, name="barrier-injector", daemon=True)
         self._thread.start()
@@ -260,7 +263,7 @@ class BarrierInjector:
             session.close()
 
     def _run(self) -> None:
-        due_ms = time.monotonic_ns() // 1_000_000
+        due_ms = time.monotonic_ns() // 1_000_000 + self._interval_ms
         while not self._ending.wait(max(0, due_ms - time.monotonic_ns() // 1_000_000) / 1000):
             try:
                 self._inject_unless_hindered()

@@ -218,7 +218,7 @@ class Stage:
         return Service(
             self.config(**over),
             self.upstream.kafka,
-            self.spark,
+            lambda: self.spark,
             exit_when_complete=until_complete,
             skip_records=skip,
             fold_least_rows=fold_least_rows,

@@ -17,7 +17,7 @@ from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.plan import Parked
 from streaming.lane.changes import AFTER, BEFORE, KEY, SIZE, VALUE
 from streaming.lane.dead_letters import Letter
-from streaming.service.source import FoundBarrier
+from streaming.service.barriers import FoundBarrier
 from streaming.verify.history import Entry
 from tests.kit.pure import decoded_schema, vnode_of
 from tests.kit.upstream import Upstream

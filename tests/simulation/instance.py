@@ -19,10 +19,10 @@ from state.journal import Journal
 from streaming.core.alignment import Aligner
 from streaming.lane.task import LaneResult, LaneTask, run_lane
 from streaming.service.bad_records import BadRecords
+from streaming.service.barriers import FoundBarrier
 from streaming.service.batches import Batches, transactional_id
 from streaming.service.micro_batches import MicroBatches
 from streaming.service.report import BatchReport
-from streaming.service.source import FoundBarrier
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
 from tests.simulation.fold import Upkeep
@@ -115,7 +115,6 @@ class Instance:
             open_output=self.broker.open_output,
             lanes=self.lanes(),
             lane_count=self.lane_count,
-            cores=1,
             journal=journal,
             first_offsets=[0] * self.arrivals.changelog.count,
             ensure_output=lambda job: self.broker.create_topic(job.output, job.output_partitions),
@@ -157,6 +156,8 @@ class Lanes:
     def __init__(self, instance: Instance) -> None:
         self.instance, self._scheduler = instance, instance.scheduler
         self._jobs = 0
+
+    slots = 1
 
     def carry_out(self, task: LaneTask) -> list[LaneResult]:
         # What goes to a lane is a copy.

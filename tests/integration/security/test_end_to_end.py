@@ -226,7 +226,7 @@ def test_a_table_goes_the_whole_way_with_the_documented_rights_and_leaves_no_sec
         "jvm.log",
         "lane-",
         "blockmgr",
-        "spark_checkpoint",
+        "stream-",
         "_delta_log",
         "command line",
         "run says",

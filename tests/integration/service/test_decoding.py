@@ -25,7 +25,7 @@ Decode = Callable[..., tuple[Changes, list[Fault]]]
 @pytest.fixture(scope="module")
 def decode(spark: SparkSession) -> Decode:
     """Records of partition 0, at offsets 0, 1, 2, …, through Spark into a single lane."""
-    source = UpstreamSource(spark, KafkaSettings("unused"), "up", TABLE)
+    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", TABLE)
 
     def run(*values: bytes | None, keys: list[bytes | None] | None = None) -> tuple[Changes, list[Fault]]:
         given = keys or [KEY] * len(values)
@@ -79,7 +79,7 @@ def test_a_null_of_a_schema_with_nullable_keys_reads_as_0_until_its_first_value_
 def test_a_mark_with_a_key_or_two_marks_are_ambiguous_and_a_huge_barrier_is_not_fetched(
     spark: SparkSession,
 ) -> None:
-    source = UpstreamSource(spark, KafkaSettings("unused"), "up", TABLE, frozenset({(1, 9)}))
+    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", TABLE, frozenset({(1, 9)}))
     barrier = Barrier(1 << 16, 0, BarrierKind.INITIAL, 2, 0)
     mark = ("barrier", barrier_header(barrier))
     value, huge = encode_barrier(barrier), bytes(MAX_BARRIER_BYTES + 1)

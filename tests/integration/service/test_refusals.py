@@ -55,9 +55,7 @@ def swap(one: Path, other: Path) -> None:
     aside.rename(other)
 
 
-def test_a_state_that_is_not_this_services_newest_is_refused_and_a_lost_checkpoint_is_nothing(
-    set_up: SetUp,
-) -> None:
+def test_a_state_that_is_not_this_services_newest_is_refused(set_up: SetUp) -> None:
     stage = set_up({"name": "copy"})
     upstream, state, old = stage.upstream, stage.folder / "state", stage.folder / "old"
     for number in range(20):
@@ -97,12 +95,7 @@ def test_a_state_that_is_not_this_services_newest_is_refused_and_a_lost_checkpoi
         shutil.rmtree(state / name, ignore_errors=True)
         (stage.folder / "gone").rename(state / name)
 
-    # the checkpoint: broken, as a power failure leaves it, and gone
-    checkpoint = state / "spark_checkpoint"
-    (checkpoint / ".metadata.crc").unlink()
-    (checkpoint / "metadata").write_text("")
-    refused(stage, Code.STATE_TABLE_CORRUPT, 6, str(checkpoint))
-    shutil.rmtree(checkpoint)
+    # an older one
     for number in range(10, 30):
         upstream.put(row(number, "later"))
     started(stage)

@@ -4,6 +4,8 @@ Each Python task calls `importlib.invalidate_caches()`, and for a zip or jar on 
 read its whole directory again in pure Python: 0.3-0.4 s a task for `pyspark.zip`, `py4j.zip` and
 `spark-core.jar` alone. The workers find pyspark in the environment that they run in, so these entries are
 dropped before the first worker is forked.
+
+What a lane imports is imported here as well, once for all workers and in memory that they share.
 """
 
 from __future__ import annotations
@@ -21,5 +23,7 @@ def drop_archives() -> None:
 if __name__ == "__main__":
     drop_archives()
     from pyspark.daemon import manager
+
+    import streaming.lane.task  # noqa: F401
 
     manager()  # type: ignore[no-untyped-call]
