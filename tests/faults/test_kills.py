@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from streaming.runtime.failpoints import Failpoint
@@ -73,6 +75,18 @@ def test_a_kill_between_the_fold_and_the_log_that_follows_it(ordeal: Ordeals) ->
         tried.falls(f"{Failpoint.FOLDED}:kill")
         tried.completes()
     tried.judge()
+
+
+@pytest.mark.faults
+def test_kills_of_a_large_backfill_at_any_moment(ordeal: Ordeals) -> None:
+    seed = random.randrange(2**32)
+    moments = random.Random(seed)
+    tried = ordeal(rows=1_000_000, rate_limit=20_000, live_rate=2_000)
+    with tried.live():
+        for _ in range(5):
+            tried.killed_after(moments.uniform(5, 60))
+        tried.completes()
+    assert tried.judge().snapshot_rows > 0, f"seed {seed}"
 
 
 def test_kills_in_a_row_each_in_another_place(ordeal: Ordeals) -> None:

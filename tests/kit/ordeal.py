@@ -15,7 +15,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,17 @@ class Ordeal:
         status = process.end()
         assert self.reached(failpoint), (failpoint, process.lines[-5:])
         assert status == -9, process.lines[-5:]
+
+    def killed_after(self, seconds: float) -> None:
+        """A service that is killed at a moment of its own, wherever it is then, with everything that it started."""
+        process = self.start()
+        time.sleep(seconds)
+        children = process.children()
+        process.popen.kill()
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        assert process.end() == -9, process.lines[-5:]
 
     def recovers(self, *, until_complete: bool = True) -> Process:
         """Start a service at once; it has to bring a barrier that nobody has seen. The time that took is kept."""
