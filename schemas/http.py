@@ -6,18 +6,15 @@ the health checks, so the service refuses to listen there without.
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.errors import Code, ConfigError
 from schemas.faults import Faults
-from schemas.security import Secret
+from schemas.security import PRINTABLE_PATTERN, VARIABLE_PATTERN, Secret, is_loopback
 
 _HOST = r"[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]"
-_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,254}$"
-_PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 SECRET_KEYS = frozenset({"token_file", "token_env"})
 """Their values are never quoted in a message: a user may have written the token itself there."""
 LEAST_TOKEN_CHARACTERS = 16
@@ -35,11 +32,13 @@ class HttpConfig(BaseModel):
     )
     token_file: str | None = Field(
         None,
-        pattern=_PRINTABLE,
+        pattern=PRINTABLE_PATTERN,
         description="File with the token for changes, mode 0600, 16 characters at least.",
     )
     token_env: str | None = Field(
-        None, pattern=_VARIABLE, description="Environment variable with the token, instead of the file."
+        None,
+        pattern=VARIABLE_PATTERN,
+        description="Environment variable with the token, instead of the file.",
     )
     hosts: list[str] = Field(
         [], description="Names that this address is asked for by, besides its own; others are refused."
@@ -60,21 +59,12 @@ class HttpConfig(BaseModel):
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @property
     def token(self) -> Secret | None:
         """Where the token is."""
-        if self.token_file is not None:
-            return Secret("http.token_file", file=Path(self.token_file))
-        if self.token_env is not None:
-            return Secret("http.token_env", variable=self.token_env)
-        return None
+        return Secret.declared("http.token", self.token_file, self.token_env)
 
 
 def check_http(declared: HttpConfig, *, folder: Path, faults: Faults) -> HttpConfig:

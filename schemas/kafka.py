@@ -6,7 +6,6 @@ name code to load or files to read. TLS always checks the broker's certificate a
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.errors import BackfillError
 from schemas.faults import Faults
-from schemas.security import Mechanism, Protocol, Secret, Security
+from schemas.security import (
+    PRINTABLE_PATTERN,
+    VARIABLE_PATTERN,
+    Mechanism,
+    Protocol,
+    Secret,
+    Security,
+    is_loopback,
+)
 
 _HOST_AND_PORT = r"[A-Za-z0-9._-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}"
-_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,254}$"
-_PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 _LOGIN_KEYS = ("sasl_mechanism", "username", "password_file", "password_env")
 _TLS_KEYS = ("ca_file", "certificate_file", "key_file", "key_password_file", "key_password_env")
 SECRET_KEYS = frozenset({"password_file", "password_env", "key_password_file", "key_password_env"})
@@ -40,27 +45,33 @@ class KafkaConfig(BaseModel):
     sasl_mechanism: Mechanism | None = Field(
         None, description="SCRAM-SHA-512 (default of sasl_*), SCRAM-SHA-256 or PLAIN."
     )
-    username: str | None = Field(None, max_length=255, pattern=_PRINTABLE, description="Name to log in with.")
+    username: str | None = Field(
+        None, max_length=255, pattern=PRINTABLE_PATTERN, description="Name to log in with."
+    )
     password_file: str | None = Field(
-        None, pattern=_PRINTABLE, description="File with its password, mode 0600."
+        None, pattern=PRINTABLE_PATTERN, description="File with its password, mode 0600."
     )
     password_env: str | None = Field(
-        None, pattern=_VARIABLE, description="Environment variable with its password, instead of the file."
+        None,
+        pattern=VARIABLE_PATTERN,
+        description="Environment variable with its password, instead of the file.",
     )
     ca_file: str | None = Field(
-        None, pattern=_PRINTABLE, description="PEM of the authorities to believe; by default the system's."
+        None,
+        pattern=PRINTABLE_PATTERN,
+        description="PEM of the authorities to believe; by default the system's.",
     )
     certificate_file: str | None = Field(
-        None, pattern=_PRINTABLE, description="PEM of the client's certificate and its chain (mTLS)."
+        None, pattern=PRINTABLE_PATTERN, description="PEM of the client's certificate and its chain (mTLS)."
     )
     key_file: str | None = Field(
-        None, pattern=_PRINTABLE, description="PKCS#8 PEM of the certificate's key, mode 0600."
+        None, pattern=PRINTABLE_PATTERN, description="PKCS#8 PEM of the certificate's key, mode 0600."
     )
     key_password_file: str | None = Field(
-        None, pattern=_PRINTABLE, description="File with the key's password, mode 0600."
+        None, pattern=PRINTABLE_PATTERN, description="File with the key's password, mode 0600."
     )
     key_password_env: str | None = Field(
-        None, pattern=_VARIABLE, description="Environment variable with the key's password, instead."
+        None, pattern=VARIABLE_PATTERN, description="Environment variable with the key's password, instead."
     )
     allow_plaintext: bool = Field(
         False, description="Allow unencrypted connections to another machine than this one."
@@ -81,10 +92,7 @@ class KafkaConfig(BaseModel):
         )
 
     def _secret(self, name: str) -> Secret | None:
-        file, variable = getattr(self, f"{name}_file"), getattr(self, f"{name}_env")
-        if file is not None:
-            return Secret(f"kafka.{name}_file", file=Path(file))
-        return None if variable is None else Secret(f"kafka.{name}_env", variable=variable)
+        return Secret.declared(f"kafka.{name}", getattr(self, f"{name}_file"), getattr(self, f"{name}_env"))
 
 
 def _path(declared: str | None) -> Path | None:
@@ -154,14 +162,7 @@ def _is_loopback(bootstrap: str | None) -> bool:
     hosts = [
         address.strip().rpartition(":")[0].strip("[]") for address in (bootstrap or "localhost:1").split(",")
     ]
-    return all(host == "localhost" or _is_loopback_address(host) for host in hosts)
-
-
-def _is_loopback_address(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return all(map(is_loopback, hosts))
 
 
 def _try(security: Security, faults: Faults) -> None:

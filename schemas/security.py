@@ -7,6 +7,7 @@ worker that has the reference reads the secret itself.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import ssl
 import stat
@@ -19,6 +20,8 @@ from schemas.errors import Code, ConfigError
 Protocol = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
 
+VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,254}$"
+PRINTABLE_PATTERN = r"^[^\x00-\x1f\x7f]+$"
 MAX_SECRET_BYTES = 1 << 16
 _OTHERS_MAY = 0o077
 _NEEDED_KEY = "a key in PKCS#8 PEM, the only form that both of Kafka's clients read"
@@ -31,6 +34,13 @@ class Secret:
     key: str
     file: Path | None = None
     variable: str | None = None
+
+    @classmethod
+    def declared(cls, key: str, file: str | None, variable: str | None) -> Secret | None:
+        """From the pair `<key>_file` and `<key>_env` of a configuration; None where neither is given."""
+        if file is not None:
+            return cls(f"{key}_file", file=Path(file))
+        return None if variable is None else cls(f"{key}_env", variable=variable)
 
     def read(self) -> str:
         """The secret itself: one line of text. Pass it on to a client, and to nothing else.
@@ -49,6 +59,16 @@ class Secret:
         if not text or any(ord(char) < 0x20 or ord(char) == 0x7F for char in text):
             raise _refusal(self.key, "no single line of text")
         return text
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, without brackets, is this machine itself. Names other than localhost are nobody's word."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,4 +99,9 @@ def after_slice(progress: Progress, upto: Key | None, rows_read: int) -> Progres
 
 def is_complete(progress: Mapping[int, Progress], vnode_count: int) -> bool:
     """Whether every vnode was read to its end."""
-    return len(progress) == vnode_count and all(isinstance(state, Completed) for state in progress.values())
+    return vnodes_done(progress) == vnode_count
+
+
+def vnodes_done(progress: Mapping[int, Progress]) -> int:
+    """How many vnodes were read to their end."""
+    return sum(isinstance(state, Completed) for state in progress.values())

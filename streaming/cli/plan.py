@@ -14,7 +14,6 @@ from schemas.avro import change_schema, key_schema
 from schemas.errors import BackfillError
 from schemas.job import JobDefinition
 from schemas.records import Add
-from state.storage import Storage
 from streaming.cli.job_options import (
     BudgetOption,
     ColumnsOption,
@@ -54,16 +53,17 @@ def command(
         file, name, output, columns, condition, output_partitions, rate_limit, latency_budget
     )
     job = options.definition(table)
-    cost = estimate(Storage(str(served.config.state)), table, job)
+    cost = estimate(served.storage, table, job)
     lanes = served.onlooker.look().lanes or served.config.lanes
-    _show(job, cost, cost.seconds(job, lanes), lanes)
+    seconds = cost.seconds(job, lanes)
+    _show(job, cost, seconds, lanes)
     if schema:
         typer.echo(
             json.dumps(
                 {"key": key_schema(table.key_columns), "value": change_schema(table.select(job.columns))}
             )
         )
-    warnings = list(_warnings(served, job, cost.seconds(job, lanes)))
+    warnings = list(_warnings(served, job, seconds))
     for warning in warnings:
         typer.echo(f"warning: {warning}")
     if not warnings:

@@ -70,6 +70,8 @@ def command(
 
 
 def _log_batch(report: BatchReport) -> None:
+    from state.progress import vnodes_done
+
     steps = {f"{step}_ms": round(took) for step, took in report.step_ms.items()}
     log.info(
         "batch",
@@ -81,12 +83,5 @@ def _log_batch(report: BatchReport) -> None:
         vnodes=report.vnode_count,
         **steps,
         lane_steps={step: round(took) for step, took in report.lane_ms.items()},
-        **{f"vnodes_done.{name}": _done(states) for name, states in report.progress.items()},
+        **{f"vnodes_done.{name}": vnodes_done(states) for name, states in report.progress.items()},
     )
-
-
-def _done(progress: object) -> int:
-    from state.progress import Completed
-
-    assert isinstance(progress, dict)
-    return sum(isinstance(state, Completed) for state in progress.values())

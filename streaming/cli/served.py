@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,10 +12,9 @@ from schemas.config import ServiceConfig, load
 from schemas.errors import Code, ConfigError
 from schemas.records import Mutation
 from state.storage import Storage
-from streaming.core.jobs import apply
 from streaming.runtime.kafka import KafkaSettings
 from streaming.steering.sight import Onlooker
-from streaming.steering.wishes import Granted, Steering, refused
+from streaming.steering.wishes import Granted, Steering, refuse
 
 ConfigOption = Annotated[
     Path,
@@ -35,6 +32,8 @@ NoWaitOption = Annotated[
     bool, typer.Option("--no-wait", help="Send the wish, and don't wait for its barrier.")
 ]
 JobArgument = Annotated[str, typer.Argument(help="Name of the job.")]
+JobOrAllArgument = Annotated[str | None, typer.Argument(help="Name of the job.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All jobs, in place of one.")]
 DEFAULT_PATIENCE_S = 30.0
 
 
@@ -43,13 +42,15 @@ class Served:
     """A service that runs, or has run, with a configuration."""
 
     config: ServiceConfig
+    storage: Storage
     onlooker: Onlooker
 
     @classmethod
     def of(cls, path: Path) -> Served:
         """Raises: ConfigError as `load`; StateError(STATE_PATH_INVALID) where no service has ever run."""
         config = load(path)
-        return cls(config, Onlooker(Storage(str(config.state)), config.table))
+        storage = Storage(str(config.state))
+        return cls(config, storage, Onlooker(storage, config.table))
 
     @property
     def kafka(self) -> KafkaSettings:
@@ -64,22 +65,26 @@ class Served:
             )
         return KafkaSettings.of(self.config.kafka)
 
-    @contextmanager
-    def steering(self, patience_s: float) -> Iterator[Steering]:
-        """The way to send wishes."""
-        with Steering(self.kafka, self.config.upstream, self.onlooker, patience_s=patience_s) as steering:
-            yield steering
+    def steering(self, patience_s: float) -> Steering:
+        """The way to send wishes; a context."""
+        return Steering(self.kafka, self.config.upstream, self.onlooker, patience_s=patience_s)
 
     def check(self, mutation: Mutation) -> None:
         """Raises: ConfigError for a mutation that the service would refuse as things are now."""
         sight = self.onlooker.look()
-        states = tuple(job.state for job in sight.jobs)
-        outcome = apply(
-            mutation, sight.epoch, states, lanes=sight.lanes, start=sight.epoch, table=self.config.table
+        states = [job.state for job in sight.jobs]
+        refuse(mutation, sight.epoch, states, lanes=sight.lanes, table=self.config.table)
+
+
+def require_one(job: str | None, every: bool) -> None:
+    """Raises: ConfigError(USAGE) unless it is either a job or all of them."""
+    if (job is None) != every:
+        raise ConfigError(
+            Code.USAGE,
+            found="no job" if job is None else "a job and --all",
+            expected="one of them",
+            next_step="name a job, or say --all",
         )
-        for report in outcome.reports:
-            if report.refused is not None:
-                raise refused(report)
 
 
 def steer(path: Path, mutation: Mutation, *, wait: bool, patience_s: float) -> Granted | None:

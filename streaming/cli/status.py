@@ -17,8 +17,8 @@ from schemas.table import nearest
 from state.progress import Completed
 from streaming.cli.list import as_dict
 from streaming.cli.served import DEFAULT_CONFIG, ConfigOption, Served
-from streaming.cli.watching import LOOK_EVERY_S, Paces, described, seconds_text, watch
-from streaming.core.forecast import Forecast
+from streaming.cli.watching import LOOK_EVERY_S, described, forecasts_after, seconds_text, watch
+from streaming.core.forecast import Forecast, Paces
 from streaming.steering.sight import Onlooker, SeenJob, Sight
 
 _TWO_LOOKS_S = 3.0
@@ -62,14 +62,14 @@ def _two_looks(onlooker: Onlooker) -> tuple[Sight, dict[str, Forecast]]:
     """A rate needs two batches; a service that stands still is not waited for long."""
     paces = Paces()
     first = onlooker.look()
-    forecasts = paces.look(first)
+    forecasts = forecasts_after(paces, first)
     sight, deadline = first, time.monotonic() + _TWO_LOOKS_S
     while sight.epoch == first.epoch and any(job.extent.rows_left for job in first.jobs):
         if time.monotonic() >= deadline:
             break
         time.sleep(LOOK_EVERY_S)
         sight = onlooker.look()
-        forecasts = paces.look(sight)
+        forecasts = forecasts_after(paces, sight)
     return sight, forecasts
 
 

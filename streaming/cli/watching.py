@@ -8,29 +8,12 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from streaming.core.forecast import Forecast, Pace
+from streaming.core.forecast import Forecast, Paces
 from streaming.steering.sight import Onlooker, SeenJob, Sight
 
 LOOK_EVERY_S = 0.5
 _PLAIN_EVERY_S = 5.0
 _BAR_WIDTH = 24
-
-
-class Paces:
-    """The pace of every job that was seen."""
-
-    def __init__(self) -> None:
-        self._paces: dict[tuple[str, int], Pace] = {}
-
-    def look(self, sight: Sight) -> dict[str, Forecast]:
-        """Forecasts by job after one more look."""
-        now_ms = time.monotonic_ns() // 1_000_000
-        return {
-            job.name: self._paces.setdefault((job.name, job.state.start), Pace()).look(
-                now_ms, job.extent, rate_limit=job.state.rate_limit, paused=job.state.paused
-            )
-            for job in sight.jobs
-        }
 
 
 class Bars:
@@ -90,13 +73,19 @@ def seconds_text(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def forecasts_after(paces: Paces, sight: Sight) -> dict[str, Forecast]:
+    """Forecasts of every job, from one more look."""
+    now_ms = time.monotonic_ns() // 1_000_000
+    return paces.look(now_ms, [(job.state, job.extent) for job in sight.jobs])
+
+
 def watch(console: Console, onlooker: Onlooker, chosen: Callable[[Sight], Sequence[SeenJob]]) -> None:
     """Show jobs as they go on, until Ctrl-C or until every one that is chosen is complete."""
     bars, paces = Bars(console), Paces()
     with bars.shown():
         while True:
             sight = onlooker.look()
-            forecasts, jobs = paces.look(sight), chosen(sight)
+            forecasts, jobs = forecasts_after(paces, sight), chosen(sight)
             bars.tell(jobs, forecasts)
             if all(job.phase == "live" for job in jobs):
                 break

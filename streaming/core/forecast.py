@@ -11,7 +11,7 @@ the table does. A share that was shown is not taken back (`Forecast.grew` says t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -97,6 +97,22 @@ class Pace:
             rate,
             seconds_left(seen, rate, rate_limit=rate_limit, paused=paused),
         )
+
+
+@dataclass
+class Paces:
+    """The pace of every job that was seen; one that was created again under its name begins anew."""
+
+    _paces: dict[tuple[str, int], Pace] = field(default_factory=dict)
+
+    def look(self, now_ms: int, seen: Iterable[tuple[JobState, Extent]]) -> dict[str, Forecast]:
+        """Forecasts by job after one more look at them."""
+        return {
+            job.name: self._paces.setdefault((job.name, job.start), Pace()).look(
+                now_ms, extent, rate_limit=job.rate_limit, paused=job.paused
+            )
+            for job, extent in seen
+        }
 
 
 def rate_between(first: tuple[int, int], last: tuple[int, int]) -> float | None:

@@ -15,7 +15,6 @@ plan is given, and the same plan on the same upstream range sends the same bytes
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -48,6 +47,7 @@ from streaming.lane.faults import Fault, find_faults
 from streaming.lane.output import LaneOutput, OpenOutput
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Armed, Failpoint
+from streaming.runtime.stopwatch import Stopwatch
 from streaming.runtime.topics import Partition
 
 _CHUNK_ROWS = 65_536
@@ -162,20 +162,6 @@ def _told(vnode: int, progress: Progress) -> VnodeProgress:
     return VnodeProgress(vnode, position, isinstance(progress, Completed), progress.row_count)
 
 
-class Stopwatch:
-    """Adds up milliseconds by step."""
-
-    def __init__(self) -> None:
-        self.step_ms: dict[str, float] = {}
-        self._since = time.perf_counter()
-
-    def lap(self, step: str) -> None:
-        """Book the time since the last lap under this step."""
-        now = time.perf_counter()
-        self.step_ms[step] = self.step_ms.get(step, 0.0) + (now - self._since) * 1_000
-        self._since = now
-
-
 def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneResult:
     """Carry out the lane's part of the plan.
 
@@ -222,14 +208,14 @@ def _whole(batches: Iterable[pa.RecordBatch], task: LaneTask) -> Iterator[list[p
 def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
     """To build the log alone, as many at a time as fit in memory."""
     part: list[pa.RecordBatch] = []
+    rows = held = 0
     for batch in batches:
         part.append(batch)
-        if (
-            sum(len(each) for each in part) >= _LOG_PART_ROWS
-            or sum(each.nbytes for each in part) >= _LOG_PART_BYTES
-        ):
+        rows += len(batch)
+        held += batch.nbytes
+        if rows >= _LOG_PART_ROWS or held >= _LOG_PART_BYTES:
             yield part
-            part = []
+            part, rows, held = [], 0, 0
     yield part
 
 

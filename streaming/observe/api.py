@@ -28,7 +28,7 @@ from schemas.errors import BackfillError, Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.table import TableSchema
-from streaming.observe.guards import Bounded, Doorkeeper, NotAllowed, not_allowed
+from streaming.observe.guards import Bounded, Doorkeeper, NotAllowed, not_allowed, problem
 from streaming.observe.metrics import Metrics
 from streaming.observe.models import Point, Problem, Status, Taken, VnodeStatus
 from streaming.observe.panel import Panel
@@ -118,8 +118,9 @@ def build(
 def _problem(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, BackfillError)
     status = _HTTP_STATUS.get(error.code) or {7: 503}.get(error.exit_status, 422)
-    told = Problem(code=error.code, found=error.found, expected=error.expected, next_step=error.next_step)
-    return JSONResponse(told.model_dump(), status)
+    return problem(
+        status, code=error.code, found=error.found, expected=error.expected, next_step=error.next_step
+    )
 
 
 def _not_as_described(_: Request, error: Exception) -> JSONResponse:
@@ -138,13 +139,13 @@ def _not_here(_: Request, error: Exception) -> JSONResponse:
 
 
 def _usage(status: int, found: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    told = Problem(
-        code=Code.USAGE,
+    return problem(
+        status,
         found=found,
         expected="a request as the description says",
         next_step="see /api/openapi.json",
+        headers=headers,
     )
-    return JSONResponse(told.model_dump(), status, headers)
 
 
 def _machines(panel: Panel, metrics: Metrics, door: Doorkeeper) -> APIRouter:

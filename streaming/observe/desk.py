@@ -8,11 +8,10 @@ from schemas.job import JobDefinition
 from schemas.limits import Limits
 from schemas.records import Add, Mutation
 from schemas.table import TableSchema
-from streaming.core.jobs import apply
 from streaming.observe.panel import Panel
 from streaming.runtime.kafka import KafkaSettings
 from streaming.service.guard import refuse_used_output
-from streaming.steering.wishes import refused, send_wish
+from streaming.steering.wishes import refuse, send_wish
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,7 @@ class Desk:
         EnvironmentProblem.
         """
         epoch, lanes, jobs = self.panel.jobs()
-        outcome = apply(mutation, epoch, jobs, lanes=lanes, start=epoch, table=self.table)
-        for report in outcome.reports:
-            if report.refused is not None:
-                raise refused(report)
+        refuse(mutation, epoch, jobs, lanes=lanes, table=self.table)
         if isinstance(mutation, Add):
             refuse_used_output(self.kafka, JobDefinition.from_json(mutation.job, self.table), self.limits)
         return send_wish(self.kafka, self.upstream, mutation)

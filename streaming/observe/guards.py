@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import Header, Request
 from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from schemas.errors import Code
+from streaming.observe.models import Problem
 
 MAX_BODY_BYTES = 64 * 1024
 BODY_WITHIN_S = 10.0
@@ -20,6 +24,20 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+
+
+def problem(
+    status: int,
+    *,
+    found: str,
+    expected: str,
+    next_step: str,
+    code: str = Code.USAGE,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """The answer to a request that can't be served: the same form as every error of ours."""
+    told = Problem(code=code, found=found, expected=expected, next_step=next_step)
+    return JSONResponse(told.model_dump(), status, headers)
 
 
 class Bounded:
@@ -69,13 +87,12 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _refusal(status: int, found: str) -> JSONResponse:
-    problem = {
-        "code": "USAGE",
-        "found": found,
-        "expected": f"at most {MAX_BODY_BYTES} bytes within {BODY_WITHIN_S:g} s",
-        "next_step": "send less, or faster",
-    }
-    return JSONResponse(problem, status)
+    return problem(
+        status,
+        found=found,
+        expected=f"at most {MAX_BODY_BYTES} bytes within {BODY_WITHIN_S:g} s",
+        next_step="send less, or faster",
+    )
 
 
 class NotAllowed(Exception):
@@ -91,11 +108,6 @@ class Doorkeeper:
 
     def __init__(self, token: str | None, *, is_local: bool) -> None:
         self._token, self._is_local = token, is_local
-
-    @property
-    def can_steer(self) -> bool:
-        """Whether anybody may."""
-        return self._token is not None
 
     def may_look(self, authorization: Annotated[str | None, Header()] = None) -> None:
         """Raises: NotAllowed, except on this machine, where everybody may look."""
@@ -120,11 +132,10 @@ class Doorkeeper:
 def not_allowed(_: Request, refused: Exception) -> JSONResponse:
     """The answer to who has no right."""
     assert isinstance(refused, NotAllowed)
-    problem = {
-        "code": "USAGE",
-        "found": refused.found,
-        "expected": "the token that the service was started with",
-        "next_step": refused.next_step,
-    }
-    headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else None
-    return JSONResponse(problem, refused.status, headers)
+    return problem(
+        refused.status,
+        found=refused.found,
+        expected="the token that the service was started with",
+        next_step=refused.next_step,
+        headers={"WWW-Authenticate": "Bearer"} if refused.status == 401 else None,
+    )

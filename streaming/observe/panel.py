@@ -16,8 +16,8 @@ from importlib.metadata import version
 from schemas.epoch import unix_ms_from_epoch
 from schemas.records import Barrier
 from state.plan import JobState
-from state.progress import Completed, InProgress, Progress
-from streaming.core.forecast import Extent, Forecast, Pace, extent, phase
+from state.progress import Completed, InProgress, Progress, vnodes_done
+from streaming.core.forecast import Forecast, Paces, extent, phase
 from streaming.observe.models import (
     Condition,
     JobStatus,
@@ -29,6 +29,7 @@ from streaming.observe.models import (
 )
 from streaming.service.report import BatchReport
 
+_VERSION = version("arrangement-backfill")
 HISTORY = 600
 """Points that are kept, one a second at most: ten minutes and more."""
 _LATENCY_WINDOW_S = 60.0
@@ -52,7 +53,7 @@ class Panel:
     _report: BatchReport | None = None
     _jobs: tuple[JobState, ...] = ()
     _forecasts: dict[str, Forecast] = field(default_factory=dict)
-    _paces: dict[tuple[str, int], Pace] = field(default_factory=dict)
+    _paces: Paces = field(default_factory=Paces)
     _stored: Mapping[int, int] = field(default_factory=dict)
     _parked: int = 0
     _latencies: deque[tuple[float, float]] = field(default_factory=deque)
@@ -74,23 +75,18 @@ class Panel:
             job.name: extent(report.progress.get(job.name, {}), self.vnode_count, stored) for job in jobs
         }
         with self._lock:
-            before = self._report
             self.condition, self.trouble = "serving", None
             self._report, self._jobs, self._stored = report, jobs, stored
             self._parked += len(report.plan.parked)
-            self._forecasts = {job.name: self._look(job, extents[job.name], now) for job in jobs}
+            self._forecasts = self._paces.look(round(now * 1_000), [(job, extents[job.name]) for job in jobs])
             for aligned in report.plan.barriers:
                 self._latencies.append((now, now - unix_ms_from_epoch(aligned.epoch) / 1_000))
             while self._latencies and self._latencies[0][0] < now - _LATENCY_WINDOW_S:
                 self._latencies.popleft()
-            self._add_point(report, now, is_first=before is None)
+            self._add_point(report, now)
 
-    def _look(self, job: JobState, seen: Extent, now: float) -> Forecast:
-        pace = self._paces.setdefault((job.name, job.start), Pace())
-        return pace.look(round(now * 1_000), seen, rate_limit=job.rate_limit, paused=job.paused)
-
-    def _add_point(self, report: BatchReport, now: float, *, is_first: bool) -> None:
-        since = self.started if is_first or not self._points else self._points[-1].at
+    def _add_point(self, report: BatchReport, now: float) -> None:
+        since = self._points[-1].at if self._points else self.started
         elapsed = max(now - since, 1e-3)
         self._points.append(
             Point(
@@ -109,7 +105,7 @@ class Panel:
             report, files = self._report, self._report.files if self._report else None
             epoch = report.plan.epoch if report else 0
             return Status(
-                version=version("arrangement-backfill"),
+                version=_VERSION,
                 condition=self.condition,
                 trouble=self.trouble,
                 upstream=self.upstream,
@@ -153,7 +149,7 @@ class Panel:
             rows_left=forecast.extent.rows_left,
             rows_per_s=forecast.rows_per_s,
             seconds_left=forecast.seconds_left,
-            vnodes_done=sum(isinstance(state, Completed) for state in progress.values()),
+            vnodes_done=vnodes_done(progress),
             start=job.start,
             filter=definition.filter,
             columns=list(definition.columns),

@@ -46,9 +46,10 @@ from streaming.lane.output import OpenOutput
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
+from streaming.runtime.stopwatch import Stopwatch
 from streaming.runtime.topics import Partition
 from streaming.service.bad_records import BadRecords
-from streaming.service.report import BatchReport, Clock, Sums
+from streaming.service.report import BatchReport, Sums
 
 MAX_BATCH_RECORDS = 500_000
 """Upstream records that one batch takes at most, when it has a choice; lanes hold a batch's changes in memory."""
@@ -145,13 +146,13 @@ class Batches:
         self.position = plan.start
         if not done:
             failpoints.expect(last=self._ends_a_job(plan))
-            return self._carry_out(plan, Clock())
+            return self._carry_out(plan, Stopwatch())
         self._settle(plan, ())
         return None
 
     def run(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchReport:
         """One batch over the first of the waiting barriers; `report.plan.barriers` says which it took."""
-        clock = Clock()
+        clock = Stopwatch()
         plan = self._plan(waiting, duplicates)
         failpoints.expect(last=self._ends_a_job(plan))
         failpoints.reach(Failpoint.PLANNED)
@@ -247,7 +248,7 @@ class Batches:
 
     # 2 to 5 ------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, plan: BatchPlan, clock: Clock) -> BatchReport:
+    def _carry_out(self, plan: BatchPlan, clock: Stopwatch) -> BatchReport:
         plan, results = self._run_lanes(plan)
         clock.lap("lanes")
         failpoints.reach(Failpoint.SENT)
@@ -382,7 +383,7 @@ class Batches:
             if name in self._budgets and count:
                 self._budgets[name].spent(count, read_ms * count / sum(rows.values()))
 
-    def _report(self, plan: BatchPlan, sums: Sums, outcome: Outcome, clock: Clock) -> BatchReport:
+    def _report(self, plan: BatchPlan, sums: Sums, outcome: Outcome, clock: Stopwatch) -> BatchReport:
         return BatchReport(
             plan,
             sums.changes,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from state.plan import BatchPlan
@@ -35,20 +35,6 @@ class BatchReport:
     """The replica that the plan pinned."""
 
 
-@dataclass
-class Clock:
-    """Milliseconds of a batch, by step."""
-
-    step_ms: dict[str, float] = field(default_factory=dict)
-    _since: float = field(default_factory=time.perf_counter)
-
-    def lap(self, step: str) -> None:
-        """Book the time since the last lap under this step."""
-        now = time.perf_counter()
-        self.step_ms[step] = (now - self._since) * 1_000
-        self._since = now
-
-
 @dataclass(frozen=True)
 class Sums:
     """The results of a batch's lanes, added up."""
@@ -70,7 +56,7 @@ class Sums:
         """Lanes that found their part in the output."""
         return sum(result.already_sent for result in self.results)
 
-    @property
+    @cached_property
     def lane_ms(self) -> dict[str, float]:
         """Time by step."""
         return _added([result.step_ms for result in self.results])
@@ -85,7 +71,7 @@ class Sums:
         """Changes by job."""
         return _added([result.sent_live for result in self.results])
 
-    @property
+    @cached_property
     def rows_read(self) -> dict[str, dict[int, int]]:
         """Snapshot rows by job and vnode, filtered ones included."""
         merged: dict[str, dict[int, int]] = {}
@@ -94,7 +80,7 @@ class Sums:
                 merged.setdefault(name, {}).update(rows)
         return merged
 
-    @property
+    @cached_property
     def snapshot_rows(self) -> dict[str, int]:
         """Snapshot rows by job."""
         return {name: sum(by_vnode.values()) for name, by_vnode in self.rows_read.items()}

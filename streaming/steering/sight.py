@@ -14,7 +14,7 @@ from schemas.table import TableSchema
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.plan import BatchPlan, JobState
-from state.progress import Completed, Progress
+from state.progress import Progress, vnodes_done
 from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import ProgressTable
 from state.replica import BASE_PATH, LOG_PATH, Replica
@@ -44,7 +44,7 @@ class SeenJob:
     @property
     def vnodes_done(self) -> int:
         """Vnodes that are Completed."""
-        return sum(isinstance(state, Completed) for state in self.progress.values())
+        return vnodes_done(self.progress)
 
 
 @dataclass(frozen=True)

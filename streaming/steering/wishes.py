@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,7 +19,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from schemas.codec import decode_barrier
 from schemas.errors import Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.records import BARRIER_HEADER, Barrier, Mutation
-from streaming.core.jobs import Report
+from schemas.table import TableSchema
+from state.plan import JobState
+from streaming.core.jobs import Report, apply
 from streaming.runtime.consumer import RangeReader, header_of, place
 from streaming.runtime.kafka import KafkaSettings, translated
 from streaming.runtime.topics import create_topic
@@ -127,6 +129,16 @@ class Steering:
                 )
             time.sleep(_POLL_S)
         return found
+
+
+def refuse(
+    mutation: Mutation, epoch: int, jobs: Sequence[JobState], *, lanes: int, table: TableSchema
+) -> None:
+    """Raises: ConfigError for a mutation that the service would refuse, the jobs being these at a barrier."""
+    outcome = apply(mutation, epoch, tuple(jobs), lanes=lanes, start=epoch, table=table)
+    for report in outcome.reports:
+        if report.refused is not None:
+            raise refused(report)
 
 
 def refused(report: Report) -> ConfigError:

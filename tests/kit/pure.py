@@ -41,8 +41,9 @@ from streaming.core.planning import choose_barriers, choose_slices
 from streaming.lane.changes import AFTER, BEFORE, KEY, SIZE, VALUE, order_changes
 from streaming.lane.faults import Fault, find_faults
 from streaming.lane.output import lane_output
-from streaming.lane.task import LaneJob, LaneResult, LaneTask, Stopwatch, send_all, write_log
+from streaming.lane.task import LaneJob, LaneResult, LaneTask, send_all, write_log
 from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.stopwatch import Stopwatch
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
 from streaming.verify.history import Entry

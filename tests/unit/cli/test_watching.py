@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
-from streaming.cli.watching import Bars, Paces
-from streaming.core.forecast import Extent
+from streaming.cli.watching import Bars, forecasts_after
+from streaming.core.forecast import Extent, Paces
 from streaming.steering.sight import SeenJob, Sight
 from tests.kit.reports import job
 
@@ -17,5 +17,5 @@ def test_a_job_that_is_told_again_has_one_bar() -> None:
     with bars.shown() as progress:
         for read in (10, 20, 30):
             seen = SeenJob(job("copy"), {}, Extent(read, 40 - read))
-            bars.tell([seen], paces.look(Sight("me", 1, 1, (seen,), 40, None)))
+            bars.tell([seen], forecasts_after(paces, Sight("me", 1, 1, (seen,), 40, None)))
         assert [(task.description, task.completed) for task in progress.tasks] == [("copy", 0.75)]
