@@ -48,7 +48,9 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     401: {"model": Problem, "description": "No token"},
     403: {"model": Problem, "description": "No token is configured"},
     404: {"model": Problem, "description": "No such job"},
+    408: {"model": Problem, "description": "A body that took too long"},
     409: {"model": Problem, "description": "In the way of another job"},
+    413: {"model": Problem, "description": "A body that is too large"},
     422: {"model": Problem, "description": "Not a job of this table"},
     503: {"model": Problem, "description": "Kafka can't be reached"},
 }

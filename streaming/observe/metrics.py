@@ -38,6 +38,9 @@ class Metrics:
         self._changes = counter("backfill_upstream_changes", "Changes read from the upstream.")
         self._barriers = counter("backfill_barriers", "Barriers that are done.")
         self._again = counter("backfill_lanes_already_sent", "Lanes that found their batch in the output.")
+        self._hindered = counter(
+            "backfill_lanes_tried_again", "Attempts that were aborted, fenced or of unknown end.", "code"
+        )
         self._parked = counter("backfill_parked_records", "Records at fault in the dead letters.")
         self._interruptions = counter("backfill_interruptions", "Troubles that passed.", "code")
         self._barrier_s = Histogram(
@@ -78,6 +81,8 @@ class Metrics:
         self._changes.inc(report.changes)
         self._barriers.inc(len(report.plan.barriers))
         self._again.inc(report.already_sent)
+        for code in report.hindrances:
+            self._hindered.labels(code).inc()
         self._parked.inc(len(report.plan.parked))
         for aligned in report.plan.barriers:
             self._barrier_s.observe(max(0.0, now - unix_ms_from_epoch(aligned.epoch) / 1_000))
@@ -102,8 +107,10 @@ class Metrics:
         for job in status.jobs:
             self._share.labels(job.name).set(job.share)
             self._limit.labels(job.name).set(-1 if job.rate_limit is None else job.rate_limit)
+            untouched = status.vnode_count - job.vnodes_done - job.vnodes_in_progress
             self._vnodes.labels(job.name, "completed").set(job.vnodes_done)
-            self._vnodes.labels(job.name, "other").set(status.vnode_count - job.vnodes_done)
+            self._vnodes.labels(job.name, "in_progress").set(job.vnodes_in_progress)
+            self._vnodes.labels(job.name, "not_started").set(untouched)
         for partition in status.partitions:
             self._waiting.labels(str(partition.partition)).set(partition.barriers_waiting)
             if partition.age_s is not None:

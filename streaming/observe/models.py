@@ -35,6 +35,7 @@ class JobStatus(_Model):
     rows_per_s: float | None
     seconds_left: float | None
     vnodes_done: int
+    vnodes_in_progress: int
     start: int = Field(description="Epoch of the barrier that it started at.")
     filter: str | None
     columns: list[str]

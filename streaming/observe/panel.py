@@ -150,6 +150,7 @@ class Panel:
             rows_per_s=forecast.rows_per_s,
             seconds_left=forecast.seconds_left,
             vnodes_done=vnodes_done(progress),
+            vnodes_in_progress=len(progress) - vnodes_done(progress),
             start=job.start,
             filter=definition.filter,
             columns=list(definition.columns),

@@ -118,6 +118,7 @@ class Batches:
         self._configured: tuple[JobDefinition, ...] = ()
         self._in_file: frozenset[str] = frozenset()
         self._refused: list[Report] = []
+        self._hindrances: list[Code] = []
         self._budgets: dict[str, SnapshotBudget] = {}
         self._known_ends: dict[Partition, int] = {}
         self._cutter: SliceCutter | None = None
@@ -306,6 +307,7 @@ class Batches:
             except BackfillError as problem:
                 if self._journal.is_superseded:
                     raise self._journal.fenced() from problem
+                self._hindrances.append(problem.code)
                 # Fenced without a successor: by one that we took over from, which has yet to notice it. Strange
                 # records at the tails: a lane that runs twice, looked at while the other one's become visible.
                 lasting = isinstance(problem, (InputError, StateError))
@@ -384,6 +386,7 @@ class Batches:
                 self._budgets[name].spent(count, read_ms * count / sum(rows.values()))
 
     def _report(self, plan: BatchPlan, sums: Sums, outcome: Outcome, clock: Stopwatch) -> BatchReport:
+        hindrances, self._hindrances = tuple(self._hindrances), []
         return BatchReport(
             plan,
             sums.changes,
@@ -393,6 +396,7 @@ class Batches:
             clock.step_ms,
             sums.lane_ms,
             sums.already_sent,
+            hindrances,
             outcome,
             self.progress,
             self._table.vnode_count,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from schemas.errors import Code
 from state.plan import BatchPlan
 from state.progress import Progress
 from state.replica import ReplicaFiles
@@ -28,6 +29,8 @@ class BatchReport:
     step_ms: Mapping[str, float]
     lane_ms: Mapping[str, float]
     already_sent: int
+    hindrances: tuple[Code, ...]
+    """Why its lanes were tried again: of each attempt that was aborted, fenced, or whose end is unknown."""
     outcome: Outcome
     progress: Mapping[str, Mapping[int, Progress]]
     vnode_count: int

@@ -60,6 +60,7 @@ def report(
         {"plan": 20.0, "lanes": 200.0},
         {},
         0,
+        (),
         Outcome(tuple(jobs)),
         progress or {},
         vnode_count,

@@ -28,7 +28,7 @@ def report(
     counts = {"copy": rows}
     base = {0: (BaseFile("a", 0, replica, 1),)} if replica else {}
     files = ReplicaFiles(0, base, ())
-    return BatchReport(plan, 10, counts, counts, counts, {}, {}, 0, Outcome(()), jobs, 2, files)
+    return BatchReport(plan, 10, counts, counts, counts, {}, {}, 0, (), Outcome(()), jobs, 2, files)
 
 
 def instants(course: Course) -> tuple[bool, bool]:
