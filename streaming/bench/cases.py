@@ -21,6 +21,7 @@ from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.topics import create_topic
 from streaming.upstream.generator import ChangeGenerator, Shares
 from streaming.upstream.produce import LiveChanges
+from streaming.verify.findings import Report
 from streaming.verify.judge import verify_topics
 
 OUTPUT_PARTITIONS = 4
@@ -59,12 +60,12 @@ def rig(folder: Path) -> Iterator[Rig]:
         yield Rig(KafkaSettings(broker.bootstrap), folder)
 
 
-def _job(latency_budget: str | None) -> dict[str, Any]:
-    return {"name": OUTPUT, "output": OUTPUT, "latency_budget": latency_budget}
+def _job(latency_budget: str | None, name: str = OUTPUT) -> dict[str, Any]:
+    return {"name": name, "output": name, "latency_budget": latency_budget}
 
 
-def _is_complete(batch: Batch) -> bool:
-    return bool(batch.fields.get(f"vnodes_done.{OUTPUT}") == batch.fields["vnodes"])
+def _is_complete(batch: Batch, name: str = OUTPUT) -> bool:
+    return bool(batch.fields.get(f"vnodes_done.{name}") == batch.fields["vnodes"])
 
 
 def _reads_snapshot(batch: Batch) -> bool:
@@ -73,9 +74,13 @@ def _reads_snapshot(batch: Batch) -> bool:
 
 def _snapshot_rate(run: ServiceRun, done: Batch) -> float:
     """Rows per second from the start of the first batch that read until the end of the last."""
-    reading = [batch for batch in run.batches if _reads_snapshot(batch) and batch.at <= done.at]
-    began = reading[0].at - reading[0].took_ms / 1_000
-    return sum(batch.snapshot_rows for batch in reading) / (done.at - began)
+    read = sum(batch.snapshot_rows for batch in run.batches if batch.at <= done.at)
+    return read / _snapshot_s(run, done)
+
+
+def _snapshot_s(run: ServiceRun, done: Batch) -> float:
+    first = next(batch for batch in run.batches if _reads_snapshot(batch))
+    return done.at - (first.at - first.took_ms / 1_000)
 
 
 def snapshot(rows: int, folder: Path, tell: Tell) -> list[Line]:
@@ -160,6 +165,41 @@ def steady(rows: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
         Line(f"peak memory of driver, JVM and workers, {of}", peak, "MiB"),
         Line(f"findings of verify in {report.output_records:,} output records", len(report.findings), ""),
     ]
+
+
+def jobs(rows: int, count: int, folder: Path, tell: Tell) -> list[Line]:
+    """Several jobs at once on one replica, beside live changes, against one job alone; each is verified."""
+    took_s: list[float] = []
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        tell("building the replica")
+        with bench.service(state="jobs", jobs=[]) as run:
+            run.await_batch(lambda batch: batch.fields["changes"] >= rows, _BUILD_TIMEOUT_S)
+        names = [f"bench-copy-{number}" for number in range(count + 1)]
+        for these in (names[:1], names[1:]):
+            tell(f"{len(these)} at once")
+            with (
+                bench.service(state="jobs", jobs=[_job(None, name) for name in these]) as run,
+                LiveChanges(bench.kafka, bench.upstream, generator, LIVE_RATE, _SHARES),
+            ):
+                done = run.await_batch(
+                    lambda batch: all(_is_complete(batch, name) for name in these),  # noqa: B023 (asked at once)
+                    _BACKFILL_TIMEOUT_S,
+                )
+                took_s.append(_snapshot_s(run, done))
+        tell("verify")
+        reports = [verify_topics(bench.kafka, bench.upstream, name, bench.table) for name in names]
+    alone, together = took_s
+    sent = sum(report.output_records for report in reports)
+    return [
+        Line(f"{count} jobs at once, {rows:,} rows", together * 1_000, "ms", "one alone", alone * 1_000),
+        Line(f"findings of verify in {sent:,} records of {count + 1} outputs", _findings(reports), ""),
+    ]
+
+
+def _findings(reports: Sequence[Report]) -> int:
+    return sum(len(report.findings) for report in reports)
 
 
 def start(rows: int, restarts: int, folder: Path, tell: Tell) -> list[Line]:

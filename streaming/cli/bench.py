@@ -20,6 +20,7 @@ from streaming.bench import cases
 _LIVE_ROWS = (1_000_000, 4_000_000)
 _STEADY_ROWS = 1_000_000
 _START_ROWS = 50_000
+_JOBS, _JOBS_ROWS = 4, 1_000_000
 
 
 class Case(StrEnum):
@@ -29,6 +30,7 @@ class Case(StrEnum):
     LIVE = "live"
     STEADY = "steady"
     START = "start"
+    JOBS = "jobs"
 
 
 def command(
@@ -75,6 +77,8 @@ def _plan(
                     yield f"live, {count:,} rows", partial(cases.live, count)
             case Case.STEADY:
                 yield "steady", partial(cases.steady, _STEADY_ROWS, steady_seconds)
+            case Case.JOBS:
+                yield "jobs", partial(cases.jobs, _JOBS_ROWS, _JOBS)
             case Case.START:
                 yield "start", partial(cases.start, _START_ROWS, restarts)
 
