@@ -41,8 +41,8 @@ function showFacts() {
     ["barrier", seconds(status.barrier_age_s), "age of the last barrier in the outputs"],
     ["latency p50", seconds(status.latency.p50_s), "barrier injected to readable, last minute"],
     ["latency p99", seconds(status.latency.p99_s), "barrier injected to readable, last minute"],
-    ["replica", `${number(status.replica_rows)} rows`, "rows in the base"],
-    ["log", number(status.log_rows), "changes that wait to be folded"],
+    ["replica rows", number(status.replica_rows), "rows in the base"],
+    ["log rows", number(status.log_rows), "changes that wait to be folded"],
     ["lanes", status.lanes, `${status.vnode_count} vnodes`],
     ["parked", number(status.parked), "records at fault since the start"],
   ];
@@ -74,11 +74,18 @@ function showPartitions() {
   byId("partitions").tBodies[0].replaceChildren(...rows);
 }
 
+// The top of a chart: a lone peak, the wait for the first build say, must not flatten all the rest.
+function topOf(known) {
+  const rising = [...known].sort((one, other) => one - other);
+  const usual = rising[Math.floor(rising.length * 0.95)] ?? 0;
+  return Math.max(Math.min(rising.at(-1) ?? 0, usual * 2), 1e-9);
+}
+
 function draw(svg, values, label) {
   const known = values.filter((value) => value !== null);
-  const highest = Math.max(...known, 1e-9);
+  const highest = topOf(known);
   const step = 300 / Math.max(values.length - 1, 1);
-  const points = values.map((value, index) => [index * step, 58 - ((value ?? 0) / highest) * 54]);
+  const points = values.map((value, index) => [index * step, 58 - Math.min((value ?? 0) / highest, 1) * 54]);
   const line = points.map(([x, y], index) => `${index ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
   svg.replaceChildren();
   svg.setAttribute("aria-label", `${label}, highest ${highest.toFixed(1)}`);
@@ -89,6 +96,15 @@ function draw(svg, values, label) {
     element.setAttribute("d", path);
     svg.append(element);
   }
+}
+
+function showCharts(history) {
+  const latencies = history.map((point) => point.latency_s);
+  const changes = history.map((point) => point.changes_per_s);
+  draw(byId("latency"), latencies, "seconds from injection to the outputs");
+  draw(byId("changes"), changes, "changes per second");
+  byId("latency-now").textContent = latencies.length ? seconds(latencies.at(-1)) : "";
+  byId("changes-now").textContent = changes.length ? number(changes.at(-1)) : "";
 }
 
 function card(name) {
@@ -132,17 +148,16 @@ function showJob(job, history) {
     if (job.rows_per_s !== null) words.push(`${number(job.rows_per_s)} rows/s`);
     if (job.seconds_left !== null) words.push(`${seconds(job.seconds_left)} left`);
   }
-  if (job.rate_limit !== null) words.push(`limit ${number(job.rate_limit)} rows/s`);
+  const live = job.phase === "live";
+  if (job.rate_limit !== null && !live) words.push(`limit ${number(job.rate_limit)} rows/s`);
   if (job.grew) words.push("the table grew ahead of the read");
   part("line").textContent = words.join(" · ");
   const rates = history.map((point) => point.rows_per_s[job.name] ?? 0);
-  const latencies = history.map((point) => point.latency_s);
   draw(part("rate"), rates, "snapshot rows per second");
-  draw(part("latency"), latencies, "latency in seconds");
   part("rate-now").textContent = rates.length ? number(rates.at(-1)) : "";
-  part("latency-now").textContent = latencies.length ? seconds(latencies.at(-1)) : "";
   part("vnodes-done").textContent = `${job.vnodes_done} of ${status.vnode_count} completed`;
-  part("steer").hidden = !status.can_steer;
+  part("steer").hidden = !status.can_steer || live;
+  part("limit").placeholder = job.rate_limit === null ? "none" : number(job.rate_limit);
   part("pause").disabled = job.paused;
   part("resume").disabled = !job.paused;
   return root;
@@ -193,6 +208,7 @@ async function refresh() {
     byId("readonly").hidden = now.can_steer;
     document.title = `${now.table}: ${now.condition}`;
     showFacts();
+    showCharts(history);
     showPartitions();
     const names = new Set(now.jobs.map((job) => job.name));
     for (const name of cards.keys()) if (!names.has(name)) cards.delete(name);
