@@ -26,7 +26,8 @@ def class_archive(jars: Sequence[Path]) -> Path:
     digest = hashlib.sha256()
     for file in [java().resolve(), *sorted((spark_home() / "jars").glob("*.jar")), *jars]:
         found = file.stat()
-        digest.update(f"{file} {found.st_size} {found.st_mtime_ns}\n".encode())
+        # Whole seconds, as the JVM compares them, and as layers of an image keep them.
+        digest.update(f"{file} {found.st_size} {int(found.st_mtime)}\n".encode())
     return Path(sys.prefix) / "share" / APPLICATION / f"classes-{digest.hexdigest()[:16]}.jsa"
 
 
