@@ -12,7 +12,7 @@ delta-rs writes small commits in milliseconds, without a Spark job. Two rules ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
@@ -32,15 +32,23 @@ _CONFIGURATION = {
     # Each batch commits three times; a month of them would be millions of files.
     "delta.logRetentionDuration": "interval 1 hours",
     "delta.deletedFileRetentionDuration": "interval 1 hours",
+    # Readers are given plain files.
+    "delta.enableDeletionVectors": "false",
 }
+
+
+_PARTITION = "partition."
+"""How delta-rs marks partition columns among a table's add actions."""
 
 
 class Ledger:
     """One open table. `version` is what this writer saw last; only `commit` and `reload` move it."""
 
-    def __init__(self, storage: Storage, path: str, schema: pa.Schema) -> None:
-        self.storage, self.path, self.schema = storage, path, schema
-        self._table = open_or_create(storage, path, schema, configuration=_CONFIGURATION)
+    def __init__(
+        self, storage: Storage, path: str, schema: pa.Schema, *, partition_by: Sequence[str] = ()
+    ) -> None:
+        self.storage, self.path, self.schema, self._partition_by = storage, path, schema, list(partition_by)
+        self._table = _open_or_create(storage, path, schema, partition_by)
         self.id = str(self._table.metadata().id)
         self._app_id = f"backfill-{self.id}"
 
@@ -91,6 +99,7 @@ class Ledger:
                 _actions(added, removed, data_change),
                 mode="append",
                 schema=self.schema,
+                partition_by=self._partition_by,
                 commit_properties=CommitProperties(max_commit_retries=0, app_transactions=transactions),
                 post_commithook_properties=_HOOKS,
             )
@@ -139,8 +148,27 @@ def _files(table: DeltaTable, bounds: Sequence[str]) -> list[DataFile]:
         return []
     columns = (actions[name].to_pylist() for name in names)
     return [
-        DataFile(path, size, rows, dict(zip(bounds, zip(ends[::2], ends[1::2], strict=True), strict=True)))
-        for path, size, rows, *ends in zip(*columns, strict=True)
+        DataFile(
+            path,
+            size,
+            rows,
+            dict(zip(bounds, zip(ends[::2], ends[1::2], strict=True), strict=True)),
+            partition,
+        )
+        for (path, size, rows, *ends), partition in zip(
+            zip(*columns, strict=True), _partitions(actions), strict=True
+        )
+    ]
+
+
+def _partitions(actions: pa.Table) -> list[dict[str, str]]:
+    """The partition of each file, values as the table's log has them."""
+    names = [name for name in actions.column_names if name.startswith(_PARTITION)]
+    values = [actions[name].cast(pa.string()).to_pylist() for name in names]
+    plain = [name.removeprefix(_PARTITION) for name in names]
+    return [
+        dict(zip(plain, row, strict=True))
+        for row in (zip(*values, strict=True) if names else [()] * actions.num_rows)
     ]
 
 
@@ -149,19 +177,16 @@ def _actions(
 ) -> list[AddAction | RemoveAction]:
     now = now_ms()
     actions: list[AddAction | RemoveAction] = [
-        AddAction(file.path, file.size, {}, now, data_change, file.statistics) for file in added
+        AddAction(file.path, file.size, file.partition, now, data_change, file.statistics) for file in added
     ]
-    actions += [RemoveAction(file.path, data_change, now, file.size, {}) for file in removed]
+    actions += [
+        RemoveAction(file.path, data_change, now, file.size, dict(file.partition)) for file in removed
+    ]
     return actions
 
 
-def open_or_create(
-    storage: Storage,
-    path: str,
-    schema: pa.Schema,
-    *,
-    configuration: Mapping[str, str],
-    partition_by: Sequence[str] = (),
+def _open_or_create(
+    storage: Storage, path: str, schema: pa.Schema, partition_by: Sequence[str]
 ) -> DeltaTable:
     """The Delta table at `path`.
 
@@ -170,7 +195,7 @@ def open_or_create(
     try:
         return storage.delta(path)
     except TableNotFoundError:
-        return storage.create_delta(path, schema, configuration=configuration, partition_by=partition_by)
+        return storage.create_delta(path, schema, configuration=_CONFIGURATION, partition_by=partition_by)
     except DeltaError as error:
         raise corrupt(
             storage.uri(path), f"a Delta table that does not open ({type(error).__name__})"

@@ -7,8 +7,8 @@
 The table at barrier b is base ⊕ log up to b. A plan pins a version of both; all files of a version are
 immutable, so readers are given paths and never look at "latest".
 
-Only the driver's batch thread commits to the log. The fold runs beside it and commits to the base; trimming the
-log afterwards is again the batch thread's work, between two batches.
+Only the driver's batch thread commits. The fold runs beside it and writes files; what it has made goes into the base,
+and out of the log, between two batches.
 """
 
 from __future__ import annotations
@@ -16,12 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-from deltalake import DeltaTable
-
 from schemas.table import TableSchema
 from state.columns import EPOCH, VNODE, base_schema, log_schema
-from state.ledger import Ledger, open_or_create
+from state.ledger import Ledger
 from state.plan import ReplicaVersion
 from state.storage import DataFile, Storage
 
@@ -81,20 +78,26 @@ def _overlaps(file: DataFile, low: int, high: int) -> bool:
     return bounds is None or (bounds[0] <= high and bounds[1] >= low)
 
 
+@dataclass(frozen=True)
+class Folded:
+    """What a fold has made, to be committed: new files for some vnodes, in the place of those that they had.
+
+    `removed` holds all base files of these vnodes that the fold has read; the base is then complete up to `epoch`.
+    """
+
+    epoch: int
+    added: Sequence[DataFile]
+    removed: Sequence[BaseFile]
+
+
 class Replica:
     """The writer's handle. Opening creates both tables if they are not there."""
 
     def __init__(self, storage: Storage, table: TableSchema) -> None:
         self.storage, self.table = storage, table
         self.log = Ledger(storage, LOG_PATH, log_schema(table))
-        self._base = _open_base(storage, base_schema(table))
-        self._fold_id = f"fold-{self._base.metadata().id}"
+        self.base = Ledger(storage, BASE_PATH, base_schema(table), partition_by=[VNODE])
         self._cached: tuple[ReplicaVersion, ReplicaFiles] | None = None
-
-    @property
-    def fold_id(self) -> str:
-        """`txnAppId` of the fold's commits; their `txnVersion` is the folded epoch."""
-        return self._fold_id
 
     @property
     def id(self) -> str:
@@ -107,19 +110,22 @@ class Replica:
         return self.log.epoch
 
     def pin(self) -> ReplicaVersion:
-        """The newest version of both tables, the base's as of the last fold that was noticed."""
-        return ReplicaVersion(int(self._base.version()), self.log.version, self.folded_epoch)
+        """The newest version of both tables that this writer has seen."""
+        return ReplicaVersion(self.base.version, self.log.version, self.folded_epoch)
 
     @property
     def folded_epoch(self) -> int:
         """The barrier that the base is complete up to; 0 before the first fold."""
-        return self._base.transaction_version(self._fold_id) or 0
+        return self.base.epoch
 
-    def notice_fold(self) -> bool:
-        """Look for a newer base. True if there is one; plans made from now on use it."""
-        before = self._base.version()
-        self._base.update_incremental()
-        return bool(self._base.version() != before)
+    def commit_fold(self, folded: Folded) -> None:
+        """Swap the files of the vnodes that were folded. Only between two batches; does nothing where it is done.
+
+        Raises: CommitConflict when somebody else committed to the base.
+        """
+        if folded.epoch > self.folded_epoch:
+            removed = [base_file(file) for file in folded.removed]
+            self.base.commit(folded.added, removed, epoch=folded.epoch)
 
     def files(self, version: ReplicaVersion) -> ReplicaFiles:
         """The files of a pinned version; the last answer is kept, for a version never changes."""
@@ -129,11 +135,15 @@ class Replica:
         base = (
             previous[1].base
             if previous is not None and previous[0].base == version.base
-            else _base_files(self.storage.delta(BASE_PATH, version=version.base))
+            else self._base_files(version)
         )
         files = ReplicaFiles(version.folded_epoch, base, self._log_files(version))
         self._cached = (version, files)
         return files
+
+    def _base_files(self, version: ReplicaVersion) -> dict[int, tuple[BaseFile, ...]]:
+        base = self.base
+        return _by_vnode(base.files() if version.base == base.version else base.files_at(version.base))
 
     def _log_files(self, version: ReplicaVersion) -> tuple[DataFile, ...]:
         if version.log == self.log.version:
@@ -145,7 +155,7 @@ class Replica:
     def reload(self) -> None:
         """See what others committed. The log first: it is never seen trimmed beyond what the base has folded."""
         self.log.reload()
-        self.notice_fold()
+        self.base.reload()
 
     def append(self, files: Sequence[DataFile], epoch: int) -> None:
         """Commit the changes of a batch that ends with barrier `epoch`. Does nothing if they are there already.
@@ -167,20 +177,14 @@ class Replica:
         self.log.commit([by], merged, epoch=None, data_change=False)
 
 
-def _open_base(storage: Storage, schema: pa.Schema) -> DeltaTable:
-    configuration = {
-        "delta.deletedFileRetentionDuration": "interval 1 hours",
-        "delta.enableDeletionVectors": "false",  # readers are given plain files
-    }
-    return open_or_create(storage, BASE_PATH, schema, configuration=configuration, partition_by=[VNODE])
-
-
-def _base_files(table: DeltaTable) -> dict[int, tuple[BaseFile, ...]]:
-    actions = pa.table(table.get_add_actions(flatten=True))
-    columns = (
-        actions[name].to_pylist() for name in ("path", f"partition.{VNODE}", "num_records", "size_bytes")
-    )
+def _by_vnode(files: Sequence[DataFile]) -> dict[int, tuple[BaseFile, ...]]:
     by_vnode: dict[int, list[BaseFile]] = {}
-    for path, vnode, rows, size in zip(*columns, strict=True):
-        by_vnode.setdefault(int(vnode), []).append(BaseFile(path, int(vnode), rows, size))
-    return {vnode: tuple(files) for vnode, files in by_vnode.items()}
+    for file in files:
+        vnode = int(file.partition[VNODE])
+        by_vnode.setdefault(vnode, []).append(BaseFile(file.path, vnode, file.rows, file.size))
+    return {vnode: tuple(found) for vnode, found in by_vnode.items()}
+
+
+def base_file(file: BaseFile) -> DataFile:
+    """A file of the base as its Delta table has it."""
+    return DataFile(file.path, file.size, file.rows, partition={VNODE: str(file.vnode)})

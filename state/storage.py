@@ -34,7 +34,7 @@ _OURS = ("replica", "replica/base", "replica/log", "journal", "progress")
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of a Delta table: path below the table's root, bytes, rows, true column bounds.
+    """A Parquet file of a Delta table: path below the table's root, bytes, rows, true column bounds, partition.
 
     `bounds` maps a column to its (minimum, maximum); leaving a column out is always allowed, a wrong bound
     never: readers believe statistics.
@@ -44,6 +44,7 @@ class DataFile:
     size: int
     rows: int
     bounds: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    partition: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def statistics(self) -> str:
@@ -197,7 +198,9 @@ class Storage:
     ) -> DataFile:
         """Write rows as a new file of the Delta table at `table_path`. It belongs to the table once committed."""
         buffer = io.BytesIO()
-        pq.write_table(table, buffer, compression="zstd", row_group_size=row_group_rows)
+        pq.write_table(
+            table, buffer, compression="zstd", row_group_size=row_group_rows, store_decimal_as_integer=True
+        )
         name = f"{stem}-{uuid.uuid4().hex[:12]}.parquet"
         with self.filesystem.open_output_stream(self.path(table_path, name)) as out:
             out.write(buffer.getbuffer())

@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 SEED = 42
 _UNIX_ZERO_DATE = dt.date(1970, 1, 1).toordinal()
 _UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MAX_LONG_PRECISION = 18
+MAX_LONG_PRECISION = 18
 _EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION)  # the default context rounds to 28 digits
 
 
 def hash_input(value: Any, kind: ColumnType) -> bytes:
-    """The bytes that Spark hashes for a value that is not null: integers little-endian, 4 or 8 wide."""
+    """The bytes that Spark hashes for a value that is not null: integers little-endian, 4 or 8 wide.
+
+    Raises: TypeError for float and double.
+    """
     match kind.name:
         case TypeName.BOOLEAN | TypeName.INT:
             return int(value).to_bytes(4, "little", signed=True)
@@ -43,15 +46,17 @@ def hash_input(value: Any, kind: ColumnType) -> bytes:
             return int(micros).to_bytes(8, "little", signed=True)
         case TypeName.STRING:
             return str(value).encode()
+        case TypeName.BINARY:
+            return bytes(value)
         case TypeName.DECIMAL:
             return _decimal_input(value, kind)
         case _:
-            raise TypeError(f"{kind} can't be in a distribution key")
+            raise TypeError(f"{kind} has no bytes that everybody agrees on")
 
 
 def _decimal_input(value: Decimal, kind: ColumnType) -> bytes:
     unscaled = int(value.scaleb(kind.scale or 0, _EXACT))
-    if (kind.precision or 0) <= _MAX_LONG_PRECISION:
+    if (kind.precision or 0) <= MAX_LONG_PRECISION:
         return unscaled.to_bytes(8, "little", signed=True)
     magnitude_bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
     return unscaled.to_bytes(magnitude_bits // 8 + 1, "big", signed=True)  # BigInteger.toByteArray

@@ -41,6 +41,9 @@ from streaming.runtime.security import JAVA_SECRETS
 JVM_GONE = (Py4JError, OSError)
 """What calls to the JVM raise once it is gone."""
 
+UPKEEP_POOL = "upkeep"
+"""The scheduler pool for jobs that lanes must not wait for."""
+
 _JVM_GRACE_S, _DUMP_GRACE_S = 20.0, 120.0
 
 
@@ -134,6 +137,7 @@ def configuration(
         "spark.python.worker.faulthandler.enabled": "true",
         # Compaction runs beside the batches and must not make them wait for its whole job.
         "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": Path(__file__).with_name("fairscheduler.xml").as_uri(),
         # A speculative copy of a lane would fence the transaction of the first.
         "spark.speculation": "false",
         # Replanning between stages costs more than it saves on plans of two stages.

@@ -1,7 +1,7 @@
 """Upkeep of the replica beside the batches: folding the log into the base, merging small log files.
 
-The work is done by one background thread; what it made is committed to the log by the batch thread, between two
-batches, so the log keeps a single writer. The fold commits to the base itself, which nobody else writes.
+The work is begun and awaited by one background thread; what was made is committed by the batch thread, between two
+batches, so the replica keeps a single writer.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
-from pyspark.sql import SparkSession
 
 from schemas.errors import CommitConflict
 from schemas.table import TableSchema
 from state.columns import OFFSET, VNODE
-from state.fold import FoldReport, fold
+from state.fold import FoldPart, FoldResult, parts_of
 from state.journal import PATH as JOURNAL_PATH
 from state.ledger import delete_unused
 from state.progress_table import PATH as PROGRESS_PATH
@@ -38,7 +37,6 @@ MERGE_FILES = 16
 """Log files of about one size that are merged into one, as in a size-tiered LSM tree."""
 CLEANING_INTERVAL_S = 600.0
 """Time between two rounds of deleting files that no version needs any more."""
-_POOL = "upkeep"
 
 log = structlog.get_logger()
 
@@ -49,7 +47,17 @@ class _Merged:
     into: DataFile
 
 
+@dataclass(frozen=True)
+class FoldReport:
+    """A fold that was committed: the base is complete up to `epoch`."""
+
+    epoch: int
+    result: FoldResult
+
+
 _Done = FoldReport | _Merged | None
+RunFold = Callable[[Sequence[FoldPart]], FoldResult]
+"""Folds parts somewhere, side by side."""
 
 
 class Upkeep:
@@ -57,13 +65,13 @@ class Upkeep:
 
     def __init__(
         self,
-        spark: Callable[[], SparkSession],
+        run_fold: RunFold,
         replica: Replica,
         on_fold: Callable[[FoldReport], None],
         *,
         fold_least_rows: int = FOLD_LEAST_ROWS,
     ) -> None:
-        self._spark, self._replica, self._on_fold = spark, replica, on_fold
+        self._run_fold, self._replica, self._on_fold = run_fold, replica, on_fold
         self._fold_least_rows = fold_least_rows
         self._next_cleaning_s = time.monotonic() + CLEANING_INTERVAL_S
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="upkeep")
@@ -108,9 +116,7 @@ class Upkeep:
         self._running = self._thread.submit(work)
 
     def _fold(self, files: ReplicaFiles, epoch: int) -> FoldReport:
-        spark = self._spark()
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
-        return fold(spark, self._replica.storage, self._replica.table, files, self._replica.fold_id, epoch)
+        return FoldReport(epoch, self._run_fold(parts_of(self._replica.storage, self._replica.table, files)))
 
     def _collect(self) -> None:
         if self._running is None or not self._running.done():
@@ -132,8 +138,8 @@ class Upkeep:
             case _Merged(files, into):
                 self._replica.replace_log_files(files, into)
             case FoldReport() as report:
+                self._replica.commit_fold(report.result.at(report.epoch))
                 failpoints.reach(Failpoint.FOLDED)
-                self._replica.notice_fold()
                 self._replica.trim()
                 self._on_fold(report)
             case None:

@@ -44,7 +44,6 @@ from schemas.errors import (
 )
 from schemas.job import JobDefinition
 from schemas.limits import KAFKA_MESSAGE_BYTES
-from state.fold import FoldReport
 from state.journal import Journal, is_superseded
 from state.progress import is_complete
 from state.storage import Storage
@@ -60,6 +59,7 @@ from streaming.runtime.transactions import TransactionalProducer
 from streaming.service.bad_records import BadRecords
 from streaming.service.barriers import look_ahead
 from streaming.service.batches import Batches, transactional_id
+from streaming.service.folding import fold_on
 from streaming.service.guard import (
     Bound,
     UpstreamGuard,
@@ -72,7 +72,7 @@ from streaming.service.guard import (
     refuse_used_output,
 )
 from streaming.service.lanes import Lanes
-from streaming.service.maintenance import FOLD_LEAST_ROWS, Upkeep
+from streaming.service.maintenance import FOLD_LEAST_ROWS, FoldReport, Upkeep
 from streaming.service.micro_batches import MicroBatches, spark_failure
 from streaming.service.patience import Patience
 from streaming.service.report import BatchReport
@@ -146,7 +146,12 @@ class Service:
         refuse_partial(storage, journal)
         batches = self._take_over(journal, storage, upstream)
         guard = UpstreamGuard(self.kafka, upstream, storage.root)
-        upkeep = Upkeep(self.spark, batches.replica, self._log_fold, fold_least_rows=self.fold_least_rows)
+        upkeep = Upkeep(
+            partial(fold_on, self.spark),
+            batches.replica,
+            self._log_fold,
+            fold_least_rows=self.fold_least_rows,
+        )
         # Before anything is read: it ends the transaction that a killed injector left open, behind which
         # committed readers, Spark among them, would see nothing until it times out.
         injector = self._start_injector(journal)
@@ -361,9 +366,11 @@ class Service:
         return not in_time
 
     def _log_fold(self, report: FoldReport) -> None:
-        log.info("fold", epoch=report.epoch, vnodes=report.vnodes, rows=report.rows_read)
-        for code, illegal in report.illegal.items():
-            first = f"{self.config.upstream}-{illegal.first}"
+        result = report.result
+        log.info("fold", epoch=report.epoch, vnodes=result.vnodes, rows=result.rows_read)
+        for code, illegal in result.illegal.items():
+            partition, offset = illegal.first
+            first = f"{self.config.upstream}-{partition}@{offset}"
             log.warning("illegal_changes", code=code, count=illegal.count, first=first)
 
     def _told(self, report: BatchReport, batches: Batches, patience: Patience) -> None:

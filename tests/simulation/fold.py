@@ -1,13 +1,14 @@
 """Upkeep of the replica: the fold as a strand beside the batches, computed the slow and obvious way.
 
 The base is the upstream's own table as of the barrier, which the judge compares the log with; so what is simulated
-is when a fold is committed, noticed and its log files trimmed, and not how it is computed (`state.fold`, on Spark).
+is when a fold is committed and its log files trimmed, and not how it is computed (`state.fold`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from schemas.errors import CommitConflict
 from schemas.position import order_key
 from schemas.records import Row
 from state.columns import OFFSET, VNODE
-from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica
+from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Folded, Replica, ReplicaFiles
 from state.storage import DataFile
 from tests.kit.pure import vnode_of
 
@@ -44,7 +45,10 @@ class Upkeep:
         match self._instance.scheduler.outcome("upkeep", "nothing", "fold", "merge"):
             case "fold":
                 self._running = True
-                self._instance.scheduler.spawn(self._instance.process, "fold", lambda: self._fold(epoch))
+                files = self._replica.files(self._replica.pin())
+                self._instance.scheduler.spawn(
+                    self._instance.process, "fold", lambda: self._fold(epoch, files)
+                )
             case "merge":
                 self._merge()
 
@@ -53,7 +57,7 @@ class Upkeep:
         if self._done:
             self._running = self._done = False
             with self._refused():
-                self._replica.notice_fold()
+                self._replica.commit_fold(self._made)
                 self._replica.trim()
 
     @contextmanager
@@ -63,29 +67,28 @@ class Upkeep:
         except CommitConflict:
             self._replica.reload()
 
-    def _fold(self, epoch: int) -> None:
-        storage, table = self._instance.storage, self._instance.table
-        base = storage.delta(BASE_PATH)
-        if (base.transaction_version(self._replica.fold_id) or 0) < epoch:
-            by_vnode: dict[int, list[Row]] = {}
-            rows = self._instance.arrivals.changelog.rows_at(epoch).values()
-            for row in sorted(rows, key=lambda row: order_key(table.key_of(row))):
-                by_vnode.setdefault(vnode_of(table, table.key_of(row)), []).append(row)
-            files = [
-                (vnode, self._write(vnode, part[start : start + ROWS_PER_FILE]))
-                for vnode, part in by_vnode.items()
-                for start in range(0, len(part), ROWS_PER_FILE)
-            ]
-            base.replace_all(files, VNODE, self._replica.fold_id, epoch)
+    def _fold(self, epoch: int, old: ReplicaFiles) -> None:
+        table = self._instance.table
+        by_vnode: dict[int, list[Row]] = {}
+        rows = self._instance.arrivals.changelog.rows_at(epoch).values()
+        for row in sorted(rows, key=lambda row: order_key(table.key_of(row))):
+            by_vnode.setdefault(vnode_of(table, table.key_of(row)), []).append(row)
+        added = [
+            self._write(vnode, part[start : start + ROWS_PER_FILE])
+            for vnode, part in by_vnode.items()
+            for start in range(0, len(part), ROWS_PER_FILE)
+        ]
+        self._made = Folded(epoch, added, [file for files in old.base.values() for file in files])
         self._done = True
 
     def _write(self, vnode: int, rows: list[Row]) -> DataFile:
         table = self._instance.table
         schema = pa.schema([(column.name, column.type.arrow) for column in table.columns])
         named = [dict(zip(table.column_names, row, strict=True)) for row in rows]
-        return self._instance.storage.write_parquet(
+        file = self._instance.storage.write_parquet(
             BASE_PATH, pa.Table.from_pylist(named, schema=schema), stem=f"v{vnode}"
         )
+        return replace(file, partition={VNODE: str(vnode)})
 
     def _merge(self) -> None:
         storage, log = self._instance.storage, self._replica.log

@@ -169,6 +169,7 @@ class MemoryTable:
         *,
         mode: str,
         schema: pa.Schema,
+        partition_by: Sequence[str],
         commit_properties: CommitProperties,
         post_commithook_properties: object,
     ) -> None:
@@ -179,20 +180,6 @@ class MemoryTable:
         self._versions.append(_after(self._versions[-1], actions, commit_properties))
         if scheduler.outcome(f"commit {self._path}", "answered", "answer lost") == "answer lost":
             raise CommitFailedError("a second try found the first one's commit")
-
-    def replace_all(
-        self, files: Sequence[tuple[int, DataFile]], column: str, app_id: str, epoch: int
-    ) -> None:
-        """What the fold commits: other files for all that are there, each of one partition. Conflicts are refused."""
-        self._storage.scheduler.step(f"commit {self._path} on version {self._seen}")
-        if len(self._versions) == self._seen + 1:
-            added = {
-                file.path: _flat(
-                    AddAction(file.path, file.size, {column: str(vnode)}, 0, True, file.statistics)
-                )
-                for vnode, file in files
-            }
-            self._versions.append(Version(added, {app_id: epoch}))
 
 
 def _after(

@@ -17,8 +17,8 @@ from tests.kit.scene import table
 TABLE = table(vnode_count=8)
 
 
-def no_spark() -> NoReturn:
-    raise AssertionError("merging needs no Spark")
+def no_fold(parts: object) -> NoReturn:
+    raise AssertionError("nothing is to be folded")
 
 
 def append(replica: Replica, epoch: int) -> None:
@@ -35,7 +35,7 @@ def test_a_merge_that_somebody_came_before_is_tried_again_on_what_is_there(tmp_p
     replica = Replica(storage, TABLE)
     for epoch in range(1, MERGE_FILES + 1):
         append(replica, epoch)
-    upkeep = Upkeep(no_spark, replica, lambda report: None)
+    upkeep = Upkeep(no_fold, replica, lambda report: None)
     upkeep.between_batches(MERGE_FILES, wait_for_fold=False)
     append(Replica(storage, TABLE), MERGE_FILES + 1)
     upkeep.finish()

@@ -1,17 +1,17 @@
-"""The writer's handle of base and log, on real Delta; the fold's own commit is made by hand here."""
+"""The writer's handle of base and log, on real Delta; folds are made by hand here."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, Transaction, write_deltalake
 
 from schemas.errors import CommitConflict
 from schemas.records import Op
 from state.columns import EPOCH, VNODE, base_schema, log_schema
-from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica
+from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Folded, Replica
 from state.storage import DataFile, Storage
 from tests.kit.scene import table
 
@@ -33,13 +33,16 @@ def log_file(storage: Storage, *rows: tuple[int, int, int]) -> DataFile:
 
 
 def commit_fold(storage: Storage, replica: Replica, epoch: int, *ids: int) -> None:
-    rows = [{VNODE: id_ % 8, "id": id_} for id_ in ids]
-    write_deltalake(
-        storage.uri(BASE_PATH),
-        pa.Table.from_pylist(rows, schema=base_schema(TABLE)),
-        mode="overwrite",
-        commit_properties=CommitProperties(app_transactions=[Transaction(replica.fold_id, epoch)]),
-    )
+    """One file for each of these ids; nothing is taken out."""
+    schema = pa.schema([field for field in base_schema(TABLE) if field.name != VNODE])
+    files = [
+        replace(
+            storage.write_parquet(BASE_PATH, pa.Table.from_pylist([{"id": id_}], schema=schema), stem="base"),
+            partition={VNODE: str(id_ % 8)},
+        )
+        for id_ in ids
+    ]
+    replica.commit_fold(Folded(epoch, files, ()))
 
 
 def test_a_new_replica_is_empty(storage: Storage) -> None:
@@ -78,21 +81,21 @@ def test_a_pinned_version_is_what_it_was_whatever_comes_later(storage: Storage) 
     files = replica.files(pinned)
     replica.append([log_file(storage, (0, 20, 2))], 20)
     commit_fold(storage, replica, 20, 1, 2)
-    replica.notice_fold()
     replica.trim()
     assert replica.files(replica.pin()) != files
     assert replica.files(pinned) == files
     assert opened(storage).files(pinned) == files
 
 
-def test_a_fold_counts_from_when_it_is_noticed(storage: Storage) -> None:
+def test_a_fold_counts_from_its_commit_and_for_others_from_when_they_look(storage: Storage) -> None:
     replica = opened(storage)
     replica.append([log_file(storage, (1, 10, 1))], 10)
     replica.append([log_file(storage, (2, 20, 2))], 20)
-    assert not replica.notice_fold()
+    other = opened(storage)
     commit_fold(storage, replica, 10, 1)
-    assert (replica.folded_epoch, replica.files(replica.pin()).base_rows) == (0, 0)
-    assert replica.notice_fold()
+    assert (other.folded_epoch, other.files(other.pin()).base_rows) == (0, 0)
+    other.reload()
+    assert other.files(other.pin()) == replica.files(replica.pin())
     files = replica.files(replica.pin())
     assert (files.folded_epoch, files.base_rows, files.log_rows) == (10, 1, 1)
     assert {vnode: [file.rows for file in found] for vnode, found in files.base.items()} == {1: [1]}
@@ -104,7 +107,6 @@ def test_trimming_takes_out_what_was_folded_and_nothing_else(storage: Storage) -
     replica.append([log_file(storage, (1, 20, 2), (1, 30, 3))], 30)
     assert replica.trim() == 0
     commit_fold(storage, replica, 20, 1, 2)
-    replica.notice_fold()
     assert replica.trim() == 1
     assert replica.trim() == 0
     assert (replica.log_epoch, replica.files(replica.pin()).log_rows) == (30, 2)
@@ -126,7 +128,6 @@ def test_a_lane_is_given_only_the_files_that_may_hold_its_vnodes(storage: Storag
     ]
     replica.append(files, 10)
     commit_fold(storage, replica, 5, 1, 4, 6)
-    replica.notice_fold()
     every = replica.files(replica.pin())
     some = every.of_vnodes(frozenset({2, 4}))
     assert {file.path for file in some.log} == {files[1].path}

@@ -1,7 +1,9 @@
-"""The fold on Spark and Delta against a slow model of the table."""
+"""The fold on real Delta tables against a slow model of the table; parts are folded one after another here."""
 
 from __future__ import annotations
 
+import functools
+import operator
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,14 +12,14 @@ import pyarrow as pa
 import pytest
 import xxhash
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
-from schemas.errors import Code
+from schemas.errors import Code, CommitConflict
 from schemas.position import Key
 from schemas.records import Op, Row
 from schemas.table import TableSchema
+from state import fold
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.fold import FoldReport, Illegal, fold
+from state.fold import FoldResult, Illegal, fold_part, parts_of
 from state.plan import Slice
 from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica
 from state.snapshot import SnapshotReader
@@ -69,13 +71,14 @@ class Changelog:
         self.replica.append([file], self.epoch)
         self._pending = []
 
-    def fold(self, spark: SparkSession) -> FoldReport:
+    def fold(self) -> FoldResult:
         replica = self.replica
-        files = replica.files(replica.pin())
-        report = fold(spark, replica.storage, TABLE, files, replica.fold_id, self.epoch)
-        assert replica.notice_fold()
+        parts = parts_of(replica.storage, TABLE, replica.files(replica.pin()))
+        assert [vnode for part in parts for vnode in part.vnodes] == list(range(TABLE.vnode_count))
+        result = functools.reduce(operator.or_, map(fold_part, parts))
+        replica.commit_fold(result.at(self.epoch))
         replica.trim()
-        return report
+        return result
 
 
 def spark_hash(schema: TableSchema, row: Row) -> int:
@@ -119,47 +122,41 @@ def some_changes(changelog: Changelog, number: int, chance: random.Random) -> No
             changelog.put((key, chance.choice([None, 1, 2]), None))
 
 
-def test_the_base_becomes_the_table_and_the_replica_is_the_table_all_along(
-    spark: SparkSession, changelog: Changelog
-) -> None:
+def test_the_base_becomes_the_table_and_the_replica_is_the_table_all_along(changelog: Changelog) -> None:
     chance = random.Random(1)
     for number in range(6):
         some_changes(changelog, 30, chance)
         changelog.barrier()
         assert replica_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
         if number % 2:
-            report = changelog.fold(spark)
-            assert (report.epoch, report.illegal) == (changelog.epoch, {})
+            assert changelog.fold().illegal == {}
+            assert changelog.replica.folded_epoch == changelog.epoch
             assert base_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
             assert replica_rows(changelog.replica) == base_rows(changelog.replica)
             assert changelog.replica.files(changelog.replica.pin()).log_rows == 0
 
 
-def test_a_vnode_that_lost_all_its_rows_is_empty_and_the_others_are_left_alone(
-    spark: SparkSession, changelog: Changelog
-) -> None:
+def test_a_vnode_that_lost_all_its_rows_is_empty_and_the_others_are_left_alone(changelog: Changelog) -> None:
     for number in range(20):
         changelog.put((str(number), number, None))
     changelog.barrier()
-    changelog.fold(spark)
+    changelog.fold()
     before = changelog.replica.files(changelog.replica.pin()).base
     for key in [key for key in changelog.rows if vnode_of(TABLE, key) == 2]:
         changelog.delete(key)
     changelog.barrier()
-    report = changelog.fold(spark)
+    report = changelog.fold()
     after = changelog.replica.files(changelog.replica.pin()).base
     assert report.vnodes == 1
     assert after == {vnode: files for vnode, files in before.items() if vnode != 2}
     assert replica_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
 
 
-def test_changes_that_contradict_the_table_are_counted_and_the_first_is_named(
-    spark: SparkSession, changelog: Changelog
-) -> None:
+def test_changes_that_contradict_the_table_are_counted_and_the_first_is_named(changelog: Changelog) -> None:
     for key in ("a", "b", "c"):
         changelog.put((key, 1, None))
     changelog.barrier()
-    changelog.fold(spark)
+    changelog.fold()
     changelog.put(("a", 2, None))
     changelog.change(Op.INSERT, None, ("a", 3, None))  # present: offset 4
     changelog.change(Op.DELETE, ("z", 1, None), None)  # absent
@@ -169,22 +166,54 @@ def test_changes_that_contradict_the_table_are_counted_and_the_first_is_named(
     changelog.change(Op.INSERT, None, ("d", 1, None))
     changelog.change(Op.UPDATE, ("d", 1, None), ("d", 2, None), partition=0)
     changelog.barrier()
-    report = changelog.fold(spark)
+    report = changelog.fold()
     assert report.illegal == {
-        Code.KEY_IN_TWO_PARTITIONS: Illegal(1, "0@10"),
-        Code.INSERT_EXISTING_KEY: Illegal(1, "3@4"),
-        Code.DELETE_MISSING_KEY: Illegal(2, "3@5"),
-        Code.OLD_ROW_MISMATCH: Illegal(2, "3@7"),
+        Code.KEY_IN_TWO_PARTITIONS: Illegal(1, (0, 10)),
+        Code.INSERT_EXISTING_KEY: Illegal(1, (3, 4)),
+        Code.DELETE_MISSING_KEY: Illegal(2, (3, 5)),
+        Code.OLD_ROW_MISMATCH: Illegal(2, (3, 7)),
     }
     assert base_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
 
 
-def test_a_fold_that_is_run_again_does_nothing(spark: SparkSession, changelog: Changelog) -> None:
+def test_a_fold_that_is_run_again_does_nothing(changelog: Changelog) -> None:
     some_changes(changelog, 30, random.Random(2))
     changelog.barrier()
     replica = changelog.replica
-    files = replica.files(replica.pin())
-    changelog.fold(spark)
-    rows = base_rows(replica)
-    fold(spark, replica.storage, TABLE, files, replica.fold_id, changelog.epoch)
-    assert base_rows(replica) == rows
+    parts = parts_of(replica.storage, TABLE, replica.files(replica.pin()))
+    result = changelog.fold()
+    version = replica.base.version
+    again = functools.reduce(operator.or_, map(fold_part, parts))
+    replica.commit_fold(again.at(changelog.epoch))
+    assert (again.rows_read, replica.base.version) == (result.rows_read, version)
+    assert base_rows(replica) == sorted(changelog.rows.values(), key=repr)
+
+
+def test_a_large_vnode_has_several_files_in_key_order(
+    changelog: Changelog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold, "ROWS_PER_FILE", 4)
+    for number in range(60):
+        changelog.put((str(number), number, None))
+    changelog.barrier()
+    changelog.fold()
+    replica = changelog.replica
+    base = replica.files(replica.pin()).base
+    reader = SnapshotReader(replica.storage, TABLE, replica.files(replica.pin()))
+    for files in base.values():
+        assert [file.rows for file in files[:-1]] == [4] * (len(files) - 1)
+        in_files = sorted(reader.base_keys(file)[0].to_pylist() for file in files)
+        keys = [key for keys in in_files for key in keys]
+        assert keys == sorted(keys)
+    assert base_rows(replica) == sorted(changelog.rows.values(), key=repr)
+
+
+def test_a_second_writer_of_the_base_is_refused(changelog: Changelog) -> None:
+    changelog.put(("a", 1, None))
+    changelog.barrier()
+    rival = Replica(changelog.replica.storage, TABLE)
+    changelog.fold()
+    with pytest.raises(CommitConflict):
+        rival.commit_fold(FoldResult().at(changelog.epoch))
+    rival.reload()
+    assert rival.folded_epoch == changelog.epoch
