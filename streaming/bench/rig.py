@@ -1,7 +1,7 @@
 """The rig: a broker, an upstream topic with a table in it, and the service as a child process.
 
 The service writes a JSON line for each batch to standard error; the rig reads those, and samples the memory of
-the whole process tree (driver, JVM, Python workers) while it runs.
+the whole process tree (driver, JVM, Python workers) while it runs. Every case has a broker and a topic of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,20 +24,26 @@ import psutil
 
 from schemas.errors import Code, EnvironmentProblem
 from schemas.table import TableSchema, declare
+from streaming.bench.latency import StableOffsets
+from streaming.bench.line import Line
+from streaming.runtime.broker import EmbeddedBroker
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.topics import create_topic
-from streaming.upstream.generator import ChangeGenerator
-from streaming.upstream.produce import ChangeSender, produce_rows
+from streaming.upstream.generator import ChangeGenerator, Shares
+from streaming.upstream.produce import ChangeSender, LiveChanges, produce_rows
+from streaming.verify.judge import verify_topics
 
 UPSTREAM, OUTPUT = "bench-orders", "bench-copy"
-TABLE = declare(
-    {
-        "name": "orders",
-        "columns": {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "note": "string"},
-        "primary_key": ["id"],
-    }
-)
-PARTITIONS = 4
+DECLARATION = {
+    "name": "orders",
+    "columns": {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "note": "string"},
+    "primary_key": ["id"],
+}
+TABLE = declare(DECLARATION)
+PARTITIONS = OUTPUT_PARTITIONS = 4
+LIVE_RATE = 500
+SHARES = Shares(updates=0.5, deletes=0.2)
+BUILD_TIMEOUT_S, BACKFILL_TIMEOUT_S = 600.0, 900.0
 _SAMPLE_S = 0.5
 _STOP_S = 45.0
 
@@ -59,6 +65,25 @@ class Batch:
         """Rows that its slices read."""
         return int(self.fields["snapshot_rows"])
 
+    @property
+    def changes(self) -> int:
+        """Upstream changes."""
+        return int(self.fields["changes"])
+
+    @property
+    def epoch(self) -> int:
+        """The last of its barriers."""
+        return int(self.fields["epoch"])
+
+    def completes(self, job: str = OUTPUT) -> bool:
+        """Whether the job's backfill is complete after it."""
+        return bool(self.fields.get(f"vnodes_done.{job}") == self.fields["vnodes"])
+
+
+def reads_snapshot(batch: Batch) -> bool:
+    """Whether a slice is part of the batch."""
+    return batch.snapshot_rows > 0
+
 
 @dataclass
 class ServiceRun:
@@ -75,7 +100,23 @@ class ServiceRun:
         """The most memory that the process tree used at once."""
         return max((used for _, used in self.memory_mib), default=0.0)
 
-    def await_batch(self, wanted: Any, timeout_s: float) -> Batch:
+    def snapshot_s(self, done: Batch) -> float:
+        """Seconds from the start of the first batch that read a slice to the end of this one."""
+        first = next(batch for batch in self.batches if reads_snapshot(batch))
+        return done.at - (first.at - first.took_ms / 1_000)
+
+    def snapshot_rate(self, done: Batch) -> float:
+        """Snapshot rows per second over that time."""
+        read = sum(batch.snapshot_rows for batch in self.batches if batch.at <= done.at)
+        return read / self.snapshot_s(done)
+
+    def await_seconds(self, seconds: float) -> list[Batch]:
+        """The batches of so many seconds from now on."""
+        began = time.time()
+        self.await_batch(lambda batch: batch.at > began + seconds, seconds + 120)
+        return [batch for batch in self.batches if batch.at > began]
+
+    def await_batch(self, wanted: Callable[[Batch], bool], timeout_s: float) -> Batch:
         """The first batch (of those to come too) that `wanted(batch)` is true of.
 
         Raises: EnvironmentProblem when the service ends, or the time is over, without one.
@@ -133,6 +174,18 @@ class ServiceRun:
             self.memory_mib.append((time.time(), used / 2**20))
 
 
+def job(latency_budget: str | None, name: str = OUTPUT, **more: Any) -> dict[str, Any]:
+    """A job as the configuration declares it, with an output of its name."""
+    return {"name": name, "output": name, "latency_budget": latency_budget, **more}
+
+
+@contextmanager
+def rig(folder: Path, table: TableSchema = TABLE) -> Iterator[Rig]:
+    """A broker of its own with an empty upstream."""
+    with EmbeddedBroker(heap="1g") as broker:
+        yield Rig(KafkaSettings(broker.bootstrap), folder, table)
+
+
 @dataclass(frozen=True)
 class Rig:
     """One upstream topic on one broker, with a folder for states."""
@@ -141,6 +194,22 @@ class Rig:
     folder: Path
     table: TableSchema = TABLE
     upstream: str = UPSTREAM
+
+    def live(self, generator: ChangeGenerator, rate: float = LIVE_RATE) -> LiveChanges:
+        """Changes of all kinds at a rate; a context."""
+        return LiveChanges(self.kafka, self.upstream, generator, rate, SHARES)
+
+    def watch(self, output: str = OUTPUT, partitions: int = OUTPUT_PARTITIONS) -> StableOffsets:
+        """Make an output and watch when its records become readable; a context."""
+        create_topic(self.kafka, output, partitions)
+        return StableOffsets(self.kafka, output, partitions)
+
+    def verdict(self, *outputs: str) -> Line:
+        """What `verify` finds in these outputs together."""
+        reports = [
+            verify_topics(self.kafka, self.upstream, output, self.table) for output in outputs or (OUTPUT,)
+        ]
+        return Line("findings of verify", sum(len(report.findings) for report in reports), "")
 
     def fill(self, rows: int) -> ChangeGenerator:
         """Create the upstream and write `rows` INSERTs; the generator goes on from there."""

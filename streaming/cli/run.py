@@ -81,6 +81,8 @@ def _log_batch(report: BatchReport) -> None:
         parked=len(report.plan.parked),
         snapshot_rows=sum(report.snapshot_rows.values()),
         vnodes=report.vnode_count,
+        log_rows=report.files.log_rows,
+        log_files=len(report.files.log),
         **steps,
         lane_steps={step: round(took) for step, took in report.lane_ms.items()},
         **{f"vnodes_done.{name}": vnodes_done(states) for name, states in report.progress.items()},

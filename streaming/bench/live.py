@@ -1,0 +1,153 @@
+"""How long live changes take: beside a backfill, after it, without a job, at a high rate, and over a long time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.epoch import unix_ms_from_epoch
+from streaming.bench.latency import live_latencies_ms, percentile
+from streaming.bench.line import Line, Tell, median
+from streaming.bench.rig import (
+    BACKFILL_TIMEOUT_S,
+    BUILD_TIMEOUT_S,
+    Batch,
+    job,
+    reads_snapshot,
+    rig,
+)
+
+_AFTER_S = 5.0
+_SETTLE_S = 10.0
+
+
+def beside(rows: int, folder: Path, tell: Tell, *, latency_budget: str = "2s") -> list[Line]:
+    """Latency of live changes beside a backfill with a latency budget, its rate, and the memory of it all."""
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        tell("backfill with live load")
+        with (
+            bench.watch() as watch,
+            bench.service(state="live", jobs=[job(latency_budget)]) as run,
+            bench.live(generator),
+        ):
+            first = run.await_batch(reads_snapshot, BUILD_TIMEOUT_S)
+            done = run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
+            run.await_seconds(_AFTER_S)
+            rate, peak = run.snapshot_rate(done), run.peak_mib
+        latencies = live_latencies_ms(bench.kafka, bench.upstream, watch, since=first.at, until=done.at)
+    of = f"backfill of {rows:,} rows, budget {latency_budget}"
+    return [
+        *_latency_lines(of, latencies, 2_500),
+        Line(f"{of}: snapshot rate", rate, "rows/s", "target", 40_000),
+        Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
+    ]
+
+
+def _latency_lines(of: str, latencies_ms: Sequence[float], target_p99_ms: float) -> list[Line]:
+    return [
+        Line(f"{of}: live latency p50", percentile(latencies_ms, 0.50), "ms"),
+        Line(f"{of}: live latency p99", percentile(latencies_ms, 0.99), "ms", "target", target_p99_ms),
+    ]
+
+
+def steady(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> list[Line]:
+    """Batches after completion, at a constant live load; the last fifth of them against the first."""
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        with (
+            bench.watch() as watch,
+            bench.service(state="steady", jobs=[job(None)]) as run,
+            bench.live(generator, rate),
+        ):
+            tell("backfill")
+            run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
+            tell(f"{seconds:g} s of live load")
+            run.await_seconds(_SETTLE_S)
+            since = time.time()
+            batches = run.await_seconds(seconds)
+            until, peak = time.time(), run.peak_mib
+            files = [int(batch.fields["log_files"]) for batch in batches]
+        latencies = live_latencies_ms(bench.kafka, bench.upstream, watch, since=since, until=until - 5)
+        tell("verify")
+        verdict = bench.verdict()
+    took = [batch.took_ms for batch in batches]
+    fifth = max(len(took) // 5, 1)
+    of = f"{rate:,.0f} changes/s for {seconds:g} s after completion"
+    return [
+        Line(f"{of}: batch, median", median(took), "ms", "target", 800),
+        Line(
+            f"{of}: batch, median of the last fifth",
+            median(took[-fifth:]),
+            "ms",
+            "first fifth",
+            median(took[:fifth]),
+        ),
+        Line(f"{of}: most files of the log", max(files), ""),
+        *_latency_lines(of, latencies, 1_800),
+        Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB"),
+        verdict,
+    ]
+
+
+def idle(rows: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
+    """Without any job: batches, and how old a barrier is when its batch is done."""
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        with bench.service(state="idle", jobs=[]) as run, bench.live(generator):
+            tell("building the replica")
+            run.await_batch(lambda batch: batch.changes >= rows, BUILD_TIMEOUT_S)
+            tell(f"{seconds:g} s of live load")
+            run.await_seconds(_SETTLE_S)
+            batches = run.await_seconds(seconds)
+    return [
+        Line("no job: batch, median", median(batch.took_ms for batch in batches), "ms", "target", 800),
+        Line("no job: age of a barrier, p99", percentile(_ages_ms(batches), 0.99), "ms", "target", 1_800),
+    ]
+
+
+def _ages_ms(batches: Sequence[Batch]) -> list[float]:
+    return [batch.at * 1_000 - unix_ms_from_epoch(batch.epoch) for batch in batches]
+
+
+@dataclass(frozen=True, slots=True)
+class _Third:
+    rate: float
+    age_ms: float
+
+
+def sustained(rows: int, rate: float, seconds: float, folder: Path, tell: Tell) -> list[Line]:
+    """A high live rate with one job completed: what comes out a second, and whether barriers get older."""
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        with bench.service(state="sustained", jobs=[job(None)]) as run:
+            tell("backfill")
+            run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
+            tell(f"{rate:,.0f} changes/s for {seconds:g} s")
+            with bench.live(generator, rate) as load:
+                run.await_seconds(_SETTLE_S)
+                before, began = load.sent.total, time.time()
+                batches = run.await_seconds(seconds)
+                offered = (load.sent.total - before) / (time.time() - began)
+        tell("verify")
+        verdict = bench.verdict()
+    first, last = _third(batches, 0), _third(batches, 2)
+    of = f"{rate:,.0f} changes/s with a job completed"
+    return [
+        Line(f"{of}: changes that come out", last.rate, "changes/s", "offered", offered),
+        Line(f"{of}: age of a barrier, last third", last.age_ms, "ms", "first third", first.age_ms),
+        verdict,
+    ]
+
+
+def _third(batches: Sequence[Batch], number: int) -> _Third:
+    size = max(len(batches) // 3, 2)
+    part = batches[number * size : (number + 1) * size]
+    elapsed = part[-1].at - part[0].at
+    return _Third(sum(batch.changes for batch in part[1:]) / elapsed, median(_ages_ms(part)))
