@@ -44,6 +44,14 @@ JVM_GONE = (Py4JError, OSError)
 UPKEEP_POOL = "upkeep"
 """The scheduler pool for jobs that lanes must not wait for."""
 
+_DECODING = (
+    "-Duser.timezone=UTC",
+    # A broken length in a record would make Avro allocate gigabytes before it finds the record too short, and a JVM
+    # without memory ends.
+    f"-Dorg.apache.avro.limits.string.maxLength={MAX_VALUE_BYTES}",
+    f"-Dorg.apache.avro.limits.bytes.maxLength={MAX_VALUE_BYTES}",
+)
+
 _JVM_GRACE_S, _DUMP_GRACE_S = 20.0, 120.0
 
 
@@ -66,6 +74,16 @@ class SparkSettings:
     encrypt_spills: bool = False
     record_classes: bool = False
     extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def is_one_process(self) -> bool:
+        """Whether the driver's JVM runs the tasks too."""
+        return self.master is None or self.master.split("[")[0] == "local"
+
+    @property
+    def is_one_machine(self) -> bool:
+        """Whether no other machine takes part; `local-cluster` has executors of their own on this one."""
+        return self.master is None or self.master.split("[")[0] in ("local", "local-cluster")
 
 
 @contextmanager
@@ -123,9 +141,9 @@ def configuration(
         **_class_path(settings, jars),
         # Nothing of ours listens to the outside, and no host name has to resolve.
         **(
-            {}
-            if settings.master
-            else {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            if settings.is_one_machine
+            else {}
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -138,8 +156,12 @@ def configuration(
         # Compaction runs beside the batches and must not make them wait for its whole job.
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": Path(__file__).with_name("fairscheduler.xml").as_uri(),
-        # A speculative copy of a lane would fence the transaction of the first.
+        # A speculative copy of a lane would fence the transaction of the first. And a lane that failed is run again by
+        # the driver, which first sees whose turn it is.
         "spark.speculation": "false",
+        "spark.task.maxFailures": "1",
+        # Executors with a JVM of their own decode as well.
+        "spark.executor.extraJavaOptions": " ".join(_DECODING),
         # Replanning between stages costs more than it saves on plans of two stages.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(cores),
@@ -168,7 +190,7 @@ def configuration(
 
 
 def _class_path(settings: SparkSettings, jars: tuple[Path, ...]) -> dict[str, str]:
-    if settings.master is None or settings.master.split("[")[0] == "local":
+    if settings.is_one_process:
         # Nobody else has to be sent them; in the driver's own class path they save 1.5 s of a start.
         return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))}
     return {"spark.jars": ",".join(map(str, jars))}
@@ -188,12 +210,8 @@ def _java_options(log: Path) -> list[str]:
         f"-Dlog4j2.configurationFile={here.as_uri()}",
         f"-Dbackfill.log={log}",
         "-Dbackfill.log.level=WARN",
-        "-Duser.timezone=UTC",
-        # A broken length in a record would make Avro allocate gigabytes before it finds the record too short,
-        # and a JVM without memory ends.
-        f"-Dorg.apache.avro.limits.string.maxLength={MAX_VALUE_BYTES}",
-        f"-Dorg.apache.avro.limits.bytes.maxLength={MAX_VALUE_BYTES}",
         "-Xss4m",
+        *_DECODING,
     ]
 
 

@@ -107,6 +107,11 @@ def spark_failure(query: StreamingQuery) -> EnvironmentProblem:
         found = f"the stream ended with {type(exception).__name__ if exception else 'no exception'}"
     except JVM_GONE:
         found = "Spark's JVM is gone"
+    return stream_ended(found)
+
+
+def stream_ended(found: str) -> EnvironmentProblem:
+    """The error for a Spark that does not go on."""
     return EnvironmentProblem(
         Code.SPARK_FAILED,
         found=found,

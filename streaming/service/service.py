@@ -73,7 +73,7 @@ from streaming.service.guard import (
 )
 from streaming.service.lanes import Lanes
 from streaming.service.maintenance import FOLD_LEAST_ROWS, FoldReport, Upkeep
-from streaming.service.micro_batches import MicroBatches, spark_failure
+from streaming.service.micro_batches import MicroBatches, spark_failure, stream_ended
 from streaming.service.patience import Patience
 from streaming.service.report import BatchReport
 from streaming.service.source import UpstreamSource
@@ -135,6 +135,10 @@ class Service:
                 self.on_trouble(problem)
                 if not patience.wait(problem):
                     return
+            except JVM_GONE as error:
+                if is_alive(self.spark()):
+                    raise
+                raise stream_ended("Spark's JVM is gone") from error
 
     def _run_once(self, patience: Patience) -> None:
         upstream = self._check_topics()

@@ -1,0 +1,31 @@
+"""Spark with executors of their own: nothing that a lane needs may be the driver's memory or files."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from tests.faults.conftest import Ordeals
+from tests.kit.process import Process
+
+pytestmark = pytest.mark.timeout(900)
+MASTER = {"spark": {"master": "local-cluster[2,1,1024]"}}
+
+
+def executors_of(process: Process) -> list[psutil.Process]:
+    """The JVMs that tasks run in."""
+    return [each for each in process.children() if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())]
+
+
+def test_an_executor_dies_in_the_middle_of_a_batch(ordeal: Ordeals) -> None:
+    tried = ordeal(config=MASTER)
+    with tried.live():
+        process = tried.start("lane-sent@3:sleep", until_complete=True)
+        tried.await_reached(process, "lane-sent")
+        first, second = executors_of(process)
+        workers = [child for child in second.children(recursive=True) if "python" in child.name()]
+        first.kill()
+        for worker in workers[1:]:
+            worker.kill()  # the failpoint holds it longer than the test wants to wait
+        assert process.end() == 0, process.lines[-5:]
+    assert tried.judge().snapshot_rows > 0
