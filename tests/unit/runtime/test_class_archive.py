@@ -29,3 +29,7 @@ def test_what_a_jvm_wrote_that_did_not_come_to_its_end_is_no_archive(tmp_path: P
     with recording(archive) as option:
         Path(option.partition("=")[2]).write_bytes(b"whole")
     assert archive.read_bytes() == b"whole"
+    newer = archive.with_name("newer.jsa")
+    with recording(newer) as option:
+        Path(option.partition("=")[2]).write_bytes(b"newer")
+    assert [file.name for file in archive.parent.iterdir()] == ["newer.jsa"]
