@@ -101,10 +101,11 @@ def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSessio
     log = settings.log or log_folder() / f"spark-{os.getpid()}.log"
     archive = class_archive(jars)
     with (
-        recording(archive) if settings.record_classes else nullcontext(sharing(archive)) as classes,
+        recording(archive) if settings.record_classes else nullcontext(sharing(archive)) as shared,
         tempfile.TemporaryDirectory(prefix="backfill-spark-", ignore_cleanup_errors=True) as scratch,
     ):
-        java_options = [*_java_options(log), classes]
+        # Whose jars come to Spark one by one has another class path than the one that was recorded.
+        java_options = [*_java_options(log), *([shared] if settings.is_one_process else [])]
         conf = configuration(settings, jars, java_options, scratch)
         session = _start(SparkConf(loadDefaults=False).setAll(list(conf.items())), log)
         try:

@@ -34,7 +34,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 
 
 @pytest.fixture
-def ordeal(broker: EmbeddedBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Ordeals:
+def ordeal(broker: EmbeddedBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ordeals]:
     """`ordeal(rows=…, rate_limit=…, live_rate=…)`, see `Ordeal`."""
     made = request.config.stash[_ORDEALS].setdefault(request.node.nodeid, [])
 
@@ -42,7 +42,9 @@ def ordeal(broker: EmbeddedBroker, tmp_path: Path, request: pytest.FixtureReques
         made.append(Ordeal(KafkaSettings(broker.bootstrap), tmp_path, **how))
         return made[-1]
 
-    return build
+    yield build
+    for each in made:
+        each.leave_nothing()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -53,6 +53,7 @@ class Ordeal:
     live_rate: int = 200
     config: dict[str, Any] = field(default_factory=dict)
     recoveries_s: list[float] = field(default_factory=list)
+    _started: list[Process] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         unique = uuid.uuid4().hex[:8]
@@ -86,7 +87,17 @@ class Ordeal:
         for left in self.logs.glob("failpoint-*"):
             left.unlink()
         environment = {"BACKFILL_LOGS": str(self.logs)} | ({VARIABLE: failpoint} if failpoint else {})
-        return Process.start(self._file, *options, **environment)
+        self._started.append(Process.start(self._file, *options, **environment))
+        return self._started[-1]
+
+    def leave_nothing(self) -> None:
+        """Kill what a test that failed has left."""
+        for process in self._started:
+            children = process.children()
+            process.popen.kill()
+            for child in children:
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
 
     def reached(self, failpoint: str) -> bool:
         """Whether it happened."""

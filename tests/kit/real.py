@@ -36,7 +36,7 @@ from streaming.upstream.schedule import next_barrier
 from streaming.verify.findings import Report
 from streaming.verify.judge import verify_topics
 
-WAIT_S = 120.0
+WAIT_S = 240.0
 """For one batch on a machine that does many other things; a wait ends as soon as its condition holds."""
 
 
