@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import pickle
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem
 from streaming.lane.task import LaneResult, LaneTask, run_lane
 from streaming.runtime.places import log_folder
-from streaming.runtime.session import JVM_GONE, collect
+from streaming.runtime.session import JVM_GONE
+from streaming.runtime.tasks import run_each
 from streaming.service.source import UpstreamSource
-
-_RESULT = pa.schema([("result", pa.binary())])
 
 
 class Lanes:
@@ -35,14 +32,10 @@ class Lanes:
 
     def warm_up(self) -> None:
         """Start the Python workers, whose imports take two seconds, beside whatever comes before the first batch."""
-
-        def nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from ()
-
         # Spark keeps the workers of plain RDDs apart, so this is a query. If it fails, the first batch will tell.
         with suppress(EnvironmentProblem, *JVM_GONE):
             spark = self._source.spark
-            collect(spark.range(0, self.slots, 1, self.slots).mapInArrow(nothing, "result binary"))
+            run_each(spark.range(0, self.slots, 1, self.slots), lambda slot, batches: None)
 
     def carry_out(self, task: LaneTask) -> list[LaneResult]:
         """The result of every lane. Some may hold an error while others have sent their part.
@@ -54,9 +47,7 @@ class Lanes:
         rows = self._source.lane_rows(records, plan.lanes)
         if self._schema is None:
             self._schema = to_arrow_schema(rows.schema)
-        found = collect(rows.mapInArrow(_lane_function(task, self._schema), "result binary"))
-        # Our own bytes, a moment old: never anything that came from a topic.
-        results: list[LaneResult] = [pickle.loads(row["result"]) for row in found]  # noqa: S301
+        results = run_each(rows, _lane_work(task, self._schema))
         for result in results:
             if result.trace is not None:
                 raise _crashed(result.lane, result.trace)
@@ -76,19 +67,13 @@ def _crashed(lane: int, trace: str) -> EnvironmentProblem:
     )
 
 
-def _lane_function(
-    task: LaneTask, schema: pa.Schema
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def carry_out(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        lane = context.partitionId()
+def _lane_work(task: LaneTask, schema: pa.Schema) -> Callable[[int, Iterable[pa.RecordBatch]], LaneResult]:
+    def work(lane: int, batches: Iterable[pa.RecordBatch]) -> LaneResult:
         try:
-            result = run_lane(task, lane, batches, schema)
+            return run_lane(task, lane, batches, schema)
         except BackfillError as error:
-            result = LaneResult(lane, error=error)
+            return LaneResult(lane, error=error)
         except Exception:  # noqa: BLE001  # Spark would bury it in a Java stack and give up on the stream
-            result = LaneResult(lane, trace=traceback.format_exc())
-        yield pa.RecordBatch.from_pylist([{"result": pickle.dumps(result)}], schema=_RESULT)
+            return LaneResult(lane, trace=traceback.format_exc())
 
-    return carry_out
+    return work

@@ -1,0 +1,35 @@
+"""Python work in Spark tasks, one piece a partition, whose results come back to the driver as values."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from streaming.runtime.session import collect
+
+_RESULT = pa.schema([("result", pa.binary())])
+
+Result = TypeVar("Result")
+
+
+def run_each(rows: DataFrame, work: Callable[[int, Iterable[pa.RecordBatch]], Result]) -> list[Result]:
+    """`work(number, batches)` for every partition of some rows, in Python workers; the results in no order.
+
+    Work and results travel by pickle, between our own processes only: a result must hold nothing executable that came
+    from a topic. What work raises fails the job.
+    Raises: EnvironmentProblem(SPARK_FAILED).
+    """
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        result = work(context.partitionId(), batches)
+        yield pa.RecordBatch.from_pylist([{"result": pickle.dumps(result)}], schema=_RESULT)
+
+    found = collect(rows.mapInArrow(task, "result binary"))
+    return [pickle.loads(row["result"]) for row in found]  # noqa: S301  # our own bytes, a moment old
