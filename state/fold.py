@@ -26,8 +26,8 @@ from schemas.errors import Code
 from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.order import changes_of_key, sort_order
-from state.replica import BASE_PATH, LOG_PATH, BaseFile, Folded, ReplicaFiles
+from state.order import arrays, changes_of_key, sort_order
+from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles
 from state.row_hash import row_hashes
 from state.storage import DataFile, Storage
 
@@ -94,10 +94,6 @@ class FoldResult:
             illegal,
         )
 
-    def at(self, epoch: int) -> Folded:
-        """For `Replica.commit_fold`."""
-        return Folded(epoch, self.added, self.removed)
-
 
 def parts_of(storage: Storage, table: TableSchema, files: ReplicaFiles) -> list[FoldPart]:
     """All vnodes, in parts of about `ROWS_PER_PART` rows; a vnode is never divided."""
@@ -152,10 +148,10 @@ class _History:
 
     def __init__(self, table: TableSchema, rows: pa.Table) -> None:
         keys = [VNODE, *table.primary_key]
-        order = sort_order([rows[name].combine_chunks() for name in (*keys, OFFSET)])
+        order = sort_order(arrays(rows, [*keys, OFFSET]))
         self._table = table
         self._rows = rows.take(order).combine_chunks()
-        self._is_first = changes_of_key([self._rows[name].combine_chunks() for name in keys])
+        self._is_first = changes_of_key(arrays(self._rows, keys))
         self._deletes = self._column(OP) == Op.DELETE.value
 
     def __len__(self) -> int:
@@ -197,21 +193,15 @@ class _History:
 
     def _differs(self, changes: npt.NDArray[np.int64]) -> Mask:
         """Where `before` is not the row before, which is the one of the same key."""
-        stored = self._rows.select(self._table.column_names).take(pa.array(changes - 1)).combine_chunks()
+        stored = self._rows.select(self._table.column_names).take(pa.array(changes - 1))
         told = self._rows[BEFORE_HASH].take(pa.array(changes)).to_numpy()
-        columns = [_whole(stored[name]) for name in self._table.column_names]
-        differs: Mask = row_hashes(columns, self._table.columns) != told
+        differs: Mask = row_hashes(arrays(stored, stored.column_names), self._table.columns) != told
         return differs
 
 
 def _before(values: _Column) -> _Column:
     """What is one row above; whatever for the first row."""
     return np.roll(values, 1)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def _write(part: FoldPart, rows: pa.Table) -> Iterator[DataFile]:

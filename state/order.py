@@ -28,6 +28,11 @@ def _mask(array: pa.Array) -> Mask:
     return result
 
 
+def arrays(rows: pa.Table, names: Sequence[str]) -> list[pa.Array]:
+    """Some columns, each as one array."""
+    return [rows[name].combine_chunks() for name in names]
+
+
 def at_most(keys: Sequence[pa.Array], bound: Key) -> Mask:
     """Which rows have key <= bound. `keys`: the key columns in key order, n rows, no nulls; result: n booleans."""
     columns = [_comparable(column) for column in keys]

@@ -78,18 +78,6 @@ def _overlaps(file: DataFile, low: int, high: int) -> bool:
     return bounds is None or (bounds[0] <= high and bounds[1] >= low)
 
 
-@dataclass(frozen=True)
-class Folded:
-    """What a fold has made, to be committed: new files for some vnodes, in the place of those that they had.
-
-    `removed` holds all base files of these vnodes that the fold has read; the base is then complete up to `epoch`.
-    """
-
-    epoch: int
-    added: Sequence[DataFile]
-    removed: Sequence[BaseFile]
-
-
 class Replica:
     """The writer's handle. Opening creates both tables if they are not there."""
 
@@ -118,14 +106,14 @@ class Replica:
         """The barrier that the base is complete up to; 0 before the first fold."""
         return self.base.epoch
 
-    def commit_fold(self, folded: Folded) -> None:
+    def commit_fold(self, added: Sequence[DataFile], removed: Sequence[BaseFile], epoch: int) -> None:
         """Swap the files of the vnodes that were folded. Only between two batches; does nothing where it is done.
 
+        `removed` are all base files of these vnodes that the fold has read; the base is then complete up to `epoch`.
         Raises: CommitConflict when somebody else committed to the base.
         """
-        if folded.epoch > self.folded_epoch:
-            removed = [base_file(file) for file in folded.removed]
-            self.base.commit(folded.added, removed, epoch=folded.epoch)
+        if epoch > self.folded_epoch:
+            self.base.commit(added, [_as_committed(file) for file in removed], epoch=epoch)
 
     def files(self, version: ReplicaVersion) -> ReplicaFiles:
         """The files of a pinned version; the last answer is kept, for a version never changes."""
@@ -185,6 +173,6 @@ def _by_vnode(files: Sequence[DataFile]) -> dict[int, tuple[BaseFile, ...]]:
     return {vnode: tuple(found) for vnode, found in by_vnode.items()}
 
 
-def base_file(file: BaseFile) -> DataFile:
+def _as_committed(file: BaseFile) -> DataFile:
     """A file of the base as its Delta table has it."""
     return DataFile(file.path, file.size, file.rows, partition={VNODE: str(file.vnode)})

@@ -22,14 +22,10 @@ from schemas.position import Key
 from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import EPOCH, OFFSET, OP, VNODE
-from state.order import changes_of_key, sort_order, within
+from state.order import arrays, changes_of_key, sort_order, within
 from state.plan import Cut, Slice
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles
 from state.storage import Storage
-
-
-def _arrays(rows: pa.Table, names: Sequence[str]) -> list[pa.Array]:
-    return [rows[name].combine_chunks() for name in names]
 
 
 @dataclass(frozen=True)
@@ -63,16 +59,16 @@ class SnapshotReader:
         keys = list(self.table.primary_key)
         wanted = pc.field(VNODE).isin(sorted(vnodes)) & (pc.field(EPOCH) > self.files.folded_epoch)
         rows = self._scan(LOG_PATH, [file.path for file in self.files.log], names, wanted)
-        order = sort_order([*_arrays(rows, [VNODE, *keys, OFFSET])])
+        order = sort_order([*arrays(rows, [VNODE, *keys, OFFSET])])
         rows = rows.take(order).combine_chunks()
-        starts = changes_of_key(_arrays(rows, [VNODE, *keys]))
+        starts = changes_of_key(arrays(rows, [VNODE, *keys]))
         newest = np.append(starts[1:], True) if len(starts) else starts
         return rows.filter(pa.array(newest))
 
     def base_keys(self, file: BaseFile) -> list[pa.Array]:
         """The key columns of a base file, in key order."""
         names = list(self.table.primary_key)
-        return _arrays(self._scan(BASE_PATH, [file.path], names, None), names)
+        return arrays(self._scan(BASE_PATH, [file.path], names, None), names)
 
     def _base_rows(self, file: BaseFile, item: Slice, columns: Sequence[str]) -> pa.Table:
         return self._scan(BASE_PATH, [file.path], list(columns), self._pushdown(item))
@@ -103,7 +99,7 @@ class SnapshotReader:
     def _in_range(self, rows: pa.Table, item: Slice) -> pa.Table:
         if rows.num_rows == 0 or (item.after is None and item.upto is None):
             return rows
-        keys = _arrays(rows, self.table.primary_key)
+        keys = arrays(rows, self.table.primary_key)
         return rows.filter(pa.array(within(keys, item.after, item.upto)))
 
     def _without(self, rows: pa.Table, changed: pa.Table) -> pa.Table:
@@ -172,7 +168,7 @@ class SliceCutter:
         names = self._reader.table.primary_key
         overlay = self._overlay(vnode)
         alive = overlay.filter(pc.not_equal(overlay[OP], Op.DELETE.value))
-        sources = [_arrays(alive, names)] + (self._keys_by_file(base) if base else [])
+        sources = [arrays(alive, names)] + (self._keys_by_file(base) if base else [])
         behind = [_behind(keys, after) for keys in sources]
         merged = [pa.concat_arrays([keys[i] for keys in behind]) for i in range(len(names))]
         order = sort_order(merged)

@@ -95,9 +95,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs Spark or a broker, by the fixtures it asks for; `make quick` leaves these out."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        if "spark" in fixtures:
+        if fixtures & {"spark", "ordeal"}:
             item.add_marker(pytest.mark.spark)
-        if fixtures & {"bootstrap", "topic"}:
+        if fixtures & {"bootstrap", "broker"}:
             item.add_marker(pytest.mark.kafka)
 
 

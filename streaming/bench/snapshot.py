@@ -7,11 +7,21 @@ from pathlib import Path
 from schemas.table import declare
 from streaming.bench.line import Line, Tell, median
 from streaming.bench.passthrough import passthrough_rows_per_s
-from streaming.bench.rig import BACKFILL_TIMEOUT_S, BUILD_TIMEOUT_S, DECLARATION, Batch, Rig, job, rig
+from streaming.bench.rig import (
+    BACKFILL_TIMEOUT_S,
+    BUILD_TIMEOUT_S,
+    DECLARATION,
+    OUTPUT_PARTITIONS,
+    TABLE,
+    Batch,
+    Rig,
+    job,
+    rig,
+)
 from streaming.upstream.generator import ChangeGenerator
 
-_WIDE = {"vnodes": 1_024, "output partitions": 32}
-_NARROW_S = 30.0
+_WIDE_VNODES, _WIDE_PARTITIONS = 1_024, 32
+_WIDE_S = 30.0
 
 
 def snapshot(rows: int, folder: Path, tell: Tell) -> list[Line]:
@@ -70,9 +80,9 @@ def _took_s(bench: Rig, generator: ChangeGenerator, names: list[str]) -> float:
 
 def wide(rows: int, folder: Path, tell: Tell) -> list[Line]:
     """Batches of a job with 1,024 vnodes and 32 output partitions, after completion, against 64 and 4."""
-    wide_table = declare({**DECLARATION, "vnode_count": _WIDE["vnodes"]})
+    wide_table = declare({**DECLARATION, "vnode_count": _WIDE_VNODES})
     medians = []
-    for table, partitions in ((wide_table, _WIDE["output partitions"]), (declare(DECLARATION), 4)):
+    for table, partitions in ((wide_table, _WIDE_PARTITIONS), (TABLE, OUTPUT_PARTITIONS)):
         place = folder / str(partitions)
         place.mkdir()
         with rig(place, table) as bench:
@@ -81,5 +91,7 @@ def wide(rows: int, folder: Path, tell: Tell) -> list[Line]:
             declared = job(None, output_partitions=partitions)
             with bench.service(state="wide", jobs=[declared]) as run, bench.live(generator):
                 run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
-                medians.append(median(batch.took_ms for batch in run.await_seconds(_NARROW_S)))
-    return [Line("batch, median, 1,024 vnodes and 32 partitions", medians[0], "ms", "64 and 4", medians[1])]
+                medians.append(median(batch.took_ms for batch in run.await_seconds(_WIDE_S)))
+    what = f"batch, median, {_WIDE_VNODES:,} vnodes and {_WIDE_PARTITIONS} partitions"
+    narrow = f"{TABLE.vnode_count} and {OUTPUT_PARTITIONS}"
+    return [Line(what, medians[0], "ms", narrow, medians[1])]

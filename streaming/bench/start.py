@@ -56,7 +56,7 @@ def _injected_after(instant: float) -> Callable[[Batch], bool]:
 
 
 def build(keys: int, changes: int, folder: Path, tell: Tell) -> list[Line]:
-    """The replica from a topic of so many changes over so many keys, log and fold included; start-up is not."""
+    """The replica from a topic of so many changes over so many keys: start-up, log and fold."""
     with rig(folder) as bench:
         tell(f"writing {changes:,} changes")
         generator = bench.fill(keys)

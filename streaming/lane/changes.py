@@ -98,8 +98,8 @@ def _skipped(rows: pa.Table, plan: BatchPlan) -> Bools:
 
 
 def _changes(rows: pa.Table, interval: npt.NDArray[np.int64], table: TableSchema) -> Changes:
-    before, after = (_single(rows[name]).flatten() for name in (BEFORE, AFTER))
-    ops = pc.fill_null(_single(rows[OP]), -1)
+    before, after = (rows[name].combine_chunks().flatten() for name in (BEFORE, AFTER))
+    ops = pc.fill_null(rows[OP].combine_chunks(), -1)
     deleted = pc.equal(ops, Op.DELETE.value)
     keys = tuple(pc.if_else(deleted, before[i], after[i]) for i in table.key_indices)
     decoded = pc.and_(pc.greater_equal(ops, 0), pc.is_valid(keys[0]))
@@ -109,7 +109,7 @@ def _changes(rows: pa.Table, interval: npt.NDArray[np.int64], table: TableSchema
         encoded = pc.replace_with_mask(pa.nulls(len(ops), encoded.type), decoded, encoded)
     return Changes(
         interval,
-        pc.fill_null(_single(rows[VNODE]), 0).to_numpy(),
+        pc.fill_null(rows[VNODE].combine_chunks(), 0).to_numpy(),
         ops.to_numpy(),
         tuple(before),
         tuple(after),
@@ -117,11 +117,6 @@ def _changes(rows: pa.Table, interval: npt.NDArray[np.int64], table: TableSchema
         encoded,
         rows,
     )
-
-
-def _single(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def log_rows(changes: Changes, plan: BatchPlan, schema: pa.Schema) -> pa.Table:

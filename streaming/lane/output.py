@@ -171,7 +171,7 @@ class _KafkaClient:
     def last_barrier(self, topic: str, partition: int) -> int | None:
         if self._reader is None:
             self._reader = RangeReader(self._kafka)
-        return _last_barrier(self._reader, topic, partition)
+        return last_barrier(self._reader, topic, partition)
 
     def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
         with translated(self._kafka, what=topic):
@@ -223,17 +223,12 @@ def lane_output(kafka: KafkaSettings, transactional_id: str) -> Iterator[LaneOut
         yield LaneOutput(client)
 
 
-def last_barrier(kafka: KafkaSettings, topic: str, partition: int) -> int | None:
+def last_barrier(reader: RangeReader, topic: str, partition: int) -> int | None:
     """The epoch that an output partition ends with, None when it is empty, as `OutputClient.last_barrier`.
 
     Raises: TopicError(FOREIGN_RECORDS) when its last committed record is no barrier of ours; TopicError
     (BARRIER_STALLED) when somebody's transaction in it does not end.
     """
-    with RangeReader(kafka) as reader:
-        return _last_barrier(reader, topic, partition)
-
-
-def _last_barrier(reader: RangeReader, topic: str, partition: int) -> int | None:
     reader.await_stable(topic, timeout_s=_UNDECIDED_S, partition=partition)
     message = reader.last(topic, partition)
     if message is None:

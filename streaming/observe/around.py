@@ -8,12 +8,8 @@ from contextlib import contextmanager
 import structlog
 
 from schemas.errors import BackfillError
-from streaming.observe.api import build
-from streaming.observe.desk import Desk
-from streaming.observe.guards import Doorkeeper
 from streaming.observe.metrics import Metrics
 from streaming.observe.panel import Panel
-from streaming.observe.server import served
 from streaming.service.report import BatchReport
 from streaming.service.service import Service, owner
 
@@ -49,6 +45,12 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
     if http.listen is None:
         yield None
         return
+    # The web framework takes 0.4 s to import, of a start that may have no use for it.
+    from streaming.observe.api import build
+    from streaming.observe.desk import Desk
+    from streaming.observe.guards import Doorkeeper
+    from streaming.observe.server import served
+
     door = Doorkeeper(token, is_local=http.is_local)
     desk = Desk(panel, service.kafka, config.upstream, config.table, config.limits)
     hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]

@@ -37,9 +37,10 @@ def recording(archive: Path) -> Iterator[str]:
     unfinished = archive.with_suffix(".unfinished")
     archive.parent.mkdir(parents=True, exist_ok=True)
     yield f"-XX:ArchiveClassesAtExit={unfinished}"
-    for former in archive.parent.glob("*.jsa"):  # of jars that are no longer installed
-        former.unlink()
     unfinished.replace(archive)
+    for other in archive.parent.glob("*.jsa"):
+        if other != archive:  # of jars that are no longer installed
+            other.unlink()
 
 
 def sharing(archive: Path) -> str:

@@ -44,7 +44,7 @@ JVM_GONE = (Py4JError, OSError)
 UPKEEP_POOL = "upkeep"
 """The scheduler pool for jobs that lanes must not wait for."""
 
-_DECODING = (
+_TASK_JAVA_OPTIONS = (
     "-Duser.timezone=UTC",
     # A broken length in a record would make Avro allocate gigabytes before it finds the record too short, and a JVM
     # without memory ends.
@@ -78,12 +78,16 @@ class SparkSettings:
     @property
     def is_one_process(self) -> bool:
         """Whether the driver's JVM runs the tasks too."""
-        return self.master is None or self.master.split("[")[0] == "local"
+        return self._kind == "local"
 
     @property
     def is_one_machine(self) -> bool:
         """Whether no other machine takes part; `local-cluster` has executors of their own on this one."""
-        return self.master is None or self.master.split("[")[0] in ("local", "local-cluster")
+        return self._kind in ("local", "local-cluster")
+
+    @property
+    def _kind(self) -> str:
+        return (self.master or "local").split("[")[0]
 
 
 @contextmanager
@@ -162,7 +166,7 @@ def configuration(
         "spark.speculation": "false",
         "spark.task.maxFailures": "1",
         # Executors with a JVM of their own decode as well.
-        "spark.executor.extraJavaOptions": " ".join(_DECODING),
+        "spark.executor.extraJavaOptions": " ".join(_TASK_JAVA_OPTIONS),
         # Replanning between stages costs more than it saves on plans of two stages.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(cores),
@@ -212,7 +216,7 @@ def _java_options(log: Path) -> list[str]:
         f"-Dbackfill.log={log}",
         "-Dbackfill.log.level=WARN",
         "-Xss4m",
-        *_DECODING,
+        *_TASK_JAVA_OPTIONS,
     ]
 
 

@@ -138,7 +138,7 @@ class Upkeep:
             case _Merged(files, into):
                 self._replica.replace_log_files(files, into)
             case FoldReport() as report:
-                self._replica.commit_fold(report.result.at(report.epoch))
+                self._replica.commit_fold(report.result.added, report.result.removed, report.epoch)
                 failpoints.reach(Failpoint.FOLDED)
                 self._replica.trim()
                 self._on_fold(report)

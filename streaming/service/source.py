@@ -79,9 +79,8 @@ class UpstreamSource:
             .load()
         )
 
-    def range(self, first: Sequence[int], end: Sequence[int] | None, *, headers: bool = False) -> DataFrame:
-        """The records of [first[p], end[p]) of every partition p; `end` None: up to now."""
-        ends = "latest" if end is None else self._offsets(end)
+    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
+        """The records of [first[p], end[p]) of every partition p, without their headers."""
         return (
             self._spark()
             .read.format("kafka")
@@ -91,8 +90,7 @@ class UpstreamSource:
             .option("kafka.group.id", self._ranges)
             .option("assign", self._partitions(first))
             .option("startingOffsets", self._offsets(first))
-            .option("endingOffsets", ends)
-            .option("includeHeaders", str(headers).lower())
+            .option("endingOffsets", self._offsets(end))
             .load()
         )
 

@@ -198,6 +198,7 @@ def test_a_newer_producer_fences_the_older_one(kafka: KafkaSettings, topic: Topi
     assert committed(kafka, name) == [b"new"]
 
 
+@pytest.mark.kafka
 def test_a_client_that_is_kept_knows_the_ends_again_after_the_broker_restarted(tmp_path: Path) -> None:
     with EmbeddedBroker(data=tmp_path / "data", log=tmp_path / "kafka.log") as broker:
         kafka = KafkaSettings(broker.bootstrap)

@@ -19,6 +19,9 @@ from schemas.errors import Code, EnvironmentProblem
 from streaming.runtime.broker import EmbeddedBroker
 
 
+pytestmark = pytest.mark.kafka
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(data=tmp_path / "data", log=tmp_path / "kafka.log", heap="256m") as running:

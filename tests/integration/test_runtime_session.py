@@ -11,10 +11,13 @@ from pathlib import Path
 
 import psutil
 import pyarrow as pa
+import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from tests.conftest import TopicFactory
+
+pytestmark = pytest.mark.spark
 
 
 def test_workers_run_this_python_and_hold_no_archive_on_their_path(spark: SparkSession) -> None:

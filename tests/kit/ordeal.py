@@ -15,7 +15,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,11 +93,7 @@ class Ordeal:
     def leave_nothing(self) -> None:
         """Kill what a test that failed has left."""
         for process in self._started:
-            children = process.children()
-            process.popen.kill()
-            for child in children:
-                with suppress(psutil.NoSuchProcess):
-                    child.kill()
+            process.kill()
 
     def reached(self, failpoint: str) -> bool:
         """Whether it happened."""
@@ -119,11 +115,7 @@ class Ordeal:
         """A service that is killed at a moment of its own, wherever it is then, with everything that it started."""
         process = self.start()
         time.sleep(seconds)
-        children = process.children()
-        process.popen.kill()
-        for child in children:
-            with suppress(psutil.NoSuchProcess):
-                child.kill()
+        process.kill()
         assert process.end() == -9, process.lines[-5:]
 
     def recovers(self, *, until_complete: bool = True) -> Process:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,14 @@ class Process:
             return psutil.Process(self.popen.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
+
+    def kill(self) -> None:
+        """SIGKILL for it and everything that it started, as far as that is still there."""
+        children = self.children()
+        self.popen.kill()
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
 
     def end(self, number: signal.Signals | None = None) -> int:
         """Its exit status, after a signal within the promised time; its children have to be gone as well."""

@@ -17,7 +17,7 @@ from schemas.errors import CommitConflict
 from schemas.position import order_key
 from schemas.records import Row
 from state.columns import OFFSET, VNODE
-from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Folded, Replica, ReplicaFiles
+from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica, ReplicaFiles
 from state.storage import DataFile
 from tests.kit.pure import vnode_of
 
@@ -57,7 +57,7 @@ class Upkeep:
         if self._done:
             self._running = self._done = False
             with self._refused():
-                self._replica.commit_fold(self._made)
+                self._replica.commit_fold(*self._made)
                 self._replica.trim()
 
     @contextmanager
@@ -78,7 +78,7 @@ class Upkeep:
             for vnode, part in by_vnode.items()
             for start in range(0, len(part), ROWS_PER_FILE)
         ]
-        self._made = Folded(epoch, added, [file for files in old.base.values() for file in files])
+        self._made = added, [file for files in old.base.values() for file in files], epoch
         self._done = True
 
     def _write(self, vnode: int, rows: list[Row]) -> DataFile:

@@ -10,11 +10,18 @@ import pytest
 from schemas.codec import barrier_header, encode_barrier
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER, Barrier, BarrierKind
-from streaming.lane.output import last_barrier
+from streaming.lane import output
+from streaming.runtime.consumer import RangeReader
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.kafka
+
+
+def last_barrier(kafka: KafkaSettings, topic: str, partition: int) -> int | None:
+    """As a lane asks for it."""
+    with RangeReader(kafka) as reader:
+        return output.last_barrier(reader, topic, partition)
 
 
 def test_the_last_barrier_is_told_only_when_all_before_it_is_decided(

@@ -76,7 +76,7 @@ class Changelog:
         parts = parts_of(replica.storage, TABLE, replica.files(replica.pin()))
         assert [vnode for part in parts for vnode in part.vnodes] == list(range(TABLE.vnode_count))
         result = functools.reduce(operator.or_, map(fold_part, parts))
-        replica.commit_fold(result.at(self.epoch))
+        replica.commit_fold(result.added, result.removed, self.epoch)
         replica.trim()
         return result
 
@@ -184,7 +184,7 @@ def test_a_fold_that_is_run_again_does_nothing(changelog: Changelog) -> None:
     result = changelog.fold()
     version = replica.base.version
     again = functools.reduce(operator.or_, map(fold_part, parts))
-    replica.commit_fold(again.at(changelog.epoch))
+    replica.commit_fold(again.added, again.removed, changelog.epoch)
     assert (again.rows_read, replica.base.version) == (result.rows_read, version)
     assert base_rows(replica) == sorted(changelog.rows.values(), key=repr)
 
@@ -214,6 +214,6 @@ def test_a_second_writer_of_the_base_is_refused(changelog: Changelog) -> None:
     rival = Replica(changelog.replica.storage, TABLE)
     changelog.fold()
     with pytest.raises(CommitConflict):
-        rival.commit_fold(FoldResult().at(changelog.epoch))
+        rival.commit_fold([], [], changelog.epoch)
     rival.reload()
     assert rival.folded_epoch == changelog.epoch

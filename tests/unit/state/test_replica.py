@@ -11,7 +11,7 @@ import pytest
 from schemas.errors import CommitConflict
 from schemas.records import Op
 from state.columns import EPOCH, VNODE, base_schema, log_schema
-from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Folded, Replica
+from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica
 from state.storage import DataFile, Storage
 from tests.kit.scene import table
 
@@ -42,7 +42,7 @@ def commit_fold(storage: Storage, replica: Replica, epoch: int, *ids: int) -> No
         )
         for id_ in ids
     ]
-    replica.commit_fold(Folded(epoch, files, ()))
+    replica.commit_fold(files, [], epoch)
 
 
 def test_a_new_replica_is_empty(storage: Storage) -> None:
