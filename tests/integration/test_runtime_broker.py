@@ -18,7 +18,6 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from schemas.errors import Code, EnvironmentProblem
 from streaming.runtime.broker import EmbeddedBroker
 
-
 pytestmark = pytest.mark.kafka
 
 
