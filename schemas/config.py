@@ -163,11 +163,6 @@ class ServiceConfig(_Model):
     http: HttpConfig
     spark: SparkConfig
 
-    @property
-    def outputs(self) -> list[str]:
-        """The output topics of all jobs."""
-        return [job.output for job in self.jobs]
-
 
 def load(path: Path) -> ServiceConfig:
     """Read and check a configuration file, YAML or JSON.

@@ -43,7 +43,7 @@ class Format(StrEnum):
 
 def command(
     config: ConfigArgument = None,
-    job: Annotated[str | None, typer.Option(help="Read the output of this job of the configuration.")] = None,
+    job: Annotated[str | None, typer.Option(help="Read the output of this job.")] = None,
     topic: TopicOption = None,
     bootstrap: BootstrapOption = None,
     kafka: KafkaOption = None,

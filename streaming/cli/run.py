@@ -10,6 +10,7 @@ import typer
 
 from streaming.cli.skipped import places
 from streaming.runtime import logs
+from streaming.runtime.places import CONFIG_VARIABLE
 from streaming.runtime.signals import EndBySignal
 
 if TYPE_CHECKING:
@@ -19,7 +20,10 @@ log = structlog.get_logger()
 
 
 def command(
-    config: Annotated[Path, typer.Argument(help="Configuration file, YAML or JSON.", dir_okay=False)],
+    config: Annotated[
+        Path,
+        typer.Argument(envvar=CONFIG_VARIABLE, help="Configuration file, YAML or JSON.", dir_okay=False),
+    ],
     exit_when_complete: Annotated[
         bool, typer.Option(help="Exit with 0 once every known job is complete.")
     ] = False,

@@ -13,6 +13,7 @@ from schemas.errors import Code, ConfigError
 from schemas.records import Mutation
 from state.storage import Storage
 from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.places import CONFIG_VARIABLE
 from streaming.steering.sight import Onlooker
 from streaming.steering.wishes import Granted, Steering, refuse
 
@@ -21,7 +22,7 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         "-c",
-        envvar="BACKFILL_CONFIG",
+        envvar=CONFIG_VARIABLE,
         help="The service's configuration, YAML or JSON.",
         dir_okay=False,
     ),

@@ -12,10 +12,15 @@ from schemas.config import ServiceConfig, load, load_kafka, reach
 from schemas.documents import read_mapping
 from schemas.errors import Code, ConfigError
 from schemas.table import Column, TableSchema, declare, nearest
+from streaming.cli.jobs import job_named, known_jobs
 from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.places import CONFIG_VARIABLE
 
 ConfigArgument = Annotated[
-    Path | None, typer.Argument(help="Configuration file, YAML or JSON; options win over it.", dir_okay=False)
+    Path | None,
+    typer.Argument(
+        envvar=CONFIG_VARIABLE, help="Configuration file, YAML or JSON; options win over it.", dir_okay=False
+    ),
 ]
 BootstrapOption = Annotated[str | None, typer.Option(help="Broker, host:port.")]
 KafkaOption = Annotated[
@@ -86,7 +91,7 @@ def output_target(
     job: str | None,
     columns: str | None,
 ) -> Target:
-    """The output of a job of the configuration, or any topic. `columns` are those of its rows, if not all."""
+    """The output of a job, or any topic. `columns` are those of its rows, if not all."""
     loaded = load(config) if config else None
     declared = _table(loaded, table)
     names = tuple(name.strip() for name in columns.split(",")) if columns else declared.column_names
@@ -95,11 +100,11 @@ def output_target(
         hint = nearest(unknown[0], declared.column_names)
         raise _usage(f"column {unknown[0]!r} in --columns{hint}", f"columns of table {declared.name}")
     if job is not None:
-        jobs = {item.name: item for item in loaded.jobs} if loaded else {}
-        if job not in jobs:
-            raise _usage(f"job {job!r}{nearest(job, list(jobs))}", "a job of the configuration")
-        topic = topic or jobs[job].output
-        names = names if columns else jobs[job].columns
+        if loaded is None:
+            raise _usage("--job without a configuration", "a configuration, or --topic")
+        wanted = job_named(job, known_jobs(loaded))
+        topic = topic or wanted.output
+        names = names if columns else wanted.columns
     return Target(broker.settings(loaded), topic_of(loaded, topic), declared, declared.select(names))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,10 @@ from schemas.config import load
 from schemas.errors import Code, ConfigError, LawViolation
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
-from schemas.table import TableSchema, nearest
+from schemas.table import TableSchema
+from streaming.cli.jobs import job_named, known_jobs
 from streaming.cli.skipped import places
-from streaming.cli.target import Broker, KafkaOption, read_table
+from streaming.cli.target import Broker, ConfigArgument, KafkaOption, Target, upstream_target
 from streaming.runtime.kafka import KafkaSettings
 from streaming.verify.findings import Finding, Report
 from streaming.verify.judge import Progress as OnProgress
@@ -41,12 +42,12 @@ class _Case:
 
 
 def command(
-    config: Annotated[Path | None, typer.Argument(help="The service's configuration file.")] = None,
-    job: Annotated[str | None, typer.Option(help="Only this job of the configuration.")] = None,
+    config: ConfigArgument = None,
+    job: Annotated[str | None, typer.Option(help="Only this job.")] = None,
     bootstrap: Annotated[str | None, typer.Option(help="host:port of the broker.")] = None,
     kafka: KafkaOption = None,
-    upstream: Annotated[str | None, typer.Option(help="Upstream topic, without a configuration.")] = None,
-    output: Annotated[str | None, typer.Option(help="Output topic, without a configuration.")] = None,
+    upstream: Annotated[str | None, typer.Option(help="Upstream topic, if not the configuration's.")] = None,
+    output: Annotated[str | None, typer.Option(help="Output topic, in place of jobs.")] = None,
     table: Annotated[Path | None, typer.Option(help="YAML or JSON file that declares the table.")] = None,
     columns: Annotated[str | None, typer.Option(help="The output's columns, as in id,amount.")] = None,
     condition: Annotated[str | None, typer.Option("--filter", help="The job's filter.")] = None,
@@ -64,21 +65,23 @@ def command(
 ) -> None:
     """Check output topics against their upstream, record by record.
 
-    Give a configuration, for all of its jobs or one (--job). Or describe one output: --bootstrap or --kafka,
-    --upstream, --output and --table, with --columns and --filter if the job has them. Both topics may be live. The exit
-    status is 8 if anything is found.
+    Give a configuration, for all of its jobs or one (--job), those that were created since included. Or describe one
+    output: --output, with --columns and --filter if it has them; and, without a configuration, --bootstrap or --kafka,
+    --upstream and --table. Topics may be live. The exit status is 8 if anything is found.
     """
-    if config is not None:
-        described = {"--upstream": upstream, "--output": output, "--table": table, "--columns": columns}
-        _refuse("CONFIG", {**described, "--filter": condition})
-        cases = _configured(config, job, Broker(bootstrap, kafka))
+    broker, left_out = Broker(bootstrap, kafka), places(skip_record)
+    jobs = {} if config is None else known_jobs(load(config))
+    if output is not None:
+        _refuse("--output", {"--job": job})
+        cases = [_described(upstream_target(config, broker, upstream, table), output, columns, condition)]
     else:
-        cases = [_described(Broker(bootstrap, kafka), upstream, output, table, columns, condition)]
-    left_out = places(skip_record)
+        described = {"--upstream": upstream, "--table": table, "--columns": columns, "--filter": condition}
+        _refuse("no --output", described)
+        cases = _configured(config, jobs, job, broker)
+    siblings = [each.output for each in jobs.values()]
     reports = []
-    outputs = load(config).outputs if config is not None else []
     for case in cases:
-        report = _judge(case, outputs, require_complete=require_complete, left_out=left_out)
+        report = _judge(case, siblings, require_complete=require_complete, left_out=left_out)
         reports.append(report)
         if as_json:
             print(json.dumps(report.to_dict()))  # noqa: T201
@@ -87,41 +90,33 @@ def command(
     _raise_if_broken(reports)
 
 
-def _configured(path: Path, name: str | None, broker: Broker) -> list[_Case]:
-    config = load(path)
-    settings = broker.settings(config)
-    jobs = [job for job in config.jobs if name in (None, job.name)]
+def _configured(
+    path: Path | None, jobs: dict[str, JobDefinition], name: str | None, broker: Broker
+) -> list[_Case]:
+    if path is None:
+        raise _usage("no configuration and no --output", "one of them")
     if not jobs:
-        known = [job.name for job in config.jobs]
         raise ConfigError(
-            Code.JOB_UNKNOWN if name else Code.NO_JOB,
+            Code.NO_JOB,
             where=str(path),
-            found=f"no job {name}{nearest(name, known)}" if name else "no job in the configuration",
-            expected="a job of the configuration; for one created since, --upstream, --output and --table",
+            found="no job, neither in the configuration nor in its state",
+            expected="a job whose output can be checked",
             next_step="backfill verify --help",
         )
-    return [_Case(settings, config.upstream, config.table, job) for job in jobs]
+    config = load(path)
+    chosen = [job_named(name, jobs)] if name else jobs.values()
+    return [_Case(broker.settings(config), config.upstream, config.table, job) for job in chosen]
 
 
-def _described(
-    broker: Broker,
-    upstream: str | None,
-    output: str | None,
-    table: Path | None,
-    columns: str | None,
-    condition: str | None,
-) -> _Case:
-    if upstream is None or output is None or table is None:
-        raise _usage("too little to go by", "CONFIG, or --bootstrap, --upstream, --output and --table")
-    schema = read_table(table)
+def _described(upstream: Target, output: str, columns: str | None, condition: str | None) -> _Case:
     declared: dict[str, Any] = {"name": "verify", "output": output, "filter": condition}
     if columns is not None:
         declared["columns"] = [name.strip() for name in columns.split(",")]
-    job = JobDefinition.declare(declared, schema, where="options")
-    return _Case(broker.settings(None), upstream, schema, job)
+    job = JobDefinition.declare(declared, upstream.table, where="options")
+    return _Case(upstream.kafka, upstream.topic, upstream.table, job)
 
 
-def _refuse(given: str, others: dict[str, object]) -> None:
+def _refuse(given: str, others: Mapping[str, object]) -> None:
     surplus = [option for option, value in others.items() if value is not None]
     if surplus:
         raise _usage(f"{given} and {', '.join(surplus)}", "one or the other")
@@ -132,7 +127,7 @@ def _usage(found: str, expected: str) -> ConfigError:
 
 
 def _judge(
-    case: _Case, outputs: list[str], *, require_complete: bool, left_out: frozenset[tuple[int, int]]
+    case: _Case, siblings: list[str], *, require_complete: bool, left_out: frozenset[tuple[int, int]]
 ) -> Report:
     job = case.job
     with _progress_bar(job.output) as on_progress:
@@ -146,7 +141,7 @@ def _judge(
             progress=on_progress,
             require_complete=require_complete,
             left_out=left_out,
-            siblings=outputs,
+            siblings=siblings,
         )
 
 

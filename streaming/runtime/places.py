@@ -10,6 +10,9 @@ from pathlib import Path
 
 APPLICATION = "arrangement-backfill"
 
+CONFIG_VARIABLE = "BACKFILL_CONFIG"
+"""Names the configuration file, for every command that is not told one."""
+
 
 def jar_cache() -> Path:
     """Folder of the fetched jars.

@@ -286,5 +286,8 @@ def test_the_command_judges_every_job_of_a_configuration(
     capsys.readouterr()
     assert main(["verify", str(config), "--job", "copi"]) == 2
     assert capsys.readouterr().err.startswith(f"{Code.JOB_UNKNOWN} ")
-    assert main(["verify", str(config), "--output", "x"]) == 2
+    described = ["--columns", ",".join(history.columns), "--filter", str(pair.filter)]
+    assert main(["verify", str(config), "--output", pair.output, *described]) == 0
+    assert main(["verify", str(config), "--output", pair.output, "--job", "copy"]) == 2
+    assert main(["verify", str(config), *described]) == 2
     assert main(["verify"]) == 2

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from schemas.records import BARRIER_HEADER
 from streaming.cli.app import main
 from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.places import CONFIG_VARIABLE
 from streaming.runtime.topics import create_topic
 from tests.kit.real import Run, Stage, records
 
@@ -90,7 +91,9 @@ def test_what_cannot_be_is_told_at_the_command_and_nothing_is_sent(set_up: SetUp
         assert not any(report.outcome.reports for report in run.reports)
 
 
-def test_a_job_is_made_steered_and_ended_while_another_goes_on(set_up: SetUp, say: Say) -> None:
+def test_a_job_is_made_steered_and_ended_while_another_goes_on(
+    set_up: SetUp, say: Say, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage = set_up(
         {"name": "first"}, {"name": "second", "columns": ["id"], "filter": "id > 10", "rate_limit": 0}
     )
@@ -117,6 +120,11 @@ def test_a_job_is_made_steered_and_ended_while_another_goes_on(set_up: SetUp, sa
         assert say(stage, "throttle", "second", "unlimited")[0] == 0
         run.until(lambda: run.is_complete("second"))
         assert seen(say, stage, "second")["share"] == 1.0
+        monkeypatch.setenv(CONFIG_VARIABLE, str(stage.folder / "config.yaml"))
+        assert main(["verify", "--job", "second"]) == 0
+        capsys.readouterr()
+        assert main(["consume", "--job", "second", "--count", "--format", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["inserts"] > 289
         assert stage.verify(0).clean
         status, out, err = say(stage, "drop", "first")
         assert (status, "drop first: since barrier" in out) == (0, True), err

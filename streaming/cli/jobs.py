@@ -1,0 +1,40 @@
+"""The jobs that a command may name: those of the configuration, and those that were created since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from schemas.config import ServiceConfig
+from schemas.errors import Code, ConfigError, StateError
+from schemas.job import JobDefinition
+from schemas.table import nearest
+from state.storage import Storage
+from streaming.steering.sight import Onlooker
+
+
+def known_jobs(config: ServiceConfig) -> dict[str, JobDefinition]:
+    """By name. What is in the state wins over the file, as it does in the service.
+
+    Only the file counts where the state's folder is not at hand: topics can be read from any machine.
+    """
+    jobs = {job.name: job for job in config.jobs}
+    try:
+        sight = Onlooker(Storage(str(config.state)), config.table).look()
+    except StateError as error:
+        if error.code is not Code.STATE_PATH_INVALID:
+            raise
+        return jobs
+    return jobs | {job.name: job.state.definition for job in sight.jobs}
+
+
+def job_named(name: str, jobs: Mapping[str, JobDefinition]) -> JobDefinition:
+    """One of `known_jobs`. Raises: ConfigError(JOB_UNKNOWN)."""
+    if name not in jobs:
+        raise ConfigError(
+            Code.JOB_UNKNOWN,
+            where=name,
+            found=f"no job of that name{nearest(name, list(jobs))}",
+            expected="a job of the configuration, or one that was created since and not dropped",
+            next_step="see `backfill list`; for an output without a job, name its topic",
+        )
+    return jobs[name]
