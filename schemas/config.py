@@ -7,6 +7,7 @@ the reference; their field descriptions are its text.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,9 @@ from schemas.table import TableSchema, declare, nearest
 MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS = 100, 3_600_000
 MAX_DEFAULT_LANES = 4
 _CONTROL_SUFFIX = ".control"
+_SPARK_SETTING = re.compile(
+    r"spark\.(executor\.(?!extra)|cores\.|driver\.(host|port|bindAddress)$|blockManager\.|network\.|kubernetes\.|yarn\.)"
+)
 _EXPECTED = "a configuration as the reference describes it"
 _NEXT_STEP = "mend the file and start again; nothing was read or written"
 
@@ -67,14 +71,27 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
 
 
+def _spark_settings(declared: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+    for name in declared:
+        if not _SPARK_SETTING.match(name):
+            raise ValueError(f"{brief(name)} is not for executors, cores, the network or a cluster's manager")
+    return declared
+
+
 class SparkConfig(_Model):
     """Where Spark runs."""
 
     master: str | None = Field(
-        None, description="Spark master; by default local with every core of this machine."
+        None, description="Spark master, as in `spark://host:7077`. By default this machine, with every core."
     )
     driver_memory: str = Field(
-        "1g", pattern=r"^[1-9][0-9]{0,5}[mg]$", description="Heap of the driver's JVM, as in 2g."
+        "1g", pattern=r"^[1-9][0-9]{0,5}[mg]$", description="Heap of the driver's JVM, as in `2g`."
+    )
+    settings: Annotated[dict[str, str | int | bool], AfterValidator(_spark_settings)] = Field(
+        {},
+        description="Spark's own settings for a cluster: those that begin with `spark.executor.`, `spark.cores.`, "
+        "`spark.driver.host`, `spark.driver.port`, `spark.driver.bindAddress`, `spark.blockManager.`, "
+        "`spark.network.`, `spark.kubernetes.` or `spark.yarn.`. The others are the service's.",
     )
 
 
@@ -88,7 +105,7 @@ class LimitsConfig(_Model):
         Limits().record_bytes,
         ge=Limits().record_bytes,
         le=MAX_VALUE_BYTES,
-        description="Key and value of an upstream record; outputs are made to take as much.",
+        description="Key and value of an upstream record, up to `64m`; outputs are made to take as much.",
     )
     interval_records: int = Field(
         Limits().interval_records,
@@ -104,7 +121,7 @@ class LimitsConfig(_Model):
     )
 
 
-class _Raw(_Model):
+class ConfigFile(_Model):
     """The file as written; `table` and `jobs` are checked by their own modules."""
 
     kafka: Annotated[KafkaConfig, BeforeValidator(_empty_section)] = Field(
@@ -116,17 +133,18 @@ class _Raw(_Model):
         description="Folder or URI of everything durable; a relative folder is below this file's.",
     )
     barriers: Literal["inject", "embedded"] = Field(
-        "inject", description="inject: this process embeds them; embedded: the upstream's owner does."
+        "inject",
+        description="`inject`: this process embeds them; `embedded`: the upstream's owner does (`backfill barriers`).",
     )
     barrier_interval: Annotated[int, BeforeValidator(_barrier_interval_ms)] = Field(
-        1_000, description="Time between two barriers, 100ms to 1h."
+        1_000, description="Time between two barriers, `100ms` to `1h`."
     )
     lanes: int | None = Field(
         None,
         ge=1,
         le=1_024,
-        description="Parallelism; divides each job's output_partitions. May change at a restart. "
-        f"By default as many as there are cores, {MAX_DEFAULT_LANES} at most.",
+        description="Parallelism; divides each job's `output_partitions`. May change at a restart. "
+        f"By default the cores of this machine, {MAX_DEFAULT_LANES} at most.",
     )
     table: dict[str, Any] = Field(description="The upstream table, see below.")
     jobs: Annotated[list[dict[str, Any]], BeforeValidator(_empty_list)] = Field(
@@ -134,7 +152,8 @@ class _Raw(_Model):
     )
     on_bad_record: Literal["stop", "park"] = Field(
         "stop",
-        description="What becomes of a record that breaks its format: stop, or park it in <output>.dead-letters.",
+        description="What becomes of a record that breaks its format: `stop` before it, or `park` it in "
+        "`<output>.dead-letters` of every job, see [bad input](bad-input.md).",
     )
     limits: Annotated[LimitsConfig, BeforeValidator(_empty_section)] = Field(
         LimitsConfig.model_validate({}), description="What is taken at most."
@@ -183,7 +202,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     Raises: ConfigError, as `load`.
     """
     faults = Faults(Code.CONFIG_INVALID)
-    raw = _validated(_Raw, declared, faults)
+    raw = _validated(ConfigFile, declared, faults)
     table = _table(declared.get("table"), faults)
     jobs = _jobs(declared.get("jobs"), table, faults)
     _find_doubles(jobs, faults)
@@ -260,10 +279,10 @@ def _validated(model: type[_AnyModel], declared: Mapping[str, Any], faults: Faul
         return None
 
 
-_SECTIONS: Mapping[str, type[BaseModel]] = {
-    "http": HttpConfig,
+SECTIONS: Mapping[str, type[BaseModel]] = {
     "kafka": KafkaConfig,
     "limits": LimitsConfig,
+    "http": HttpConfig,
     "spark": SparkConfig,
 }
 
@@ -273,7 +292,7 @@ def _fault(item: ErrorDetails) -> str:
     key = ".".join(str(part) for part in item["loc"])
     match item["type"]:
         case "extra_forbidden":
-            section = _SECTIONS[str(parents[0])] if parents else _Raw
+            section = SECTIONS[str(parents[0])] if parents else ConfigFile
             return f"unknown key {brief(key)}{nearest(str(last), list(section.model_fields))}"
         case "missing":
             return f"{key!r} is missing"
@@ -330,7 +349,9 @@ def _find_same_topics(upstream: str, jobs: Sequence[JobDefinition], faults: Faul
             faults.add(f"{what} {topic!r} is for the dead letters of job {letters[topic]}", Code.SAME_TOPIC)
 
 
-def _lanes(raw: _Raw | None, table: TableSchema | None, jobs: Sequence[JobDefinition], faults: Faults) -> int:
+def _lanes(
+    raw: ConfigFile | None, table: TableSchema | None, jobs: Sequence[JobDefinition], faults: Faults
+) -> int:
     if raw is None or table is None:
         return 1
     if raw.lanes is None:
@@ -345,7 +366,7 @@ def _lanes(raw: _Raw | None, table: TableSchema | None, jobs: Sequence[JobDefini
     return raw.lanes
 
 
-def _default_lanes(raw: _Raw, table: TableSchema, jobs: Sequence[JobDefinition]) -> int:
+def _default_lanes(raw: ConfigFile, table: TableSchema, jobs: Sequence[JobDefinition]) -> int:
     """More lanes than cores would wait for each other; which cores a cluster has is not known here."""
     most = MAX_DEFAULT_LANES
     if raw.spark.master is None:

@@ -28,12 +28,13 @@ class HttpConfig(BaseModel):
     listen: str | None = Field(
         None,
         pattern=rf"^({_HOST}):[0-9]{{1,5}}$",
-        description="host:port of the status page, API and metrics, as in 127.0.0.1:8080. Left out: none of them.",
+        description="`host:port` to listen on, as in `127.0.0.1:8080`, see [steering](steering.md). None: no page.",
     )
     token_file: str | None = Field(
         None,
         pattern=PRINTABLE_PATTERN,
-        description="File with the token for changes, mode 0600, 16 characters at least.",
+        description="File with the token for changes, mode `0600`, 16 characters at least. Without a token, only this "
+        "machine is listened to.",
     )
     token_env: str | None = Field(
         None,

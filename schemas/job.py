@@ -24,7 +24,26 @@ MAX_LATENCY_BUDGET_MS = 3_600_000
 DEAD_LETTERS_SUFFIX = ".dead-letters"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
-_KEYS = ("name", "output", "columns", "filter", "output_partitions", "rate_limit", "latency_budget")
+KEYS = {
+    "name": ("", "Lower-case letters, digits and `-`."),
+    "output": ("", "Topic; created if absent."),
+    "columns": ("all", "The output's columns; the key is in the record's key in any case."),
+    "filter": (
+        "none",
+        "Keeps rows for which it is true: `= != < <= > >= IN BETWEEN LIKE IS NULL AND OR NOT` with literals.",
+    ),
+    "output_partitions": (f"`{DEFAULT_OUTPUT_PARTITIONS}`", "At most `table.vnode_count`."),
+    "rate_limit": (
+        "none",
+        "Snapshot rows per second; 0 stands still. Live changes are never limited. A `throttle` changes it.",
+    ),
+    "latency_budget": (
+        "none",
+        "How much a snapshot read may delay live changes, as in `2s`. None: as fast as it goes.",
+    ),
+}
+"""What a definition may hold: default and meaning, in Markdown."""
+
 _DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
@@ -78,8 +97,8 @@ class JobDefinition:
         """
         faults = Faults(Code.JOB_INVALID)
         for key in declaration:
-            if key not in _KEYS:
-                faults.add(f"unknown key {brief(key)}{nearest(str(key), _KEYS)}")
+            if key not in KEYS:
+                faults.add(f"unknown key {brief(key)}{nearest(str(key), list(KEYS))}")
         job = cls(
             _name(declaration.get("name"), faults),
             _output(declaration.get("output"), faults),
@@ -93,7 +112,7 @@ class JobDefinition:
         if faults:
             raise faults.error(
                 where=where,
-                expected="a job with name and output and, if wanted, " + ", ".join(_KEYS[2:]),
+                expected="a job with name and output and, if wanted, " + ", ".join(list(KEYS)[2:]),
                 next_step="mend the job's definition; nothing was created",
             )
         return job
@@ -134,7 +153,7 @@ class JobDefinition:
         ours, theirs = json.loads(self.to_json()), json.loads(other.to_json())
         return [
             f"{key} was {json.dumps(ours[key])}, is {json.dumps(theirs[key])}"
-            for key in _KEYS
+            for key in KEYS
             if ours[key] != theirs[key]
         ]
 

@@ -39,17 +39,20 @@ class KafkaConfig(BaseModel):
     bootstrap: str | None = Field(
         None,
         pattern=rf"^({_HOST_AND_PORT})(,\s*({_HOST_AND_PORT}))*$",
-        description="host:port, comma-separated. Left out: the embedded broker is started.",
+        description="`host:port`, comma-separated. None: the service starts an embedded broker.",
     )
-    security: Protocol = Field("plaintext", description="plaintext, ssl, sasl_ssl or sasl_plaintext.")
+    security: Protocol = Field(
+        "plaintext",
+        description="`plaintext`, `ssl`, `sasl_ssl` or `sasl_plaintext`, see [security](security.md).",
+    )
     sasl_mechanism: Mechanism | None = Field(
-        None, description="SCRAM-SHA-512 (default of sasl_*), SCRAM-SHA-256 or PLAIN."
+        None, description="`SCRAM-SHA-512` (which `sasl_*` takes by default), `SCRAM-SHA-256` or `PLAIN`."
     )
     username: str | None = Field(
         None, max_length=255, pattern=PRINTABLE_PATTERN, description="Name to log in with."
     )
     password_file: str | None = Field(
-        None, pattern=PRINTABLE_PATTERN, description="File with its password, mode 0600."
+        None, pattern=PRINTABLE_PATTERN, description="File with its password, mode `0600`."
     )
     password_env: str | None = Field(
         None,
@@ -59,16 +62,16 @@ class KafkaConfig(BaseModel):
     ca_file: str | None = Field(
         None,
         pattern=PRINTABLE_PATTERN,
-        description="PEM of the authorities to believe; by default the system's.",
+        description="PEM of the authorities to believe. None: the system's.",
     )
     certificate_file: str | None = Field(
         None, pattern=PRINTABLE_PATTERN, description="PEM of the client's certificate and its chain (mTLS)."
     )
     key_file: str | None = Field(
-        None, pattern=PRINTABLE_PATTERN, description="PKCS#8 PEM of the certificate's key, mode 0600."
+        None, pattern=PRINTABLE_PATTERN, description="PKCS#8 PEM of the certificate's key, mode `0600`."
     )
     key_password_file: str | None = Field(
-        None, pattern=PRINTABLE_PATTERN, description="File with the key's password, mode 0600."
+        None, pattern=PRINTABLE_PATTERN, description="File with the key's password, mode `0600`."
     )
     key_password_env: str | None = Field(
         None, pattern=VARIABLE_PATTERN, description="Environment variable with the key's password, instead."

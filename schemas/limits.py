@@ -39,3 +39,9 @@ def size_bytes(declared: object) -> int:
     if match is None:
         raise ValueError(f"{brief(declared)} is no size: bytes, or a number with k, m or g, as in 512m")
     return int(match[1]) << _SHIFT[match[2]]
+
+
+def size_text(size: int) -> str:
+    """Bytes as one writes them, in the largest unit that they are a whole number of."""
+    unit = next((unit for unit in "gmk" if size % (1 << _SHIFT[unit]) == 0), "")
+    return f"{size >> _SHIFT[unit]}{unit}"

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from schemas.errors import Code, ConfigError
-from schemas.types import ColumnType
+from schemas.types import TYPE_NAMES, ColumnType
 
 DEFAULT_VNODE_COUNT = 64
 MIN_VNODE_COUNT, MAX_VNODE_COUNT = 2, 32_768
@@ -84,7 +84,16 @@ class TableSchema:
         }
 
 
-_KEYS = ("name", "columns", "primary_key", "distribution_key", "vnode_count")
+KEYS = {
+    "name": ("", "Letters, digits and `_`."),
+    "columns": ("", f"Name: type; types are `{' '.join(TYPE_NAMES)}`."),
+    "primary_key": ("", "Columns, in order; not `float`, `double` or `binary`; never null."),
+    "distribution_key": ("`primary_key`", "Part of the primary key whose hash decides the vnode."),
+    "vnode_count": (f"`{DEFAULT_VNODE_COUNT}`", f"{MIN_VNODE_COUNT} to {MAX_VNODE_COUNT}."),
+}
+"""What a declaration may hold: default and meaning, in Markdown."""
+
+_REQUIRED = ("name", "columns", "primary_key")
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
@@ -101,8 +110,8 @@ def declare(declaration: Mapping[str, Any], *, where: str = "table") -> TableSch
     """
     if not isinstance(declaration, Mapping):
         raise _invalid(where, f"{type(declaration).__name__} instead of a mapping")
-    faults = [f"unknown key {key!r}{nearest(str(key), _KEYS)}" for key in declaration if key not in _KEYS]
-    faults += [f"{key!r} is missing" for key in _KEYS[:3] if key not in declaration]
+    faults = [f"unknown key {key!r}{nearest(str(key), list(KEYS))}" for key in declaration if key not in KEYS]
+    faults += [f"{key!r} is missing" for key in _REQUIRED if key not in declaration]
     name = declaration.get("name", "table")
     if not (isinstance(name, str) and _IDENTIFIER.fullmatch(name)):
         faults.append(f"name {name!r} is not letters, digits and _ (128 at most)")

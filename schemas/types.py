@@ -32,6 +32,9 @@ class TypeName(StrEnum):
     TIMESTAMP = "timestamp"
 
 
+TYPE_NAMES = tuple(name if name != TypeName.DECIMAL else "decimal(p,s)" for name in TypeName)
+"""The types as one writes them."""
+
 NOT_IN_KEY = frozenset({TypeName.FLOAT, TypeName.DOUBLE, TypeName.BINARY})
 """Types without one agreed order and one byte form per value (NaN, -0.0), or too wide for a position."""
 
@@ -87,8 +90,7 @@ class ColumnType:
         try:
             return cls(TypeName(lowered))
         except ValueError:
-            known = ", ".join(name if name != TypeName.DECIMAL else "decimal(p,s)" for name in TypeName)
-            raise ValueError(f"{text!r} is not one of {known}") from None
+            raise ValueError(f"{text!r} is not one of {', '.join(TYPE_NAMES)}") from None
 
     def __str__(self) -> str:
         if self.name is TypeName.DECIMAL:

@@ -71,6 +71,11 @@ def _spark_settings(config: ServiceConfig, record_classes: bool) -> SparkSetting
     return SparkSettings(
         master=config.spark.master,
         memory=config.spark.driver_memory,
+        extra={name: _java_text(value) for name, value in config.spark.settings.items()},
         encrypt_spills=config.kafka.security != "plaintext",
         record_classes=record_classes,
     )
+
+
+def _java_text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ from tests.faults.conftest import Ordeals
 from tests.kit.process import Process
 
 pytestmark = pytest.mark.timeout(900)
-MASTER = {"spark": {"master": "local-cluster[2,1,1024]"}}
+CLUSTER = {"spark": {"master": "local-cluster[2,1,1024]", "settings": {"spark.executor.memory": "900m"}}}
 
 
 def executors_of(process: Process) -> list[psutil.Process]:
@@ -18,11 +18,12 @@ def executors_of(process: Process) -> list[psutil.Process]:
 
 
 def test_an_executor_dies_in_the_middle_of_a_batch(ordeal: Ordeals) -> None:
-    tried = ordeal(config=MASTER)
+    tried = ordeal(config=CLUSTER)
     with tried.live():
         process = tried.start("lane-sent@3:sleep", until_complete=True)
         tried.await_reached(process, "lane-sent")
         first, second = executors_of(process)
+        assert "-Xmx900M" in first.cmdline()
         workers = [child for child in second.children(recursive=True) if "python" in child.name()]
         first.kill()
         for worker in workers[1:]:

@@ -98,6 +98,11 @@ def test_a_cluster_is_taken_to_have_cores_enough(tmp_path: Path, monkeypatch: py
     assert read(tmp_path, LEAST | {"spark": {"master": "spark://host:7077"}}).lanes == 4
 
 
+def test_settings_of_a_cluster_are_passed_on_to_spark(tmp_path: Path) -> None:
+    settings = {"spark.executor.memory": "2g", "spark.cores.max": 8, "spark.kubernetes.namespace": "orders"}
+    assert read(tmp_path, LEAST | {"spark": {"settings": settings}}).spark.settings == settings
+
+
 def test_a_section_with_all_its_lines_commented_out_means_the_defaults(tmp_path: Path) -> None:
     assert read(tmp_path, LEAST | {"kafka": None, "jobs": None, "spark": None}) == read(tmp_path, LEAST)
 
@@ -167,6 +172,14 @@ def test_a_relative_state_is_below_the_files_folder(
         ({"lanes": True}, "lanes is True"),
         ({"lanes": 65}, "65 lanes for a vnode_count of 64"),
         ({"spark": {"driver_memory": "2"}}, "spark.driver_memory is '2'"),
+        (
+            {"spark": {"settings": {"spark.speculation": True}}},
+            "spark.settings: 'spark.speculation' is not for",
+        ),
+        ({"spark": {"settings": {"spark.task.maxFailures": 4}}}, "'spark.task.maxFailures' is not for"),
+        ({"spark": {"settings": {"spark.driver.memory": "2g"}}}, "'spark.driver.memory' is not for"),
+        ({"spark": {"settings": {"spark.executor.extraJavaOptions": "-X"}}}, "JavaOptions' is not for"),
+        ({"spark": {"settings": ["spark.executor.cores"]}}, "spark.settings is"),
         ({"table": []}, "table is []"),
         ({"jobs": {}}, "jobs is {}"),
         ({"jobs": ["a"]}, "jobs.0 is 'a'"),
@@ -326,10 +339,10 @@ def test_yaml_words_are_not_taken_for_something_else(tmp_path: Path) -> None:
 
 
 def test_every_key_says_what_it_is_for() -> None:
-    from schemas.config import SparkConfig, _Raw
+    from schemas.config import ConfigFile, SparkConfig
     from schemas.kafka import KafkaConfig
 
-    for model in (_Raw, KafkaConfig, SparkConfig):
+    for model in (ConfigFile, KafkaConfig, SparkConfig):
         assert all(field.description for field in model.model_fields.values())
 
 

@@ -11,13 +11,13 @@ import pytest
 import typer
 from ruamel.yaml import YAML
 
-from schemas.config import LimitsConfig, SparkConfig, _Raw, check
+from schemas.config import SECTIONS, ConfigFile, check
 from schemas.config import load as load_config
 from schemas.errors import BackfillError, Code, ConfigError, InputError
-from schemas.http import HttpConfig
-from schemas.job import _KEYS as JOB_KEYS
-from schemas.kafka import KafkaConfig
-from schemas.table import _KEYS as TABLE_KEYS
+from schemas.job import KEYS as JOB_KEYS
+from schemas.reference import reference
+from schemas.table import KEYS as TABLE_KEYS
+from streaming.runtime.places import CONFIG_VARIABLE
 from streaming.upstream.control import decode_wish
 
 ROOT = Path(__file__).parents[2]
@@ -44,18 +44,12 @@ def test_every_code_that_can_occur_is_explained_and_no_other() -> None:
     assert used <= set(Code)
 
 
-def test_every_key_of_the_configuration_is_in_the_reference_and_no_other() -> None:
-    sections = {
-        "http": HttpConfig.model_fields,
-        "kafka": KafkaConfig.model_fields,
-        "limits": LimitsConfig.model_fields,
-        "spark": SparkConfig.model_fields,
-        "table": TABLE_KEYS,
-    }
-    keys = {f"{section}.{key}" for section, names in sections.items() for key in names}
-    keys |= {f"jobs[].{key}" for key in JOB_KEYS}
-    keys |= _Raw.model_fields.keys() - sections.keys() - {"jobs"}
-    assert first_column(README) == keys
+def test_the_reference_of_the_configuration_is_as_the_models_write_it() -> None:
+    assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == reference()
+    keys = {f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields}
+    keys |= {f"jobs[].{key}" for key in JOB_KEYS} | {f"table.{key}" for key in TABLE_KEYS}
+    keys |= ConfigFile.model_fields.keys() - {*SECTIONS, "table", "jobs"}
+    assert first_column(reference()) == keys
 
 
 def test_the_configurations_shown_are_accepted() -> None:
@@ -64,14 +58,15 @@ def test_the_configurations_shown_are_accepted() -> None:
 
 
 def compose_commands() -> list[str]:
-    services = YAML(typ="safe").load(ROOT / "compose.yaml")["services"]
-    return [service["command"] for service in services.values() if "command" in service]
+    services = YAML(typ="safe").load(ROOT / "compose.yaml")["services"].values()
+    return [each["command"] for each in services if each["image"] == "arrangement-backfill"]
 
 
 @pytest.mark.parametrize(
     "line", [*re.findall(r"\$ backfill ([^|\n]*)", README), *compose_commands()], ids=lambda line: line
 )
-def test_every_command_shown_is_understood(line: str) -> None:
+def test_every_command_shown_is_understood(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CONFIG_VARIABLE, "config.yaml")  # as the image does
     name, *arguments = shlex.split(line)
     app = typer.Typer()
     app.command(name)(import_module(f"streaming.cli.{name}").command)
@@ -90,6 +85,7 @@ def test_every_wish_shown_is_one() -> None:
     [
         "README.md",
         "docs/bad-input.md",
+        "docs/configuration.md",
         "docs/errors.md",
         "docs/how-it-works.md",
         "docs/records.md",
