@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from pyspark.sql import SparkSession
 from streaming.runtime.broker import EmbeddedBroker
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import SparkSettings, spark_session
+from tests.kit import containers
 
 # A time limit on an example says more about the machine's load than about the code. `ci` draws the same
 # examples in each run (their seed is derived from the test's source) and prints how to repeat a failure.
@@ -32,8 +34,6 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
 TopicFactory = Callable[..., str]
-
-_DOCKER_KAFKA = "confluentinc/cp-kafka:8.1.0"
 
 
 def pytest_report_header() -> str:
@@ -46,12 +46,17 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given := os.environ.get("KAFKA_BOOTSTRAP"):
         yield given
         return
-    if _docker_answers():
-        with _in_docker() as address:
-            yield address
-        return
-    with EmbeddedBroker(log=tmp_path_factory.mktemp("kafka") / "kafka.log") as broker:
-        yield broker.bootstrap
+    with ExitStack() as stack:
+        address = None
+        if containers.no_engine() is None:
+            try:
+                address = stack.enter_context(containers.kafka_in_docker())
+            except containers.NoBroker as reason:
+                warnings.warn(f"the embedded broker, for Docker has none: {reason}", stacklevel=1)
+        if address is None:
+            log = tmp_path_factory.mktemp("kafka") / "kafka.log"
+            address = stack.enter_context(EmbeddedBroker(log=log)).bootstrap
+        yield address
 
 
 @pytest.fixture(scope="session")
@@ -99,29 +104,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         if fixtures & {"bootstrap", "broker"}:
             item.add_marker(pytest.mark.kafka)
-
-
-def _docker_answers() -> bool:
-    from docker.client import DockerClient
-    from docker.errors import DockerException
-
-    try:
-        DockerClient.from_env(timeout=5).ping()
-    except DockerException:
-        return False
-    return True
-
-
-@contextmanager
-def _in_docker() -> Iterator[str]:
-    from testcontainers.community.kafka import KafkaContainer
-
-    container = KafkaContainer(_DOCKER_KAFKA).with_kraft()
-    for name in ("REPLICATION_FACTOR", "MIN_ISR"):
-        container.with_env(f"KAFKA_TRANSACTION_STATE_LOG_{name}", "1")
-    container.with_env("KAFKA_AUTO_CREATE_TOPICS_ENABLE", "false")
-    try:
-        container.start(timeout=120)
-        yield container.get_bootstrap_server()
-    finally:
-        container.stop()

@@ -1,0 +1,87 @@
+"""The local run as users know it: `docker compose up`, events in, the backfilled topic out, and everything killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.kit.containers import ROOT, no_compose
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2_400)]
+
+# Ports of this machine may be taken, by a run of the user's own.
+_NO_PORTS = "services: {kafka: {ports: !reset []}, backfill: {ports: !reset []}}\n"
+
+
+@dataclass(frozen=True)
+class Compose:
+    """A project of its own."""
+
+    project: str
+    override: Path
+
+    def __call__(self, *words: str) -> str:
+        """`docker compose …`; its standard output."""
+        files = ["-f", str(ROOT / "compose.yaml"), "-f", str(self.override)]
+        done = subprocess.run(
+            ["docker", "compose", "-p", self.project, "--progress", "plain", *files, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "COMPOSE_IGNORE_ORPHANS": "1"},
+        )
+        assert done.returncode == 0, f"{words}\n{done.stdout[-2_000:]}\n{done.stderr[-6_000:]}"
+        return done.stdout
+
+    def backfill(self, *words: str) -> str:
+        """A command of ours in a container of its own, as in the README."""
+        return self("run", "--rm", "-T", "backfill", *words)
+
+    def counts(self, job: str) -> dict[str, int]:
+        """What is in a job's output."""
+        found: dict[str, int] = json.loads(
+            self.backfill("consume", "--job", job, "--until-complete", "--count", "--format", "json")
+        )
+        return found
+
+    def verdicts(self) -> dict[str, bool]:
+        """By output, whether the law holds and every vnode is finished."""
+        lines = self.backfill("verify", "--require-complete", "--json").splitlines()
+        return {report["output"]: report["clean"] for report in map(json.loads, lines)}
+
+
+@pytest.fixture
+def compose(tmp_path: Path) -> Iterator[Compose]:
+    if reason := no_compose():
+        pytest.skip(reason)
+    override = tmp_path / "override.yaml"
+    override.write_text(_NO_PORTS)
+    project = Compose(f"backfill-{uuid.uuid4().hex[:8]}", override)
+    try:
+        yield project
+    finally:
+        project("--profile", "*", "down", "--volumes", "--timeout", "5")
+
+
+def test_events_go_in_and_the_backfilled_topic_comes_out_whatever_is_killed(compose: Compose) -> None:
+    compose("up", "--build", "--wait")
+    assert "50000 rows there now" in compose.backfill("produce", "--rows", "50000")
+    compose.backfill("create", "--name", "copy", "--output", "copy", "--wait")
+    assert compose.counts("copy")["inserts"] == 50_000
+    assert compose.verdicts() == {"big-orders": True, "copy": True}
+
+    compose.backfill("create", "--name", "slow", "--output", "slow", "--rate-limit", "2000")
+    compose("--profile", "events", "up", "--detach", "events")
+    compose.backfill("status", "slow")
+    compose("kill")
+    compose("up", "--wait")
+    compose.backfill("throttle", "slow", "unlimited")
+    assert compose.counts("slow")["vnodes_finished"] == 64
+    assert compose.verdicts() == {"big-orders": True, "copy": True, "slow": True}
