@@ -17,6 +17,7 @@ from schemas.errors import BackfillError, Code, ConfigError, InputError
 from schemas.job import KEYS as JOB_KEYS
 from schemas.reference import reference
 from schemas.table import KEYS as TABLE_KEYS
+from streaming.observe.metrics import Metrics
 from streaming.runtime.places import CONFIG_VARIABLE
 from streaming.upstream.control import decode_wish
 
@@ -24,6 +25,8 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 BAD_INPUT = (ROOT / "docs" / "bad-input.md").read_text(encoding="utf-8")
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+STEERING = (ROOT / "docs" / "steering.md").read_text(encoding="utf-8")
 RECORDS = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
 
 
@@ -73,6 +76,24 @@ def test_every_command_shown_is_understood(line: str, monkeypatch: pytest.Monkey
     typer.main.get_command(app).make_context(name, arguments)
 
 
+def test_every_metric_named_is_one() -> None:
+    kept = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in Metrics().registry.collect()
+    }
+    shown = set(re.findall(r"`((?:stream_)?backfill_\w+)`", OPERATIONS + STEERING))
+    assert len(shown) > 6
+    assert (
+        shown
+        - {
+            "stream_backfill_snapshot_read_row_count",
+            "stream_backfill_upstream_output_row_count",
+            "backfill_",
+        }
+        <= kept
+    )
+
+
 def test_every_wish_shown_is_one() -> None:
     block = re.search(r"```json\n(.*?)```", RECORDS, re.DOTALL)
     assert block is not None
@@ -85,11 +106,14 @@ def test_every_wish_shown_is_one() -> None:
     [
         "README.md",
         "docs/bad-input.md",
+        "docs/clients.md",
         "docs/configuration.md",
         "docs/errors.md",
         "docs/how-it-works.md",
+        "docs/operations.md",
         "docs/records.md",
         "docs/security.md",
+        "docs/steering.md",
     ],
 )
 def test_links_lead_somewhere(document: str) -> None:
