@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from streaming.runtime.broker import EmbeddedBroker
@@ -65,7 +66,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         times = [time for each in made for time in each.recoveries_s]
         every += times
         shown = ", ".join(f"{time:.1f}" for time in times)
-        table.add_row(name.split("::")[-1], outcomes.get(name, "error"), str(len(times)), shown)
+        table.add_row(escape(name.split("::")[-1]), outcomes.get(name, "error"), str(len(times)), shown)
     console = Console(file=terminalreporter._tw._file, width=140)
     console.print(table)
     if every:
