@@ -94,15 +94,19 @@ def ensure(jar_set: JarSet) -> tuple[Path, ...]:
         listed one.
     """
     jars, cache = listed(jar_set), jar_cache()
-    cache.mkdir(parents=True, exist_ok=True)
-    with _only_one(cache):
-        absent = [jar for jar in jars if not (cache / jar.file_name).exists()]
-        if absent:
-            print(f"Fetching {len(absent)} jars into {cache} ...", file=sys.stderr, flush=True)  # noqa: T201
-            _fetch(absent, cache)
+    if _absent(jars, cache):  # one that is complete may be read-only, as in an image
+        cache.mkdir(parents=True, exist_ok=True)
+        with _only_one(cache):
+            if absent := _absent(jars, cache):
+                print(f"Fetching {len(absent)} jars into {cache} ...", file=sys.stderr, flush=True)  # noqa: T201
+                _fetch(absent, cache)
     for jar in jars:
         _check(jar, cache / jar.file_name)
     return tuple(cache / jar.file_name for jar in jars)
+
+
+def _absent(jars: Sequence[Jar], cache: Path) -> list[Jar]:
+    return [jar for jar in jars if not (cache / jar.file_name).exists()]
 
 
 def _fetch(jars: Sequence[Jar], cache: Path) -> None:
