@@ -118,7 +118,7 @@ def test_consume_waits_until_every_vnode_has_finished(config: Path, bootstrap: s
     ("arguments", "code"),
     [
         (["consume", "--topic", "t"], "USAGE"),
-        (["consume", "{config}", "--job", "nobody"], "USAGE"),
+        (["consume", "{config}", "--job", "nobody"], "JOB_UNKNOWN"),
         (["consume", "{config}", "--columns", "regoin"], "USAGE"),
         (["consume", "{config}", "--count", "--fold"], "USAGE"),
         (["consume", "{config}", "--format", "csv"], "USAGE"),

@@ -79,7 +79,8 @@ def test_events_go_in_and_the_backfilled_topic_comes_out_whatever_is_killed(comp
 
     compose.backfill("create", "--name", "slow", "--output", "slow", "--rate-limit", "2000")
     compose("--profile", "events", "up", "--detach", "events")
-    compose.backfill("status", "slow")
+    status = json.loads(compose.backfill("status", "slow", "--json"))
+    assert status["jobs"][0]["share"] < 1
     compose("kill")
     compose("up", "--wait")
     compose.backfill("throttle", "slow", "unlimited")
