@@ -57,7 +57,9 @@ def test_the_reference_of_the_configuration_is_as_the_models_write_it() -> None:
 
 def test_the_configurations_shown_are_accepted() -> None:
     check(YAML(typ="safe").load(fenced("yaml")), path=ROOT / "config.yaml")
-    load_config(ROOT / "docker" / "config.yaml")
+    alone = load_config(ROOT / "docker" / "config.yaml")
+    cluster = load_config(ROOT / "docker" / "cluster-config.yaml")
+    assert cluster.model_copy(update={"lanes": alone.lanes, "spark": alone.spark}) == alone
 
 
 def compose_commands() -> list[str]:
@@ -66,7 +68,9 @@ def compose_commands() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "line", [*re.findall(r"\$ backfill ([^|\n]*)", README), *compose_commands()], ids=lambda line: line
+    "line",
+    [*re.findall(r"\$ (?:docker compose run --rm )?backfill ([^|\n]*)", README), *compose_commands()],
+    ids=lambda line: line,
 )
 def test_every_command_shown_is_understood(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CONFIG_VARIABLE, "config.yaml")  # as the image does
