@@ -4,8 +4,9 @@ Two limits, the smaller one counts:
 
 - *Latency budget.* A live change waits for at most two snapshot reads: the rest of the batch that runs when its
   barrier comes, and the read of its own batch. So one read may take half the budget at most; it takes a quarter, for
-  a single read can take twice as long as the last ones. The rows that fit are learned from what batches took: rows/s
-  as a moving average, the first batch small.
+  a single read can take twice as long as the last ones. The rows that fit are learned from what batches took: the first
+  is small, and one that took clearly less than it might is followed at once, for a small read costs more a row and its
+  rate says too little; after that rows/s are a moving average.
 - *Rate limit.* A token bucket in rows: it fills with time and never holds more than two seconds' worth, so that a
   pause is not followed by a burst.
 
@@ -24,7 +25,7 @@ MAX_ROWS = 1_000_000
 MIN_ROWS = 1_000
 """Least rows worth a read under a latency budget; progress before latency, should even this be too slow."""
 BUDGET_SHARE = 0.25
-_SMOOTHING = 0.4
+_SMOOTHING, _CLEARLY_LESS = 0.4, 0.8
 _GROWTH = 2.0
 _BUCKET_SECONDS = 2.0
 
@@ -57,8 +58,13 @@ class SnapshotBudget:
             return MAX_ROWS
         if self._rows_per_ms is None:
             return FIRST_ROWS
-        wanted = self._rows_per_ms * self.latency_budget_ms * BUDGET_SHARE
+        wanted = self._rows_per_ms * self._read_ms
         return int(min(max(wanted, MIN_ROWS), self._last_rows * _GROWTH, MAX_ROWS))
+
+    @property
+    def _read_ms(self) -> float:
+        """How long a read may take."""
+        return (self.latency_budget_ms or 0) * BUDGET_SHARE
 
     def _fill(self, now_ms: int, rate_limit: int) -> float:
         elapsed_ms = 1_000 if self._filled_ms is None else max(now_ms - self._filled_ms, 0)
@@ -75,5 +81,6 @@ class SnapshotBudget:
             return
         rate = rows / read_ms
         known = self._rows_per_ms
-        self._rows_per_ms = rate if known is None else known + _SMOOTHING * (rate - known)
+        weight = 1.0 if known is None or read_ms < _CLEARLY_LESS * self._read_ms else _SMOOTHING
+        self._rows_per_ms = rate if known is None else known + weight * (rate - known)
         self._last_rows = max(rows, MIN_ROWS)

@@ -2,7 +2,10 @@
 
     rows in all = what finished vnodes gave + for every other vnode the larger of (rows stored, rows read)
     share       = rows read / rows in all: below 1 until the last vnode is Completed, and 1 then
-    time left   = rows left / the rate of the last seconds, or the job's limit where that is lower
+    time left   = rows left / the rate of late, or the job's limit where that is lower
+
+"Of late" is a quarter of the time so far, between two reads and 20 seconds: reads grow at first, so the rate of the
+whole says too little of a short run, and that of the last read too much of a long one.
 
 Rows stored come from file statistics: they know nothing of changes that wait in the log, so the sum moves a little as
 the table does. A share that was shown is not taken back (`Forecast.grew` says that the table has grown instead).
@@ -20,7 +23,8 @@ from state.progress import Completed, Progress
 
 Phase = Literal["starting", "backfilling", "paused", "limited to 0", "live"]
 WINDOW_MS = 20_000
-"""The rate is that of these last milliseconds: long enough for several batches, short enough to follow a new limit."""
+"""The rate is never older than this: long enough for many batches, short enough to follow a new limit."""
+_LATE_SHARE, _LEAST_LOOKS = 0.25, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +83,12 @@ class Pace:
     """Looks at one job's backfill as it goes on, and says how fast that is. `now_ms` is any clock that only rises."""
 
     _looks: deque[tuple[int, int]] = field(default_factory=deque)
+    _started_ms: int | None = None
     _shown: float = 0.0
 
     def look(self, now_ms: int, seen: Extent, *, rate_limit: int | None, paused: bool) -> Forecast:
         """The forecast after one more look."""
-        looks = self._looks
-        looks.append((now_ms, seen.rows_read))
-        while len(looks) > 2 and looks[1][0] <= now_ms - WINDOW_MS:
-            looks.popleft()
-        rate = rate_between(looks[0], looks[-1])
+        rate = self._rate(now_ms, seen.rows_read)
         share = max(self._shown, seen.share)
         self._shown = share
         return Forecast(
@@ -97,6 +98,18 @@ class Pace:
             rate,
             seconds_left(seen, rate, rate_limit=rate_limit, paused=paused),
         )
+
+    def _rate(self, now_ms: int, rows_read: int) -> float | None:
+        """Rows per second between the reads of late; a look between two reads is no news."""
+        looks = self._looks
+        if self._started_ms is None:
+            self._started_ms = now_ms
+        if not looks or rows_read != looks[-1][1]:
+            looks.append((now_ms, rows_read))
+        window_ms = min((now_ms - self._started_ms) * _LATE_SHARE, WINDOW_MS)
+        while len(looks) > _LEAST_LOOKS and looks[1][0] <= now_ms - window_ms:
+            looks.popleft()
+        return 0.0 if now_ms - looks[-1][0] >= WINDOW_MS else rate_between(looks[0], looks[-1])
 
 
 @dataclass

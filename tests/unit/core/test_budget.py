@@ -27,6 +27,16 @@ def test_the_first_read_is_small_and_the_next_one_follows_what_it_took() -> None
     assert rows(budget, 1_000) == min(50 * 2_000 * BUDGET_SHARE, 2 * FIRST_ROWS)
 
 
+def test_a_read_that_took_less_than_it_might_is_followed_at_once() -> None:
+    budget, taken = SnapshotBudget(1_000), []
+    for _ in range(10):
+        taken.append(rows(budget, 0))
+        budget.spent(taken[-1], read_ms=100 + taken[-1] / 1_000)  # what a read costs in any case, and a row
+    most = (1_000 * BUDGET_SHARE - 100) * 1_000
+    assert taken[:2] == [FIRST_ROWS, 2 * FIRST_ROWS]
+    assert all(0.8 * most <= read <= most for read in taken[5:]), taken
+
+
 def test_reads_grow_at_most_twofold_and_adapt_to_a_slower_machine() -> None:
     budget = SnapshotBudget(2_000)
     budget.spent(FIRST_ROWS, read_ms=1)

@@ -44,6 +44,21 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     assert (forecasts[-1].rows_per_s, forecasts[-1].seconds_left) == (0, None)
 
 
+def test_reads_that_grow_at_first_don_t_spoil_the_time_left_of_a_short_run() -> None:
+    pace, rows, total = Pace(), 0, 1_000_000
+    seen = []
+    for tenth in range(150):  # looks between two reads too
+        second = tenth / 10
+        if tenth % 10 == 0 and second >= 3:  # until the job has started nothing is read
+            rows = min(rows + min(20_000 * 2 ** (tenth // 10 - 3), 100_000), total)
+        told = pace.look(tenth * 100, Extent(rows, total - rows), rate_limit=None, paused=False)
+        seen.append((second, told.share, told.seconds_left))
+    done_s = next(second for second, share, _ in seen if share == 1)
+    second, _, left_s = next(look for look in seen if look[1] >= 0.25)
+    assert left_s is not None
+    assert abs(left_s - (done_s - second)) <= 0.2 * (done_s - second)
+
+
 def test_the_time_left_follows_a_limit_below_the_rate_and_nothing_while_paused() -> None:
     seen = Extent(0, 1_000)
     assert seconds_left(seen, 500.0, rate_limit=100, paused=False) == 10
