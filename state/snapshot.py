@@ -119,11 +119,13 @@ class SliceCutter:
     """Finds the ends of slices from the keys in base files, and from the log where the base has nothing.
 
     The log's rows of a range ride along without being counted when there is a base: they are a bounded share of
-    it. Small budgets (`exact_below`) count them too, so that a tight rate limit is kept to the row.
+    it. Small budgets (`exact_below`) count them too, so that a tight rate limit is kept to the row. Larger ones take
+    along what would be left of a vnode, if it is a `little` share of them: it would need a batch of its own.
     """
 
     exact_below = 1_000
-    _kept_vnodes = 256
+    little = 0.1
+    kept_bytes = 32 << 20
     _small_log = 200_000
 
     def __init__(self, reader: SnapshotReader) -> None:
@@ -141,28 +143,38 @@ class SliceCutter:
         if not base or limit < self.exact_below:
             keys = self._all_keys(vnode, after, base)
             return _cut_at(keys, limit)
+        most, rows = limit * (1 + self.little), sum(file.rows for file in base)
+        if after is None and rows <= most:
+            return Cut(None, rows)
+        files = [_behind(keys, after) for keys in self._keys_by_file(base)]
+        rows = sum(len(behind[0]) for behind in files)
+        if rows <= most:
+            return Cut(None, rows)
         left = limit
-        files = self._keys_by_file(base)
-        for keys in files:
-            behind = _behind(keys, after)
+        for behind in files:
             size = len(behind[0])
-            if size > left or (size == left and keys is not files[-1]):
+            if size >= left:
                 return Cut(tuple(column[left - 1].as_py() for column in behind), limit)
             left -= size
-        return Cut(None, limit - left)
+        raise AssertionError("unreachable")
 
     def _keys_by_file(self, base: Sequence[BaseFile]) -> list[list[pa.Array]]:
-        """Key columns of each file of a vnode, the files in key order."""
+        """Key columns of each file of a vnode, the files in key order; those of the vnodes asked for last are kept."""
         name = tuple(file.path for file in base)
-        known = self._base_keys.get(name)
+        known = self._base_keys.pop(name, None)
         if known is None:
-            if len(self._base_keys) >= self._kept_vnodes:
-                self._base_keys.pop(next(iter(self._base_keys)))
             read = [self._reader.base_keys(file) for file in base]
             firsts = [pa.concat_arrays([keys[i].slice(0, 1) for keys in read]) for i in range(len(read[0]))]
             known = [read[i] for i in sort_order(firsts).to_pylist()]
-            self._base_keys[name] = known
+            self._forget_beyond(self.kept_bytes - _size(known))
+        self._base_keys[name] = known
         return known
+
+    def _forget_beyond(self, most_bytes: int) -> None:
+        """Drop what was not asked for the longest time, so that memory does not grow with the table."""
+        kept = sum(map(_size, self._base_keys.values()))
+        while self._base_keys and kept > most_bytes:
+            kept -= _size(self._base_keys.pop(next(iter(self._base_keys))))
 
     def _all_keys(self, vnode: int, after: Key | None, base: Sequence[BaseFile]) -> list[pa.Array]:
         names = self._reader.table.primary_key
@@ -185,6 +197,10 @@ class SliceCutter:
             every = frozenset(range(self._reader.table.vnode_count))
             self._small_overlay = self._reader.overlay(every, names)
         return self._small_overlay.filter(pc.equal(self._small_overlay[VNODE], vnode))
+
+
+def _size(keys_by_file: list[list[pa.Array]]) -> int:
+    return sum(column.nbytes for keys in keys_by_file for column in keys)
 
 
 def _behind(keys: list[pa.Array], after: Key | None) -> list[pa.Array]:

@@ -150,31 +150,42 @@ def test_a_small_slice_ends_where_its_rows_are_counted_with_the_log(
 
 
 @settings(max_examples=EXAMPLES)
-@given(version=pinned(), vnode=st.integers(0, 1), after=st.none() | KEYS, limit=st.integers(1, 8))
-def test_a_large_slice_ends_where_its_base_rows_are_counted(
-    version: Pinned, vnode: int, after: Key | None, limit: int
+@given(
+    version=pinned(),
+    vnode=st.integers(0, 1),
+    after=st.none() | KEYS,
+    limit=st.integers(1, 8),
+    little=st.sampled_from([0.0, 0.5]),
+)
+def test_a_large_slice_ends_where_its_base_rows_are_counted_or_takes_a_little_rest_along(
+    version: Pinned, vnode: int, after: Key | None, limit: int, little: float
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         cutter = SliceCutter(open_reader(folder, version))
-        cutter.exact_below = 0
+        cutter.exact_below, cutter.little = 0, little
         cut = cutter.cut(vnode, after, limit)
     counted = version.base[vnode] or version.alive_in_log(vnode)
     keys = sorted((key for key in counted if in_range(key, after, None)), key=order_key)
-    if len(keys) <= limit:
+    if len(keys) <= limit * (1 + little if version.base[vnode] else 1):
         assert (cut.upto, cut.rows) == (None, len(keys))
     else:
         assert (cut.upto, cut.rows) == (keys[limit - 1], limit)
 
 
 @settings(max_examples=EXAMPLES)
-@given(version=pinned(), limit=st.integers(1, 5), exact_below=st.sampled_from([0, 1_000]))
+@given(
+    version=pinned(),
+    limit=st.integers(1, 5),
+    exact_below=st.sampled_from([0, 1_000]),
+    kept_bytes=st.sampled_from([0, 1 << 20]),
+)
 def test_slices_that_follow_one_another_read_a_vnode_to_its_end_without_overlap(
-    version: Pinned, limit: int, exact_below: int
+    version: Pinned, limit: int, exact_below: int, kept_bytes: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         reader = open_reader(folder, version)
         cutter = SliceCutter(reader)
-        cutter.exact_below = exact_below
+        cutter.exact_below, cutter.kept_bytes = exact_below, kept_bytes
         overlay = reader.overlay(frozenset({0}), TABLE.primary_key)
         after: Key | None = None
         found: list[Key] = []

@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.core.budget import BUDGET_SHARE, FIRST_ROWS, MAX_ROWS, MIN_ROWS, SnapshotBudget
+from streaming.core.budget import (
+    BUDGET_SHARE,
+    FIRST_ROWS,
+    MAX_ROWS,
+    MIN_ROWS,
+    PLENTY_ROWS,
+    UNBUDGETED_READ_MS,
+    SnapshotBudget,
+)
 
 
 def rows(budget: SnapshotBudget, now_ms: int, limit: int | None = None, *, paused: bool = False) -> int:
@@ -14,10 +22,23 @@ def test_nothing_is_read_while_paused_or_limited_to_nothing(paused: bool, limit:
     assert rows(SnapshotBudget(None), 0, limit, paused=paused) == 0
 
 
-def test_without_a_latency_budget_a_batch_takes_as_much_as_a_batch_may() -> None:
+def test_without_a_latency_budget_a_batch_takes_plenty_and_then_what_it_reads_in_five_seconds() -> None:
     budget = SnapshotBudget(None)
+    assert rows(budget, 0) == PLENTY_ROWS
     budget.spent(10, read_ms=10_000)
+    assert rows(budget, 0) == PLENTY_ROWS
+    for _ in range(20):
+        budget.spent(PLENTY_ROWS, read_ms=PLENTY_ROWS / 400)
+    assert rows(budget, 0) == 400 * UNBUDGETED_READ_MS
+    for _ in range(20):
+        budget.spent(rows(budget, 0), read_ms=1)
     assert rows(budget, 0) == MAX_ROWS
+
+
+def test_a_limit_that_is_lifted_leaves_nothing_behind_without_a_latency_budget() -> None:
+    budget = SnapshotBudget(None)
+    budget.spent(rows(budget, 0, 100), read_ms=1)
+    assert rows(budget, 1_000) == PLENTY_ROWS
 
 
 def test_the_first_read_is_small_and_the_next_one_follows_what_it_took() -> None:
