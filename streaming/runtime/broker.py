@@ -141,7 +141,7 @@ class EmbeddedBroker:
         """
         if self.pid is not None:
             return self
-        self.port = self.port or _free_port()
+        self.port = self.port or free_port()
         self.data.mkdir(parents=True, exist_ok=True)
         # Beside the log folders, which the broker claims for topics.
         properties = self.data / "server.properties"
@@ -165,11 +165,11 @@ class EmbeddedBroker:
 
     def _properties(self) -> str:
         for listener in self._listeners:
-            self._ports.setdefault(listener.name, _free_port())
+            self._ports.setdefault(listener.name, free_port())
         given = _PROPERTIES.format(
             host=_HOST,
             port=self.port,
-            controller_port=_free_port(),
+            controller_port=free_port(),
             data=self.data / "topics",
             further="".join(f",{each.name}://{self.address(each.name)}" for each in self._listeners),
             protocols="".join(f",{each.name}:{each.protocol}" for each in self._listeners),
@@ -258,7 +258,8 @@ class EmbeddedBroker:
         )
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on now; somebody else may take it first."""
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         port: int = probe.getsockname()[1]

@@ -22,6 +22,8 @@ def configure(*, as_json: bool | None = None, level: int = logging.INFO, file: P
     if as_json is None:
         as_json = file is not None or not sys.stderr.isatty()
     output = sys.stderr if file is None else file.open("a", encoding="utf-8", buffering=1)
+    # Libraries are not heard: py4j would write stack traces of a JVM that is gone, and an error of ours tells that.
+    logging.getLogger().addHandler(logging.NullHandler())
     console = structlog.dev.ConsoleRenderer(colors=file is None)
     renderer = structlog.processors.JSONRenderer() if as_json else console
     structlog.configure(

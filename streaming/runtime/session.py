@@ -230,7 +230,9 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
     output = log.with_suffix(".out")
     with output.open("ab") as told:
         try:
-            gateway = launch_gateway(conf, {"stdout": told, "stderr": told})  # type: ignore[no-untyped-call]
+            # Of a session of its own: a SIGTERM for the whole process group is for this process to answer.
+            how = {"stdout": told, "stderr": told, "start_new_session": True}
+            gateway = launch_gateway(conf, how)  # type: ignore[no-untyped-call]
             context = SparkContext(conf=conf, gateway=gateway)
         except (PySparkRuntimeError, OSError) as cause:
             raise EnvironmentProblem(
@@ -240,7 +242,13 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
                 next_step="read the end of the file; often the memory asked for is not there",
                 where=str(output),
             ) from cause
+    # Otherwise a JVM that is gone shows here first, as a stack trace on standard error.
+    context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign, assignment]
     return SparkSession(context)
+
+
+def _say_nothing(*_: object) -> None:
+    """The error that follows tells it."""
 
 
 def _stop(session: SparkSession, grace_s: float) -> None:

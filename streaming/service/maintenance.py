@@ -28,6 +28,7 @@ from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica, ReplicaFiles
 from state.storage import DataFile, Storage
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
+from streaming.runtime.stopwatch import Stopwatch
 
 FOLD_LEAST_ROWS = 100_000
 """A log below this is never folded: a slice reads it in a moment."""
@@ -49,10 +50,11 @@ class _Merged:
 
 @dataclass(frozen=True)
 class FoldReport:
-    """A fold that was committed: the base is complete up to `epoch`."""
+    """A fold that was committed: the base is complete up to `epoch`. `took_ms` is without the commit."""
 
     epoch: int
     result: FoldResult
+    took_ms: float
 
 
 _Done = FoldReport | _Merged | None
@@ -116,7 +118,10 @@ class Upkeep:
         self._running = self._thread.submit(work)
 
     def _fold(self, files: ReplicaFiles, epoch: int) -> FoldReport:
-        return FoldReport(epoch, self._run_fold(parts_of(self._replica.storage, self._replica.table, files)))
+        clock = Stopwatch()
+        result = self._run_fold(parts_of(self._replica.storage, self._replica.table, files))
+        clock.lap("fold")
+        return FoldReport(epoch, result, clock.step_ms["fold"])
 
     def _collect(self) -> None:
         if self._running is None or not self._running.done():

@@ -371,7 +371,13 @@ class Service:
 
     def _log_fold(self, report: FoldReport) -> None:
         result = report.result
-        log.info("fold", epoch=report.epoch, vnodes=result.vnodes, rows=result.rows_read)
+        log.info(
+            "fold",
+            epoch=report.epoch,
+            vnodes=result.vnodes,
+            rows=result.rows_read,
+            took_ms=round(report.took_ms),
+        )
         for code, illegal in result.illegal.items():
             partition, offset = illegal.first
             first = f"{self.config.upstream}-{partition}@{offset}"

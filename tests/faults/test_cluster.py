@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import psutil
 import pytest
 
@@ -14,7 +16,12 @@ CLUSTER = {"spark": {"master": "local-cluster[2,1,1024]", "settings": {"spark.ex
 
 def executors_of(process: Process) -> list[psutil.Process]:
     """The JVMs that tasks run in."""
-    return [each for each in process.children() if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())]
+    found = []
+    for child in process.children():
+        with suppress(psutil.NoSuchProcess):  # a worker that has just ended, a zombie say
+            if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 def test_an_executor_dies_in_the_middle_of_a_batch(ordeal: Ordeals) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 
 import psutil
 import pytest
@@ -129,12 +130,18 @@ def test_of_two_instances_one_works(ordeal: Ordeals, late_s: float) -> None:
     tried.judge()
 
 
-def test_sigterm_in_the_middle_of_a_batch_is_soon_over(ordeal: Ordeals) -> None:
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["process", "group"])
+def test_sigterm_in_the_middle_of_a_batch_is_soon_over(
+    ordeal: Ordeals, send: Callable[[int, signal.Signals], None]
+) -> None:
     tried = ordeal()
     with tried.live():
         process = tried.start()
-        await_condition(lambda: bool(process.events("batch")) or process.popen.poll() is not None, "a batch")
-        os.kill(process.popen.pid, signal.SIGTERM)
+        process.await_event("serving")
+        _more_batches(tried, process)
+        send(process.popen.pid, signal.SIGTERM)
         assert process.end() == 0, process.lines[-5:]
+        assert process.events("stopped")[0]["open_batch"] == "none"
+        assert process.wrote_lines_only(), process.lines[-5:]
         tried.completes()
     tried.judge()

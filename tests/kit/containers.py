@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,8 @@ from docker.client import DockerClient
 from docker.errors import DockerException
 from ruamel.yaml import YAML
 from testcontainers.core.container import DockerContainer
+
+from streaming.runtime.broker import free_port
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "compose.yaml")
@@ -50,7 +51,7 @@ def no_compose() -> str | None:
 def kafka_in_docker() -> Iterator[str]:
     """The address of a broker as compose.yaml has it. Raises: NoBroker."""
     service = COMPOSE["services"]["kafka"]
-    port = _free_port()
+    port = free_port()
     container = DockerContainer(_substituted(service["image"])).with_bind_ports(9092, port)
     for name, value in service["environment"].items():
         container.with_env(name, str(value))
@@ -77,10 +78,3 @@ def _await_answer(address: str) -> None:
 def _substituted(text: str) -> str:
     """As compose does with `${NAME:-default}`."""
     return _SUBSTITUTION.sub(lambda match: os.environ.get(match[1]) or match[2], text)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-    return port

@@ -37,6 +37,7 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **environment},
+            start_new_session=True,  # a process group of its own, for tests that signal all of it
         )
         lines: list[str] = []
         assert popen.stderr is not None
@@ -68,6 +69,10 @@ class Process:
         for child in children:
             with suppress(psutil.NoSuchProcess):
                 child.kill()
+
+    def wrote_lines_only(self) -> bool:
+        """Whether all that it has said are log lines, and no stack trace, say."""
+        return all(line.startswith("{") and line.rstrip().endswith("}") for line in self.lines)
 
     def end(self, number: signal.Signals | None = None) -> int:
         """Its exit status, after a signal within the promised time; its children have to be gone as well."""

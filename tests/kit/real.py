@@ -59,6 +59,10 @@ class RealUpstream:
         self._producer.flush(30)
         self._injector.stop()
 
+    def flush(self) -> None:
+        """Wait until all that was put is in the topic."""
+        assert self._producer.flush(30) == 0
+
     def put(self, row: Row) -> None:
         """INSERT the row, or UPDATE the one with its key."""
         key = self.table.key_of(row)
@@ -97,7 +101,7 @@ class RealUpstream:
 
     def barrier(self, mutation: Mutation | None = None) -> Barrier:
         """The next barrier, in every partition, behind everything sent so far."""
-        assert self._producer.flush(30) == 0
+        self.flush()
         self.last = self._injector.inject_one(mutation)
         return self.last
 
@@ -215,6 +219,8 @@ class Stage:
         fold_least_rows: int = FOLD_LEAST_ROWS,
         **over: Any,
     ) -> Service:
+        """One that finds everything in the topic that was put."""
+        self.upstream.flush()
         return Service(
             self.config(**over),
             self.upstream.kafka,

@@ -30,6 +30,9 @@ STEERING = (ROOT / "docs" / "steering.md").read_text(encoding="utf-8")
 RECORDS = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
 
 
+_TEST = r"([\w/]+\.py)::(test_\w+)"
+
+
 def first_column(document: str) -> set[str]:
     return set(re.findall(r"^\| `([^`]+)` \|", document, re.MULTILINE))
 
@@ -120,7 +123,7 @@ def test_every_test_that_is_named_is_there() -> None:
     named = [
         (document.name, *match)
         for document in (ROOT / "docs").glob("*.md")
-        for match in re.findall(r"`([\w/]+\.py)::(test_\w+)`", document.read_text(encoding="utf-8"))
+        for match in re.findall(rf"`{_TEST}`", document.read_text(encoding="utf-8"))
     ]
     assert len(named) > 80
     for document, file, name in named:
@@ -140,7 +143,8 @@ def test_every_row_of_bad_input_names_a_code_and_a_status_that_are_there_and_a_t
     )
     kinds = {kind.__name__: kind.exit_status for kind in KINDS}
     kinds |= {"_error": InputError.exit_status, "faults.add": ConfigError.exit_status}
-    for code, status, _ in rows:
+    for code, status, test in rows:
+        assert re.fullmatch(_TEST, test), test
         assert code in ("none", "one of these") or Code(code.strip("`")), code
         assert int(status) in STATUSES, status
         raisers = re.findall(rf"\b({'|'.join(kinds)})\([^()]*\bCode\.{code.strip('`')}\b", sources)

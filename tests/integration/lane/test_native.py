@@ -34,7 +34,8 @@ def send(kafka: KafkaSettings, topic: str, count: int, **over: Any) -> None:
 def received(kafka: KafkaSettings, topic: str) -> dict[int, list[tuple[bytes | None, bytes | None]]]:
     found: dict[int, list[tuple[bytes | None, bytes | None]]] = {number: [] for number in range(PARTITIONS)}
     with RangeReader(kafka) as reader:
-        marks = reader.watermarks(topic)
+        # A commit is answered before its markers are in all partitions.
+        marks = reader.await_stable(topic, timeout_s=30)
         ranges = {number: (mark.earliest, mark.high) for number, mark in enumerate(marks)}
         for chunk in reader.read(topic, ranges):
             for message in chunk:

@@ -38,9 +38,8 @@ def test_a_jar_that_was_exchanged_is_refused(tmp_path: Path, monkeypatch: pytest
         shutil.copy(path, tmp_path)
     monkeypatch.setenv("BACKFILL_JARS", str(tmp_path))
     assert {path.parent for path in ensure(JarSet.SPARK)} == {tmp_path}
-    assert {path.suffix for path in tmp_path.iterdir()} == {
-        ".jar"
-    }  # nothing was written, so it may be read-only
+    # Nothing is written where all jars are, so the folder may be read-only.
+    assert {path.suffix for path in tmp_path.iterdir()} == {".jar"}
 
     victim = tmp_path / listed(JarSet.SPARK)[3].file_name
     victim.write_bytes(victim.read_bytes() + b"\0")
