@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 Tell = Callable[[str], None]
 """Hears what is going on."""
+Course = tuple[tuple[float, float], ...]
+"""How a value went: (seconds since the measuring began, value)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,7 @@ class Line:
     unit: str
     compared_with: str = ""
     compared: float | None = None
+    course: Course = ()
 
     @property
     def ratio(self) -> float | None:
@@ -29,7 +32,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The same line of several runs: medians, and the lowest and highest value."""
+    """The same line of several runs: medians, the lowest and highest value, and the course of the last run."""
 
     what: str
     unit: str
@@ -40,10 +43,26 @@ class Summary:
     compared_with: str
     compared: float | None
     ratio: float | None
+    course: Course = ()
 
     def to_dict(self) -> dict[str, Any]:
         """For the result file."""
         return asdict(self)
+
+
+def by_size(smallest: Sequence[Line], larger: Sequence[Line], rows: int) -> list[Line]:
+    """Lines of a larger table against the same lines of the smallest one, which has `rows` rows."""
+    return [
+        replace(
+            line,
+            what=f"{line.what}, by size",
+            compared_with=f"{rows:,} rows",
+            compared=small.value,
+            course=(),
+        )
+        for small, line in zip(smallest, larger, strict=True)
+        if line.unit
+    ]
 
 
 def summarised(lines: Iterable[Line]) -> list[Summary]:
@@ -66,6 +85,7 @@ def _summary(lines: list[Line]) -> Summary:
         lines[0].compared_with,
         _median(line.compared for line in lines),
         _median(line.ratio for line in lines),
+        lines[-1].course,
     )
 
 
@@ -77,3 +97,15 @@ def _median(values: Iterable[float | None]) -> float | None:
 def median(values: Iterable[float]) -> float:
     """0 for no values."""
     return _median(values) or 0.0
+
+
+def course(
+    values: Iterable[tuple[float, float]], step_s: float, of: Callable[[Sequence[float]], float] = median
+) -> Course:
+    """What `of` makes of the values of each `step_s` seconds. `values` are (Unix seconds, value)."""
+    steps: dict[int, list[float]] = {}
+    began: float | None = None
+    for at, value in values:
+        began = at if began is None else began
+        steps.setdefault(int((at - began) // step_s), []).append(value)
+    return tuple((step * step_s, round(of(of_step), 1)) for step, of_step in sorted(steps.items()))

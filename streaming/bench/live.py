@@ -1,4 +1,4 @@
-"""How long live changes take: beside a backfill, after it, without a job, at a high rate, and over a long time."""
+"""How long live changes take: beside a backfill, after it, without a job, and at a high rate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.epoch import unix_ms_from_epoch
-from streaming.bench.latency import live_latencies_ms, percentile
+from streaming.bench.latency import Latencies, percentile
 from streaming.bench.line import Line, Tell, median
 from streaming.bench.rig import (
     BACKFILL_TIMEOUT_S,
@@ -19,8 +19,9 @@ from streaming.bench.rig import (
     rig,
 )
 
-_AFTER_S = 5.0
-_SETTLE_S = 10.0
+AFTER_S = 5.0
+"""Until what was produced last has come out."""
+SETTLE_S = 10.0
 
 
 def beside(rows: int, folder: Path, tell: Tell, *, latency_budget: str = "2s") -> list[Line]:
@@ -36,26 +37,28 @@ def beside(rows: int, folder: Path, tell: Tell, *, latency_budget: str = "2s") -
         ):
             first = run.await_batch(reads_snapshot, BUILD_TIMEOUT_S)
             done = run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
-            run.await_seconds(_AFTER_S)
+            run.await_seconds(AFTER_S)
             rate, peak = run.snapshot_rate(done), run.peak_mib
-        latencies = live_latencies_ms(bench.kafka, bench.upstream, watch, since=first.at, until=done.at)
+        tell("reading what came out when")
+        latencies = watch.latencies().between(first.at, done.at)
     of = f"backfill of {rows:,} rows, budget {latency_budget}"
     return [
-        *_latency_lines(of, latencies, 2_500),
+        *latency_lines(of, latencies, 2_500),
         Line(f"{of}: snapshot rate", rate, "rows/s", "target", 40_000),
         Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
     ]
 
 
-def _latency_lines(of: str, latencies_ms: Sequence[float], target_p99_ms: float) -> list[Line]:
+def latency_lines(of: str, latencies: Latencies, target_p99_ms: float) -> list[Line]:
+    """The median and the 99th percentile."""
     return [
-        Line(f"{of}: live latency p50", percentile(latencies_ms, 0.50), "ms"),
-        Line(f"{of}: live latency p99", percentile(latencies_ms, 0.99), "ms", "target", target_p99_ms),
+        Line(f"{of}: live latency p50", latencies.percentile_ms(0.50), "ms"),
+        Line(f"{of}: live latency p99", latencies.percentile_ms(0.99), "ms", "target", target_p99_ms),
     ]
 
 
 def steady(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> list[Line]:
-    """Batches after completion, at a constant live load; the last fifth of them against the first."""
+    """Batches and latencies after completion, at a constant live load."""
     with rig(folder) as bench:
         tell(f"writing {rows:,} rows")
         generator = bench.fill(rows)
@@ -67,29 +70,18 @@ def steady(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> 
             tell("backfill")
             run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
             tell(f"{seconds:g} s of live load")
-            run.await_seconds(_SETTLE_S)
+            run.await_seconds(SETTLE_S)
             since = time.time()
-            batches = run.await_seconds(seconds)
-            until, peak = time.time(), run.peak_mib
-            files = [int(batch.fields["log_files"]) for batch in batches]
-        latencies = live_latencies_ms(bench.kafka, bench.upstream, watch, since=since, until=until - 5)
+            took = median(batch.took_ms for batch in run.await_seconds(seconds))
+            until, peak = time.time() - AFTER_S, run.peak_mib
+        latencies = watch.latencies().between(since, until)
         tell("verify")
         verdict = bench.verdict()
-    took = [batch.took_ms for batch in batches]
-    fifth = max(len(took) // 5, 1)
     of = f"{rate:,.0f} changes/s for {seconds:g} s after completion"
     return [
-        Line(f"{of}: batch, median", median(took), "ms", "target", 800),
-        Line(
-            f"{of}: batch, median of the last fifth",
-            median(took[-fifth:]),
-            "ms",
-            "first fifth",
-            median(took[:fifth]),
-        ),
-        Line(f"{of}: most files of the log", max(files), ""),
-        *_latency_lines(of, latencies, 1_800),
-        Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB"),
+        Line(f"{of}: batch, median", took, "ms", "target", 800),
+        *latency_lines(of, latencies, 1_800),
+        Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
         verdict,
     ]
 
@@ -103,7 +95,7 @@ def idle(rows: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
             tell("building the replica")
             run.await_batch(lambda batch: batch.changes >= rows, BUILD_TIMEOUT_S)
             tell(f"{seconds:g} s of live load")
-            run.await_seconds(_SETTLE_S)
+            run.await_seconds(SETTLE_S)
             batches = run.await_seconds(seconds)
     return [
         Line("no job: batch, median", median(batch.took_ms for batch in batches), "ms", "target", 800),
@@ -131,7 +123,7 @@ def sustained(rows: int, rate: float, seconds: float, folder: Path, tell: Tell) 
             run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
             tell(f"{rate:,.0f} changes/s for {seconds:g} s")
             with bench.live(generator, rate) as load:
-                run.await_seconds(_SETTLE_S)
+                run.await_seconds(SETTLE_S)
                 before, began = load.sent.total, time.time()
                 batches = run.await_seconds(seconds)
                 offered = (load.sent.total - before) / (time.time() - began)

@@ -23,12 +23,15 @@ from typing import Any
 import psutil
 
 from schemas.errors import Code, EnvironmentProblem
+from schemas.job import JobDefinition
+from schemas.records import Add
 from schemas.table import TableSchema, declare
 from streaming.bench.latency import StableOffsets
 from streaming.bench.line import Line
 from streaming.runtime.broker import EmbeddedBroker
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.topics import create_topic
+from streaming.steering.wishes import send_wish
 from streaming.upstream.generator import ChangeGenerator, Shares
 from streaming.upstream.produce import ChangeSender, LiveChanges, produce_rows
 from streaming.verify.judge import verify_topics
@@ -87,10 +90,11 @@ def reads_snapshot(batch: Batch) -> bool:
 
 @dataclass
 class ServiceRun:
-    """A running `backfill run`. `batches` grows; `peak_mib` is the most that the process tree used."""
+    """A running `backfill run`. All lists grow: `folds` are (begin, end), `memory_mib` (when, how much)."""
 
     process: subprocess.Popen[str]
     batches: list[Batch] = field(default_factory=list)
+    folds: list[tuple[float, float]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     memory_mib: list[tuple[float, float]] = field(default_factory=list)
     _news: threading.Condition = field(default_factory=threading.Condition)
@@ -100,15 +104,15 @@ class ServiceRun:
         """The most memory that the process tree used at once."""
         return max((used for _, used in self.memory_mib), default=0.0)
 
-    def snapshot_s(self, done: Batch) -> float:
-        """Seconds from the start of the first batch that read a slice to the end of this one."""
-        first = next(batch for batch in self.batches if reads_snapshot(batch))
+    def snapshot_s(self, done: Batch, *, since: float = 0.0) -> float:
+        """Seconds from the start of the first batch (since an instant) that read a slice to the end of this one."""
+        first = next(batch for batch in self.batches if batch.at > since and reads_snapshot(batch))
         return done.at - (first.at - first.took_ms / 1_000)
 
-    def snapshot_rate(self, done: Batch) -> float:
+    def snapshot_rate(self, done: Batch, *, since: float = 0.0) -> float:
         """Snapshot rows per second over that time."""
-        read = sum(batch.snapshot_rows for batch in self.batches if batch.at <= done.at)
-        return read / self.snapshot_s(done)
+        read = sum(batch.snapshot_rows for batch in self.batches if since < batch.at <= done.at)
+        return read / self.snapshot_s(done, since=since)
 
     def await_seconds(self, seconds: float) -> list[Batch]:
         """The batches of so many seconds from now on."""
@@ -145,11 +149,15 @@ class ServiceRun:
             with self._news:
                 self.lines.append(line.rstrip())
                 with suppress(ValueError):
-                    fields = json.loads(line)
-                    if fields.get("event") == "batch":
-                        at = datetime.fromisoformat(fields["timestamp"]).timestamp()
-                        self.batches.append(Batch(at, fields))
+                    self._note(json.loads(line))
                 self._news.notify_all()
+
+    def _note(self, fields: Mapping[str, Any]) -> None:
+        at = datetime.fromisoformat(fields["timestamp"]).timestamp()
+        if fields.get("event") == "batch":
+            self.batches.append(Batch(at, fields))
+        elif fields.get("event") == "fold":
+            self.folds.append((at - fields["took_ms"] / 1_000, at))
 
     def kill(self) -> float:
         """SIGKILL for the whole process tree, all of it gone afterwards; Unix seconds of the kill."""
@@ -202,7 +210,7 @@ class Rig:
     def watch(self, output: str = OUTPUT, partitions: int = OUTPUT_PARTITIONS) -> StableOffsets:
         """Make an output and watch when its records become readable; a context."""
         create_topic(self.kafka, output, partitions)
-        return StableOffsets(self.kafka, output, partitions)
+        return StableOffsets(self.kafka, self.upstream, output, partitions)
 
     def verdict(self, *outputs: str) -> Line:
         """What `verify` finds in these outputs together."""
@@ -217,6 +225,17 @@ class Rig:
         generator = ChangeGenerator(self.table)
         produce_rows(ChangeSender(self.kafka, self.upstream), generator, rows)
         return generator
+
+    def create(self, name: str) -> None:
+        """A job without a latency budget, for a service that runs."""
+        send_wish(
+            self.kafka, self.upstream, Add(JobDefinition.declare(job(None, name), self.table).to_json())
+        )
+
+    def build(self, rows: int, *, state: str) -> None:
+        """The replica of a state, by a service without a job that ends again."""
+        with self.service(state=state, jobs=[]) as run:
+            run.await_batch(lambda batch: batch.changes >= rows, BUILD_TIMEOUT_S)
 
     @contextmanager
     def service(self, *, state: str, jobs: list[dict[str, Any]], **settings: Any) -> Iterator[ServiceRun]:

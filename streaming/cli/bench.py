@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -19,10 +18,12 @@ from rich.table import Table
 if TYPE_CHECKING:
     from streaming.bench.line import Line, Summary, Tell
 
-_TABLE_ROWS = (1_000_000, 4_000_000)
+_TABLE_ROWS = (1_000_000, 4_000_000, 10_000_000)
 _START_ROWS, _WIDE_ROWS = 50_000, 200_000
 _JOBS = 4
 _BUILD_KEYS, _BUILD_CHANGES = 1_000_000, 5_000_000
+_HISTORY_RATE, _SOAK_RATE = 2_000, 5_000
+_KILL_EVERY_S = 300.0
 
 
 class Case(StrEnum):
@@ -37,86 +38,110 @@ class Case(StrEnum):
     JOBS = "jobs"
     WIDE = "wide"
     START = "start"
+    HISTORY = "history"
+    SOAK = "soak"
+
+
+class Run(Protocol):
+    """One run of a case: a folder of its own, and somebody to tell what goes on."""
+
+    def __call__(self, folder: Path, tell: Tell, /) -> list[Line]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large and how long."""
+    """How large, how long, how often."""
 
     rows: tuple[int, ...]
     seconds: float
     rate: float
     high_rate: float
     restarts: int
+    minutes: float
 
+    def runs(self, case: Case) -> dict[int, Run]:
+        """What a case consists of, by rows of the table."""
+        from streaming.bench import live, long, snapshot, start
 
-class Run(Protocol):
-    """A case with its sizes: a folder of its own, and somebody to tell what goes on."""
-
-    def __call__(self, folder: Path, tell: Tell, /) -> list[Line]: ...  # noqa: D102
+        first, long_s = self.rows[0], self.minutes * 60
+        match case:
+            case Case.SNAPSHOT:
+                return {rows: partial(snapshot.snapshot, rows) for rows in self.rows}
+            case Case.LIVE:
+                return {rows: partial(live.beside, rows) for rows in self.rows}
+            case Case.STEADY:
+                return {first: partial(live.steady, first, self.seconds, self.rate)}
+            case Case.IDLE:
+                return {first: partial(live.idle, first, self.seconds)}
+            case Case.SUSTAINED:
+                return {first: partial(live.sustained, first, self.high_rate, self.seconds)}
+            case Case.BUILD:
+                return {_BUILD_KEYS: partial(start.build, _BUILD_KEYS, _BUILD_CHANGES)}
+            case Case.JOBS:
+                return {first: partial(snapshot.jobs, first, _JOBS)}
+            case Case.WIDE:
+                return {_WIDE_ROWS: partial(snapshot.wide, _WIDE_ROWS)}
+            case Case.START:
+                return {_START_ROWS: partial(start.start, _START_ROWS, self.restarts)}
+            case Case.HISTORY:
+                return {first: partial(long.history, first, _HISTORY_RATE, long_s)}
+            case Case.SOAK:
+                return {first: partial(long.soak, first, _SOAK_RATE, long_s, _KILL_EVERY_S)}
 
 
 def command(
     case: Annotated[list[Case] | None, typer.Argument(help="What to measure; all by default.")] = None,
     rows: Annotated[
-        list[int] | None, typer.Option(help="Rows of the table; may be repeated [default: 1M and 4M].")
+        list[int] | None, typer.Option(help="Rows of the table; may be repeated [default: 1M, 4M and 10M].")
     ] = None,
     seconds: Annotated[float, typer.Option(help="How long `steady`, `idle` and `sustained` go on.")] = 120,
     rate: Annotated[float, typer.Option(help="Live changes per second of `steady`.")] = 500,
     high_rate: Annotated[float, typer.Option(help="Live changes per second of `sustained`.")] = 40_000,
+    minutes: Annotated[float, typer.Option(help="How long `history` and `soak` go on.")] = 30,
     restarts: Annotated[int, typer.Option(min=1, help="How often `start` kills the service.")] = 20,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each case, for medians and spread.")] = 1,
-    output: Annotated[Path | None, typer.Option(help="Write the result as JSON to this file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write a JSON file of each case to this folder.")
+    ] = None,
 ) -> None:
     """Measure rates, latencies, memory and starts, each against a target or something in the same run."""
     from streaming.bench.line import summarised
+    from streaming.bench.results import write_results
 
     console = Console(stderr=True)
-    sizes = Sizes(tuple(rows or _TABLE_ROWS), seconds, rate, high_rate, restarts)
+    sizes = Sizes(tuple(rows or _TABLE_ROWS), seconds, rate, high_rate, restarts, minutes)
+    summaries: list[Summary] = []
+    for wanted in case or list(Case):
+        of_case = summarised(_measured(wanted, sizes.runs(wanted), repeat, console))
+        if output is not None:
+            write_results(output, wanted, of_case)
+        summaries += of_case
+    Console().print(_table(summaries))
+
+
+def _measured(case: Case, runs: Mapping[int, Run], repeat: int, console: Console) -> list[Line]:
+    """The lines of all runs; those of larger tables are followed by how they stand to the smallest one's."""
+    from streaming.bench.line import by_size
+
     lines: list[Line] = []
-    for what, run in _plan(case or list(Case), sizes):
-        for _ in range(repeat):
+    smallest: list[Line] = []
+    for rows, run in runs.items():
+        what = f"{case}, {rows:,} rows"
+        for number in range(repeat):
             with (
                 tempfile.TemporaryDirectory(prefix="backfill-bench-") as scratch,
                 console.status(what) as status,
             ):
                 found = run(Path(scratch), partial(_tell, status, what))
+            if rows == min(runs):
+                smallest += found
+            else:
+                size = len(found)
+                found += by_size(smallest[number * size : (number + 1) * size], found, min(runs))
             lines += found
             for line in found:
                 console.print(_told(line))
-    summaries = summarised(lines)
-    Console().print(_table(summaries))
-    if output is not None:
-        text = json.dumps([summary.to_dict() for summary in summaries], indent=2)
-        output.write_text(text + "\n", encoding="utf-8")
-
-
-def _plan(wanted: list[Case], sizes: Sizes) -> Iterator[tuple[str, Run]]:
-    from streaming.bench import live, snapshot, start
-
-    first = sizes.rows[0]
-    for case in wanted:
-        match case:
-            case Case.SNAPSHOT:
-                for rows in sizes.rows:
-                    yield f"snapshot of {rows:,} rows", partial(snapshot.snapshot, rows)
-            case Case.LIVE:
-                for rows in sizes.rows:
-                    yield f"live, {rows:,} rows", partial(live.beside, rows)
-            case Case.STEADY:
-                yield "steady", partial(live.steady, first, sizes.seconds, sizes.rate)
-            case Case.IDLE:
-                yield "idle", partial(live.idle, first, sizes.seconds)
-            case Case.SUSTAINED:
-                yield "sustained", partial(live.sustained, first, sizes.high_rate, sizes.seconds)
-            case Case.BUILD:
-                yield "build", partial(start.build, _BUILD_KEYS, _BUILD_CHANGES)
-            case Case.JOBS:
-                yield "jobs", partial(snapshot.jobs, first, _JOBS)
-            case Case.WIDE:
-                yield "wide", partial(snapshot.wide, _WIDE_ROWS)
-            case Case.START:
-                yield "start", partial(start.start, _START_ROWS, sizes.restarts)
+    return lines
 
 
 def _tell(status: Status, what: str, doing: str) -> None:

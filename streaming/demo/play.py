@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from schemas.config import ServiceConfig
-from streaming.bench.latency import StableOffsets, live_latencies_ms, percentile
+from streaming.bench.latency import Latencies, StableOffsets
 from streaming.demo.course import Course
 from streaming.demo.scene import LIVE_RATE, UPSTREAM_PARTITIONS, Scene, condition_of, the_job
 from streaming.demo.screen import Screen
@@ -54,11 +54,11 @@ class Latency:
     p99_ms: float
 
     @classmethod
-    def of(cls, latencies_ms: list[float]) -> Latency | None:
+    def of(cls, latencies: Latencies) -> Latency | None:
         """None if nothing was measured."""
-        if not latencies_ms:
+        if not len(latencies):
             return None
-        return cls(percentile(latencies_ms, 0.50), percentile(latencies_ms, 0.99))
+        return cls(latencies.percentile_ms(0.50), latencies.percentile_ms(0.99))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def play(scene: Scene, screen: Screen) -> Outcome:
         kafka, config = KafkaSettings(broker.bootstrap), scene.configure(broker.bootstrap)
         generator = _fill(scene, kafka, config, screen)
         course, live, watch = _serve(scene, kafka, config, generator, screen)
-        during, afterwards = _latencies(kafka, config, course, live, watch)
+        during, afterwards = _latencies(course, live, watch.latencies())
         report = _verify(kafka, config, screen)
     return Outcome(broker.bootstrap, course, live, during, afterwards, report)
 
@@ -113,7 +113,7 @@ def _serve(
     job = the_job(config)
     course = Course(job.name, config.table.vnode_count)
     create_topic(kafka, job.output, job.output_partitions)  # there already, so that it can be watched
-    watch = StableOffsets(kafka, job.output, job.output_partitions)
+    watch = StableOffsets(kafka, config.upstream, job.output, job.output_partitions)
     with ExitStack() as stack:
         stack.enter_context(watch)
         load = LiveChanges(kafka, config.upstream, generator, LIVE_RATE, Shares())
@@ -178,17 +178,12 @@ def _stop(service: Service, course: Course, running: Future[None]) -> None:
     running.result()
 
 
-def _latencies(
-    kafka: KafkaSettings, config: ServiceConfig, course: Course, live: Sent, watch: StableOffsets
-) -> tuple[Latency | None, Latency | None]:
+def _latencies(course: Course, live: Sent, latencies: Latencies) -> tuple[Latency | None, Latency | None]:
     """Of changes produced during the snapshot, and after it."""
     assert course.replica_at is not None  # it is complete
     assert course.complete_at is not None
     bounds = (course.replica_at, course.complete_at, live.last_at_ms / 1_000)
-    during, afterwards = (
-        Latency.of(live_latencies_ms(kafka, config.upstream, watch, since=since, until=until))
-        for since, until in pairwise(bounds)
-    )
+    during, afterwards = (Latency.of(latencies.between(since, until)) for since, until in pairwise(bounds))
     return during, afterwards
 
 

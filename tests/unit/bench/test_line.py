@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from streaming.bench.line import Line, by_size, course, summarised
+from streaming.bench.results import read_results, write_results
+
+
+def test_a_summary_has_the_median_the_spread_and_the_median_ratio() -> None:
+    runs = [
+        Line("rate", 100, "rows/s", "pass-through", 200),
+        Line("rate", 300, "rows/s", "pass-through", 100, course=((0.0, 1.0),)),
+        Line("rate", 200, "rows/s", "pass-through", 200),
+    ]
+    (summary,) = summarised(runs)
+    assert (summary.runs, summary.value, summary.lowest, summary.highest) == (3, 200, 100, 300)
+    assert (summary.compared, summary.ratio) == (200, 1.0)
+
+
+def test_lines_of_a_larger_table_stand_against_those_of_the_smallest() -> None:
+    small = [Line("1 M rows", 100, "rows/s", "pass-through", 50), Line("findings", 0, "")]
+    large = [Line("10 M rows", 90, "rows/s", "pass-through", 60), Line("findings", 0, "")]
+    (line,) = by_size(small, large, 1_000_000)
+    assert (line.what, line.value, line.compared_with) == ("10 M rows, by size", 90, "1,000,000 rows")
+    assert line.ratio == 0.9
+
+
+def test_nothing_to_compare_with_is_no_ratio() -> None:
+    assert Line("a", 1, "ms").ratio is None
+    assert Line("a", 1, "ms", "b", 0).ratio is None
+    (summary,) = summarised([Line("a", 1, "ms")])
+    assert summary.ratio is None
+
+
+def test_a_course_is_the_median_of_each_step() -> None:
+    values = [(1_000.0, 1.0), (1_001.0, 3.0), (1_009.9, 9.0), (1_010.0, 4.0), (1_035.0, 5.0)]
+    assert course(values, 10.0) == ((0.0, 3.0), (10.0, 4.0), (30.0, 5.0))
+    assert course(values, 10.0, max) == ((0.0, 9.0), (10.0, 4.0), (30.0, 5.0))
+    assert course([], 10.0) == ()
+
+
+def test_a_result_file_gives_back_what_was_written(tmp_path: Path) -> None:
+    lines = summarised(
+        [
+            Line("rate", 100, "rows/s", "pass-through", 200, course=((0.0, 1.0), (15.0, 2.5))),
+            Line("findings", 0, ""),
+        ]
+    )
+    write_results(tmp_path / "new", "snapshot", lines)
+    assert read_results(tmp_path / "new", "snapshot") == lines
