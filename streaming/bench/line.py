@@ -50,6 +50,19 @@ class Summary:
         return asdict(self)
 
 
+def cells(line: Summary) -> list[str]:
+    """A line of the table: what, median, unit, spread, compared with, its value, ratio; empty where there is none."""
+    return [
+        line.what,
+        f"{line.value:,.0f}",
+        line.unit,
+        f"{line.lowest:,.0f} to {line.highest:,.0f}" if line.runs > 1 else "",
+        line.compared_with,
+        "" if line.compared is None else f"{line.compared:,.0f}",
+        "" if line.ratio is None else f"{line.ratio:.2f}",
+    ]
+
+
 def by_size(smallest: Sequence[Line], larger: Sequence[Line], rows: int) -> list[Line]:
     """Lines of a larger table against the same lines of the smallest one, which has `rows` rows."""
     return [

@@ -43,13 +43,13 @@ def beside(rows: int, folder: Path, tell: Tell, *, latency_budget: str = "2s") -
         latencies = watch.latencies().between(first.at, done.at)
     of = f"backfill of {rows:,} rows, budget {latency_budget}"
     return [
-        *latency_lines(of, latencies, 2_500),
+        *_latency_lines(of, latencies, 2_500),
         Line(f"{of}: snapshot rate", rate, "rows/s", "target", 40_000),
         Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
     ]
 
 
-def latency_lines(of: str, latencies: Latencies, target_p99_ms: float) -> list[Line]:
+def _latency_lines(of: str, latencies: Latencies, target_p99_ms: float) -> list[Line]:
     """The median and the 99th percentile."""
     return [
         Line(f"{of}: live latency p50", latencies.percentile_ms(0.50), "ms"),
@@ -80,7 +80,7 @@ def steady(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> 
     of = f"{rate:,.0f} changes/s for {seconds:g} s after completion"
     return [
         Line(f"{of}: batch, median", took, "ms", "target", 800),
-        *latency_lines(of, latencies, 1_800),
+        *_latency_lines(of, latencies, 1_800),
         Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
         verdict,
     ]

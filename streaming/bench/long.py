@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streaming.bench.latency import Latencies, percentile
-from streaming.bench.line import Line, Tell, course, median
+from streaming.bench.line import Course, Line, Tell, course, median
 from streaming.bench.live import AFTER_S, SETTLE_S
 from streaming.bench.rig import (
     BACKFILL_TIMEOUT_S,
@@ -110,7 +110,7 @@ def _flat(of: str, run: ServiceRun, batches: Sequence[Batch], latencies: Latenci
     return lines
 
 
-def _p99_course(latencies: Latencies) -> tuple[tuple[float, float], ...]:
+def _p99_course(latencies: Latencies) -> Course:
     order = latencies.produced_s.argsort()
     pairs = zip(latencies.produced_s[order].tolist(), latencies.took_ms[order].tolist(), strict=True)
     return course(pairs, _STEP_S, lambda values: percentile(values, 0.99))
@@ -158,11 +158,14 @@ def soak(rows: int, rate: float, seconds: float, kill_every_s: float, folder: Pa
         latencies = watch.latencies()
         tell("verify")
         verdict = bench.verdict()
-    p99 = [latencies.between(leg.warm_at, leg.ended_at - AFTER_S).percentile_ms(0.99) for leg in legs]
+    first, last = (
+        latencies.between(leg.warm_at, leg.ended_at - AFTER_S).percentile_ms(0.99)
+        for leg in (legs[0], legs[-1])
+    )
     of = f"{rate:,.0f} changes/s for {seconds:g} s with {len(legs)} kills"
     return [
         Line(f"{of}: changes sent", sent, ""),
-        Line(f"{of}: live latency p99, last leg", p99[-1], "ms", "first leg", p99[0], _p99_course(latencies)),
+        Line(f"{of}: live latency p99, last leg", last, "ms", "first leg", first, _p99_course(latencies)),
         Line(
             f"{of}: memory at the end of the last leg",
             legs[-1].memory_mib,

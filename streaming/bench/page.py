@@ -10,10 +10,10 @@ A table stands between `<!-- bench CASE -->` and `<!-- end -->`; what is written
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from streaming.bench.line import Summary
+from streaming.bench.line import Summary, cells
 from streaming.bench.results import read_results
 
 _TABLE = re.compile(r"(<!-- bench (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -30,17 +30,7 @@ def with_tables(page: str, results: Path) -> str:
 
 def table(lines: Sequence[Summary]) -> str:
     """Lines as a table in Markdown."""
-    return _HEAD + "".join(f"| {' | '.join(_cells(line))} |\n" for line in lines)
-
-
-def _cells(line: Summary) -> Iterator[str]:
-    yield line.what
-    yield f"{line.value:,.0f}"
-    yield line.unit
-    yield f"{line.lowest:,.0f} to {line.highest:,.0f}" if line.runs > 1 else ""
-    yield line.compared_with
-    yield "" if line.compared is None else f"{line.compared:,.0f}"
-    yield "" if line.ratio is None else f"{line.ratio:.2f}"
+    return _HEAD + "".join(f"| {' | '.join(cells(line))} |\n" for line in lines)
 
 
 def draw(lines: Sequence[Summary], file: Path) -> None:

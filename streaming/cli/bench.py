@@ -156,10 +156,9 @@ def _told(line: Line) -> str:
 
 
 def _table(summaries: list[Summary]) -> Table:
+    from streaming.bench.line import cells
+
     table = Table("what", "median", "unit", "spread", "compared with", "its value", "ratio")
     for line in summaries:
-        spread = f"{line.lowest:,.0f} to {line.highest:,.0f}" if line.runs > 1 else ""
-        compared = "" if line.compared is None else f"{line.compared:,.0f}"
-        ratio = "" if line.ratio is None else f"{line.ratio:.2f}"
-        table.add_row(line.what, f"{line.value:,.0f}", line.unit, spread, line.compared_with, compared, ratio)
+        table.add_row(*cells(line))
     return table
