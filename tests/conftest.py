@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 import structlog
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from streaming.runtime.broker import EmbeddedBroker
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import SparkSettings, spark_session
+from streaming.runtime.topics import admin, create_topic
 from tests.kit import containers
 
 # A time limit on an example says more about the machine's load than about the code. `ci` draws the same
@@ -70,18 +70,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def topic(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[TopicFactory]:
     """`topic(partitions=4, name="orders")` creates a topic and returns its name, which starts so."""
-    admin = AdminClient(KafkaSettings(bootstrap).client())
+    kafka = KafkaSettings(bootstrap)
     made: list[str] = []
 
     def create(partitions: int = 1, name: str = "t", config: dict[str, str] | None = None) -> str:
         unique = f"{name}-{uuid.uuid4().hex[:8]}"
-        new = NewTopic(unique, num_partitions=partitions, replication_factor=1, config=config or {})
-        admin.create_topics([new])[unique].result(30)
+        create_topic(kafka, unique, partitions, config=config)
         made.append(unique)
         return unique
 
     yield create
-    for deletion in admin.delete_topics(made).values() if made else ():
+    client = admin(kafka)
+    for deletion in client.delete_topics(made).values() if made else ():
         deletion.result(30)
 
 

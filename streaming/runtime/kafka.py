@@ -117,18 +117,29 @@ LEADER_MOVES = frozenset(
 )
 """What a broker says of a partition that it leads no more, or not yet, or since a restart that the client missed;
 the last is librdkafka's own, for one that nobody leads as far as it knows."""
-_UNREACHABLE = LEADER_MOVES | frozenset(
+COORDINATOR_MOVES = frozenset(
     {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
     }
+)
+"""What a broker says of a group that it does not coordinate, or not yet: it has just started, or the group is new."""
+_UNREACHABLE = (
+    LEADER_MOVES
+    | COORDINATOR_MOVES
+    | frozenset(
+        {
+            KafkaError._TRANSPORT,
+            KafkaError._ALL_BROKERS_DOWN,
+            KafkaError._RESOLVE,
+            KafkaError._TIMED_OUT,
+            KafkaError._MSG_TIMED_OUT,
+            KafkaError._TIMED_OUT_QUEUE,
+            KafkaError.REQUEST_TIMED_OUT,
+            KafkaError.BROKER_NOT_AVAILABLE,
+        }
+    )
 )
 _NO_RIGHT = frozenset(
     {

@@ -7,14 +7,17 @@ together or not at all, whoever crashes when.
 
 from __future__ import annotations
 
+import time
+
 import structlog
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from streaming.runtime.consumer import RangeReader, located, place
-from streaming.runtime.kafka import KafkaSettings, translated
+from streaming.runtime.kafka import COORDINATOR_MOVES, KafkaSettings, translate
 from streaming.runtime.topics import create_topic
 from streaming.upstream.control import MalformedWishError, Wish, control_topic, decode_wish
 
+_COORDINATOR_POLL_S = 0.05
 _log = structlog.get_logger(__name__)
 
 
@@ -29,10 +32,20 @@ class Inbox:
         create_topic(settings, self._topic, 1)
         # A member of no group: it asks for the group's offset and lends its name to the transaction.
         self._group = Consumer(settings.consumer(**{"group.id": group}))
-        with translated(settings, what=self._topic):
-            committed = self._group.committed([TopicPartition(self._topic, 0)], timeout=settings.wait_s)
+        self._taken_to = self._committed = self._found_committed()
         self._reader = RangeReader(settings)
-        self._taken_to = self._committed = max(committed[0].offset, 0)  # negative: none was committed
+
+    def _found_committed(self) -> int:
+        """0 if nothing was committed. A broker that has just started may need a moment to find the group."""
+        deadline = time.monotonic() + self._settings.wait_s
+        while True:
+            try:
+                asked = [TopicPartition(self._topic, 0)]
+                return max(self._group.committed(asked, timeout=self._settings.wait_s)[0].offset, 0)
+            except KafkaException as raised:
+                if raised.args[0].code() not in COORDINATOR_MOVES or time.monotonic() >= deadline:
+                    raise translate(raised.args[0], self._settings, what=self._topic) from None
+            self._group.poll(_COORDINATOR_POLL_S)
 
     def close(self) -> None:
         """Leave the broker. What was taken since the last `commit_with` will be found again."""

@@ -6,9 +6,10 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 
 from schemas.codec import decode_barrier
@@ -180,6 +181,32 @@ def test_a_commit_of_unknown_outcome_gives_one_barrier(
         third = driven.inject_one()
     assert [barrier.mutation for barrier in (first, second, third)] == [None, Pause("a"), None]
     assert barriers_in(kafka, name) == [[first, second, third]] * 2
+
+
+@pytest.mark.parametrize("error", [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])
+def test_a_group_that_nobody_coordinates_yet_is_asked_for_again(
+    kafka: KafkaSettings, topic: Topic, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """A broker says so by chance, in the moments after its start; here it is made to."""
+    name = topic()
+    with injector(kafka, name) as driven:
+        driven.inject_one()
+        wish_for(kafka, name, Pause("a"), Pause("b"))
+        driven.inject_one()
+
+    class Starting(Consumer):
+        asked = 0
+
+        def committed(self, *args: Any, **kwargs: Any) -> list[TopicPartition]:
+            Starting.asked += 1
+            if Starting.asked < 3:
+                raise KafkaException(KafkaError(error))
+            return super().committed(*args, **kwargs)
+
+    monkeypatch.setattr("streaming.upstream.inbox.Consumer", Starting)
+    with injector(kafka, name) as driven:
+        assert driven.inject_one().mutation == Pause("b")
+    assert Starting.asked == 3
 
 
 def test_what_is_no_wish_is_skipped_and_never_blocks(kafka: KafkaSettings, topic: Topic) -> None:
