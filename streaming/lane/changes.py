@@ -28,6 +28,9 @@ The size is that of key and value in bytes. The value is there only where it nee
 `streaming.lane.faults`.
 """
 
+MARKED = -2
+"""Op of a record that is marked as a barrier."""
+
 Bools = npt.NDArray[np.bool_]
 
 
@@ -36,7 +39,7 @@ class Changes:
     """n changes in order. `interval[i]` counts the batch's barriers before change i; it only rises.
 
     `before` and `after` hold the table's columns (null where the half is missing), `keys` the key columns,
-    `key_bytes` their Avro. A record that is no change has op -1 and no `key_bytes`.
+    `key_bytes` their Avro. A record that is no change has op -1, or `MARKED`, and no `key_bytes`.
     """
 
     interval: npt.NDArray[np.int64]

@@ -33,7 +33,7 @@ from schemas.records import Op
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
 from state.columns import OFFSET, PARTITION
-from streaming.lane.changes import AFTER, BEFORE, KEY, SIZE, VALUE, Bools, Changes
+from streaming.lane.changes import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE, Bools, Changes
 
 MOST_FAULTS = 1_000
 """Told by one lane of one batch."""
@@ -72,6 +72,7 @@ _CHANGE = "Avro of Change as the table declares it"
 
 
 def _all(changes: Changes, table: TableSchema, record_bytes: int) -> Iterator[_Found]:
+    yield from _marked(changes)
     yield from _too_large(changes, record_bytes)
     yield from _misread(changes, table)
     yield from _wrong_halves(changes)
@@ -79,6 +80,12 @@ def _all(changes: Changes, table: TableSchema, record_bytes: int) -> Iterator[_F
         for half in (changes.before, changes.after):
             yield from _wrong_values(half[index], column)
     yield from _wrong_keys(changes, table)
+
+
+def _marked(changes: Changes) -> Iterator[_Found]:
+    for row in np.flatnonzero(changes.ops == MARKED):
+        expected = "the header `barrier` on barriers only, each following the one before it"
+        yield int(row), Code.AMBIGUOUS_RECORD, "a record that is marked as a barrier and is none", expected
 
 
 def _too_large(changes: Changes, record_bytes: int) -> Iterator[_Found]:
@@ -91,7 +98,7 @@ def _too_large(changes: Changes, record_bytes: int) -> Iterator[_Found]:
 def _misread(changes: Changes, table: TableSchema) -> Iterator[_Found]:
     """Records that Spark did not decode, or not as they were written."""
     values = changes.rows[VALUE]
-    suspects = np.flatnonzero(_is_set(values) | (changes.ops < 0))
+    suspects = np.flatnonzero((_is_set(values) | (changes.ops < 0)) & (changes.ops != MARKED))
     if not len(suspects):
         return
     codec = ChangeCodec(table.columns)

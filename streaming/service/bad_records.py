@@ -19,7 +19,13 @@ from streaming.lane.faults import Fault
 
 MOST_PARKED = 10_000
 """In one batch: a producer that gets everything wrong is to be stopped, not to be copied."""
-_UNPARKED = "it can't be parked: no job is open, too many are at fault, or it is too large"
+_UNPARKED = (
+    "it can't be parked: no job is open, too many are at fault, it is too large, or marked as a barrier"
+)
+
+_NEVER_PARKED = (Code.RECORD_TOO_LARGE, Code.AMBIGUOUS_RECORD)
+"""A letter is longer than its record, so one that is too long can't be sent anywhere; and who marks records as barriers
+has to be stopped."""
 
 log = structlog.get_logger(__name__)
 
@@ -62,9 +68,8 @@ class BadRecords:
         return replace(plan, skipped=tuple(sorted(skipped)), parked=(*plan.parked, *parked))
 
     def _can_park(self, plan: BatchPlan, fault: Fault) -> bool:
-        """A letter is longer than its record, so one that is too long can't be sent anywhere."""
         parks = self._ensure_letters is not None and bool(plan.jobs)
-        return parks and fault.code is not Code.RECORD_TOO_LARGE
+        return parks and fault.code not in _NEVER_PARKED
 
     def _open_letters(self, plan: BatchPlan, parked: Sequence[Parked]) -> None:
         assert self._ensure_letters is not None

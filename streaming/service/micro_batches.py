@@ -1,9 +1,9 @@
 """The function that Structured Streaming calls with each micro-batch: find barriers, run the batches that they allow.
 
 A micro-batch is Spark's unit, a batch is ours; they need not match. Rows of a micro-batch are looked through for
-barriers, and every barrier that has become aligned ends a batch. So a micro-batch may run no batch at all (nothing
-aligned yet), or several. Nothing is lost if Spark forgets or repeats a micro-batch: where we are is in the journal,
-and the aligner ignores barriers that it has seen.
+barriers, unless they are our own and known already (`own_barriers`), and every barrier that has become aligned ends a
+batch. So a micro-batch may run no batch at all (nothing aligned yet), or several. Nothing is lost if Spark forgets or
+repeats a micro-batch: where we are is in the journal, and the aligner ignores barriers that it has seen.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -23,18 +24,27 @@ from streaming.service.barriers import FoundBarrier
 from streaming.service.batches import Batches
 from streaming.service.maintenance import Upkeep
 from streaming.service.report import BatchReport
-from streaming.service.source import UpstreamSource
 
 OnBatch = Callable[[BatchReport], None]
+
+
+class Finder(Protocol):
+    """Whoever knows of the barriers that have come."""
+
+    def barriers(self, records: DataFrame) -> Iterable[FoundBarrier]:
+        """Those among some records, or that have come meanwhile; of a partition in offset order. May wait for some."""
+
+    def close(self) -> None:
+        """Wait no longer, now or later."""
 
 
 class MicroBatches:
     """Give it to `foreachBatch`. `failure` holds the error that ended it; Spark is only told its code."""
 
     def __init__(
-        self, source: UpstreamSource, aligner: Aligner, batches: Batches, upkeep: Upkeep, on_batch: OnBatch
+        self, finder: Finder, aligner: Aligner, batches: Batches, upkeep: Upkeep, on_batch: OnBatch
     ) -> None:
-        self._source, self._aligner, self._batches, self._upkeep = source, aligner, batches, upkeep
+        self._finder, self._aligner, self._batches, self._upkeep = finder, aligner, batches, upkeep
         self._on_batch = on_batch
         self._waiting: deque[AlignedBarrier] = deque()
         self._busy = threading.Lock()
@@ -51,17 +61,13 @@ class MicroBatches:
             if self._closed:
                 return
             try:
-                self.look_through(records)
+                self.take(self._finder.barriers(records))
                 self.drain()
             except BaseException as failure:  # noqa: BLE001  # whatever it is, `run` raises it
                 self.failure = failure
                 self._closed = True
                 code = failure.code if isinstance(failure, BackfillError) else type(failure).__name__
                 raise RuntimeError(str(code)) from None
-
-    def look_through(self, records: DataFrame) -> None:
-        """Take the barriers out of some records."""
-        self.take(self._source.barriers(records))
 
     def take(self, barriers: Iterable[FoundBarrier]) -> None:
         """Take barriers, those of a partition in offset order."""
@@ -90,6 +96,7 @@ class MicroBatches:
     def close(self, timeout_s: float) -> bool:
         """Let no further batch begin and wait for the open one. False if it is still running."""
         self._closed = True
+        self._finder.close()
         if self._busy.acquire(timeout=timeout_s):
             self._busy.release()
             return True

@@ -54,7 +54,7 @@ from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import JVM_GONE, is_alive
-from streaming.runtime.topics import create_topic, partitions_of
+from streaming.runtime.topics import admin, create_topic, partitions_of, stable_offsets
 from streaming.runtime.transactions import TransactionalProducer
 from streaming.service.bad_records import BadRecords
 from streaming.service.barriers import look_ahead
@@ -73,7 +73,8 @@ from streaming.service.guard import (
 )
 from streaming.service.lanes import Lanes
 from streaming.service.maintenance import FOLD_LEAST_ROWS, FoldReport, Upkeep
-from streaming.service.micro_batches import MicroBatches, spark_failure, stream_ended
+from streaming.service.micro_batches import Finder, MicroBatches, spark_failure, stream_ended
+from streaming.service.own_barriers import Announcements, Offsets, OwnBarriers
 from streaming.service.patience import Patience
 from streaming.service.report import BatchReport
 from streaming.service.source import UpstreamSource
@@ -158,7 +159,8 @@ class Service:
         )
         # Before anything is read: it ends the transaction that a killed injector left open, behind which
         # committed readers, Spark among them, would see nothing until it times out.
-        injector = self._start_injector(journal)
+        announcements = Announcements()
+        injector = self._start_injector(journal, announcements)
         warm_up = threading.Thread(target=self._lanes.warm_up)
         warm_up.start()
         try:
@@ -168,15 +170,15 @@ class Service:
             self._check_jobs(batches)
             refuse_lost(self.kafka, upstream.topic, batches.next_offsets())
             self.aligner = aligner = Aligner(upstream.topic, upstream.partitions, batches.position)
+            look = look_ahead(self.kafka, upstream.topic, batches.next_offsets(), self.skip_records)
             micro_batches = MicroBatches(
-                self._source,
+                self._finder(injector, announcements, aligner, look.next_offsets),
                 aligner,
                 batches,
                 upkeep,
                 lambda report: self._told(report, batches, patience),
             )
             watch = Watch(guard, aligner, batches, self.stall_s)
-            look = look_ahead(self.kafka, upstream.topic, batches.next_offsets(), self.skip_records)
             micro_batches.take(look.found)
             micro_batches.drain()
             self._stream(self._source.stream(look.next_offsets), micro_batches, injector, watch)
@@ -303,7 +305,7 @@ class Service:
 
     # 5, 6 --------------------------------------------------------------------------------------------------
 
-    def _start_injector(self, journal: Journal) -> BarrierInjector | None:
+    def _start_injector(self, journal: Journal, announcements: Announcements) -> BarrierInjector | None:
         if self.config.barriers != "inject":
             return None
         injector = BarrierInjector(
@@ -312,9 +314,21 @@ class Service:
             self.config.barrier_interval_ms,
             left_out=self.skip_records,
             is_ours=lambda: not journal.is_superseded,
+            on_barrier=announcements.put,
         )
         injector.start()
         return injector
+
+    def _finder(
+        self, injector: BarrierInjector | None, announcements: Announcements, aligner: Aligner, first: Offsets
+    ) -> Finder:
+        """Our own barriers are announced; those of others are found by looking."""
+        if injector is None:
+            return self._source
+        stable = partial(
+            stable_offsets, self.kafka, self.config.upstream, len(first), client=admin(self.kafka)
+        )
+        return OwnBarriers(announcements, self._source, aligner, first, stable)
 
     def _stream(
         self, records: DataFrame, micro_batches: MicroBatches, injector: BarrierInjector | None, watch: Watch

@@ -22,7 +22,7 @@ from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.vnode import vnode_expression
-from streaming.lane.changes import AFTER, BEFORE, KEY, SIZE, VALUE
+from streaming.lane.changes import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import collect
 from streaming.service.barriers import FoundBarrier, Marked, found_barrier
@@ -78,7 +78,7 @@ class UpstreamSource:
         )
 
     def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
-        """The records of [first[p], end[p]) of every partition p, without their headers."""
+        """The records of [first[p], end[p]) of every partition p."""
         return (
             self._spark()
             .read.format("kafka")
@@ -89,6 +89,7 @@ class UpstreamSource:
             .option("assign", self._partitions(first))
             .option("startingOffsets", self._offsets(first))
             .option("endingOffsets", self._offsets(end))
+            .option("includeHeaders", "true")
             .load()
         )
 
@@ -97,6 +98,9 @@ class UpstreamSource:
 
     def _offsets(self, offsets: Sequence[int]) -> str:
         return json.dumps({self._topic: {str(number): offset for number, offset in enumerate(offsets)}})
+
+    def close(self) -> None:
+        """Nothing here waits."""
 
     def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]:
         """The barriers among some records, in offset order within each partition.
@@ -115,7 +119,8 @@ class UpstreamSource:
         """Records decoded and brought to their lanes: Spark partition i holds lane i, also when it is empty.
 
         A record that does not decode has a null op, and goes to lane 0. Its value comes along for a second look, as
-        does one that Spark would have written in other bytes (`streaming.lane.faults`).
+        does one that Spark would have written in other bytes (`streaming.lane.faults`). What is marked as a barrier
+        has the op `MARKED`.
         """
         if lanes not in self._lane_salts:
             self._lane_salts[lanes] = self._lane_salt(lanes)
@@ -128,7 +133,7 @@ class UpstreamSource:
     def _marks(self) -> tuple[Column, list[Column]]:
         """What tells a barrier, and what is asked of one."""
         ours = F.filter("headers", lambda header: header["key"] == BARRIER_HEADER)
-        return F.col("headers").isNotNull() & (F.size(ours) > 0), [
+        return self._is_marked, [
             *map(F.col, ("partition", "offset")),
             # The driver holds them all: what is longer than any barrier only tells its length.
             F.when(F.length("value") <= MAX_BARRIER_BYTES, F.col("value")).alias("value"),
@@ -138,9 +143,16 @@ class UpstreamSource:
         ]
 
     @cached_property
+    def _is_marked(self) -> Column:
+        return F.col("headers").isNotNull() & F.exists(
+            "headers", lambda header: header["key"] == BARRIER_HEADER
+        )
+
+    @cached_property
     def _decoded(self) -> list[Column]:
         change = from_avro(F.col("value"), self._avro, {"mode": "PERMISSIVE"})
-        return [*map(F.col, ("partition", "offset", "key", "value")), change.alias("change")]
+        marked = self._is_marked.alias("marked")
+        return [*map(F.col, ("partition", "offset", "key", "value")), marked, change.alias("change")]
 
     @cached_property
     def _named(self) -> list[Column]:
@@ -157,7 +169,7 @@ class UpstreamSource:
             .when(rewritten != F.col("value"), F.col("value"))
             .alias(VALUE),
             F.expr("coalesce(length(key), 0) + coalesce(length(value), 0)").alias(SIZE),
-            op.cast("tinyint").alias(OP),
+            F.when(F.col("marked"), F.lit(MARKED)).otherwise(op).cast("tinyint").alias(OP),
             F.when(row.isNotNull(), vnode_expression(self._table, row)).alias(VNODE),
             before.alias(BEFORE),
             after.alias(AFTER),

@@ -20,11 +20,12 @@ from collections.abc import Callable
 from typing import Self
 
 import structlog
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, Message
 
 from schemas.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.errors import Code, EnvironmentProblem, Fenced, InputError, OutcomeUnknown, TopicError
 from schemas.records import BARRIER_HEADER, Barrier, Mutation
+from state.plan import AlignedBarrier
 from streaming.runtime import failpoints
 from streaming.runtime.consumer import RangeReader, header_of, located, place
 from streaming.runtime.failpoints import Failpoint
@@ -120,17 +121,29 @@ class _Session:
             mutation = wish.mutation if wish else None
         return next_barrier(self.last, partitions=self._partitions, now_ms=now_ms, mutation=mutation)
 
-    def send(self, barrier: Barrier) -> None:
+    def send(self, barrier: Barrier) -> AlignedBarrier:
         value, header = encode_barrier(barrier), barrier_header(barrier)
+        offsets: dict[int, int] = {}
+
+        def delivered(error: KafkaError | None, copy: Message) -> None:
+            if error is None:  # otherwise the commit tells
+                partition, offset = located(copy)
+                offsets[partition] = offset
+
         with self._producer.transaction() as producer:
             for partition in range(self._partitions):
                 producer.produce(
-                    self._upstream, value, partition=partition, headers=[(BARRIER_HEADER, header)]
+                    self._upstream,
+                    value,
+                    partition=partition,
+                    headers=[(BARRIER_HEADER, header)],
+                    on_delivery=delivered,
                 )
             self._inbox.commit_with(producer)
             failpoints.reach(Failpoint.BARRIER_SENT)
         self.last = barrier
         failpoints.reach(Failpoint.BARRIER_COMMITTED)
+        return AlignedBarrier(barrier, tuple(offsets[partition] for partition in range(self._partitions)))
 
 
 def _not_ours(upstream: str) -> Fenced:
@@ -149,7 +162,8 @@ class BarrierInjector:
     Only one injector of an upstream is alive at a time: one that opens fences the one before, which then
     ends with `failure` set to Fenced. `clock` tells Unix milliseconds, for epochs and `injected_at`. `left_out`
     are records of the topic that look like barriers and are none. `is_ours`, asked after each take-over and each time
-    that the thread was fenced, tells whether this injector is the one to go on.
+    that the thread was fenced, tells whether this injector is the one to go on. `on_barrier` hears of each barrier
+    that is committed and where its copies are, but for one whose commit was left without an answer.
     """
 
     def __init__(
@@ -161,10 +175,11 @@ class BarrierInjector:
         clock: Callable[[], int] = unix_ms,
         left_out: Places = frozenset(),
         is_ours: Callable[[], bool] | None = None,
+        on_barrier: Callable[[AlignedBarrier], None] = lambda barrier: None,
     ) -> None:
         self._settings, self._upstream = settings, upstream
         self._interval_ms, self._clock, self._left_out = interval_ms, clock, left_out
-        self._is_ours = is_ours
+        self._is_ours, self._on_barrier = is_ours, on_barrier
         self._session: _Session | None = None
         self._lock = threading.Lock()
         self._ending = threading.Event()
@@ -235,7 +250,7 @@ class BarrierInjector:
                 return sent  # the commit whose answer was lost did happen
             try:
                 sent = session.next_barrier(mutation, self._clock())
-                session.send(sent)
+                placed = session.send(sent)
             except OutcomeUnknown:
                 self._close()
                 if attempt == _ATTEMPTS:
@@ -245,6 +260,7 @@ class BarrierInjector:
                 raise
             else:
                 self.last_barrier = sent
+                self._on_barrier(placed)
                 return sent
         raise AssertionError("the last attempt returned or raised")
 

@@ -91,13 +91,14 @@ class Instance:
         upkeep = Upkeep(self, batches.replica)
         if batches.recover() is not None:
             self._worked = True
+        source = Source()
         aligner = Aligner("up", self.arrivals.changelog.count, batches.position)
-        micro_batches = MicroBatches(Source(), aligner, batches, upkeep, self.told)  # type: ignore[arg-type]  # narrower
+        micro_batches = MicroBatches(source, aligner, batches, upkeep, self.told)  # type: ignore[arg-type]  # narrower
         taken = [0] * self.arrivals.changelog.count
         while True:
             records = self.arrivals.since(taken)
             taken = list(self.arrivals.counts)
-            micro_batches.look_through(records)  # type: ignore[arg-type]  # what `Source` is asked about
+            micro_batches.take(source.barriers(records))
             micro_batches.drain()
             self.scheduler.step("wait for the upstream", partial(self._has_news, taken))
 
@@ -148,6 +149,9 @@ class Source:
 
     def barriers(self, records: Iterable[FoundBarrier]) -> Iterator[FoundBarrier]:
         yield from records
+
+    def close(self) -> None:
+        pass
 
 
 class Lanes:

@@ -19,6 +19,10 @@ from streaming.runtime.kafka import KafkaSettings
 from streaming.service.source import UpstreamSource
 from tests.kit.broken import BROKEN, BROKEN_KEYS, KEY, ROW, TABLE, insert, number, sized
 
+RECORDS = (
+    "partition int, offset long, key binary, value binary, headers array<struct<key string, value binary>>"
+)
+
 Decode = Callable[..., tuple[Changes, list[Fault]]]
 
 
@@ -27,13 +31,14 @@ def decode(spark: SparkSession) -> Decode:
     """Records of partition 0, at offsets 0, 1, 2, …, through Spark into a single lane."""
     source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", TABLE)
 
-    def run(*values: bytes | None, keys: list[bytes | None] | None = None) -> tuple[Changes, list[Fault]]:
-        given = keys or [KEY] * len(values)
-        rows = [
-            (0, offset, key, value) for offset, (key, value) in enumerate(zip(given, values, strict=True))
-        ]
-        schema = "partition int, offset long, key binary, value binary"
-        found = source.lane_rows(spark.createDataFrame(rows, schema), 1)
+    def run(
+        *values: bytes | None,
+        keys: list[bytes | None] | None = None,
+        headers: list[list[tuple[str, bytes]] | None] | None = None,
+    ) -> tuple[Changes, list[Fault]]:
+        columns = keys or [KEY] * len(values), values, headers or [None] * len(values)
+        rows = [(0, offset, *row) for offset, row in enumerate(zip(*columns, strict=True))]
+        found = source.lane_rows(spark.createDataFrame(rows, RECORDS), 1)
         table: pa.Table = found.toArrow().cast(to_arrow_schema(found.schema))
         changes = order_changes(table.to_batches(), table.schema, _plan(len(values)), TABLE)
         return changes, find_faults(changes, TABLE)
@@ -76,6 +81,15 @@ def test_a_null_of_a_schema_with_nullable_keys_reads_as_0_until_its_first_value_
     assert [fault.offset for fault in faults] == [1]
 
 
+def test_what_is_marked_as_a_barrier_is_no_change_whatever_its_value(decode: Decode) -> None:
+    marked, other = [("trace", b"1"), ("barrier", b"1")], [("trace", b"1")]
+    _, faults = decode(insert(), insert(), b"\xff", insert(), headers=[marked, other, marked, None])
+    assert [(fault.offset, fault.code) for fault in faults] == [
+        (0, Code.AMBIGUOUS_RECORD),
+        (2, Code.AMBIGUOUS_RECORD),
+    ]
+
+
 def test_a_mark_with_a_key_or_two_marks_are_ambiguous_and_a_huge_barrier_is_not_fetched(
     spark: SparkSession,
 ) -> None:
@@ -83,7 +97,6 @@ def test_a_mark_with_a_key_or_two_marks_are_ambiguous_and_a_huge_barrier_is_not_
     barrier = Barrier(1 << 16, 0, BarrierKind.INITIAL, 2, 0)
     mark = ("barrier", barrier_header(barrier))
     value, huge = encode_barrier(barrier), bytes(MAX_BARRIER_BYTES + 1)
-    schema = "partition int, offset long, key binary, value binary, headers array<struct<key string, value binary>>"
     rows: list[tuple[tuple[object, ...], Code | None]] = [
         ((0, 7, None, value, [("other", b"1"), mark]), None),
         ((0, 8, KEY, value, [mark]), Code.AMBIGUOUS_RECORD),
@@ -92,7 +105,7 @@ def test_a_mark_with_a_key_or_two_marks_are_ambiguous_and_a_huge_barrier_is_not_
         ((1, 9, KEY, huge, [mark]), None),  # named by an operator
     ]
     for row, code in rows:
-        found = source.barriers(spark.createDataFrame([row], schema))
+        found = source.barriers(spark.createDataFrame([row], RECORDS))
         if code is None:
             [one] = found
             assert (one.partition, one.offset) == row[:2]
