@@ -57,6 +57,17 @@ def _latency_lines(of: str, latencies: Latencies, target_p99_ms: float) -> list[
     ]
 
 
+def _batch_lines(of: str, batches: Sequence[Batch]) -> list[Line]:
+    """The median batch, and the median of each of its steps."""
+    return [
+        Line(f"{of}: batch, median", median(batch.took_ms for batch in batches), "ms", "target", 800),
+        *(
+            Line(f"{of}: of which {step}", median(batch.step_ms[step] for batch in batches), "ms")
+            for step in batches[0].step_ms
+        ),
+    ]
+
+
 def steady(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> list[Line]:
     """Batches and latencies after completion, at a constant live load."""
     with rig(folder) as bench:
@@ -72,14 +83,14 @@ def steady(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> 
             tell(f"{seconds:g} s of live load")
             run.await_seconds(SETTLE_S)
             since = time.time()
-            took = median(batch.took_ms for batch in run.await_seconds(seconds))
+            batches = run.await_seconds(seconds)
             until, peak = time.time() - AFTER_S, run.peak_mib
         latencies = watch.latencies().between(since, until)
         tell("verify")
         verdict = bench.verdict()
     of = f"{rate:,.0f} changes/s for {seconds:g} s after completion"
     return [
-        Line(f"{of}: batch, median", took, "ms", "target", 800),
+        *_batch_lines(of, batches),
         *_latency_lines(of, latencies, 1_800),
         Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
         verdict,
@@ -98,7 +109,7 @@ def idle(rows: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
             run.await_seconds(SETTLE_S)
             batches = run.await_seconds(seconds)
     return [
-        Line("no job: batch, median", median(batch.took_ms for batch in batches), "ms", "target", 800),
+        *_batch_lines("no job", batches),
         Line("no job: age of a barrier, p99", percentile(_ages_ms(batches), 0.99), "ms", "target", 1_800),
     ]
 

@@ -61,7 +61,12 @@ class Batch:
     @property
     def took_ms(self) -> float:
         """All steps together."""
-        return float(sum(value for key, value in self.fields.items() if key.endswith("_ms")))
+        return sum(self.step_ms.values())
+
+    @property
+    def step_ms(self) -> dict[str, float]:
+        """By name, in their order."""
+        return {key[:-3]: float(value) for key, value in self.fields.items() if key.endswith("_ms")}
 
     @property
     def snapshot_rows(self) -> int:
