@@ -32,18 +32,20 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The same line of several runs: medians, the lowest and highest value, and the course of the last run."""
+    """The same line of several runs: each one's value, medians of the rest, and the course of the last run."""
 
     what: str
     unit: str
-    runs: int
-    value: float
-    lowest: float
-    highest: float
+    values: tuple[float, ...]
     compared_with: str
     compared: float | None
     ratio: float | None
     course: Course = ()
+
+    @property
+    def value(self) -> float:
+        """The median."""
+        return median(self.values)
 
     def to_dict(self) -> dict[str, Any]:
         """For the result file."""
@@ -56,7 +58,7 @@ def cells(line: Summary) -> list[str]:
         line.what,
         f"{line.value:,.0f}",
         line.unit,
-        f"{line.lowest:,.0f} to {line.highest:,.0f}" if line.runs > 1 else "",
+        f"{min(line.values):,.0f} to {max(line.values):,.0f}" if len(line.values) > 1 else "",
         line.compared_with,
         "" if line.compared is None else f"{line.compared:,.0f}",
         "" if line.ratio is None else f"{line.ratio:.2f}",
@@ -87,14 +89,10 @@ def summarised(lines: Iterable[Line]) -> list[Summary]:
 
 
 def _summary(lines: list[Line]) -> Summary:
-    values = [line.value for line in lines]
     return Summary(
         lines[0].what,
         lines[0].unit,
-        len(lines),
-        statistics.median(values),
-        min(values),
-        max(values),
+        tuple(line.value for line in lines),
         lines[0].compared_with,
         _median(line.compared for line in lines),
         _median(line.ratio for line in lines),

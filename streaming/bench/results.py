@@ -29,7 +29,8 @@ def read_results(folder: Path, case: str) -> list[Summary]:
 
 
 def _summary(line: dict[str, Any]) -> Summary:
-    return Summary(**{**line, "course": tuple((at, value) for at, value in line["course"])})
+    course = tuple((at, value) for at, value in line["course"])
+    return Summary(**{**line, "values": tuple(line["values"]), "course": course})
 
 
 def _machine() -> dict[str, str | int | float]:
