@@ -2,12 +2,13 @@
 
 Two limits, the smaller one counts:
 
-- *Latency budget.* A live change waits for at most two snapshot reads: the rest of the batch that runs when its
-  barrier comes, and the read of its own batch. So one read may take half the budget at most; it takes a quarter, for
-  a single read can take twice as long as the last ones. The rows that fit are learned from what batches took: the first
-  is small, and one that took clearly less than it might is followed at once, for a small read costs more a row and its
-  rate says too little; after that rows/s are a moving average. A job without a budget reads five seconds at a time:
-  what a batch costs in any case, and the wait for a barrier, weigh little then, and a crash repeats no more.
+- *Latency budget.* A live change waits for at most two batches: the one that runs when its barrier comes, and its own.
+  So a batch may take half the budget, and the reads of all jobs together what its other steps leave of that; they are
+  planned a quarter shorter, for one can take longer than the last ones did. The rows that fit are learned from what
+  batches took: the first read is small, and one that took clearly less than it might is followed at once, for a small
+  read costs more a row and its rate says too little; after that rows/s are a moving average. A job without a budget
+  reads five seconds at a time: what a batch costs in any case, and the wait for a barrier, weigh little then, and a
+  crash repeats no more.
 - *Rate limit.* A token bucket in rows: it fills with time and never holds more than two seconds' worth, so that a
   pause is not followed by a burst.
 
@@ -17,6 +18,8 @@ snapshot. Time comes in as an argument.
 
 from __future__ import annotations
 
+import statistics
+from collections import deque
 from dataclasses import dataclass
 
 FIRST_ROWS = 20_000
@@ -29,10 +32,40 @@ MAX_ROWS = 8_000_000
 """Most rows of one batch, however fast the machine is: the plan lists their slices."""
 UNBUDGETED_READ_MS = 5_000.0
 """One read of a job without a latency budget. 10 M rows: 850 to 900 k rows/s, against 520 k by 1 M a batch."""
-BUDGET_SHARE = 0.25
+READ_SHARE = 0.75
+"""Of what half the budget leaves to reads."""
+LEAST_SHARE = 0.1
+"""Of the budget, for reads where the rest of a batch takes half of it or more."""
 _SMOOTHING, _CLEARLY_LESS = 0.4, 0.8
 _GROWTH = 2.0
 _BUCKET_SECONDS = 2.0
+
+
+class Rest:
+    """What a batch takes beside its snapshot reads: the median of the last few, for a long interval says little."""
+
+    def __init__(self) -> None:
+        self._last_ms: deque[float] = deque(maxlen=5)
+
+    def took(self, ms: float) -> None:
+        """Tell of a batch."""
+        self._last_ms.append(ms)
+
+    @property
+    def ms(self) -> float:
+        """0 before the first batch."""
+        return statistics.median(self._last_ms) if self._last_ms else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """What a job's read shares a batch with: the reads of so many jobs, its own among them, and the rest."""
+
+    readers: int = 1
+    rest_ms: float = 0.0
+
+
+ALONE = Company()
 
 
 @dataclass(slots=True)
@@ -42,17 +75,19 @@ class SnapshotBudget:
     latency_budget_ms: int | None
     _rows_per_ms: float | None = None
     _last_rows: int = 0
+    _read_ms: float = 0.0
     _tokens: float = 0.0
     _filled_ms: int | None = None
     _limit: int | None = None
 
-    def rows(self, now_ms: int, *, paused: bool, rate_limit: int | None) -> int:
+    def rows(self, now_ms: int, *, paused: bool, rate_limit: int | None, company: Company = ALONE) -> int:
         """Rows that the next batch may read; `now_ms` must not fall between calls."""
         if rate_limit != self._limit:  # what was read under another limit is no debt under this one
             self._limit, self._filled_ms, self._tokens = rate_limit, None, 0.0
         if paused or rate_limit == 0:
             self._filled_ms, self._tokens = now_ms, 0.0
             return 0
+        self._read_ms = self._fitting_ms(company)
         fitting = self._fitting_rows()
         if rate_limit is None:
             return fitting
@@ -66,10 +101,12 @@ class SnapshotBudget:
         wanted = max(self._rows_per_ms * self._read_ms, least)
         return int(min(wanted, max(self._last_rows * _GROWTH, first), MAX_ROWS))
 
-    @property
-    def _read_ms(self) -> float:
+    def _fitting_ms(self, company: Company) -> float:
         """How long a read may take."""
-        return UNBUDGETED_READ_MS if self.latency_budget_ms is None else self.latency_budget_ms * BUDGET_SHARE
+        if self.latency_budget_ms is None:
+            return UNBUDGETED_READ_MS / company.readers
+        left = self.latency_budget_ms / 2 - company.rest_ms
+        return max(left * READ_SHARE, self.latency_budget_ms * LEAST_SHARE) / company.readers
 
     def _fill(self, now_ms: int, rate_limit: int) -> float:
         elapsed_ms = 1_000 if self._filled_ms is None else max(now_ms - self._filled_ms, 0)

@@ -38,7 +38,7 @@ from state.progress_table import ProgressRow, ProgressTable
 from state.replica import Replica
 from state.snapshot import SliceCutter, SnapshotReader
 from state.storage import Storage
-from streaming.core.budget import SnapshotBudget
+from streaming.core.budget import Company, Rest, SnapshotBudget
 from streaming.core.jobs import Outcome, Report, add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
 from streaming.lane.dead_letters import ReadLetters
@@ -120,6 +120,7 @@ class Batches:
         self._refused: list[Report] = []
         self._hindrances: list[Code] = []
         self._budgets: dict[str, SnapshotBudget] = {}
+        self._rest = Rest()
         self._known_ends: dict[Partition, int] = {}
         self._cutter: SliceCutter | None = None
         self.give_up = False
@@ -179,7 +180,9 @@ class Batches:
             self._cutter = SliceCutter(reader)
         self._cutter.use(reader)
         self.jobs = tuple(job for job in self.jobs if job.opened or self._can_open(job))
-        jobs = tuple(self._plan_job(job, self._cutter) for job in self.jobs)
+        readers = sum(not job.paused and not self._is_done(job) for job in self.jobs)
+        company = Company(max(readers, 1), self._rest.ms)
+        jobs = tuple(self._plan_job(job, self._cutter, company) for job in self.jobs)
         plan = BatchPlan(
             self.position,
             barriers,
@@ -226,12 +229,12 @@ class Batches:
             return False
         return True
 
-    def _plan_job(self, job: JobState, cutter: SliceCutter) -> JobPlan:
+    def _plan_job(self, job: JobState, cutter: SliceCutter, company: Company) -> JobPlan:
         budget = self._budgets.setdefault(job.name, SnapshotBudget(job.definition.latency_budget_ms))
         progress = self.progress.setdefault(job.name, {})
-        if self._is_complete(progress):
+        if self._is_done(job):
             return JobPlan(job)
-        rows = budget.rows(self._now_ms(), paused=job.paused, rate_limit=job.rate_limit)
+        rows = budget.rows(self._now_ms(), paused=job.paused, rate_limit=job.rate_limit, company=company)
         chosen = choose_slices(job.definition, self._table.vnode_count, progress, rows, cutter.cut)
         return JobPlan(job, chosen.slices)
 
@@ -244,8 +247,8 @@ class Batches:
                 return True
         return False
 
-    def _is_complete(self, progress: Mapping[int, Progress]) -> bool:
-        return is_complete(progress, self._table.vnode_count)
+    def _is_done(self, job: JobState) -> bool:
+        return is_complete(self.progress.get(job.name, {}), self._table.vnode_count)
 
     # 2 to 5 ------------------------------------------------------------------------------------------------
 
@@ -266,7 +269,7 @@ class Batches:
         self._configured = ()  # one that is dropped later must not come back
         clock.lap("mutations")
         failpoints.reach(Failpoint.SETTLED)
-        self._learn(sums)
+        self._learn(sums, sum(clock.step_ms.values()))
         return self._report(plan, sums, outcome, clock)
 
     def _commit(self, effect: Callable[[], None], reload: Callable[[], None]) -> None:
@@ -374,13 +377,14 @@ class Batches:
         self.position = plan.end
         return outcome
 
-    def _learn(self, sums: Sums) -> None:
-        """What the next plans go by: how large changes are, and how long snapshot rows take."""
+    def _learn(self, sums: Sums, took_ms: float) -> None:
+        """What the next plans go by: how large changes are, and how long snapshot rows take, and all the rest."""
         if sums.changes:
             self._change_bytes = max(1.0, sums.held_bytes / sums.changes)
         lane_ms, rows = sums.lane_ms, sums.snapshot_rows
         side_by_side = min(self._lanes.slots, self._lane_count)
-        read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / side_by_side
+        read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / side_by_side if rows else 0.0
+        self._rest.took(max(took_ms - read_ms, 0.0))
         for name, count in rows.items():
             if name in self._budgets and count:
                 self._budgets[name].spent(count, read_ms * count / sum(rows.values()))

@@ -3,12 +3,15 @@ from __future__ import annotations
 import pytest
 
 from streaming.core.budget import (
-    BUDGET_SHARE,
     FIRST_ROWS,
+    LEAST_SHARE,
     MAX_ROWS,
     MIN_ROWS,
     PLENTY_ROWS,
+    READ_SHARE,
     UNBUDGETED_READ_MS,
+    Company,
+    Rest,
     SnapshotBudget,
 )
 
@@ -45,7 +48,40 @@ def test_the_first_read_is_small_and_the_next_one_follows_what_it_took() -> None
     budget = SnapshotBudget(2_000)
     assert rows(budget, 0) == FIRST_ROWS
     budget.spent(FIRST_ROWS, read_ms=400)  # 50 rows/ms
-    assert rows(budget, 1_000) == min(50 * 2_000 * BUDGET_SHARE, 2 * FIRST_ROWS)
+    assert rows(budget, 1_000) == min(50 * 1_000 * READ_SHARE, 2 * FIRST_ROWS)
+
+
+def grown_rows(latency_budget_ms: int | None, company: Company, rows_per_ms: float) -> int:
+    """The read of a job that has found its size."""
+    budget, read = SnapshotBudget(latency_budget_ms), 0
+    for now_ms in range(20):
+        read = budget.rows(now_ms, paused=False, rate_limit=None, company=company)
+        budget.spent(read, read_ms=read / rows_per_ms)
+    return read
+
+
+@pytest.mark.parametrize(("rest_ms", "fits_ms"), [(0, 750), (400, 450), (800, 200), (1_500, 200)])
+def test_reads_take_what_the_rest_of_a_batch_leaves_of_half_the_budget(
+    rest_ms: float, fits_ms: float
+) -> None:
+    assert grown_rows(2_000, Company(1, rest_ms), 100) == pytest.approx(fits_ms * 100)
+    assert grown_rows(2_000, Company(4, rest_ms), 100) == pytest.approx(fits_ms * 100 / 4)
+    assert (READ_SHARE, LEAST_SHARE) == (0.75, 0.1)
+
+
+def test_jobs_without_a_budget_share_five_seconds() -> None:
+    assert grown_rows(None, Company(5, 60_000.0), 2_000) == 2_000 * UNBUDGETED_READ_MS / 5
+
+
+def test_the_rest_of_a_batch_is_the_median_of_the_last_few() -> None:
+    rest = Rest()
+    assert rest.ms == 0
+    for took_ms in (30_000.0, 400.0, 500.0, 600.0):
+        rest.took(took_ms)
+    assert rest.ms == 550
+    for took_ms in (300.0,) * 3:
+        rest.took(took_ms)
+    assert rest.ms == 300
 
 
 def test_a_read_that_took_less_than_it_might_is_followed_at_once() -> None:
@@ -53,7 +89,7 @@ def test_a_read_that_took_less_than_it_might_is_followed_at_once() -> None:
     for _ in range(10):
         taken.append(rows(budget, 0))
         budget.spent(taken[-1], read_ms=100 + taken[-1] / 1_000)  # what a read costs in any case, and a row
-    most = (1_000 * BUDGET_SHARE - 100) * 1_000
+    most = (500 * READ_SHARE - 100) * 1_000
     assert taken[:2] == [FIRST_ROWS, 2 * FIRST_ROWS]
     assert all(0.8 * most <= read <= most for read in taken[5:]), taken
 
