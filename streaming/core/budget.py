@@ -34,8 +34,8 @@ UNBUDGETED_READ_MS = 5_000.0
 """One read of a job without a latency budget. 10 M rows: 850 to 900 k rows/s, against 520 k by 1 M a batch."""
 READ_SHARE = 0.75
 """Of what half the budget leaves to reads."""
-LEAST_SHARE = 0.1
-"""Of the budget, for reads where the rest of a batch takes half of it or more."""
+LEAST_READ_MS = 200.0
+"""Of a job, however little is left: half of it goes to what a read costs in any case."""
 _SMOOTHING, _CLEARLY_LESS = 0.4, 0.8
 _GROWTH = 2.0
 _BUCKET_SECONDS = 2.0
@@ -106,7 +106,7 @@ class SnapshotBudget:
         if self.latency_budget_ms is None:
             return UNBUDGETED_READ_MS / company.readers
         left = self.latency_budget_ms / 2 - company.rest_ms
-        return max(left * READ_SHARE, self.latency_budget_ms * LEAST_SHARE) / company.readers
+        return max(left * READ_SHARE / company.readers, LEAST_READ_MS)
 
     def _fill(self, now_ms: int, rate_limit: int) -> float:
         elapsed_ms = 1_000 if self._filled_ms is None else max(now_ms - self._filled_ms, 0)

@@ -286,7 +286,7 @@ def send_all(
 ) -> None:
     """Everything that the lane sends for a batch, in the order that the module describes."""
     _open_jobs(task, jobs, sender)
-    _send_snapshot(task, jobs, sender, result)
+    _send_snapshot(task, jobs, sender, result, watch)
     watch.lap("snapshot")
     failpoints.reach(Failpoint.LANE_SENT_SNAPSHOT)
     _send_live(task, jobs, changes, sender, result)
@@ -315,14 +315,18 @@ def _open_jobs(task: LaneTask, jobs: Iterable[LaneJob], sender: Sender) -> None:
                 sender.send_barrier(job.topic, partition, barrier)
 
 
-def _send_snapshot(task: LaneTask, jobs: Iterable[LaneJob], sender: Sender, result: LaneResult) -> None:
+def _send_snapshot(
+    task: LaneTask, jobs: Iterable[LaneJob], sender: Sender, result: LaneResult, watch: Stopwatch
+) -> None:
     for job in jobs:
         read: dict[int, int] = {}
         sent = 0
         if job.slices:
             reader = SnapshotReader(task.storage, task.table, task.files)
             columns = job.read_columns()
+            watch.lap("snapshot")
             overlay = reader.overlay(frozenset(item.vnode for item in job.slices), columns)
+            watch.lap("overlay")  # follows from the log's files, whatever is read beneath it
             for item in job.slices:
                 partition, count = job.definition.partition_of(item.vnode), 0
                 for rows in reader.read(item, columns, overlay):

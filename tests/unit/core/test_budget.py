@@ -4,7 +4,7 @@ import pytest
 
 from streaming.core.budget import (
     FIRST_ROWS,
-    LEAST_SHARE,
+    LEAST_READ_MS,
     MAX_ROWS,
     MIN_ROWS,
     PLENTY_ROWS,
@@ -65,8 +65,8 @@ def test_reads_take_what_the_rest_of_a_batch_leaves_of_half_the_budget(
     rest_ms: float, fits_ms: float
 ) -> None:
     assert grown_rows(2_000, Company(1, rest_ms), 100) == pytest.approx(fits_ms * 100)
-    assert grown_rows(2_000, Company(4, rest_ms), 100) == pytest.approx(fits_ms * 100 / 4)
-    assert (READ_SHARE, LEAST_SHARE) == (0.75, 0.1)
+    assert grown_rows(2_000, Company(2, rest_ms), 100) == pytest.approx(max(fits_ms / 2, 200) * 100)
+    assert (READ_SHARE, LEAST_READ_MS) == (0.75, 200)
 
 
 def test_jobs_without_a_budget_share_five_seconds() -> None:
