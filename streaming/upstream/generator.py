@@ -22,6 +22,8 @@ Flags = npt.NDArray[np.bool_]
 Versions = npt.NDArray[np.uint32]
 Ops = npt.NDArray[np.int8]
 
+_KINDS = np.array([Op.UPDATE, Op.DELETE, Op.INSERT], np.int8)
+_AMPLE = 8
 _REVIVED_SHARE = 0.25
 """So many of the inserts bring a deleted key back, if there is one."""
 
@@ -98,20 +100,46 @@ class ChangeGenerator:
 
     def mixed(self, count: int, shares: Shares) -> Changes:
         """`count` changes of all kinds. An impossible kind (nothing to delete) gives way to another."""
-        numbers, versions, ops = (
-            np.empty(count, np.int64),
-            np.empty(count, np.int64),
-            np.empty(count, np.int8),
-        )
         kinds = np.searchsorted(
             np.cumsum([shares.updates, shares.deletes]), self._random.random(count), "right"
         )
-        for index, kind in enumerate(kinds.tolist()):
-            op = (Op.UPDATE, Op.DELETE, Op.INSERT)[kind]
-            numbers[index], ops[index] = number, op = self._choose(op)
+        ops = _KINDS[kinds]
+        # Many at once touch each key once at most, so they need a table in which that leaves plenty of choice.
+        ample = count * _AMPLE <= self.live and self._known <= self.live * _AMPLE
+        if ample and self._known + count <= self.capacity:
+            return self._encoded(*self._many(ops))
+        return self._encoded(*self._one_by_one(ops))
+
+    def _many(self, ops: Ops) -> tuple[Numbers, Numbers, Ops]:
+        numbers = np.empty(len(ops), np.int64)
+        absent, deleted = ops == Op.INSERT, ops == Op.DELETE
+        numbers[~absent] = self._present_keys(int(np.count_nonzero(~absent)))
+        numbers[absent] = [self._absent_key() for _ in range(np.count_nonzero(absent))]
+        self._alive[numbers[deleted]] = False
+        self._dead.extend(numbers[deleted].tolist())
+        self.live -= int(np.count_nonzero(deleted))
+        self._versions[numbers] += 1
+        return numbers, self._versions[numbers].astype(np.int64), ops
+
+    def _present_keys(self, count: int) -> Numbers:
+        """Different ones, in no order."""
+        found = np.zeros(0, np.int64)
+        while len(found) < count:
+            drawn = self._random.integers(self._known, size=2 * count)
+            found = np.union1d(found, drawn[self._alive[drawn]])
+        return self._random.permutation(found)[:count]
+
+    def _one_by_one(self, wanted: Ops) -> tuple[Numbers, Numbers, Ops]:
+        numbers, versions, ops = (
+            np.empty(len(wanted), np.int64),
+            np.empty(len(wanted), np.int64),
+            wanted.copy(),
+        )
+        for index, op in enumerate(wanted.tolist()):
+            numbers[index], ops[index] = number, _ = self._choose(Op(op))
             self._versions[number] += 1
             versions[index] = self._versions[number]
-        return self._encoded(numbers, versions, ops)
+        return numbers, versions, ops
 
     def _choose(self, op: Op) -> tuple[int, Op]:
         exhausted = self._known == self.capacity and not self._dead

@@ -63,7 +63,7 @@ class Store:
             self.rows[key] = change.after
 
 
-@given(tables(), SEEDS, st.integers(0, 40), shares(), st.lists(st.integers(0, 60), max_size=4))
+@given(tables(), SEEDS, st.integers(0, 400), shares(), st.lists(st.integers(0, 60), max_size=4))
 @settings(max_examples=150)
 def test_every_change_is_legal_and_the_count_of_live_keys_is_right(
     table: TableSchema, seed: int, rows: int, mix: Shares, batches: list[int]
