@@ -30,9 +30,9 @@ from schemas.errors import Code, StateError, TopicError
 from schemas.limits import HEADROOM_BYTES
 from schemas.records import BARRIER_HEADER, Barrier
 from streaming.lane.dead_letters import Letter
-from streaming.lane.native import ColumnProducer
 from streaming.runtime.consumer import RangeReader, place
 from streaming.runtime.kafka import TRANSACTION_TIMEOUT_MS, KafkaSettings, translated
+from streaming.runtime.native import ColumnProducer
 from streaming.runtime.topics import Partition, admin, end_offsets, partitions_of
 from streaming.runtime.transactions import TransactionalProducer
 

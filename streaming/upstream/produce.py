@@ -17,10 +17,11 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from schemas.records import Op
 from streaming.runtime.kafka import KafkaSettings, translate, translated
+from streaming.runtime.native import ColumnProducer
 from streaming.upstream.generator import ChangeGenerator, Changes, Shares
 
 _CHUNK = 65_536
-_FULL_QUEUE_POLL_S = 0.05
+_CLIENT_ID = "changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class ChangeSender:
         self._producer = Producer(
             settings.producer(
                 **{
+                    "client.id": _CLIENT_ID,
                     "delivery.report.only.error": True,
                     "on_delivery": self._on_failure,
                     "queue.buffering.max.messages": 500_000,
@@ -67,6 +69,7 @@ class ChangeSender:
                 }
             )
         )
+        self._columns = ColumnProducer(self._producer, _CLIENT_ID)
         self.sent = Sent()
 
     def _on_failure(self, error: KafkaError | None, _: Message) -> None:
@@ -74,28 +77,18 @@ class ChangeSender:
 
     def send(self, changes: Changes) -> None:
         """Queue changes, waiting while the queue is full. Raises if earlier ones were not delivered."""
-        with translated(self._settings, what=self._topic):
-            for key, value in zip(changes.keys.to_pylist(), changes.values.to_pylist(), strict=True):
-                self._queue(key, value)
         if len(changes):
+            with translated(self._settings, what=self._topic):
+                self._columns.send(self._topic, None, changes.keys, changes.values)
             self.sent = self.sent.plus(changes, time.time_ns() // 1_000_000)
         self._producer.poll(0)
         self._check()
-
-    def _queue(self, key: bytes, value: bytes) -> None:
-        while True:
-            try:
-                self._producer.produce(self._topic, value, key)
-            except BufferError:
-                self._producer.poll(_FULL_QUEUE_POLL_S)
-                self._check()
-            else:
-                return
 
     def flush(self) -> None:
         """Wait until the broker has acknowledged everything. Raises if something was not delivered."""
         while self._producer.flush(0.1):
             self._check()
+        self._columns.close()  # nobody knows whether this is the last time; the next send asks for them again
         self._check()
 
     def _check(self) -> None:

@@ -78,22 +78,25 @@ class ColumnProducer:
             )
         self._topics: dict[str, int] = {}
 
-    def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
-        """Queue n records, `partitions[i]` for record i, order kept within a partition. Blocks while the queue is full.
+    def send(
+        self, topic: str, partitions: npt.NDArray[np.int32] | None, keys: pa.Array, values: pa.Array
+    ) -> None:
+        """Queue n records, order kept within a partition. Blocks while the queue is full.
 
-        `keys` and `values` are binary arrays of n, no nulls. Delivery errors surface at the commit.
+        `partitions[i]` is that of record i; None leaves it to the producer's partitioner. `keys` and `values` are
+        binary arrays of n, no nulls. Delivery errors surface at the commit, or in the producer's callback.
         Raises: KafkaException when a record is refused for another reason than a full queue.
         """
         count = len(values)
         messages = np.zeros(count, dtype=_MESSAGE)
-        messages["partition"] = partitions
+        how = _COPY
+        if partitions is not None:
+            messages["partition"], how = partitions, _COPY | _PARTITION
         messages["payload"], messages["len"] = _pointers(values)
         messages["key"], messages["key_len"] = _pointers(keys)
         handle = self._topic(topic)
         while count:
-            queued = self._library.rd_kafka_produce_batch(
-                handle, -1, _COPY | _PARTITION, messages.ctypes.data, count
-            )
+            queued = self._library.rd_kafka_produce_batch(handle, -1, how, messages.ctypes.data, count)
             if queued == count:
                 break
             failed = messages["err"][:count] != 0

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming.lane.native import ColumnProducer
 from streaming.runtime.consumer import RangeReader
 from streaming.runtime.kafka import KafkaSettings
+from streaming.runtime.native import ColumnProducer
 from streaming.runtime.transactions import TransactionalProducer
 
 PARTITIONS = 4
