@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.epoch import unix_ms_from_epoch
@@ -118,12 +117,6 @@ def _ages_ms(batches: Sequence[Batch]) -> list[float]:
     return [batch.at * 1_000 - unix_ms_from_epoch(batch.epoch) for batch in batches]
 
 
-@dataclass(frozen=True, slots=True)
-class _Third:
-    rate: float
-    age_ms: float
-
-
 def sustained(rows: int, rate: float, seconds: float, folder: Path, tell: Tell) -> list[Line]:
     """A high live rate with one job completed: what comes out a second, and whether barriers get older."""
     with rig(folder) as bench:
@@ -140,17 +133,12 @@ def sustained(rows: int, rate: float, seconds: float, folder: Path, tell: Tell) 
                 offered = (load.sent.total - before) / (time.time() - began)
         tell("verify")
         verdict = bench.verdict()
-    first, last = _third(batches, 0), _third(batches, 2)
+    third = max(len(batches) // 3, 1)
+    first_ms, last_ms = (median(_ages_ms(part)) for part in (batches[:third], batches[-third:]))
+    rate_out = sum(batch.changes for batch in batches) / (batches[-1].at - began)
     of = f"{rate:,.0f} changes/s with a job completed"
     return [
-        Line(f"{of}: changes that come out", last.rate, "changes/s", "offered", offered),
-        Line(f"{of}: age of a barrier, last third", last.age_ms, "ms", "first third", first.age_ms),
+        Line(f"{of}: changes that come out", rate_out, "changes/s", "offered", offered),
+        Line(f"{of}: age of a barrier, last third", last_ms, "ms", "first third", first_ms),
         verdict,
     ]
-
-
-def _third(batches: Sequence[Batch], number: int) -> _Third:
-    size = max(len(batches) // 3, 2)
-    part = batches[number * size : (number + 1) * size]
-    elapsed = part[-1].at - part[0].at
-    return _Third(sum(batch.changes for batch in part[1:]) / elapsed, median(_ages_ms(part)))
