@@ -17,7 +17,6 @@ from schemas.errors import BackfillError, Code, ConfigError, InputError
 from schemas.job import KEYS as JOB_KEYS
 from schemas.reference import reference
 from schemas.table import KEYS as TABLE_KEYS
-from streaming.bench.page import with_tables
 from streaming.observe.metrics import Metrics
 from streaming.runtime.places import CONFIG_VARIABLE
 from streaming.upstream.control import decode_wish
@@ -64,13 +63,6 @@ def test_the_configurations_shown_are_accepted() -> None:
     alone = load_config(ROOT / "docker" / "config.yaml")
     cluster = load_config(ROOT / "docker" / "cluster-config.yaml")
     assert cluster.model_copy(update={"lanes": alone.lanes, "spark": alone.spark}) == alone
-
-
-def test_the_tables_of_the_benchmarks_are_what_the_result_files_say() -> None:
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert with_tables(page, ROOT / "docs" / "bench") == page
-    pictures = re.findall(r"!\[.*\]\((.*)\)", page)
-    assert all((ROOT / "docs" / picture).exists() for picture in pictures)
 
 
 def compose_commands() -> list[str]:
