@@ -21,7 +21,7 @@ from confluent_kafka import Message
 from schemas.records import BARRIER_HEADER
 from streaming.runtime.consumer import RangeReader, header_of, located
 from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import admin, watermarks
+from streaming.runtime.topics import admin, stable_offsets, watermarks
 
 _ASK_S = 0.02
 Floats = npt.NDArray[np.float64]
@@ -83,11 +83,11 @@ class StableOffsets:
     def _watch(self) -> None:
         client = admin(self.kafka)
         while not self._stop.wait(_ASK_S):
-            marks = watermarks(self.kafka, self.topic, client=client)
+            offsets = stable_offsets(self.kafka, self.topic, self.partitions, client=client)
             now = time.time()
-            for moves, mark in zip(self.moves, marks, strict=True):
-                if not moves or moves[-1][0] != mark.stable:
-                    moves.append((mark.stable, now))
+            for moves, stable in zip(self.moves, offsets, strict=True):
+                if not moves or moves[-1][0] != stable:
+                    moves.append((stable, now))
 
     def latencies(self) -> Latencies:
         """Of every change since the watch began whose barrier was seen to become readable."""

@@ -71,7 +71,8 @@ def _slices_us_per_row(run: ServiceRun, name: str) -> float:
     """What the lanes' snapshot reads of a job took, in microseconds a row."""
     done = run.await_batch(lambda batch: batch.completes(name), BUILD_TIMEOUT_S)
     read = [batch for batch in run.batches if reads_snapshot(batch) and batch.at <= done.at]
-    took_ms = sum(batch.fields["lane_steps"]["snapshot"] for batch in read)
+    steps = [batch.fields["lane_steps"] for batch in read]
+    took_ms = sum(step["overlay"] + step["snapshot"] for step in steps)
     return float(took_ms) * 1_000 / sum(batch.snapshot_rows for batch in read)
 
 

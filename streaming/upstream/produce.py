@@ -86,9 +86,11 @@ class ChangeSender:
 
     def flush(self) -> None:
         """Wait until the broker has acknowledged everything. Raises if something was not delivered."""
-        while self._producer.flush(0.1):
-            self._check()
-        self._columns.close()  # nobody knows whether this is the last time; the next send asks for them again
+        try:
+            while self._producer.flush(0.1):
+                self._check()
+        finally:
+            self._columns.close()  # nobody knows whether this is the last time; the next send asks for them again
         self._check()
 
     def _check(self) -> None:
