@@ -2,7 +2,8 @@
 
 A micro-batch is Spark's unit, a batch is ours; they need not match. Rows of a micro-batch are looked through for
 barriers, unless they are our own and known already (`own_barriers`), and every barrier that has become aligned ends a
-batch. So a micro-batch may run no batch at all (nothing aligned yet), or several. Nothing is lost if Spark forgets or
+batch. So a micro-batch may run no batch at all (nothing aligned yet), or several; Spark takes 0.2 s from one to the
+next, which whoever is behind does without. Nothing is lost if Spark forgets or
 repeats a micro-batch: where we are is in the journal, and the aligner ignores barriers that it has seen.
 """
 
@@ -34,6 +35,10 @@ class Finder(Protocol):
     def barriers(self, records: DataFrame) -> Iterable[FoundBarrier]:
         """Those among some records, or that have come meanwhile; of a partition in offset order. May wait for some."""
 
+    @property
+    def has_more(self) -> bool:
+        """Whether barriers have come since that need no further records to be found."""
+
     def close(self) -> None:
         """Wait no longer, now or later."""
 
@@ -61,13 +66,18 @@ class MicroBatches:
             if self._closed:
                 return
             try:
-                self.take(self._finder.barriers(records))
-                self.drain()
+                self._look(records)
+                while self._finder.has_more and not self._closed:
+                    self._look(records)
             except BaseException as failure:  # noqa: BLE001  # whatever it is, `run` raises it
                 self.failure = failure
                 self._closed = True
                 code = failure.code if isinstance(failure, BackfillError) else type(failure).__name__
                 raise RuntimeError(str(code)) from None
+
+    def _look(self, records: DataFrame) -> None:
+        self.take(self._finder.barriers(records))
+        self.drain()
 
     def take(self, barriers: Iterable[FoundBarrier]) -> None:
         """Take barriers, those of a partition in offset order."""

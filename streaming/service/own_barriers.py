@@ -47,6 +47,11 @@ class Announcements:
             self._told.clear()
             return taken
 
+    @property
+    def has_news(self) -> bool:
+        """Whether `take` would not wait."""
+        return bool(self._told)
+
     def close(self) -> None:
         """Let nobody wait any longer."""
         with self._news:
@@ -97,6 +102,11 @@ class OwnBarriers:
             if end != self._known_to and self._await_stable(end):
                 yield from self._up_to(told, end)
                 self._known_to = end
+
+    @property
+    def has_more(self) -> bool:
+        """Whether barriers were told since."""
+        return self._announcements.has_news
 
     def close(self) -> None:
         """Wait for nothing any more."""

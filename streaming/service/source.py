@@ -99,6 +99,11 @@ class UpstreamSource:
     def _offsets(self, offsets: Sequence[int]) -> str:
         return json.dumps({self._topic: {str(number): offset for number, offset in enumerate(offsets)}})
 
+    @property
+    def has_more(self) -> bool:
+        """What has come since is in other records."""
+        return False
+
     def close(self) -> None:
         """Nothing here waits."""
 

@@ -1,0 +1,62 @@
+"""What is known already is run before Spark is asked for more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import cast
+
+from state.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from streaming.core.alignment import Aligner
+from streaming.service.batches import Batches
+from streaming.service.maintenance import Upkeep
+from streaming.service.micro_batches import MicroBatches
+from streaming.service.own_barriers import Announcements, OwnBarriers
+from streaming.service.report import BatchReport
+from tests.unit.service.test_own_barriers import NO_RECORDS, PARTITIONS, Ranges, Topic, chain
+
+TOPIC = Topic(chain((3, 0), (7, 9), (20, 10)))
+
+
+@dataclass
+class Ran:
+    """Batches that do nothing: one takes all barriers that wait, and more are told while it runs."""
+
+    announcements: Announcements
+    told_meanwhile: list[Sequence[AlignedBarrier]]
+    epochs: list[list[int]] = field(default_factory=list)
+    while_it_runs: Callable[[], object] = lambda: None
+
+    def run(self, waiting: Sequence[AlignedBarrier], _duplicates: object) -> BatchReport:
+        self.epochs.append([barrier.epoch for barrier in waiting])
+        for barrier in self.told_meanwhile.pop(0) if self.told_meanwhile else ():
+            self.announcements.put(barrier)
+        self.while_it_runs()
+        plan = BatchPlan(None, tuple(waiting), (0, 0), ReplicaVersion(0, 0, 0), 1)
+        return cast("BatchReport", SimpleNamespace(plan=plan, outcome=SimpleNamespace(stop=False)))
+
+
+def micro_batches(ran: Ran) -> MicroBatches:
+    aligner = Aligner("up", PARTITIONS, None)
+    own = OwnBarriers(ran.announcements, Ranges(TOPIC), aligner, (0, 0), lambda: (100, 100))
+    upkeep = cast("Upkeep", SimpleNamespace(between_batches=lambda epoch, wait_for_fold: None))
+    return MicroBatches(own, aligner, cast("Batches", ran), upkeep, lambda report: None)
+
+
+def test_barriers_that_are_told_during_a_batch_need_no_further_micro_batch() -> None:
+    first, *later = TOPIC.barriers
+    ran = Ran(Announcements(), [later])
+    ran.announcements.put(first)
+    micro_batches(ran)(NO_RECORDS, 0)
+    assert ran.epochs == [[1], [2, 3]]
+
+
+def test_nothing_that_is_told_is_run_once_it_is_closed() -> None:
+    first, *later = TOPIC.barriers
+    ran = Ran(Announcements(), [later])
+    running = micro_batches(ran)
+    ran.while_it_runs = lambda: running.close(timeout_s=0)
+    ran.announcements.put(first)
+    running(NO_RECORDS, 0)
+    assert ran.epochs == [[1]]
