@@ -43,7 +43,7 @@ _UNDECIDED_S = 15 + TRANSACTION_TIMEOUT_MS / 1_000
 _THROUGHPUT: Mapping[str, object] = {
     "batch.size": 1_000_000,
     "message.max.bytes": MAX_VALUE_BYTES + HEADROOM_BYTES,  # each topic's own limit decides
-    "queue.buffering.max.messages": 500_000,
+    "queue.buffering.max.messages": 100_000,
     "queue.buffering.max.kbytes": 131_072,
 }
 

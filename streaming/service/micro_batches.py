@@ -91,6 +91,7 @@ class MicroBatches:
         """Run every batch that aligned barriers allow."""
         self._waiting.extend(self._aligner.aligned())
         while self._waiting and not self._closed:
+            self._upkeep.batch_begins()
             report = self._batches.run(tuple(self._waiting), self._aligner.take_duplicates)
             for _ in report.plan.barriers:
                 self._waiting.popleft()

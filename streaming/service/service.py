@@ -156,6 +156,7 @@ class Service:
             batches.replica,
             self._log_fold,
             fold_least_rows=self.fold_least_rows,
+            slots=lambda: self._lanes.slots,
         )
         # Before anything is read: it ends the transaction that a killed injector left open, behind which
         # committed readers, Spark among them, would see nothing until it times out.

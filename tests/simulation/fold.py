@@ -34,6 +34,9 @@ class Upkeep:
         self._instance, self._replica = instance, replica
         self._running = self._done = False
 
+    def batch_begins(self) -> None:
+        """When work goes on is the scheduler's to choose."""
+
     def between_batches(self, epoch: int, *, wait_for_fold: bool) -> None:
         self.collect()
         if self._running or not self._instance.folds:

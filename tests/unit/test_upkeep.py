@@ -6,12 +6,14 @@ import functools
 import operator
 from collections.abc import Sequence
 from pathlib import Path
+from queue import Queue
 from typing import NoReturn
 
 import pyarrow as pa
 import pytest
 
 from schemas.records import Op
+from state import fold
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
 from state.fold import FoldPart, FoldResult, fold_part
 from state.replica import LOG_BOUNDS, LOG_PATH, Replica
@@ -58,16 +60,85 @@ def test_a_merge_that_somebody_came_before_is_tried_again_on_what_is_there(tmp_p
     assert (merged.rows, merged.bounds[EPOCH]) == (MERGE_FILES + 1, (1, MERGE_FILES + 1))
 
 
-@pytest.mark.parametrize(("rest", "folded_at"), [(1_000_000, [1, 3]), (0, [1, 2, 3])])
-def test_a_fold_is_followed_by_a_rest_until_the_log_outgrows_the_base(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rest: int, folded_at: list[int]
+def test_pieces_of_a_fold_begin_in_the_pauses_between_batches_one_in_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "FOLD_REST", rest)
+    monkeypatch.setattr(maintenance, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(fold, "ROWS_PER_PART", 1)
     replica = Replica(Storage(str(tmp_path)), TABLE)
+    pieces: Queue[list[FoldPart]] = Queue()
+
+    def fold_one(parts: Sequence[FoldPart]) -> FoldResult:
+        pieces.put(list(parts))
+        return fold_here(parts)
+
     folded: list[int] = []
-    upkeep = Upkeep(fold_here, replica, lambda report: folded.append(report.epoch), fold_least_rows=2)
-    for epoch, changes in ((1, 8), (2, 4), (3, 5)):
-        append(replica, epoch, changes)
-        upkeep.between_batches(epoch, wait_for_fold=True)
+    upkeep = Upkeep(fold_one, replica, lambda report: folded.append(report.epoch), fold_least_rows=0)
+    append(replica, 1)
+    upkeep.batch_begins()
+    for _ in range(TABLE.vnode_count):
+        assert pieces.empty()
+        upkeep.between_batches(1, wait_for_fold=False)
+        assert len(pieces.get(timeout=30)) == 1
+    upkeep.finish()
     upkeep.close()
-    assert folded == folded_at
+    assert folded == [1]
+
+
+def test_a_fold_ends_with_whoever_began_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(fold, "ROWS_PER_PART", 1)
+    replica = Replica(Storage(str(tmp_path)), TABLE)
+    pieces: Queue[list[FoldPart]] = Queue()
+
+    def fold_one(parts: Sequence[FoldPart]) -> FoldResult:
+        pieces.put(list(parts))
+        return fold_here(parts)
+
+    upkeep = Upkeep(fold_one, replica, lambda report: None, fold_least_rows=0)
+    append(replica, 1)
+    upkeep.between_batches(1, wait_for_fold=False)
+    pieces.get(timeout=30)
+    upkeep.close()
+    upkeep.finish()
+    assert pieces.empty()
+    assert replica.files(replica.pin()).base == {}
+
+
+def test_a_fold_waits_for_no_pause_when_its_time_is_over_and_takes_half_of_the_slots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(fold, "ROWS_PER_PART", 1)
+    replica = Replica(Storage(str(tmp_path)), TABLE)
+    pieces: list[int] = []
+
+    def fold_some(parts: Sequence[FoldPart]) -> FoldResult:
+        pieces.append(len(parts))
+        return fold_here(parts)
+
+    upkeep = Upkeep(fold_some, replica, lambda report: None, fold_least_rows=0, slots=lambda: 6)
+    append(replica, 1)
+    upkeep.between_batches(1, wait_for_fold=False)
+    upkeep.batch_begins()
+    upkeep.finish()
+    upkeep.close()
+    assert pieces == [3, 3, 2]
+
+
+def test_a_fold_that_is_waited_for_is_done_in_one_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold, "ROWS_PER_PART", 1)
+    replica = Replica(Storage(str(tmp_path)), TABLE)
+    pieces: list[int] = []
+
+    def fold_all(parts: Sequence[FoldPart]) -> FoldResult:
+        pieces.append(len(parts))
+        return fold_here(parts)
+
+    upkeep = Upkeep(fold_all, replica, lambda report: None, fold_least_rows=0)
+    append(replica, 1)
+    upkeep.between_batches(1, wait_for_fold=True)
+    upkeep.close()
+    assert pieces == [TABLE.vnode_count]

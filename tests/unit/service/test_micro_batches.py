@@ -40,8 +40,8 @@ class Ran:
 def micro_batches(ran: Ran) -> MicroBatches:
     aligner = Aligner("up", PARTITIONS, None)
     own = OwnBarriers(ran.announcements, Ranges(TOPIC), aligner, (0, 0), lambda: (100, 100))
-    upkeep = cast("Upkeep", SimpleNamespace(between_batches=lambda epoch, wait_for_fold: None))
-    return MicroBatches(own, aligner, cast("Batches", ran), upkeep, lambda report: None)
+    upkeep = SimpleNamespace(batch_begins=lambda: None, between_batches=lambda epoch, wait_for_fold: None)
+    return MicroBatches(own, aligner, cast("Batches", ran), cast("Upkeep", upkeep), lambda report: None)
 
 
 def test_barriers_that_are_told_during_a_batch_need_no_further_micro_batch() -> None:
