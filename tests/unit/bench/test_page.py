@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from streaming.bench.line import Line, summarised
+import pytest
+
+from streaming.bench.line import Line, Summary, summarised
 from streaming.bench.page import draw, table, with_tables
 from streaming.bench.results import write_results
 
@@ -29,13 +32,25 @@ def test_tables_are_replaced_and_the_words_around_them_stay(tmp_path: Path) -> N
     assert with_tables(filled, tmp_path) == filled
 
 
-def test_a_plot_is_the_same_file_each_time_and_none_without_a_course(tmp_path: Path) -> None:
-    first, second, none = (tmp_path / folder / "bench.svg" for folder in ("a", "b", "c"))
-    for file in (first, second, none):
+def without_courses(lines: list[Summary]) -> list[Summary]:
+    return [replace(line, course=()) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("case", "lines", "label"),
+    [("history", LINES, "rate"), ("snapshot", without_courses(LINES), "10 changes/s: rate")],
+)
+def test_a_picture_is_the_same_file_each_time(
+    case: str, lines: list[Summary], label: str, tmp_path: Path
+) -> None:
+    first, second = (tmp_path / folder / "bench.svg" for folder in ("a", "b"))
+    for file in (first, second):
         file.parent.mkdir()
-    draw(LINES, first)
-    draw(LINES, second)
+        draw(case, lines, file)
     assert first.read_bytes() == second.read_bytes()
-    assert ">rate</text>" in first.read_text(encoding="utf-8")
-    draw(LINES[1:], none)
-    assert not none.exists()
+    assert f">{label}</text>" in first.read_text(encoding="utf-8")
+
+
+def test_there_is_no_picture_of_what_has_neither_a_course_nor_bars(tmp_path: Path) -> None:
+    draw("start", without_courses(LINES), tmp_path / "none.svg")
+    assert not list(tmp_path.iterdir())
