@@ -3,12 +3,12 @@
 Two limits, the smaller one counts:
 
 - *Latency budget.* A live change waits for at most two batches: the one that runs when its barrier comes, and its own.
-  So a batch may take half the budget, and the reads of all jobs together what its other steps leave of that; they are
-  planned a quarter shorter, for one can take longer than the last ones did. The rows that fit are learned from what
-  batches took: the first read is small, and one that took clearly less than it might is followed at once, for a small
-  read costs more a row and its rate says too little; after that rows/s are a moving average. A job without a budget
-  reads five seconds at a time: what a batch costs in any case, and the wait for a barrier, weigh little then, and a
-  crash repeats no more.
+  So a batch may take half the budget, less by what it begins late, and the reads of all jobs together what its other
+  steps leave of that; they are planned a quarter shorter, for one can take longer than the last ones did. The rows that
+  fit are learned from what batches took: the first read is small, and one that took clearly less than it might is
+  followed at once, for a small read costs more a row and its rate says too little; after that rows/s are a moving
+  average. A job without a budget reads five seconds at a time: what a batch costs in any case, and the wait for a
+  barrier, weigh little then, and a crash repeats no more.
 - *Rate limit.* A token bucket in rows: it fills with time and never holds more than two seconds' worth, so that a
   pause is not followed by a burst.
 
@@ -18,6 +18,7 @@ snapshot. Time comes in as an argument.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import deque
 from dataclasses import dataclass
@@ -57,12 +58,32 @@ class Rest:
         return statistics.median(self._last_ms) if self._last_ms else 0.0
 
 
+class Lateness:
+    """How long the last barrier of a batch had to wait for it, compared with the one that waited least so far.
+
+    So the two clocks, of whoever injects barriers and of whoever runs batches, need not agree, only go equally fast.
+    """
+
+    def __init__(self) -> None:
+        self._least_ms = math.inf
+
+    def of(self, barrier_ms: int, now_ms: int) -> float:
+        """Milliseconds, for a batch that begins now and ends with a barrier injected then."""
+        waited_ms = now_ms - barrier_ms
+        self._least_ms = min(self._least_ms, waited_ms)
+        return waited_ms - self._least_ms
+
+
 @dataclass(frozen=True, slots=True)
 class Company:
-    """What a job's read shares a batch with: the reads of so many jobs, its own among them, and the rest."""
+    """What a job's read shares a batch with: the reads of so many jobs, its own among them, and the rest.
+
+    `late_ms`: how late the batch begins, as `Lateness` tells.
+    """
 
     readers: int = 1
     rest_ms: float = 0.0
+    late_ms: float = 0.0
 
 
 ALONE = Company()
@@ -105,7 +126,7 @@ class SnapshotBudget:
         """How long a read may take."""
         if self.latency_budget_ms is None:
             return UNBUDGETED_READ_MS / company.readers
-        left = self.latency_budget_ms / 2 - company.rest_ms
+        left = self.latency_budget_ms / 2 - company.rest_ms - company.late_ms
         return max(left * READ_SHARE / company.readers, LEAST_READ_MS)
 
     def _fill(self, now_ms: int, rate_limit: int) -> float:

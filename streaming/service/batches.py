@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from schemas.epoch import unix_ms_from_epoch
 from schemas.errors import (
     BackfillError,
     Code,
@@ -38,7 +39,7 @@ from state.progress_table import ProgressRow, ProgressTable
 from state.replica import Replica
 from state.snapshot import SliceCutter, SnapshotReader
 from state.storage import Storage
-from streaming.core.budget import Company, Rest, SnapshotBudget
+from streaming.core.budget import Company, Lateness, Rest, SnapshotBudget
 from streaming.core.jobs import Outcome, Report, add_configured, jobs_after
 from streaming.core.planning import choose_barriers, choose_slices
 from streaming.lane.dead_letters import ReadLetters
@@ -76,7 +77,7 @@ class LaneRunner(Protocol):
 
 
 def monotonic_ms() -> int:
-    """The clock that rate limits go by."""
+    """The clock that rate limits and lateness go by."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -120,7 +121,7 @@ class Batches:
         self._refused: list[Report] = []
         self._hindrances: list[Code] = []
         self._budgets: dict[str, SnapshotBudget] = {}
-        self._rest = Rest()
+        self._rest, self._lateness = Rest(), Lateness()
         self._known_ends: dict[Partition, int] = {}
         self._cutter: SliceCutter | None = None
         self.give_up = False
@@ -181,7 +182,8 @@ class Batches:
         self._cutter.use(reader)
         self.jobs = tuple(job for job in self.jobs if job.opened or self._can_open(job))
         readers = sum(not job.paused and not self._is_done(job) for job in self.jobs)
-        company = Company(max(readers, 1), self._rest.ms)
+        late_ms = self._lateness.of(unix_ms_from_epoch(barriers[-1].epoch), self._now_ms())
+        company = Company(max(readers, 1), self._rest.ms, late_ms)
         jobs = tuple(self._plan_job(job, self._cutter, company) for job in self.jobs)
         plan = BatchPlan(
             self.position,

@@ -11,6 +11,7 @@ from streaming.core.budget import (
     READ_SHARE,
     UNBUDGETED_READ_MS,
     Company,
+    Lateness,
     Rest,
     SnapshotBudget,
 )
@@ -67,6 +68,19 @@ def test_reads_take_what_the_rest_of_a_batch_leaves_of_half_the_budget(
     assert grown_rows(2_000, Company(1, rest_ms), 100) == pytest.approx(fits_ms * 100)
     assert grown_rows(2_000, Company(2, rest_ms), 100) == pytest.approx(max(fits_ms / 2, 200) * 100)
     assert (READ_SHARE, LEAST_READ_MS) == (0.75, 200)
+
+
+@pytest.mark.parametrize(("late_ms", "fits_ms"), [(0, 450), (200, 300), (600, 200), (60_000, 200)])
+def test_a_batch_that_begins_late_reads_less(late_ms: float, fits_ms: float) -> None:
+    assert grown_rows(2_000, Company(1, 400, late_ms), 100) == pytest.approx(fits_ms * 100)
+
+
+def test_a_batch_is_late_by_what_its_barrier_waited_longer_than_another_whatever_the_clocks_say() -> None:
+    for ahead_ms in (-5_000_000, 0, 7_000):
+        lateness = Lateness()
+        began = [(0, 20_000), (1_000, 20_500), (2_000, 2_400), (3_000, 3_400), (4_000, 4_900), (5_000, 5_390)]
+        late = [lateness.of(barrier_ms, now_ms + ahead_ms) for barrier_ms, now_ms in began]
+        assert late == [0, 0, 0, 0, 500, 0]
 
 
 def test_jobs_without_a_budget_share_five_seconds() -> None:
