@@ -17,6 +17,7 @@ from schemas.errors import BackfillError, Code, ConfigError, InputError
 from schemas.job import KEYS as JOB_KEYS
 from schemas.reference import reference
 from schemas.table import KEYS as TABLE_KEYS
+from streaming.bench.page import with_tables
 from streaming.observe.metrics import Metrics
 from streaming.runtime.places import CONFIG_VARIABLE
 from streaming.upstream.control import decode_wish
@@ -48,6 +49,15 @@ def test_every_code_that_can_occur_is_explained_and_no_other() -> None:
     used = {code for path in sources for code in re.findall(r"\bCode\.([A-Z_]+)", path.read_text())}
     assert first_column(ERRORS) == used
     assert used <= set(Code)
+
+
+def test_figures_are_those_of_the_result_files() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert with_tables(page, ROOT / "docs" / "bench") == page
+    measured = {file.stem for file in (ROOT / "docs" / "bench").glob("*.json")}
+    assert set(re.findall(r"<!-- bench (\w+) -->", page)) == measured
+    for picture in re.findall(r"!\[[^]]*\]\((\S+)\)", page):
+        assert (ROOT / "docs" / picture).is_file(), picture
 
 
 def test_the_reference_of_the_configuration_is_as_the_models_write_it() -> None:
