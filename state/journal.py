@@ -24,6 +24,7 @@ from state.plan import BatchPlan
 from state.storage import Storage, corrupt
 
 PATH = "journal"
+_ATTEMPTS = 10
 _SCHEMA = pa.schema(
     [("owner", pa.string()), ("lanes", pa.int32()), ("table", pa.string()), ("plan", pa.string())]
 )
@@ -84,11 +85,22 @@ class Journal:
     def take_over(self, owner: str, lanes: int, table_json: str) -> Entry | None:
         """Become the owner. Returns the entry of the owner before, whose transactional ids are to be fenced next.
 
+        An owner that is alive may write one plan after another meanwhile; each is taken over in its turn.
         Raises: CommitConflict when another instance took over at the same moment.
         """
-        before = self._current
-        self._write(Entry(owner, lanes, table_json, None if before is None else before.plan))
-        return before
+        for attempt in range(1, _ATTEMPTS + 1):
+            before = self._current
+            try:
+                self._write(Entry(owner, lanes, table_json, None if before is None else before.plan))
+            except CommitConflict:
+                self._ledger.reload()
+                self._current = self._read()
+                rival = self._current is None or before is None or self._current.owner != before.owner
+                if rival or attempt == _ATTEMPTS:
+                    raise
+            else:
+                return before
+        raise AssertionError("the last attempt returned or raised")
 
     def write_plan(self, plan: BatchPlan) -> None:
         """Make a plan the one that counts, before its first effect.

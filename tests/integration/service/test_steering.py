@@ -38,7 +38,8 @@ def say(capsys: pytest.CaptureFixture[str]) -> Say:
 def seen(say: Say, stage: Stage, job: str) -> dict[str, Any]:
     status, out, err = say(stage, "status", job, "--json")
     assert status == 0, err
-    found: dict[str, Any] = json.loads(out)["jobs"][0]
+    answer = next(line for line in out.splitlines() if line.startswith("{"))  # the service logs beside it
+    found: dict[str, Any] = json.loads(answer)["jobs"][0]
     return found
 
 

@@ -64,6 +64,19 @@ def test_whoever_was_taken_over_stays_so_once_told(storage: Storage) -> None:
     assert first.is_superseded
 
 
+def test_an_owner_that_goes_on_meanwhile_is_taken_over_with_his_newest_plan(storage: Storage) -> None:
+    first = owned(storage, "first")
+    second = Journal(storage, TABLE)
+    first.write_plan(plan(1))
+    former = second.take_over("second", 1, "{}")
+    assert former is not None
+    assert (former.owner, former.plan) == ("first", plan(1))
+    assert second.current is not None
+    assert second.current.plan == plan(1)
+    with pytest.raises(Fenced, match="second"):
+        first.write_plan(plan(2))
+
+
 def test_two_that_take_over_at_one_moment_do_not_both_get_it(storage: Storage) -> None:
     one, other = Journal(storage, TABLE), Journal(storage, TABLE)
     one.take_over("one", 1, "{}")
