@@ -25,6 +25,7 @@ from state.storage import Storage, corrupt
 
 PATH = "journal"
 _ATTEMPTS = 10
+"""To take over from an owner that goes on: he writes a plan a batch, a try takes some milliseconds."""
 _SCHEMA = pa.schema(
     [("owner", pa.string()), ("lanes", pa.int32()), ("table", pa.string()), ("plan", pa.string())]
 )

@@ -57,7 +57,10 @@ class _Merged:
 
 @dataclass(frozen=True)
 class FoldReport:
-    """A fold that was committed: the base is complete up to `epoch`. `took_ms` is without the commit."""
+    """A fold that was committed: the base is complete up to `epoch`.
+
+    `took_ms` is with the waits for pauses between its pieces, and without the commit.
+    """
 
     epoch: int
     result: FoldResult

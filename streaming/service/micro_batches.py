@@ -3,8 +3,8 @@
 A micro-batch is Spark's unit, a batch is ours; they need not match. Rows of a micro-batch are looked through for
 barriers, unless they are our own and known already (`own_barriers`), and every barrier that has become aligned ends a
 batch. So a micro-batch may run no batch at all (nothing aligned yet), or several; Spark takes 0.2 s from one to the
-next, which whoever is behind does without. Nothing is lost if Spark forgets or
-repeats a micro-batch: where we are is in the journal, and the aligner ignores barriers that it has seen.
+next, which whoever is behind does without. Nothing is lost if Spark forgets or repeats a micro-batch: where we are is
+in the journal, and the aligner ignores barriers that it has seen.
 """
 
 from __future__ import annotations

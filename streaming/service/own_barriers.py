@@ -49,7 +49,7 @@ class Announcements:
 
     @property
     def has_news(self) -> bool:
-        """Whether `take` would not wait."""
+        """Whether something was told that nobody has taken."""
         return bool(self._told)
 
     def close(self) -> None:

@@ -62,7 +62,6 @@ class PartitionSource:
         prefetch = {
             "queued.max.messages.kbytes": prefetch_kib,
             "queued.min.messages": _PREFETCH_RECORDS,
-            "fetch.queue.backoff.ms": 10,  # the pause after the limit was met; by default a whole second
         }
         self._consumer = Consumer(settings.consumer(**prefetch))
         self._consumer.assign([TopicPartition(topic, partition, self._next)])

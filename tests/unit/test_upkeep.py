@@ -60,85 +60,76 @@ def test_a_merge_that_somebody_came_before_is_tried_again_on_what_is_there(tmp_p
     assert (merged.rows, merged.bounds[EPOCH]) == (MERGE_FILES + 1, (1, MERGE_FILES + 1))
 
 
-def test_pieces_of_a_fold_begin_in_the_pauses_between_batches_one_in_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(maintenance, "PATIENCE_S", 60.0)
-    monkeypatch.setattr(fold, "ROWS_PER_PART", 1)
-    replica = Replica(Storage(str(tmp_path)), TABLE)
-    pieces: Queue[list[FoldPart]] = Queue()
+class Pieces:
+    """Folds, and notes of how many parts each piece was; every vnode is a part."""
 
-    def fold_one(parts: Sequence[FoldPart]) -> FoldResult:
-        pieces.put(list(parts))
+    def __init__(self) -> None:
+        self.sizes: Queue[int] = Queue()
+
+    def __call__(self, parts: Sequence[FoldPart]) -> FoldResult:
+        self.sizes.put(len(parts))
         return fold_here(parts)
 
-    folded: list[int] = []
-    upkeep = Upkeep(fold_one, replica, lambda report: folded.append(report.epoch), fold_least_rows=0)
+    @property
+    def rest(self) -> list[int]:
+        """Those not taken yet."""
+        return [self.sizes.get() for _ in range(self.sizes.qsize())]
+
+
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> Pieces:
+    monkeypatch.setattr(fold, "ROWS_PER_PART", 1)
+    monkeypatch.setattr(maintenance, "PATIENCE_S", 60.0)
+    return Pieces()
+
+
+@pytest.fixture
+def replica(tmp_path: Path) -> Replica:
+    """With a change to fold."""
+    replica = Replica(Storage(str(tmp_path)), TABLE)
     append(replica, 1)
+    return replica
+
+
+def test_pieces_of_a_fold_begin_in_the_pauses_between_batches_one_in_each(
+    replica: Replica, pieces: Pieces
+) -> None:
+    folded: list[int] = []
+    upkeep = Upkeep(pieces, replica, lambda report: folded.append(report.epoch), fold_least_rows=0)
     upkeep.batch_begins()
     for _ in range(TABLE.vnode_count):
-        assert pieces.empty()
+        assert pieces.sizes.empty()
         upkeep.between_batches(1, wait_for_fold=False)
-        assert len(pieces.get(timeout=30)) == 1
+        assert pieces.sizes.get(timeout=30) == 1
     upkeep.finish()
     upkeep.close()
     assert folded == [1]
 
 
-def test_a_fold_ends_with_whoever_began_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "PATIENCE_S", 60.0)
-    monkeypatch.setattr(fold, "ROWS_PER_PART", 1)
-    replica = Replica(Storage(str(tmp_path)), TABLE)
-    pieces: Queue[list[FoldPart]] = Queue()
-
-    def fold_one(parts: Sequence[FoldPart]) -> FoldResult:
-        pieces.put(list(parts))
-        return fold_here(parts)
-
-    upkeep = Upkeep(fold_one, replica, lambda report: None, fold_least_rows=0)
-    append(replica, 1)
+def test_a_fold_ends_with_whoever_began_it(replica: Replica, pieces: Pieces) -> None:
+    upkeep = Upkeep(pieces, replica, lambda report: None, fold_least_rows=0)
     upkeep.between_batches(1, wait_for_fold=False)
-    pieces.get(timeout=30)
+    pieces.sizes.get(timeout=30)
     upkeep.close()
     upkeep.finish()
-    assert pieces.empty()
+    assert pieces.sizes.empty()
     assert replica.files(replica.pin()).base == {}
 
 
 def test_a_fold_waits_for_no_pause_when_its_time_is_over_and_takes_half_of_the_slots(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    replica: Replica, pieces: Pieces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "PATIENCE_S", 0.01)
-    monkeypatch.setattr(fold, "ROWS_PER_PART", 1)
-    replica = Replica(Storage(str(tmp_path)), TABLE)
-    pieces: list[int] = []
-
-    def fold_some(parts: Sequence[FoldPart]) -> FoldResult:
-        pieces.append(len(parts))
-        return fold_here(parts)
-
-    upkeep = Upkeep(fold_some, replica, lambda report: None, fold_least_rows=0, slots=lambda: 6)
-    append(replica, 1)
+    upkeep = Upkeep(pieces, replica, lambda report: None, fold_least_rows=0, slots=lambda: 6)
     upkeep.between_batches(1, wait_for_fold=False)
     upkeep.batch_begins()
     upkeep.finish()
     upkeep.close()
-    assert pieces == [3, 3, 2]
+    assert pieces.rest == [3, 3, 2]
 
 
-def test_a_fold_that_is_waited_for_is_done_in_one_piece(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fold, "ROWS_PER_PART", 1)
-    replica = Replica(Storage(str(tmp_path)), TABLE)
-    pieces: list[int] = []
-
-    def fold_all(parts: Sequence[FoldPart]) -> FoldResult:
-        pieces.append(len(parts))
-        return fold_here(parts)
-
-    upkeep = Upkeep(fold_all, replica, lambda report: None, fold_least_rows=0)
-    append(replica, 1)
+def test_a_fold_that_is_waited_for_is_done_in_one_piece(replica: Replica, pieces: Pieces) -> None:
+    upkeep = Upkeep(pieces, replica, lambda report: None, fold_least_rows=0)
     upkeep.between_batches(1, wait_for_fold=True)
     upkeep.close()
-    assert pieces == [TABLE.vnode_count]
+    assert pieces.rest == [TABLE.vnode_count]

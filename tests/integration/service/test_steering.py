@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import structlog
 from confluent_kafka import Producer
 
 from schemas.records import BARRIER_HEADER
@@ -22,7 +23,8 @@ Say = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def say(capsys: pytest.CaptureFixture[str]) -> Say:
-    """`say(stage, "pause", "copy")`: exit status, standard output, standard error."""
+    """`say(stage, "pause", "copy")`: exit status, standard output, standard error; without the service's log lines."""
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
 
     def run(stage: Stage, *words: str) -> tuple[int, str, str]:
         file = stage.folder / "config.yaml"
@@ -38,8 +40,7 @@ def say(capsys: pytest.CaptureFixture[str]) -> Say:
 def seen(say: Say, stage: Stage, job: str) -> dict[str, Any]:
     status, out, err = say(stage, "status", job, "--json")
     assert status == 0, err
-    answer = next(line for line in out.splitlines() if line.startswith("{"))  # the service logs beside it
-    found: dict[str, Any] = json.loads(answer)["jobs"][0]
+    found: dict[str, Any] = json.loads(out)["jobs"][0]
     return found
 
 
