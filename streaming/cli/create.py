@@ -28,7 +28,7 @@ from streaming.cli.served import (
     Served,
 )
 from streaming.cli.watching import watch_until_complete
-from streaming.service.guard import refuse_used_output
+from streaming.service.outputs import refuse_used_output
 
 
 def command(

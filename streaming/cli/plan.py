@@ -28,7 +28,7 @@ from streaming.cli.job_options import (
 from streaming.cli.served import DEFAULT_CONFIG, ConfigOption, Served
 from streaming.cli.watching import seconds_text
 from streaming.runtime.topics import partitions_of, topic_setting
-from streaming.service.guard import refuse_used_output
+from streaming.service.outputs import refuse_used_output
 from streaming.steering.cost import Cost, estimate
 
 

@@ -10,7 +10,7 @@ from schemas.records import Add, Mutation
 from schemas.table import TableSchema
 from streaming.observe.panel import Panel
 from streaming.runtime.kafka import KafkaSettings
-from streaming.service.guard import refuse_used_output
+from streaming.service.outputs import refuse_used_output
 from streaming.steering.wishes import refuse, send_wish
 
 

@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from schemas.epoch import unix_ms_from_epoch
 from schemas.errors import (
     BackfillError,
     Code,
@@ -33,15 +32,15 @@ from schemas.job import JobDefinition
 from schemas.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
-from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
-from state.progress import Completed, NotStarted, Progress, after_slice, is_complete
+from state.plan import AlignedBarrier, BatchPlan, JobState
+from state.progress import Completed, NotStarted, Progress, after_slice
 from state.progress_table import ProgressRow, ProgressTable
 from state.replica import Replica
 from state.snapshot import SliceCutter, SnapshotReader
 from state.storage import Storage
-from streaming.core.budget import Company, Lateness, Rest, SnapshotBudget
 from streaming.core.jobs import Outcome, Report, add_configured, jobs_after
-from streaming.core.planning import choose_barriers, choose_slices
+from streaming.core.pace import Pace
+from streaming.core.planning import choose_barriers
 from streaming.lane.dead_letters import ReadLetters
 from streaming.lane.output import OpenOutput
 from streaming.lane.task import LaneResult, LaneTask
@@ -52,10 +51,6 @@ from streaming.runtime.topics import Partition
 from streaming.service.bad_records import BadRecords
 from streaming.service.report import BatchReport, Sums
 
-MAX_BATCH_RECORDS = 500_000
-"""Upstream records that one batch takes at most, when it has a choice; lanes hold a batch's changes in memory."""
-_LIKELY_CHANGE_BYTES = 500.0
-"""Decoded, until a batch has told."""
 _ATTEMPTS = 5
 
 DuplicatesBefore = Callable[[AlignedBarrier], Sequence[tuple[int, int]]]
@@ -103,7 +98,6 @@ class Batches:
     ) -> None:
         self._storage, self._table, self._topic = storage, table, topic
         self._read_letters, self._bad_records, self._limits = read_letters, bad_records, limits
-        self._change_bytes = _LIKELY_CHANGE_BYTES
         self._open_output, self._now_ms = open_output, now_ms
         self._lanes, self._lane_count = lanes, lane_count
         self._journal = journal
@@ -120,8 +114,7 @@ class Batches:
         self._in_file: frozenset[str] = frozenset()
         self._refused: list[Report] = []
         self._hindrances: list[Code] = []
-        self._budgets: dict[str, SnapshotBudget] = {}
-        self._rest, self._lateness = Rest(), Lateness()
+        self._pace = Pace(table.vnode_count, limits.lane_bytes * lane_count)
         self._known_ends: dict[Partition, int] = {}
         self._cutter: SliceCutter | None = None
         self.give_up = False
@@ -174,17 +167,14 @@ class Batches:
 
     def _plan(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchPlan:
         first = self.next_offsets()
-        barriers = tuple(choose_barriers(waiting, first, self._most_records()))
+        barriers = tuple(choose_barriers(waiting, first, self._pace.most_records()))
         version = self.replica.pin()
         reader = SnapshotReader(self._storage, self._table, self.replica.files(version))
         if self._cutter is None:
             self._cutter = SliceCutter(reader)
         self._cutter.use(reader)
         self.jobs = tuple(job for job in self.jobs if job.opened or self._can_open(job))
-        readers = sum(not job.paused and not self._is_done(job) for job in self.jobs)
-        late_ms = self._lateness.of(unix_ms_from_epoch(barriers[-1].epoch), self._now_ms())
-        company = Company(max(readers, 1), self._rest.ms, late_ms)
-        jobs = tuple(self._plan_job(job, self._cutter, company) for job in self.jobs)
+        jobs = self._pace.plan_jobs(self.jobs, self.progress, barriers[-1], self._cutter.cut, self._now_ms())
         plan = BatchPlan(
             self.position,
             barriers,
@@ -197,11 +187,6 @@ class Batches:
         if jobs and len(barriers) == 1 and plan.max_records > self._limits.interval_records:
             raise self._too_large(plan)
         return plan
-
-    def _most_records(self) -> int:
-        """What a batch of several intervals takes, so that lanes can hold it: half of their limit, as changes go."""
-        fitting = self._limits.lane_bytes * self._lane_count / 2 / self._change_bytes
-        return min(MAX_BATCH_RECORDS, int(fitting))
 
     def _too_large(self, plan: BatchPlan) -> InputError:
         lengths = [end - first for first, end in zip(plan.first_offsets, plan.end_offsets, strict=True)]
@@ -231,15 +216,6 @@ class Batches:
             return False
         return True
 
-    def _plan_job(self, job: JobState, cutter: SliceCutter, company: Company) -> JobPlan:
-        budget = self._budgets.setdefault(job.name, SnapshotBudget(job.definition.latency_budget_ms))
-        progress = self.progress.setdefault(job.name, {})
-        if self._is_done(job):
-            return JobPlan(job)
-        rows = budget.rows(self._now_ms(), paused=job.paused, rate_limit=job.rate_limit, company=company)
-        chosen = choose_slices(job.definition, self._table.vnode_count, progress, rows, cutter.cut)
-        return JobPlan(job, chosen.slices)
-
     def _ends_a_job(self, plan: BatchPlan) -> bool:
         for job in plan.jobs:
             known = self.progress.get(job.state.name, {})
@@ -248,9 +224,6 @@ class Batches:
             if job.slices and len(done) == self._table.vnode_count:
                 return True
         return False
-
-    def _is_done(self, job: JobState) -> bool:
-        return is_complete(self.progress.get(job.name, {}), self._table.vnode_count)
 
     # 2 to 5 ------------------------------------------------------------------------------------------------
 
@@ -371,25 +344,22 @@ class Batches:
         dropped = self.progress.keys() - {job.name for job in self.jobs}
         for name in dropped:
             self.progress.pop(name)
-            self._budgets.pop(name, None)
+            self._pace.forget(name)
         for job in self.jobs:
             if job.name not in before or job.start == plan.epoch:
                 self.progress[job.name] = {}
-                self._budgets.pop(job.name, None)
+                self._pace.forget(job.name)
         self.position = plan.end
         return outcome
 
     def _learn(self, sums: Sums, took_ms: float) -> None:
         """What the next plans go by: how large changes are, and how long snapshot rows take, and all the rest."""
-        if sums.changes:
-            self._change_bytes = max(1.0, sums.held_bytes / sums.changes)
         lane_ms, rows = sums.lane_ms, sums.snapshot_rows
         side_by_side = min(self._lanes.slots, self._lane_count)
         read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / side_by_side if rows else 0.0
-        self._rest.took(max(took_ms - read_ms, 0.0))
-        for name, count in rows.items():
-            if name in self._budgets and count:
-                self._budgets[name].spent(count, read_ms * count / sum(rows.values()))
+        self._pace.took(
+            changes=sums.changes, held_bytes=sums.held_bytes, rows=rows, read_ms=read_ms, took_ms=took_ms
+        )
 
     def _report(self, plan: BatchPlan, sums: Sums, outcome: Outcome, clock: Stopwatch) -> BatchReport:
         hindrances, self._hindrances = tuple(self._hindrances), []

@@ -14,8 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, InputError, StateError, TopicError
-from schemas.job import JobDefinition
-from schemas.limits import Limits
 from schemas.table import TableSchema
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
@@ -23,7 +21,7 @@ from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH
 from state.storage import Storage, corrupt
 from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import cleanup_policy, describe_topic, partitions_of, topic_setting, watermarks
+from streaming.runtime.topics import cleanup_policy, describe_topic, watermarks
 
 _WAIT_S = 2.0
 """For an answer while the service runs: who asks also has to notice SIGTERM."""
@@ -174,42 +172,4 @@ def refuse_compacted(kafka: KafkaSettings, topic: str) -> None:
             found=f"cleanup.policy={policy}",
             expected="delete: a compacted topic forgets changes",
             next_step="produce to a topic that keeps every record",
-        )
-
-
-def refuse_unfit_output(kafka: KafkaSettings, topic: str, partitions: int, limits: Limits) -> None:
-    """Whether an output topic that is there can be one, with as many partitions as its job says, and as long records.
-
-    Raises: TopicError(TOPIC_MISSING, OUTPUT_TOPIC_MISMATCH).
-    """
-    count, policy = describe_topic(kafka, topic).partitions, cleanup_policy(kafka, topic)
-    taken = int(topic_setting(kafka, topic, "max.message.bytes"))
-    if count == partitions and "compact" not in policy and taken >= limits.message_bytes:
-        return
-    raise TopicError(
-        Code.OUTPUT_TOPIC_MISMATCH,
-        where=topic,
-        found=f"{count} partitions, cleanup.policy={policy}, max.message.bytes={taken}",
-        expected=f"{partitions} partitions, no compaction (it would take barriers and changes out), "
-        f"and at least {limits.message_bytes} bytes a message",
-        next_step="name another topic, delete this one, or declare the count that it has",
-    )
-
-
-def refuse_used_output(kafka: KafkaSettings, job: JobDefinition, limits: Limits) -> None:
-    """Whether the output topic of a job that is to open is fit for it and empty, if it is there.
-
-    Raises: TopicError(OUTPUT_TOPIC_MISMATCH).
-    """
-    if partitions_of(kafka, job.output) is None:
-        return
-    refuse_unfit_output(kafka, job.output, job.output_partitions, limits)
-    filled = [number for number, marks in enumerate(watermarks(kafka, job.output)) if marks.high > 0]
-    if filled:
-        raise TopicError(
-            Code.OUTPUT_TOPIC_MISMATCH,
-            where=f"{job.output}-{filled[0]}",
-            found=f"records in the output topic of the new job {job.name}",
-            expected="an empty topic",
-            next_step="name another topic, or delete this one if nobody needs it",
         )

@@ -11,7 +11,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem
-from streaming.lane.task import LaneResult, LaneTask, run_lane
+from streaming.lane.run import run_lane
+from streaming.lane.task import LaneResult, LaneTask
 from streaming.runtime.places import log_folder
 from streaming.runtime.session import JVM_GONE
 from streaming.runtime.tasks import run_each

@@ -22,11 +22,11 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import structlog
@@ -36,25 +36,22 @@ from pyspark.sql.streaming.query import StreamingQuery
 from schemas.config import ServiceConfig
 from schemas.errors import (
     BackfillError,
-    Code,
-    ConfigError,
     EnvironmentProblem,
     Fenced,
     OutcomeUnknown,
 )
 from schemas.job import JobDefinition
-from schemas.limits import KAFKA_MESSAGE_BYTES
 from state.journal import Journal, is_superseded
 from state.progress import is_complete
 from state.storage import Storage
 from streaming.core.alignment import Aligner
-from streaming.lane.dead_letters import PARTITIONS, read_letters
+from streaming.lane.dead_letters import read_letters
 from streaming.lane.output import lane_output
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import JVM_GONE, is_alive
-from streaming.runtime.topics import admin, create_topic, partitions_of, stable_offsets
+from streaming.runtime.topics import admin, stable_offsets
 from streaming.runtime.transactions import TransactionalProducer
 from streaming.service.bad_records import BadRecords
 from streaming.service.barriers import look_ahead
@@ -68,12 +65,12 @@ from streaming.service.guard import (
     refuse_foreign,
     refuse_lost,
     refuse_partial,
-    refuse_unfit_output,
-    refuse_used_output,
 )
+from streaming.service.job_checks import refuse_changed_jobs, refuse_misfit_lanes, refuse_nothing_to_do
 from streaming.service.lanes import Lanes
 from streaming.service.maintenance import FOLD_LEAST_ROWS, FoldReport, Upkeep
 from streaming.service.micro_batches import Finder, MicroBatches, spark_failure, stream_ended
+from streaming.service.outputs import Outputs
 from streaming.service.own_barriers import Announcements, Offsets, OwnBarriers
 from streaming.service.patience import Patience
 from streaming.service.report import BatchReport
@@ -168,7 +165,7 @@ class Service:
             recovered = batches.recover()
             if recovered is not None:
                 self._told(recovered, batches, patience)
-            self._check_jobs(batches)
+            self._check_jobs([job.definition for job in batches.jobs])
             refuse_lost(self.kafka, upstream.topic, batches.next_offsets())
             self.aligner = aligner = Aligner(upstream.topic, upstream.partitions, batches.position)
             look = look_ahead(self.kafka, upstream.topic, batches.next_offsets(), self.skip_records)
@@ -198,10 +195,12 @@ class Service:
     def _check_topics(self) -> Bound:
         upstream = Bound.of(self.kafka, self.config.upstream)
         refuse_compacted(self.kafka, upstream.topic)
-        for job in self.config.jobs:
-            if partitions_of(self.kafka, job.output) is not None:
-                self._refuse_unfit(job)
+        self._outputs.check(self.config.jobs)
         return upstream
+
+    @cached_property
+    def _outputs(self) -> Outputs:
+        return Outputs(self.kafka, self.config.limits, parks=self.config.on_bad_record == "park")
 
     # 2, 3 --------------------------------------------------------------------------------------------------
 
@@ -228,12 +227,12 @@ class Service:
             lane_count=config.lanes,
             journal=journal,
             first_offsets=beginning,
-            ensure_output=self._ensure_output,
+            ensure_output=self._outputs.ensure,
             read_letters=partial(read_letters, self.kafka, config.upstream),
             bad_records=BadRecords(
                 config.upstream,
                 self.skip_records,
-                self._ensure_letters if config.on_bad_record == "park" else None,
+                self._outputs.ensure_letters if self._outputs.parks else None,
             ),
             limits=config.limits,
         )
@@ -253,56 +252,13 @@ class Service:
         with ThreadPoolExecutor(min(lanes, 16)) as pool:
             list(pool.map(fence, range(lanes)))
 
-    def _ensure_output(self, job: JobDefinition) -> None:
-        """The output topic of a job that is about to open: there, with its partitions, and empty.
-
-        The topic for its dead letters comes with it, where records are parked.
-        """
-        create_topic(self.kafka, job.output, job.output_partitions, config=self._topic_config())
-        refuse_used_output(self.kafka, job, self.config.limits)
-        if self.config.on_bad_record == "park":
-            self._ensure_letters(job)
-
-    def _ensure_letters(self, job: JobDefinition) -> None:
-        create_topic(self.kafka, job.dead_letters, PARTITIONS, config=self._topic_config())
-        refuse_unfit_output(self.kafka, job.dead_letters, PARTITIONS, self.config.limits)
-
-    def _topic_config(self) -> dict[str, str]:
-        return {"max.message.bytes": str(max(self.config.limits.message_bytes, KAFKA_MESSAGE_BYTES))}
-
-    def _refuse_unfit(self, job: JobDefinition) -> None:
-        refuse_unfit_output(self.kafka, job.output, job.output_partitions, self.config.limits)
-
     # 4 -----------------------------------------------------------------------------------------------------
 
-    def _check_jobs(self, batches: Batches) -> None:
-        known = {job.name: job.definition for job in batches.jobs}
-        for definition in self.config.jobs:
-            differences = known[definition.name].differences(definition) if definition.name in known else []
-            if differences:
-                raise ConfigError(
-                    Code.JOB_CHANGED,
-                    where=f"job {definition.name}",
-                    found="; ".join(differences),
-                    expected="the definition that the job was created with",
-                    next_step="give the changed job another name, or drop the job first",
-                )
-        for job in batches.jobs:
-            if self.config.lanes and job.definition.output_partitions % self.config.lanes:
-                raise ConfigError(
-                    Code.CONFIG_INVALID,
-                    where="lanes",
-                    found=f"{self.config.lanes} lanes, {job.definition.output_partitions} partitions of {job.name}",
-                    expected="lanes that divide the output_partitions of every job",
-                    next_step="choose another number of lanes",
-                )
-        if self.exit_when_complete and not batches.jobs and not self.config.jobs:
-            raise ConfigError(
-                Code.NO_JOB,
-                found="no job in the configuration or the state",
-                expected="a job that can complete",
-                next_step="add a job to the configuration",
-            )
+    def _check_jobs(self, known: Sequence[JobDefinition]) -> None:
+        refuse_changed_jobs(known, self.config.jobs)
+        refuse_misfit_lanes(known, self.config.lanes)
+        if self.exit_when_complete:
+            refuse_nothing_to_do(known, self.config.jobs)
 
     # 5, 6 --------------------------------------------------------------------------------------------------
 

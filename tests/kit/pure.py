@@ -41,7 +41,9 @@ from streaming.core.planning import choose_barriers, choose_slices
 from streaming.lane.changes import AFTER, BEFORE, KEY, SIZE, VALUE, order_changes
 from streaming.lane.faults import Fault, find_faults
 from streaming.lane.output import lane_output
-from streaming.lane.task import LaneJob, LaneResult, LaneTask, send_all, write_log
+from streaming.lane.run import write_log
+from streaming.lane.sending import send_all
+from streaming.lane.task import LaneJob, LaneResult, LaneTask
 from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.stopwatch import Stopwatch
 from streaming.verify.checker import Checker

@@ -17,7 +17,8 @@ from schemas.table import TableSchema
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from streaming.core.alignment import Aligner
-from streaming.lane.task import LaneResult, LaneTask, run_lane
+from streaming.lane.run import run_lane
+from streaming.lane.task import LaneResult, LaneTask
 from streaming.service.bad_records import BadRecords
 from streaming.service.barriers import FoundBarrier
 from streaming.service.batches import Batches, transactional_id

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from schemas.job import JobDefinition
+from schemas.position import Key
+from schemas.records import Barrier, BarrierKind
+from state.plan import AlignedBarrier, Cut, JobPlan, JobState
+from state.progress import Completed, Progress
+from streaming.core.budget import FIRST_ROWS, MIN_ROWS
+from streaming.core.pace import MAX_BATCH_RECORDS, Pace
+from tests.kit.scene import table
+
+VNODES = 8
+BARRIER = AlignedBarrier(Barrier(1 << 16, 0, BarrierKind.CHECKPOINT, 1, 0), (10,))
+ALL_READ: Mapping[int, Progress] = {vnode: Completed((1,), 1) for vnode in range(VNODES)}
+
+
+def job(name: str) -> JobState:
+    declaration = {"name": name, "output": name, "latency_budget": "2s"}
+    return JobState(JobDefinition.declare(declaration, table(vnode_count=VNODES)), start=1)
+
+
+def pace(held_bytes: int = 1 << 40) -> Pace:
+    return Pace(VNODES, held_bytes)
+
+
+def plans(pace: Pace, *jobs: JobState, progress: Mapping[str, Mapping[int, Progress]]) -> tuple[JobPlan, ...]:
+    def cut(vnode: int, after: Key | None, limit: int) -> Cut:
+        return Cut((limit,), limit)  # as if vnodes had no end: a slice's position is what it reads
+
+    return pace.plan_jobs(jobs, progress, BARRIER, cut, now_ms=1_000)
+
+
+def read_by(plan: JobPlan) -> int:
+    return sum(int(item.upto[0]) for item in plan.slices if item.upto is not None)
+
+
+def told(pace: Pace, rows: Mapping[str, int], *, read_ms: float) -> None:
+    pace.took(changes=0, held_bytes=0, rows=rows, read_ms=read_ms, took_ms=read_ms)
+
+
+def test_a_job_that_has_read_all_gets_nothing_and_takes_no_share_of_the_others() -> None:
+    alone, beside = pace(), pace()
+    for each in (alone, beside):
+        plans(each, job("a"), progress={})
+        told(each, {"a": FIRST_ROWS}, read_ms=1_000)
+    (expected,) = plans(alone, job("a"), progress={})
+    done, reading = plans(beside, job("done"), job("a"), progress={"done": ALL_READ})
+    assert done.slices == ()
+    assert read_by(reading) == read_by(expected) > 0
+
+
+def test_jobs_that_read_at_once_share_the_time_and_a_paused_one_has_no_part_in_it() -> None:
+    shared, alone = pace(), pace()
+    for each in (shared, alone):
+        plans(each, job("a"), progress={})
+        told(each, {"a": FIRST_ROWS}, read_ms=1_000)
+    (both, _) = plans(shared, job("a"), job("b"), progress={})
+    (one, paused) = plans(alone, job("a"), replace(job("b"), paused=True), progress={})
+    assert paused.slices == ()
+    assert read_by(both) < read_by(one)
+
+
+def test_a_job_that_is_made_anew_begins_as_one_that_nothing_is_known_of() -> None:
+    known = pace()
+    plans(known, job("a"), progress={})
+    told(known, {"a": MIN_ROWS}, read_ms=60_000)
+    assert read_by(plans(known, job("a"), progress={})[0]) <= MIN_ROWS + VNODES
+    known.forget("a")
+    assert read_by(plans(known, job("a"), progress={})[0]) == FIRST_ROWS
+
+
+def test_a_batch_of_several_intervals_takes_fewer_records_the_larger_they_are() -> None:
+    held = pace(held_bytes=1_000_000)
+    assert held.most_records() == 1_000
+    held.took(changes=10, held_bytes=50_000, rows={}, read_ms=0, took_ms=100)
+    assert held.most_records() == 100
+    held.took(changes=0, held_bytes=0, rows={}, read_ms=0, took_ms=100)
+    assert held.most_records() == 100
+    assert pace().most_records() == MAX_BATCH_RECORDS
