@@ -47,6 +47,7 @@ PARTITIONS = OUTPUT_PARTITIONS = 4
 LIVE_RATE = 500
 SHARES = Shares(updates=0.5, deletes=0.2)
 BUILD_TIMEOUT_S, BACKFILL_TIMEOUT_S = 600.0, 900.0
+_NEWBORN_S = 0.5
 _SAMPLE_S = 0.5
 _STOP_S = 45.0
 
@@ -176,14 +177,18 @@ class ServiceRun:
         return at
 
     def sample_memory(self, stop: threading.Event) -> None:
-        """Proportional set size of the tree: pages that forked workers share count once."""
+        """Proportional set size of the tree: pages that forked workers share count once.
+
+        A child of the JVM shares its memory until it has become another program, and would count all of it again.
+        """
         root = psutil.Process(self.process.pid)
         while not stop.wait(_SAMPLE_S):
             used = 0
             with suppress(psutil.Error):
                 for process in [root, *root.children(recursive=True)]:
                     with suppress(psutil.Error):
-                        used += process.memory_full_info().pss
+                        if time.time() - process.create_time() > _NEWBORN_S:
+                            used += process.memory_full_info().pss
             self.memory_mib.append((time.time(), used / 2**20))
 
 
