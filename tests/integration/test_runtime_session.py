@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,3 +109,31 @@ def _driver(mode: str, folder: Path) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         cwd=folder,
     )
+
+
+_STREAM = """
+import sys
+from streaming.runtime.session import SparkSettings, spark_session
+with spark_session(SparkSettings(cores=1, memory="512m")) as session:
+    stream = session.readStream.text(sys.argv[1]).writeStream.foreachBatch(lambda rows, number: None)
+    stream = stream.option("checkpointLocation", sys.argv[2]).trigger(availableNow=True)
+    stream.start().awaitTermination()
+"""
+
+
+def test_a_checkpoint_is_written_without_a_process_for_every_look_at_a_file(tmp_path: Path) -> None:
+    looks, programs, upstream = tmp_path / "looks", tmp_path / "bin", tmp_path / "in"
+    for folder in (programs, upstream):
+        folder.mkdir()
+    (upstream / "line").write_text("a\n")
+    program = programs / "readlink"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {looks}\nexec {shutil.which("readlink")} "$@"\n')
+    program.chmod(0o755)
+    subprocess.run(
+        [sys.executable, "-c", _STREAM, str(upstream), str(tmp_path / "checkpoint")],
+        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+        check=True,
+        timeout=120,
+    )
+    assert (tmp_path / "checkpoint" / "commits" / "0").exists()
+    assert not looks.exists(), looks.read_text()
