@@ -80,6 +80,7 @@ def _draw_bars(lines: Sequence[Summary], unit: str, file: Path) -> None:
     panel.set_yticks(range(len(drawn)), [line.what for line in drawn], fontsize=8)
     panel.invert_yaxis()
     panel.set_xlabel(unit)
+    panel.locator_params(axis="x", nbins=6)
     panel.xaxis.set_major_formatter("{x:,.0f}")
     panel.grid(axis="x", alpha=0.3)
     panel.legend(fontsize=8)
