@@ -29,6 +29,8 @@ def run_each(rows: DataFrame, work: Callable[[int, Iterable[pa.RecordBatch]], Re
         context = TaskContext.get()
         assert context is not None
         result = work(context.partitionId(), batches)
+        for _ in batches:
+            pass  # Spark ends a worker that leaves rows unread, and the next task waits for a new one
         yield pa.RecordBatch.from_pylist([{"result": pickle.dumps(result)}], schema=_RESULT)
 
     found = collect(rows.mapInArrow(task, "result binary"))

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from streaming.runtime.tasks import run_each
 from tests.conftest import TopicFactory
 
 pytestmark = pytest.mark.spark
@@ -35,6 +36,12 @@ def test_workers_run_this_python_and_hold_no_archive_on_their_path(spark: SparkS
     [row] = spark.range(1, numPartitions=1).mapInArrow(report, schema).distinct().collect()  # type: ignore[arg-type]
     assert row.python == sys.executable
     assert row.archives == 0
+
+
+def test_a_worker_is_used_again_although_its_work_did_not_look_at_the_rows(spark: SparkSession) -> None:
+    rows = spark.range(0, 2, 1, 2)
+    first, second = (set(run_each(rows, lambda slot, batches: os.getpid())) for _ in range(2))
+    assert first & second
 
 
 def test_delta_tables_are_written_and_read_back(spark: SparkSession, tmp_path: Path) -> None:
