@@ -171,7 +171,7 @@ def soak(rows: int, rate: float, seconds: float, kill_every_s: float, folder: Pa
             f"{of}: memory at the end of the last leg",
             legs[-1].memory_mib,
             "MiB",
-            "of the first",
+            "first leg",
             legs[0].memory_mib,
         ),
         verdict,
