@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from schemas.table import TableSchema
 from state.columns import EPOCH, VNODE, base_schema, log_schema
 from state.ledger import Ledger
@@ -24,6 +26,7 @@ from state.storage import DataFile, Storage
 
 BASE_PATH, LOG_PATH = "replica/base", "replica/log"
 LOG_BOUNDS = (VNODE, EPOCH)
+_LOG_ROWS_PER_GROUP = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +179,13 @@ def _by_vnode(files: Sequence[DataFile]) -> dict[int, tuple[BaseFile, ...]]:
 def _as_committed(file: BaseFile) -> DataFile:
     """A file of the base as its Delta table has it."""
     return DataFile(file.path, file.size, file.rows, partition={VNODE: str(file.vnode)})
+
+
+def write_log_file(storage: Storage, rows: pa.Table, stem: str) -> DataFile:
+    """Write rows of `log_schema` as a file of the log, whose bounds tell readers whether they need it.
+
+    It belongs to the log once it is committed (`Replica.append`, `replace_log_files`).
+    """
+    return storage.write_parquet(
+        LOG_PATH, rows, stem=stem, bound_columns=LOG_BOUNDS, row_group_rows=_LOG_ROWS_PER_GROUP
+    )

@@ -15,9 +15,6 @@ MAX_BATCH_RECORDS = 500_000
 _LIKELY_CHANGE_BYTES = 500.0
 """Decoded, until a batch has told."""
 
-ProgressOf = Mapping[str, Mapping[int, Progress]]
-"""By job and vnode; those that are absent were not started."""
-
 
 class Pace:
     """Of one service. `held_bytes`: what the changes of a batch may take in memory, in all lanes together."""
@@ -35,12 +32,15 @@ class Pace:
     def plan_jobs(
         self,
         jobs: Sequence[JobState],
-        progress: ProgressOf,
+        progress: Mapping[str, Mapping[int, Progress]],
         end: AlignedBarrier,
         cut: CutFunction,
         now_ms: int,
     ) -> tuple[JobPlan, ...]:
-        """The slices of each job, for a batch that begins now and goes to `end`. To be called once a batch."""
+        """The slices of each job, for a batch that begins now and goes to `end`. To be called once a batch.
+
+        `progress[job]` lists the vnodes that were started.
+        """
         readers = sum(
             not job.paused and not is_complete(progress.get(job.name, {}), self._vnode_count) for job in jobs
         )

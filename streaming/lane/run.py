@@ -14,7 +14,7 @@ import pyarrow as pa
 from schemas.errors import Code, InputError
 from state.columns import log_schema
 from state.journal import is_superseded
-from state.replica import LOG_BOUNDS, LOG_PATH
+from state.replica import write_log_file
 from state.storage import DataFile
 from streaming.lane.changes import Changes, log_rows, order_changes
 from streaming.lane.faults import find_faults
@@ -26,7 +26,6 @@ from streaming.runtime.stopwatch import Stopwatch
 
 _LOG_PART_ROWS = 250_000
 _LOG_PART_BYTES = 64 << 20
-_LOG_ROW_GROUP_ROWS = 16_384
 
 
 def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneResult:
@@ -119,9 +118,4 @@ def write_log(task: LaneTask, lane: int, changes: Changes) -> list[DataFile]:
     if not len(changes):
         return []
     rows = log_rows(changes, task.plan, log_schema(task.table))
-    stem = f"{task.plan.epoch:020d}-{lane}"
-    return [
-        task.storage.write_parquet(
-            LOG_PATH, rows, stem=stem, bound_columns=LOG_BOUNDS, row_group_rows=_LOG_ROW_GROUP_ROWS
-        )
-    ]
+    return [write_log_file(task.storage, rows, f"{task.plan.epoch:020d}-{lane}")]

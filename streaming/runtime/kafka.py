@@ -73,7 +73,7 @@ class KafkaSettings:
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 20,  # the end of a partition should be known at once, not after 0.5 s
                 # Once so much is fetched ahead, librdkafka fetches no more of a partition for this long, by default a
-                # whole second, and whoever reads faster than that waits: 1 M records took 5.4 s before, 1.3 now.
+                # whole second, and whoever reads faster than that waits: 1 M records took 5.4 s before, 1.4 now.
                 "fetch.queue.backoff.ms": 5,
                 "queued.min.messages": 20_000,
                 "queued.max.messages.kbytes": 16_384,

@@ -29,7 +29,7 @@ from state.fold import FoldPart, FoldResult, parts_of
 from state.journal import PATH as JOURNAL_PATH
 from state.ledger import delete_unused
 from state.progress_table import PATH as PROGRESS_PATH
-from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica, ReplicaFiles
+from state.replica import BASE_PATH, LOG_PATH, Replica, ReplicaFiles, write_log_file
 from state.storage import DataFile, Storage
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
@@ -205,7 +205,4 @@ def _merge(storage: Storage, table: TableSchema, files: list[DataFile]) -> _Merg
     ]
     rows = pa.concat_tables(parts)
     rows = rows.sort_by([(VNODE, "ascending"), (OFFSET, "ascending")])
-    merged = storage.write_parquet(
-        LOG_PATH, rows, stem="merged", bound_columns=LOG_BOUNDS, row_group_rows=16_384
-    )
-    return _Merged(tuple(files), merged)
+    return _Merged(tuple(files), write_log_file(storage, rows, "merged"))

@@ -16,7 +16,7 @@ from schemas.records import Op, Row
 from schemas.table import TableSchema
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
 from state.plan import Slice
-from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, BaseFile, ReplicaFiles
+from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, write_log_file
 from state.snapshot import SliceCutter, SnapshotReader
 from state.storage import DataFile, Storage
 from tests.kit.scene import table
@@ -101,7 +101,7 @@ def _base_file(storage: Storage, vnode: int, keys: list[Key]) -> BaseFile:
 
 def _log_file(storage: Storage, rows: list[dict[str, Any]]) -> DataFile:
     data = pa.Table.from_pylist(rows, schema=log_schema(TABLE))
-    return storage.write_parquet(LOG_PATH, data, stem="log", bound_columns=LOG_BOUNDS)
+    return write_log_file(storage, data, "log")
 
 
 def in_range(key: Key, after: Key | None, upto: Key | None) -> bool:

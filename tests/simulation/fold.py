@@ -17,7 +17,7 @@ from schemas.errors import CommitConflict
 from schemas.position import order_key
 from schemas.records import Row
 from state.columns import OFFSET, VNODE
-from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica, ReplicaFiles
+from state.replica import BASE_PATH, LOG_PATH, Replica, ReplicaFiles, write_log_file
 from state.storage import DataFile
 from tests.kit.pure import vnode_of
 
@@ -99,5 +99,5 @@ class Upkeep:
         if len(files) > 1:
             rows = storage.read_parquet(LOG_PATH, [file.path for file in files], log.schema)
             rows = rows.sort_by([(VNODE, "ascending"), (OFFSET, "ascending")])
-            merged = storage.write_parquet(LOG_PATH, rows, stem="merged", bound_columns=LOG_BOUNDS)
+            merged = write_log_file(storage, rows, "merged")
             self._replica.replace_log_files(files, merged)

@@ -16,7 +16,7 @@ from schemas.records import Op
 from state import fold
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
 from state.fold import FoldPart, FoldResult, fold_part
-from state.replica import LOG_BOUNDS, LOG_PATH, Replica
+from state.replica import LOG_BOUNDS, Replica, write_log_file
 from state.storage import Storage
 from streaming.service import maintenance
 from streaming.service.maintenance import MERGE_FILES, Upkeep
@@ -38,7 +38,7 @@ def append(replica: Replica, epoch: int, count: int = 1) -> None:
     row = {VNODE: 0, EPOCH: epoch, PARTITION: 0, OP: Op.INSERT}
     numbers = range(epoch * 100, epoch * 100 + count)
     rows = pa.Table.from_pylist([{**row, OFFSET: n, "id": n} for n in numbers], schema=log_schema(TABLE))
-    file = replica.storage.write_parquet(LOG_PATH, rows, stem="log", bound_columns=LOG_BOUNDS)
+    file = write_log_file(replica.storage, rows, "log")
     replica.append([file], epoch)
 
 

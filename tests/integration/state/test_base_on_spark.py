@@ -17,7 +17,7 @@ from schemas.records import Op
 from schemas.table import declare
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
 from state.fold import fold_part, parts_of
-from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica
+from state.replica import BASE_PATH, Replica, write_log_file
 from state.row_hash import row_hashes
 from state.storage import Storage
 from tests.kit.pure import vnode_of
@@ -90,7 +90,7 @@ def test_spark_reads_the_base_as_any_delta_table(spark: SparkSession, tmp_path: 
         "_bf_before_hash": pa.nulls(len(table), pa.int64()),
     }
     log = pa.table({**own, **{name: table[name] for name in TABLE.column_names}}, schema=log_schema(TABLE))
-    file = storage.write_parquet(LOG_PATH, log, stem="log", bound_columns=LOG_BOUNDS)
+    file = write_log_file(storage, log, "log")
     replica.append([file], 1)
     parts = parts_of(storage, TABLE, replica.files(replica.pin()))
     folded = functools.reduce(operator.or_, map(fold_part, parts))

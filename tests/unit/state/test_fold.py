@@ -21,7 +21,7 @@ from state import fold
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
 from state.fold import FoldResult, Illegal, fold_part, parts_of
 from state.plan import Slice
-from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica
+from state.replica import BASE_PATH, Replica, write_log_file
 from state.snapshot import SnapshotReader
 from state.storage import Storage
 from state.vnode import SEED, hash_input
@@ -67,7 +67,7 @@ class Changelog:
         self.epoch += 1
         random.Random(self.epoch).shuffle(self._pending)
         data = pa.Table.from_pylist(self._pending, schema=log_schema(TABLE))
-        file = self.replica.storage.write_parquet(LOG_PATH, data, stem="log", bound_columns=LOG_BOUNDS)
+        file = write_log_file(self.replica.storage, data, "log")
         self.replica.append([file], self.epoch)
         self._pending = []
 

@@ -11,7 +11,7 @@ import pytest
 from schemas.errors import CommitConflict
 from schemas.records import Op
 from state.columns import EPOCH, VNODE, base_schema, log_schema
-from state.replica import BASE_PATH, LOG_BOUNDS, LOG_PATH, Replica
+from state.replica import BASE_PATH, Replica, write_log_file
 from state.storage import DataFile, Storage
 from tests.kit.scene import table
 
@@ -29,7 +29,7 @@ def log_file(storage: Storage, *rows: tuple[int, int, int]) -> DataFile:
         for vnode, epoch, id_ in rows
     ]
     data = pa.Table.from_pylist(values, schema=log_schema(TABLE))
-    return storage.write_parquet(LOG_PATH, data, stem="log", bound_columns=LOG_BOUNDS)
+    return write_log_file(storage, data, "log")
 
 
 def commit_fold(storage: Storage, replica: Replica, epoch: int, *ids: int) -> None:
