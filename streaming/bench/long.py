@@ -134,11 +134,16 @@ def _beside_folds(of: str, run: ServiceRun, latencies: Latencies) -> list[Line]:
 
 @dataclass(frozen=True, slots=True)
 class _Leg:
-    """From one start to the kill: when it was warm, when it ended, and its memory (MiB) in the last minute."""
+    """From one start to the kill: when it was warm, when it ended, and its memory, as (when, MiB)."""
 
     warm_at: float
     ended_at: float
-    memory_mib: float
+    memory_mib: list[tuple[float, float]]
+
+    @property
+    def last_memory_mib(self) -> float:
+        """The median of the last minute."""
+        return median(used for at, used in self.memory_mib if at > self.ended_at - _WARM_S)
 
 
 def soak(rows: int, rate: float, seconds: float, kill_every_s: float, folder: Path, tell: Tell) -> list[Line]:
@@ -169,10 +174,11 @@ def soak(rows: int, rate: float, seconds: float, kill_every_s: float, folder: Pa
         Line(f"{of}: live latency p99, last leg", last, "ms", "first leg", first, _p99_course(latencies)),
         Line(
             f"{of}: memory at the end of the last leg",
-            legs[-1].memory_mib,
+            legs[-1].last_memory_mib,
             "MiB",
             "first leg",
-            legs[0].memory_mib,
+            legs[0].last_memory_mib,
+            course([at_used for leg in legs for at_used in leg.memory_mib], _STEP_S),
         ),
         verdict,
     ]
@@ -185,5 +191,4 @@ def _leg(bench: Rig, seconds: float) -> _Leg:
         warm = time.time() + _WARM_S
         run.await_seconds(max(began + seconds - time.time(), _WARM_S + SETTLE_S))
         ended = run.kill()
-    last = median(used for at, used in run.memory_mib if at > ended - _WARM_S)
-    return _Leg(warm, ended, last)
+    return _Leg(warm, ended, run.memory_mib)
