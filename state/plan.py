@@ -72,6 +72,11 @@ class JobState:
         """The job's name."""
         return self.definition.name
 
+    @property
+    def may_read(self) -> bool:
+        """Whether it reads its snapshot, as long as there is some left."""
+        return not self.paused and self.rate_limit != 0
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {

@@ -42,7 +42,7 @@ class Pace:
         `progress[job]` lists the vnodes that were started.
         """
         readers = sum(
-            not job.paused and not is_complete(progress.get(job.name, {}), self._vnode_count) for job in jobs
+            job.may_read and not is_complete(progress.get(job.name, {}), self._vnode_count) for job in jobs
         )
         late_ms = self._lateness.of(unix_ms_from_epoch(end.epoch), now_ms)
         company = Company(max(readers, 1), self._rest.ms, late_ms)

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from schemas.job import JobDefinition
 from schemas.position import Key
@@ -52,14 +55,17 @@ def test_a_job_that_has_read_all_gets_nothing_and_takes_no_share_of_the_others()
     assert read_by(reading) == read_by(expected) > 0
 
 
-def test_jobs_that_read_at_once_share_the_time_and_a_paused_one_has_no_part_in_it() -> None:
+@pytest.mark.parametrize("held_back", [{"paused": True}, {"rate_limit": 0}])
+def test_jobs_that_read_at_once_share_the_time_and_one_that_may_not_read_has_no_part_in_it(
+    held_back: dict[str, Any],
+) -> None:
     shared, alone = pace(), pace()
     for each in (shared, alone):
         plans(each, job("a"), progress={})
         told(each, {"a": FIRST_ROWS}, read_ms=1_000)
     (both, _) = plans(shared, job("a"), job("b"), progress={})
-    (one, paused) = plans(alone, job("a"), replace(job("b"), paused=True), progress={})
-    assert paused.slices == ()
+    (one, held) = plans(alone, job("a"), replace(job("b"), **held_back), progress={})
+    assert held.slices == ()
     assert read_by(both) < read_by(one)
 
 
