@@ -56,13 +56,18 @@ def cells(line: Summary) -> list[str]:
     """A line of the table: what, median, unit, spread, compared with, its value, ratio; empty where there is none."""
     return [
         line.what,
-        f"{line.value:,.0f}",
+        number(line.value),
         line.unit,
-        f"{min(line.values):,.0f} to {max(line.values):,.0f}" if len(line.values) > 1 else "",
+        f"{number(min(line.values))} to {number(max(line.values))}" if len(line.values) > 1 else "",
         line.compared_with,
-        "" if line.compared is None else f"{line.compared:,.0f}",
+        "" if line.compared is None else number(line.compared),
         "" if line.ratio is None else f"{line.ratio:.2f}",
     ]
+
+
+def number(value: float) -> str:
+    """Whole, unless that would hide a difference."""
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:,.2f}"
 
 
 def by_size(smallest: Sequence[Line], larger: Sequence[Line], rows: int) -> list[Line]:

@@ -149,10 +149,12 @@ def _tell(status: Status, what: str, doing: str) -> None:
 
 
 def _told(line: Line) -> str:
-    compared = (
-        "" if line.ratio is None else f" ({line.ratio:.2f} of {line.compared_with}: {line.compared:,.0f})"
-    )
-    return f"{line.what}: {line.value:,.0f} {line.unit}{compared}"
+    from streaming.bench.line import number
+
+    told = f"{line.what}: {number(line.value)} {line.unit}"
+    if line.compared is None or line.ratio is None:
+        return told
+    return f"{told} ({line.ratio:.2f} of {line.compared_with}: {number(line.compared)})"
 
 
 def _table(summaries: list[Summary]) -> Table:

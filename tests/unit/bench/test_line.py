@@ -33,6 +33,12 @@ def test_nothing_to_compare_with_is_no_ratio() -> None:
     assert summary.ratio is None
 
 
+def test_a_value_of_less_than_ten_has_two_places_and_a_count_none() -> None:
+    (slices, findings) = summarised([Line("slices", 2.1558, "µs", "before", 1.4678), Line("findings", 0, "")])
+    assert cells(slices)[1:] == ["2.16", "µs", "", "before", "1.47", "1.47"]
+    assert cells(findings)[1] == "0"
+
+
 def test_a_course_is_the_median_of_each_step() -> None:
     values = [(1_000.0, 1.0), (1_001.0, 3.0), (1_009.9, 9.0), (1_010.0, 4.0), (1_035.0, 5.0)]
     assert course(values, 10.0) == ((0.0, 3.0), (10.0, 4.0), (30.0, 5.0))
