@@ -25,6 +25,8 @@ _TABLE = re.compile(r"(<!-- bench (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _HEAD = """| | median | unit | lowest to highest | compared with | its value | ratio |
 | --- | ---: | --- | --- | --- | ---: | ---: |
 """
+_PART_OF_IT = re.compile(r",? (at the end of the )?last \w+$")
+"""What a line says of a course that a panel shows as a whole."""
 _PANEL_INCHES = (9.0, 1.7)
 _BAR_INCHES = 0.45
 _SIDE_BY_SIDE = {"snapshot": "rows/s", "live": "ms"}
@@ -58,7 +60,7 @@ def _draw_courses(lines: Sequence[Summary], file: Path) -> None:
     for line, (panel,) in zip(drawn, panels, strict=True):
         panel.plot([at / 60 for at, _ in line.course], [value for _, value in line.course], linewidth=1)
         panel.set_ylim(bottom=0)
-        panel.set_title(line.what.partition(": ")[2] or line.what, loc="left", fontsize=9)
+        panel.set_title(_PART_OF_IT.sub("", line.what.rpartition(": ")[2]), loc="left", fontsize=9)
         panel.set_ylabel(line.unit)
         panel.grid(alpha=0.3)
     panels[-1][0].set_xlabel("minutes")
