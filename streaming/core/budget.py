@@ -105,7 +105,7 @@ class SnapshotBudget:
         """Rows that the next batch may read; `now_ms` must not fall between calls."""
         if rate_limit != self._limit:  # what was read under another limit is no debt under this one
             self._limit, self._filled_ms, self._tokens = rate_limit, None, 0.0
-        if paused or rate_limit == 0:
+        if paused:
             self._filled_ms, self._tokens = now_ms, 0.0
             return 0
         self._read_ms = self._fitting_ms(company)
