@@ -14,7 +14,7 @@ help:  ## Show what can be made
 demo: setup  ## Run the main job on an embedded broker and check its output (under 4 minutes)
 	$(RUN)/backfill demo $(ARGS)
 
-test: setup jars  ## Run every test (ARGS="..." goes to pytest)
+test: setup jars  ## Run all tests but the faults (ARGS="..." goes to pytest)
 	$(RUN)/pytest -n 2 --dist loadfile $(ARGS)
 
 quick: setup jars  ## Run the tests that start neither Spark nor a broker
@@ -42,7 +42,7 @@ jars: setup  ## Fetch the jars, checked against their digests, and rehearse a st
 	@$(RUN)/backfill prepare
 
 jar-lock: setup  ## For maintainers: resolve the roots of jars.toml again
-	$(RUN)/python -m streaming.runtime.jar_lock
+	$(RUN)/python -m streaming.dev.jar_lock
 
 clean:  ## Delete what was made here (fetched jars stay in the user's cache)
 	rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""The Avro schemas of the contract, generated from a table.
+"""The Avro schemas of the contract (docs/contract.md#records-on-the-upstream), generated from a table.
 
 All records are schemaless Avro binary: no header, no schema id. Field order is the contract; a nullable
 field is `[null, T]` in this order.

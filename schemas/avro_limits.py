@@ -35,7 +35,7 @@ class MalformedError(ValueError):
 
 
 class _CutShortError(Exception):
-    """The bytes end inside the record: for the decoder to tell."""
+    """The bytes end inside the record; the decoder reports it."""
 
 
 def check_claims(data: bytes, schema: Schema) -> None:
@@ -83,7 +83,7 @@ class _Walk:
         elif len(branches) > _OPTIONAL:
             raise MalformedError(f"choice {index} where 0..{len(branches) - 1} exist")
         else:
-            raise _CutShortError  # what follows can't be told; the decoder refuses it
+            raise _CutShortError  # what follows is unknown; the decoder refuses it
 
     def _choice(self, count: int, what: str) -> None:
         index = self._number()

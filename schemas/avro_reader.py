@@ -99,7 +99,7 @@ class Ranges:
                 raise _out_of_range(column)
         for index, column, whole_digits in self._decimals:
             value = row[index]
-            # Rounding keeps the magnitude, so it still tells that there were too many digits.
+            # Rounding keeps the magnitude, so it still shows that there were too many digits.
             if value is not None and value.adjusted() >= whole_digits:
                 raise _out_of_range(column)
 

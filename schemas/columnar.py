@@ -218,10 +218,7 @@ class _Records:
             raise ValueError(f"column {column.name} has {len(array)} rows, not {self._length}")
         if array.null_count and not column.nullable:
             raise InputError(
-                Code.PK_NULL,
-                found=f"{array.null_count} nulls in the primary key's column {column.name}",
-                expected="a value in every column of the primary key",
-                next_step="mend the producer; a row without a key can't be followed",
+                Code.PK_NULL, found=f"{array.null_count} nulls in the primary key's column {column.name}"
             )
 
     def _add_value(self, column: Column, array: pa.Array, present: Flags | None) -> None:

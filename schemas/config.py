@@ -7,49 +7,66 @@ the reference; their field descriptions are its text.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from schemas.avro_limits import MAX_VALUE_BYTES
+from schemas.barriers import BARRIER_KINDS, BarriersConfig, known_kind
 from schemas.documents import read_mapping
 from schemas.errors import Code, ConfigError
 from schemas.faults import Faults, brief
+from schemas.formats.protocol import Format
+from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.http import SECRET_KEYS as HTTP_SECRETS
 from schemas.http import HttpConfig, check_http
 from schemas.job import JobDefinition, duration_text, is_topic_name, parse_duration
 from schemas.kafka import SECRET_KEYS as KAFKA_SECRETS
 from schemas.kafka import KafkaConfig, check_kafka
 from schemas.limits import Limits, size_bytes
+from schemas.spark import SECRET_KEYS as SPARK_SECRETS
+from schemas.spark import SparkConfig, check_spark
 from schemas.table import TableSchema, declare, nearest
 
 MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS = 100, 3_600_000
+MIN_BATCH_TIMEOUT_MS, MAX_BATCH_TIMEOUT_MS = 30_000, 24 * 3_600_000
 MAX_DEFAULT_LANES = 4
 _CONTROL_SUFFIX = ".control"
-_SPARK_SETTING = re.compile(
-    r"spark\.(executor\.(?!extra)|cores\.|driver\.(host|port|bindAddress)$|blockManager\.|network\.|kubernetes\.|yarn\.)"
-)
-_EXPECTED = "a configuration as the reference describes it"
-_NEXT_STEP = "mend the file and start again; nothing was read or written"
+UPSTREAM_KEYS = {"topic": ("", "Topic of the changelog.")}
+"""Keys of `upstream` beside those of its format: default and meaning, in Markdown."""
 
 
-def _barrier_interval_ms(declared: object) -> int:
-    interval_ms = parse_duration(declared)
-    if not MIN_BARRIER_INTERVAL_MS <= interval_ms <= MAX_BARRIER_INTERVAL_MS:
-        bounds = duration_text(MIN_BARRIER_INTERVAL_MS), duration_text(MAX_BARRIER_INTERVAL_MS)
-        raise ValueError(f"{brief(declared)} is not in {bounds[0]}..{bounds[1]}")
-    return interval_ms
+def _duration_within(least_ms: int, most_ms: int) -> Callable[[object], int]:
+    def checked_ms(declared: object) -> int:
+        duration_ms = parse_duration(declared)
+        if not least_ms <= duration_ms <= most_ms:
+            bounds = f"{duration_text(least_ms)}..{duration_text(most_ms)}"
+            raise ValueError(f"{brief(declared)} is not in {bounds}")
+        return duration_ms
+
+    return checked_ms
 
 
-def _upstream(declared: str) -> str:
-    if not is_topic_name(declared + _CONTROL_SUFFIX) or not is_topic_name(declared):
+def _long_transaction_ms(declared: object) -> int:
+    timeout_ms = parse_duration(declared)
+    if not 60_000 <= timeout_ms <= 86_400_000:
+        raise ValueError(f"{brief(declared)} is not in 1m..24h")
+    return timeout_ms
+
+
+def _upstream(declared: object) -> dict[Any, Any]:
+    """`orders` is short for `{topic: orders}`; the further keys are those of the format."""
+    keys = declared if isinstance(declared, dict) else {"topic": declared}
+    topic = keys.get("topic")
+    if not isinstance(topic, str):
+        raise PydanticCustomError("topic", "Input should be a topic, or its name and format: {{topic: …}}")
+    if not is_topic_name(topic + _CONTROL_SUFFIX) or not is_topic_name(topic):
         raise ValueError("no topic name (letters, digits, '.', '_', '-', 241 at most)")
-    return declared
+    return keys
 
 
 def _state(declared: str) -> str:
@@ -71,30 +88,6 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
 
 
-def _spark_settings(declared: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
-    for name in declared:
-        if not _SPARK_SETTING.match(name):
-            raise ValueError(f"{brief(name)} is not for executors, cores, the network or a cluster's manager")
-    return declared
-
-
-class SparkConfig(_Model):
-    """Where Spark runs."""
-
-    master: str | None = Field(
-        None, description="Spark master, as in `spark://host:7077`. By default this machine, with every core."
-    )
-    driver_memory: str = Field(
-        "1g", pattern=r"^[1-9][0-9]{0,5}[mg]$", description="Heap of the driver's JVM, as in `2g`."
-    )
-    settings: Annotated[dict[str, str | int | bool], AfterValidator(_spark_settings)] = Field(
-        {},
-        description="Spark's own settings for a cluster: those that begin with `spark.executor.`, `spark.cores.`, "
-        "`spark.driver.host`, `spark.driver.port`, `spark.driver.bindAddress`, `spark.blockManager.`, "
-        "`spark.network.`, `spark.kubernetes.` or `spark.yarn.`. The others are the service's.",
-    )
-
-
 _Bytes = Annotated[int, BeforeValidator(size_bytes)]
 
 
@@ -111,13 +104,20 @@ class LimitsConfig(_Model):
         Limits().interval_records,
         ge=1,
         le=1 << 40,
-        description="Upstream records between two barriers, with a job open.",
+        description="Upstream records between two barriers from which on they are handled in parts: sorted by Spark, "
+        "on disk if need be, or (with no job open) remembered part by part.",
     )
     lane_bytes: _Bytes = Field(
         Limits().lane_bytes,
         ge=1 << 20,
-        le=64 << 30,
-        description="Decoded changes of an interval that one lane holds; it needs about five times as much memory.",
+        le=1 << 30,
+        description="Decoded changes of an interval that one lane holds at most, and needs five times as much memory "
+        "for; more of them go in parts.",
+    )
+    long_transaction: Annotated[int, BeforeValidator(_long_transaction_ms)] = Field(
+        Limits().long_transaction_ms,
+        description="How long the transaction of an interval in parts may take, `1m` to `24h`; what the broker's "
+        "`transaction.max.timeout.ms` does not allow is taken for `1m`.",
     )
 
 
@@ -127,17 +127,31 @@ class ConfigFile(_Model):
     kafka: Annotated[KafkaConfig, BeforeValidator(_empty_section)] = Field(
         KafkaConfig.model_validate({}), description="How to reach Kafka."
     )
-    upstream: Annotated[str, AfterValidator(_upstream)] = Field(description="Topic of the changelog.")
+    upstream: Annotated[dict[Any, Any], BeforeValidator(_upstream)] = Field(
+        description="Topic of the changelog, or a mapping with the keys below."
+    )
     state: Annotated[str, AfterValidator(_state)] = Field(
         min_length=1,
         description="Folder or URI of everything durable; a relative folder is below this file's.",
     )
-    barriers: Literal["inject", "embedded"] = Field(
+    sync_state: bool = Field(
+        True,
+        description="Whether a folder as `state` is synced to the disk before anything relies on what was written; "
+        "without it a power failure may leave a state that is older than its outputs.",
+    )
+    barriers: Annotated[str, AfterValidator(known_kind)] = Field(
         "inject",
         description="`inject`: this process embeds them; `embedded`: the upstream's owner does (`backfill barriers`).",
     )
-    barrier_interval: Annotated[int, BeforeValidator(_barrier_interval_ms)] = Field(
-        1_000, description="Time between two barriers, `100ms` to `1h`."
+    barrier_interval: Annotated[
+        int, BeforeValidator(_duration_within(MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS))
+    ] = Field(1_000, description="Time between two barriers, `100ms` to `1h`.")
+    batch_timeout: Annotated[
+        int, BeforeValidator(_duration_within(MIN_BATCH_TIMEOUT_MS, MAX_BATCH_TIMEOUT_MS))
+    ] = Field(
+        900_000,
+        description="A Spark job that shows no progress for so long (no task that ends, no record that is read) is "
+        "ended and tried again, `30s` to `24h`. How long a batch takes as a whole is not limited.",
     )
     lanes: int | None = Field(
         None,
@@ -167,13 +181,16 @@ class ConfigFile(_Model):
 
 
 class ServiceConfig(_Model):
-    """A checked configuration. `state` is absolute or a URI."""
+    """A checked configuration. `upstream` is the topic, `state` is absolute or a URI."""
 
     kafka: KafkaConfig
     upstream: str
+    upstream_format: Format
     state: str
-    barriers: Literal["inject", "embedded"]
+    sync_state: bool
+    barriers: BarriersConfig
     barrier_interval_ms: int
+    batch_timeout_ms: int
     lanes: int
     table: TableSchema
     jobs: tuple[JobDefinition, ...]
@@ -187,12 +204,10 @@ def load(path: Path) -> ServiceConfig:
     """Read and check a configuration file, YAML or JSON.
 
     Raises: ConfigError with every fault in one message; what depends on a faulty part is checked once that is
-    mended. Its code is CONFIG_INVALID, or that of the faults if they are of one kind: TABLE_INVALID,
+    corrected. Its code is CONFIG_INVALID, or that of the faults if they are of one kind: TABLE_INVALID,
     JOB_INVALID, JOB_NAME_INVALID, EXPRESSION_NOT_ALLOWED, EXPRESSION_INVALID, SAME_TOPIC, SECRET_FILE_MODE.
     """
-    declared = read_mapping(
-        path, code=Code.CONFIG_INVALID, expected="a configuration in YAML or JSON", next_step=_NEXT_STEP
-    )
+    declared = read_mapping(path, Code.CONFIG_INVALID, expected="a configuration in YAML or JSON")
     return check(declared, path=path)
 
 
@@ -206,28 +221,45 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     table = _table(declared.get("table"), faults)
     jobs = _jobs(declared.get("jobs"), table, faults)
     _find_doubles(jobs, faults)
-    kafka, http = KafkaConfig.model_validate({}), HttpConfig.model_validate({})
+    upstream_format = None
+    kafka, http, spark = (
+        KafkaConfig.model_validate({}),
+        HttpConfig.model_validate({}),
+        SparkConfig.model_validate({}),
+    )
     if raw is not None:
         http = check_http(raw.http, folder=path.resolve().parent, faults=faults)
-        _find_same_topics(raw.upstream, jobs, faults)
+        _find_same_topics(raw.upstream["topic"], jobs, faults)
+        upstream_format = declare_format(
+            UPSTREAM_FORMATS, raw.upstream, faults, beside=UPSTREAM_KEYS, place="upstream."
+        )
         kafka = check_kafka(raw.kafka, folder=path.resolve().parent, faults=faults)
+        spark = check_spark(raw.spark, folder=path.resolve().parent, faults=faults)
     lanes = _lanes(raw, table, jobs, faults)
-    if faults or raw is None or table is None:
-        raise faults.error(where=str(path), expected=_EXPECTED, next_step=_NEXT_STEP)
+    if faults or raw is None or table is None or upstream_format is None:
+        raise faults.error(where=str(path))
     return ServiceConfig(
         kafka=kafka,
-        upstream=raw.upstream,
+        upstream=raw.upstream["topic"],
+        upstream_format=upstream_format,
         state=raw.state if "://" in raw.state else str((path.resolve().parent / raw.state).resolve()),
-        barriers=raw.barriers,
+        sync_state=raw.sync_state,
+        barriers=BARRIER_KINDS[raw.barriers](kind=raw.barriers),
         barrier_interval_ms=raw.barrier_interval,
+        batch_timeout_ms=raw.batch_timeout,
         lanes=lanes,
         table=table,
         jobs=tuple(jobs),
         on_bad_record=raw.on_bad_record,
-        limits=Limits(**raw.limits.model_dump()),
+        limits=_limits(raw.limits),
         http=http,
-        spark=raw.spark,
+        spark=spark,
     )
+
+
+def _limits(raw: LimitsConfig) -> Limits:
+    declared = raw.model_dump()
+    return Limits(long_transaction_ms=declared.pop("long_transaction"), **declared)
 
 
 def load_kafka(path: Path | None, bootstrap: str | None) -> KafkaConfig:
@@ -237,8 +269,7 @@ def load_kafka(path: Path | None, bootstrap: str | None) -> KafkaConfig:
     """
     declared: dict[Any, Any] = {}
     if path is not None:
-        expected = "the section kafka of a configuration"
-        declared = read_mapping(path, code=Code.CONFIG_INVALID, expected=expected, next_step=_NEXT_STEP)
+        declared = read_mapping(path, Code.CONFIG_INVALID, expected="the section kafka of a configuration")
         declared = declared.get("kafka", declared)
     return _checked_kafka({"kafka": declared}, path, bootstrap)
 
@@ -264,7 +295,7 @@ def _checked_kafka(declared: dict[str, Any], path: Path | None, bootstrap: str |
         if not faults:
             return kafka
     where = str(path) if path else "options"
-    raise faults.error(where=where, expected=_EXPECTED, next_step="mend the file or the option; see --kafka")
+    raise faults.error(where=where, next_step="correct the file or the option; see --kafka")
 
 
 _AnyModel = TypeVar("_AnyModel", bound=_Model)
@@ -300,7 +331,7 @@ def _fault(item: ErrorDetails) -> str:
             return f"key {brief(last)} is no text"
         case "value_error":
             return f"{key}: {item['msg'].removeprefix('Value error, ')}"
-        case _ if last in KAFKA_SECRETS | HTTP_SECRETS:
+        case _ if last in KAFKA_SECRETS | HTTP_SECRETS | SPARK_SECRETS:
             return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]}"
         case _:
             return f"{key} is {brief(item['input'])}: {item['msg'][0].lower()}{item['msg'][1:]}"

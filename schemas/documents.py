@@ -14,7 +14,7 @@ MAX_FILE_BYTES = 1 << 20
 _MAX_PROBLEM_CHARS = 200
 
 
-def read_mapping(path: Path, *, code: Code, expected: str, next_step: str) -> dict[Any, Any]:
+def read_mapping(path: Path, code: Code, *, expected: str, next_step: str | None = None) -> dict[Any, Any]:
     """The mapping that a file holds.
 
     Raises: ConfigError with this code when it can't be read, is no YAML or JSON, is too large or too deep, or
@@ -49,5 +49,7 @@ def read_mapping(path: Path, *, code: Code, expected: str, next_step: str) -> di
 def _problem(error: YAMLError) -> str:
     """What YAML says is wrong, without the values that some of its messages quote."""
     problem = str(getattr(error, "problem", None) or type(error).__name__)
-    line = problem.partition(" with value ")[0].splitlines()[0]
+    line = (
+        problem.partition(" with value ")[0].splitlines()[0].removeprefix("found ")
+    )  # the error says "found" itself
     return line[:_MAX_PROBLEM_CHARS].encode("ascii", "backslashreplace").decode()

@@ -26,6 +26,9 @@ def unix_ms_from_epoch(epoch: int) -> int:
 
 
 def next_epoch(prev: int, unix_ms: int) -> int:
-    """The epoch to use after `prev`: the clock's, or a millisecond past `prev` if the clock fell back."""
-    following = ((prev >> PHYSICAL_SHIFT_BITS) + 1) << PHYSICAL_SHIFT_BITS
-    return max(epoch_from_unix_ms(unix_ms), following)
+    """The epoch to use after `prev`: the clock's, or a millisecond past `prev` if the clock fell back.
+
+    A clock that was never set, and says 1970, is one that fell back.
+    """
+    physical_ms = max(unix_ms - EPOCH_ZERO_UNIX_MS, (prev >> PHYSICAL_SHIFT_BITS) + 1)
+    return physical_ms << PHYSICAL_SHIFT_BITS

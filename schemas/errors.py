@@ -12,170 +12,88 @@
     └── OutcomeUnknown        a commit may or may not have happened: read back before doing anything
 
 A message never holds a payload or a secret: it names the place (`topic-partition@offset`) where the
-reader can look for himself.
+reader can look.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
-
-class Code(StrEnum):
-    """Every code a user can meet, grouped by where its cause lies."""
-
-    # configuration, jobs, command line
-    CONFIG_INVALID = "CONFIG_INVALID"
-    SECRET_FILE_MODE = "SECRET_FILE_MODE"  # noqa: S105
-    JOB_NAME_INVALID = "JOB_NAME_INVALID"
-    JOB_INVALID = "JOB_INVALID"
-    JOB_CHANGED = "JOB_CHANGED"
-    JOB_EXISTS = "JOB_EXISTS"
-    JOB_UNKNOWN = "JOB_UNKNOWN"
-    NO_JOB = "NO_JOB"
-    TABLE_INVALID = "TABLE_INVALID"
-    EXPRESSION_NOT_ALLOWED = "EXPRESSION_NOT_ALLOWED"
-    EXPRESSION_INVALID = "EXPRESSION_INVALID"
-    USAGE = "USAGE"
-    # barriers
-    BARRIER_MALFORMED = "BARRIER_MALFORMED"
-    BARRIER_UNSUPPORTED = "BARRIER_UNSUPPORTED"
-    BARRIER_REGRESSION = "BARRIER_REGRESSION"
-    BARRIER_GAP = "BARRIER_GAP"
-    BARRIER_LATE = "BARRIER_LATE"
-    BARRIER_DISAGREE = "BARRIER_DISAGREE"
-    BARRIER_DUPLICATE_WITH_DATA = "BARRIER_DUPLICATE_WITH_DATA"
-    BARRIER_STALLED = "BARRIER_STALLED"
-    AMBIGUOUS_RECORD = "AMBIGUOUS_RECORD"
-    EPOCH_TOO_LARGE = "EPOCH_TOO_LARGE"
-    # changes
-    UNKNOWN_OP = "UNKNOWN_OP"
-    CHANGE_MALFORMED = "CHANGE_MALFORMED"
-    UPDATE_CHANGES_PK = "UPDATE_CHANGES_PK"
-    KEY_MISMATCH = "KEY_MISMATCH"
-    PK_NULL = "PK_NULL"
-    DELETE_MISSING_KEY = "DELETE_MISSING_KEY"
-    INSERT_EXISTING_KEY = "INSERT_EXISTING_KEY"
-    OLD_ROW_MISMATCH = "OLD_ROW_MISMATCH"
-    KEY_IN_TWO_PARTITIONS = "KEY_IN_TWO_PARTITIONS"
-    TOMBSTONE_UNSUPPORTED = "TOMBSTONE_UNSUPPORTED"
-    EMPTY_RECORD = "EMPTY_RECORD"
-    RECORD_TOO_LARGE = "RECORD_TOO_LARGE"
-    VALUE_OUT_OF_RANGE = "VALUE_OUT_OF_RANGE"
-    AVRO_TRUNCATED = "AVRO_TRUNCATED"
-    AVRO_TRAILING = "AVRO_TRAILING"
-    AVRO_LIMIT = "AVRO_LIMIT"
-    BAD_ENCODING = "BAD_ENCODING"
-    # topics
-    TOPIC_MISSING = "TOPIC_MISSING"
-    TOPIC_REPLACED = "TOPIC_REPLACED"
-    SAME_TOPIC = "SAME_TOPIC"
-    PARTITIONS_CHANGED = "PARTITIONS_CHANGED"
-    OUTPUT_TOPIC_MISMATCH = "OUTPUT_TOPIC_MISMATCH"
-    OUTPUT_TOPIC_MISSING = "OUTPUT_TOPIC_MISSING"
-    FOREIGN_RECORDS = "FOREIGN_RECORDS"
-    DATA_LOST = "DATA_LOST"
-    COMPACTED_INPUT = "COMPACTED_INPUT"
-    BROKER_UNREACHABLE = "BROKER_UNREACHABLE"
-    AUTH_FAILED = "AUTH_FAILED"
-    # state
-    STATE_PATH_INVALID = "STATE_PATH_INVALID"
-    STATE_TABLE_CORRUPT = "STATE_TABLE_CORRUPT"
-    STATE_FOREIGN = "STATE_FOREIGN"
-    STATE_CONFLICT = "STATE_CONFLICT"
-    OUTPUT_OUT_OF_STEP = "OUTPUT_OUT_OF_STEP"
-    VNODE_LAYOUT_CHANGED = "VNODE_LAYOUT_CHANGED"
-    PK_CHANGED = "PK_CHANGED"
-    SCHEMA_CHANGED = "SCHEMA_CHANGED"
-    FENCED = "FENCED"
-    OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
-    # the machine
-    JAVA_MISSING = "JAVA_MISSING"
-    DEPENDENCY_MISMATCH = "DEPENDENCY_MISMATCH"
-    BROKER_FAILED = "BROKER_FAILED"
-    SPARK_FAILED = "SPARK_FAILED"
-    ADDRESS_UNUSABLE = "ADDRESS_UNUSABLE"
-    NOT_SERVED = "NOT_SERVED"
-    # verify
-    LAW_BROKEN = "LAW_BROKEN"
+from schemas.codes import Code as Code
+from schemas.error_table import TABLE, filled
 
 
 class BackfillError(Exception):
     """Base of every error that this package raises on purpose; `str()` is one printable line.
 
-    `where` is a place the user can go to: `topic-partition@offset`, a file, `file:line`, a key path.
+    `where` is a place the user can go to: `topic-partition@offset`, a file, `file:line`, a key path. What was expected
+    and the next step are those of the code in `error_table.TABLE`, with `values` for their placeholders, unless they
+    are given: only where the table's do not fit.
     """
 
     exit_status: ClassVar[int] = 1
 
     def __init__(
-        self, code: Code, *, found: str, expected: str, next_step: str, where: str | None = None
+        self,
+        code: Code,
+        *,
+        found: str,
+        where: str | None = None,
+        expected: str | None = None,
+        next_step: str | None = None,
+        **values: object,
     ) -> None:
-        self.code, self.found, self.expected = code, found, expected
-        self.next_step, self.where = next_step, where
+        self.code, self.found, self.where = code, found, where
+        self.expected = filled(TABLE[code].expected, values) if expected is None else expected
+        self.next_step = filled(TABLE[code].next_step, values) if next_step is None else next_step
         place = f" at {where}" if where else ""
-        super().__init__(f"{code}{place}: found {found}; expected {expected}; next: {next_step}")
+        super().__init__(f"{code}{place}: found {found}; expected {self.expected}; next: {self.next_step}")
+
+    def __init_subclass__(cls, *, exit_status: int) -> None:
+        cls.exit_status = exit_status
+
+    @property
+    def texts(self) -> dict[str, Any]:
+        """All but the code, by name: `where`, `found`, `expected`, `next_step`."""
+        return {name: getattr(self, name) for name in ("where", "found", "expected", "next_step")}
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions cross process borders (Spark workers) by pickle, which would call __init__ positionally.
-        return (_rebuild, (type(self), self.code, self.found, self.expected, self.next_step, self.where))
+        return (partial(type(self), self.code, **self.texts), ())
 
 
-def _rebuild(
-    kind: type[BackfillError], code: Code, found: str, expected: str, next_step: str, where: str | None
-) -> BackfillError:
-    return kind(code, found=found, expected=expected, next_step=next_step, where=where)
-
-
-class ConfigError(BackfillError):
+class ConfigError(BackfillError, exit_status=2):
     """The user's configuration, job or command line can't work as written."""
 
-    exit_status = 2
 
-
-class Fenced(BackfillError):
+class Fenced(BackfillError, exit_status=3):
     """A newer instance took over; nothing may be written any more, not even a clean-up."""
 
-    exit_status = 3
 
-
-class InputError(BackfillError):
+class InputError(BackfillError, exit_status=4):
     """The upstream topic holds something that the contract forbids."""
 
-    exit_status = 4
 
-
-class TopicError(BackfillError):
+class TopicError(BackfillError, exit_status=5):
     """A topic is missing, or is not what it was declared to be."""
 
-    exit_status = 5
 
-
-class StateError(BackfillError):
+class StateError(BackfillError, exit_status=6):
     """Our own durable state is missing, foreign or damaged."""
 
-    exit_status = 6
 
-
-class EnvironmentProblem(BackfillError):
+class EnvironmentProblem(BackfillError, exit_status=7):
     """The machine lacks something: Java, a jar, memory, a broker."""
 
-    exit_status = 7
 
-
-class LawViolation(BackfillError):
+class LawViolation(BackfillError, exit_status=8):
     """An output breaks the law."""
 
-    exit_status = 8
 
-
-class CommitConflict(BackfillError):
+class CommitConflict(BackfillError, exit_status=6):
     """A conditional commit was refused: the table moved on since it was read."""
 
-    exit_status = 6
 
-
-class OutcomeUnknown(BackfillError):
+class OutcomeUnknown(BackfillError, exit_status=6):
     """The commit's answer was lost. Never retry blindly: look at what is there first."""
-
-    exit_status = 6

@@ -41,13 +41,12 @@ class Faults:
         """Take over what the check of a part found; `place` is where the part stands in the whole."""
         self.add(f"{place}: {error.found}", error.code)
 
-    def error(self, *, where: str, expected: str, next_step: str) -> ConfigError:
+    def error(self, *, where: str, next_step: str | None = None) -> ConfigError:
         """One error that names every fault, in the order in which they were added."""
         codes = {code for code, _ in self._found}
         return ConfigError(
             codes.pop() if len(codes) == 1 else self._general,
             where=where,
             found="; ".join(text for _, text in self._found),
-            expected=expected,
             next_step=next_step,
         )

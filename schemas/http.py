@@ -64,12 +64,11 @@ class HttpConfig(BaseModel):
 
     @property
     def token(self) -> Secret | None:
-        """Where the token is."""
         return Secret.declared("http.token", self.token_file, self.token_env)
 
 
 def check_http(declared: HttpConfig, *, folder: Path, faults: Faults) -> HttpConfig:
-    """Check what single keys cannot tell; relative files are below `folder`."""
+    """Check what no single key shows; relative files are below `folder`."""
     if declared.listen is None:
         return declared
     if declared.port > 65_535:
@@ -96,7 +95,7 @@ def read_token(config: HttpConfig) -> str | None:
             Code.CONFIG_INVALID,
             where=config.token.key,
             found=f"a token of fewer than {LEAST_TOKEN_CHARACTERS} characters",
-            expected="one that nobody guesses",
+            expected="one that can't be guessed",
             next_step="make one with: openssl rand -hex 16",
         )
     return token

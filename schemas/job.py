@@ -16,8 +16,10 @@ from typing import Any
 from schemas.errors import Code, ConfigError
 from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
-from schemas.filter.parse import parse_filter
+from schemas.formats.protocol import OutputFormat
+from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format, format_keys
 from schemas.table import Column, TableSchema, nearest
+from schemas.topic_config import allow_retention, replication_factor, topic_config
 
 DEFAULT_OUTPUT_PARTITIONS = 4
 MAX_LATENCY_BUDGET_MS = 3_600_000
@@ -41,7 +43,21 @@ KEYS = {
         "none",
         "How much a snapshot read may delay live changes, as in `2s`. None: as fast as it goes.",
     ),
+    "replication_factor": (
+        "`kafka.replication_factor`",
+        "Copies of the output, and of its dead letters, when they are created.",
+    ),
+    "topic_config": (
+        "none",
+        "Kafka's settings for the output when it is created, as in `{min.insync.replicas: 2}`. No compaction.",
+    ),
+    "allow_retention": (
+        "`false`",
+        "Take an output whose `retention.ms` or `retention.bytes` deletes records: late readers miss its beginning.",
+    ),
 }
+_OWN_KEYS = tuple(KEYS)
+KEYS |= format_keys(OUTPUT_FORMATS)
 """What a definition may hold: default and meaning, in Markdown."""
 
 _DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h)")
@@ -51,6 +67,11 @@ _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 def is_topic_name(name: object) -> bool:
     """Whether Kafka takes it as a topic's name: letters, digits, `.`, `_`, `-`; 249 at most; no `.`, `..`."""
     return isinstance(name, str) and _TOPIC.fullmatch(name) is not None
+
+
+def is_job_name(name: object) -> bool:
+    """Whether a job may be called so: lower-case letters, digits, `-`; 63 at most."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def parse_duration(text: object) -> int:
@@ -73,7 +94,8 @@ class JobDefinition:
 
     `columns` are the output's, in this order. `filter` is its canonical text. `rate_limit` is in snapshot
     rows per second (None unlimited, 0 none). `latency_budget_ms` bounds how much a snapshot read delays live
-    changes.
+    changes. `replication_factor` and `topic_config` are those of a topic that is created (None and nothing: the
+    broker's). `format` is that of the output's records.
     `vnode_count` is the table's: it takes part in `partition_of`, not in the definition as written.
     """
 
@@ -85,6 +107,10 @@ class JobDefinition:
     rate_limit: int | None
     latency_budget_ms: int | None
     vnode_count: int
+    replication_factor: int | None = None
+    topic_config: tuple[tuple[str, str], ...] = ()
+    allow_retention: bool = False
+    format: OutputFormat = DEFAULT
 
     @classmethod
     def declare(
@@ -96,9 +122,8 @@ class JobDefinition:
         (EXPRESSION_NOT_ALLOWED, EXPRESSION_INVALID), when nothing else is wrong, JOB_INVALID otherwise.
         """
         faults = Faults(Code.JOB_INVALID)
-        for key in declaration:
-            if key not in KEYS:
-                faults.add(f"unknown key {brief(key)}{nearest(str(key), list(KEYS))}")
+        format_ = declare_format(OUTPUT_FORMATS, declaration, faults, beside=_OWN_KEYS)
+        may_lose = allow_retention(declaration.get("allow_retention"), faults)
         job = cls(
             _name(declaration.get("name"), faults),
             _output(declaration.get("output"), faults),
@@ -108,19 +133,23 @@ class JobDefinition:
             _rate_limit(declaration.get("rate_limit"), faults),
             _budget_ms(declaration.get("latency_budget"), faults),
             table.vnode_count,
+            replication_factor(declaration.get("replication_factor"), faults),
+            topic_config(declaration.get("topic_config"), faults, may_lose=may_lose),
+            may_lose,
+            format_ or DEFAULT,
         )
         if faults:
-            raise faults.error(
-                where=where,
-                expected="a job with name and output and, if wanted, " + ", ".join(list(KEYS)[2:]),
-                next_step="mend the job's definition; nothing was created",
-            )
+            raise faults.error(where=where)
         return job
 
     def to_json(self) -> str:
-        """The definition as one line of JSON, equal for equal definitions."""
+        """The definition as one line of JSON, equal for equal definitions.
+
+        What is said of the topic and of its format is written only where it is said: versions that do not know it read
+        the rest.
+        """
         budget = self.latency_budget_ms
-        declaration = {
+        declaration: dict[str, Any] = {
             "name": self.name,
             "output": self.output,
             "columns": list(self.columns),
@@ -129,6 +158,14 @@ class JobDefinition:
             "rate_limit": self.rate_limit,
             "latency_budget": None if budget is None else duration_text(budget),
         }
+        of_topic = {
+            "replication_factor": self.replication_factor,
+            "topic_config": dict(self.topic_config),
+            "allow_retention": self.allow_retention,
+        }
+        declaration |= {key: value for key, value in of_topic.items() if value}
+        if self.format != DEFAULT:
+            declaration |= self.format.model_dump()
         return json.dumps(declaration, sort_keys=True)
 
     @classmethod
@@ -143,18 +180,19 @@ class JobDefinition:
                 Code.JOB_INVALID,
                 where="job",
                 found="a definition that is no JSON object, or names a key twice",
-                expected="an object with at least name and output",
-                next_step="mend whoever wrote it",
             )
         return cls.declare(declaration, table)
 
     def differences(self, other: JobDefinition) -> list[str]:
-        """What `other`, the later one, says differently, for a person: `filter was ..., is ...`."""
+        """What `other`, the later one, says differently, for a person: `filter was ..., is ...`.
+
+        What may be done with its output is no part of what it is: `allow_retention` may change.
+        """
         ours, theirs = json.loads(self.to_json()), json.loads(other.to_json())
         return [
-            f"{key} was {json.dumps(ours[key])}, is {json.dumps(theirs[key])}"
-            for key in KEYS
-            if ours[key] != theirs[key]
+            f"{key} was {json.dumps(ours.get(key))}, is {json.dumps(theirs.get(key))}"
+            for key in dict.fromkeys([*KEYS, *ours, *theirs])
+            if key != "allow_retention" and ours.get(key) != theirs.get(key)
         ]
 
     @property
@@ -178,8 +216,8 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _name(declared: object, faults: Faults) -> str:
-    if isinstance(declared, str) and _NAME.fullmatch(declared):
-        return declared
+    if is_job_name(declared):
+        return str(declared)
     wanted = "is not lower-case letters, digits and '-', 63 at most, beginning with a letter or digit"
     faults.add(f"name {brief(declared)} {wanted}", Code.JOB_NAME_INVALID)
     return ""
@@ -211,6 +249,8 @@ def _condition(declared: object, table: TableSchema, faults: Faults) -> str | No
     if not isinstance(declared, str):
         faults.add(f"filter {brief(declared)} is no text")
         return None
+    from schemas.filter.parse import parse_filter  # builds its parser; most commands meet no filter
+
     try:
         return str(parse_filter(declared, table))
     except ConfigError as error:
@@ -263,6 +303,8 @@ class JobSchemas:
     @classmethod
     def of(cls, job: JobDefinition, table: TableSchema) -> JobSchemas:
         """The schemas of a job of this table."""
+        from schemas.filter.parse import parse_filter
+
         filtered = () if job.filter is None else columns_of(parse_filter(job.filter, table))
         read = dict.fromkeys([*job.columns, *table.primary_key, *filtered])
         return cls(table.columns, table.select(tuple(read)), table.select(job.columns))

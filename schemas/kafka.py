@@ -23,6 +23,7 @@ from schemas.security import (
     Security,
     is_loopback,
 )
+from schemas.topic_config import MAX_REPLICATION_FACTOR
 
 _HOST_AND_PORT = r"[A-Za-z0-9._-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}"
 _LOGIN_KEYS = ("sasl_mechanism", "username", "password_file", "password_env")
@@ -75,6 +76,13 @@ class KafkaConfig(BaseModel):
     )
     key_password_env: str | None = Field(
         None, pattern=VARIABLE_PATTERN, description="Environment variable with the key's password, instead."
+    )
+    replication_factor: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_REPLICATION_FACTOR,
+        description="Copies of each topic that is created: outputs, their dead letters, the control topic. None: the "
+        "broker's default, which is 1 unless it was set.",
     )
     allow_plaintext: bool = Field(
         False, description="Allow unencrypted connections to another machine than this one."

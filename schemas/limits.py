@@ -1,4 +1,4 @@
-"""What the service takes at most. Beyond a limit it stops with a code before memory or a transaction is lost."""
+"""What the service takes at most, and what it handles at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schemas.faults import brief
 HEADROOM_BYTES = 16 * 1024
 """What a record in its batch is longer than its key and value: frames, and the headers of a dead letter."""
 KAFKA_MESSAGE_BYTES = 1_048_588
-"""`max.message.bytes` of a topic where neither it nor its broker has been told otherwise."""
+"""`max.message.bytes` of a topic where neither the topic nor its broker sets it."""
 _SIZE = re.compile(r"([1-9][0-9]{0,11})([kmg]?)")
 _SHIFT = {"": 0, "k": 10, "m": 20, "g": 30}
 
@@ -19,13 +19,17 @@ _SHIFT = {"": 0, "k": 10, "m": 20, "g": 30}
 class Limits:
     """`record_bytes`: key and value of an upstream record, at most (RECORD_TOO_LARGE): its outputs take as much.
 
-    `interval_records` and `lane_bytes`: upstream records between two barriers, and decoded changes that one lane holds
-    of them (EPOCH_TOO_LARGE). With a job open, a lane sends an interval whole, and needs about five times the memory.
+    `interval_records` and `lane_bytes`: upstream records between two barriers, and decoded changes of them in one lane,
+    from which on an interval is handled in parts; a lane needs about five times the memory of what it holds.
+    `part_records`: changes of such a part. `long_transaction_ms`: how long a lane's transaction may take then; the
+    broker's own limit (`transaction.max.timeout.ms`, 15 minutes by default) must allow it.
     """
 
     record_bytes: int = 1_000_000
-    interval_records: int = 10_000_000
-    lane_bytes: int = 512 << 20
+    interval_records: int = 1_000_000
+    lane_bytes: int = 64 << 20
+    part_records: int = 100_000
+    long_transaction_ms: int = 900_000
 
     @property
     def message_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Positions as text: the JSON array of a primary key's values.
+"""Positions as text: the JSON array of a primary key's values (docs/contract.md#tables-and-vnodes).
 
 Numbers and booleans as JSON, strings as they are, decimals as plain text, dates `2026-01-31`,
 timestamps `2026-01-31T12:00:00.000000Z`. One text per value, so equal positions have equal texts.

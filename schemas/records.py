@@ -1,7 +1,8 @@
 """The two kinds of record on a topic as values: `Change` and `Barrier` (with its mutation and progress).
 
 A record is a barrier exactly when it carries the header `barrier`; its value repeats the epoch. Both
-kinds of topic, upstream and output, use these forms; only barriers of an output tell progress.
+kinds of topic, upstream and output, use these forms; only barriers of an output have progress.
+The contract is in docs/contract.md#records-on-the-upstream.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ Mutation = Add | Drop | Pause | Resume | Throttle | Stop
 
 @dataclass(frozen=True, slots=True)
 class VnodeProgress:
-    """How far a vnode's snapshot read is, as told by an output barrier.
+    """How far a vnode's snapshot read is, as published by an output barrier.
 
     `position` is the JSON array of the primary key's values (see `schemas.position`), or None when no bound
     exists yet or the vnode finished without one. `row_count` counts the snapshot rows read so far, filtered

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from schemas.config import SECTIONS, ConfigFile
+from schemas.config import SECTIONS, UPSTREAM_KEYS, ConfigFile
+from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
 from schemas.job import KEYS as JOB_KEYS
 from schemas.job import duration_text
 from schemas.limits import size_text
@@ -37,6 +38,7 @@ def reference() -> str:
     """The page."""
     own = {name: row for name, row in _rows(ConfigFile).items() if name not in {*SECTIONS, "table", "jobs"}}
     parts = [_HEAD, *_section("The service", own)]
+    parts += _section("The upstream", {**UPSTREAM_KEYS, **format_keys(UPSTREAM_FORMATS)}, "upstream.")
     parts += _section("The table", TABLE_KEYS, "table.")
     parts += [*_section("Jobs", JOB_KEYS, "jobs[]."), _JOBS_TAIL]
     for name, model in SECTIONS.items():
@@ -55,7 +57,7 @@ def _default(name: str, field: FieldInfo) -> str:
     value = field.get_default()
     if value in (None, [], {}):
         return _NONE.get(name, "none")
-    if name == "barrier_interval":
+    if name in ("barrier_interval", "batch_timeout", "long_transaction"):
         value = duration_text(value)
     elif name.endswith("_bytes"):
         value = size_text(value)

@@ -62,7 +62,7 @@ class Secret:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, without brackets, is this machine itself. Names other than localhost are nobody's word."""
+    """Whether a host, without brackets, is this machine itself. Names other than localhost are not trusted."""
     if host == "localhost":
         return True
     try:
@@ -148,7 +148,8 @@ def read_private(key: str, path: Path) -> str:
                 raise _refusal(key, "no regular file")
             if status.st_mode & _OTHERS_MAY:
                 mode = f"{stat.S_IMODE(status.st_mode):04o}"
-                raise _refusal(key, f"a file with mode {mode}, open to others", Code.SECRET_FILE_MODE)
+                found = f"a file with mode {mode}, open to others"
+                raise ConfigError(Code.SECRET_FILE_MODE, where=key, found=found)
             data = file.read(MAX_SECRET_BYTES + 1)
         if len(data) > MAX_SECRET_BYTES:
             raise _refusal(key, f"a file of more than {MAX_SECRET_BYTES} bytes")
@@ -157,15 +158,11 @@ def read_private(key: str, path: Path) -> str:
         raise _refusal(key, f"a file that can't be read ({type(error).__name__})") from None
 
 
-def _refusal(key: str, found: str, code: Code = Code.CONFIG_INVALID) -> ConfigError:
+def _refusal(key: str, found: str) -> ConfigError:
     return ConfigError(
-        code,
+        Code.CONFIG_INVALID,
         where=key,
         found=found,
-        expected="a secret that only its owner can read (mode 0600)"
-        if code is Code.SECRET_FILE_MODE
-        else "certificates and secrets that this process can read and use",
-        next_step="chmod 600 the file, owned by the service's user"
-        if code is Code.SECRET_FILE_MODE
-        else "mend the file or variable that this key names",
+        expected="certificates and secrets that this process can read and use",
+        next_step="correct the file or variable that this key names",
     )

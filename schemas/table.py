@@ -106,7 +106,7 @@ def declare(declaration: Mapping[str, Any], *, where: str = "table") -> TableSch
     """Check a declaration as read from YAML or JSON.
 
     Raises:
-        ConfigError: TABLE_INVALID, naming every fault in one message, so that one round of mending is enough.
+        ConfigError: TABLE_INVALID, naming every fault in one message, so that one correction is enough.
     """
     if not isinstance(declaration, Mapping):
         raise _invalid(where, f"{type(declaration).__name__} instead of a mapping")
@@ -130,13 +130,7 @@ def declare(declaration: Mapping[str, Any], *, where: str = "table") -> TableSch
 
 
 def _invalid(where: str, found: str) -> ConfigError:
-    return ConfigError(
-        Code.TABLE_INVALID,
-        where=where,
-        found=found,
-        expected="a table with name, columns, primary_key and, if wanted, distribution_key, vnode_count",
-        next_step="mend the declaration and start again; nothing was read or written",
-    )
+    return ConfigError(Code.TABLE_INVALID, where=where, found=found)
 
 
 def _names(declaration: Mapping[str, Any], key: str, faults: list[str]) -> list[str]:

@@ -99,7 +99,6 @@ class ColumnType:
 
     @property
     def allowed_in_key(self) -> bool:
-        """Whether a primary key may hold such a column."""
         return self.name not in NOT_IN_KEY
 
     @property

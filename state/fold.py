@@ -4,8 +4,8 @@ One part is a run of vnodes, folded on its own and anywhere: base rows and log r
 order of their offsets, base first. The last one stays if it is no DELETE. On the way the changelog's legality is
 checked, which the path of every row leaves to this place: INSERT only of an absent key, UPDATE and DELETE only of a
 present one, `before` equal to what is there, all changes of a key from one partition. What is illegal is counted and
-told, and the fold goes on: the outputs have had these changes long ago, the last change of a key decides either way,
-and a service that stopped here would meet the same log at its next start.
+reported, and the fold goes on: the outputs have had these changes long ago, the last change of a key decides in any
+case, and a service that stopped here would meet the same log at its next start.
 
 Files are written here and committed by `Replica.commit_fold`; those of a fold that was not are left-overs.
 """
@@ -22,22 +22,25 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.chunks import chunks
 from schemas.errors import Code
+from schemas.position import Key, order_key
 from schemas.records import Op
 from schemas.table import TableSchema
-from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.order import arrays, changes_of_key, sort_order
-from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles
+from state.columns import BEFORE_HASH, LOG_OWN, OFFSET, OP, PARTITION, VNODE
+from state.fold_rows import BYTES_PER_PART, PartRows, last_key, rows_of
+from state.fold_rows import FoldPart as FoldPart  # what upkeep hands on
+from state.replica import BASE_PATH, BaseFile, ReplicaFiles, write_replica_file
 from state.row_hash import row_hashes
 from state.storage import DataFile, Storage
+from state.values.order import arrays, changes_of_key, sort_order
 
 ROWS_PER_FILE = 100_000
 """Rows of a base file: small enough that a slice rarely reads much more than it takes."""
-ROWS_PER_GROUP = 16_384
-"""Rows of a Parquet row group, which a reader can skip."""
+BYTES_PER_FILE = 32 << 20
+"""Arrow bytes of a base file: a reader takes it whole."""
 ROWS_PER_PART = 100_000
 """Rows that a part should read: 0.2 s of a core, for which a batch may have to wait."""
-
 _ILLEGAL = (
     Code.KEY_IN_TWO_PARTITIONS,
     Code.INSERT_EXISTING_KEY,
@@ -63,24 +66,19 @@ class Illegal:
 
 
 @dataclass(frozen=True)
-class FoldPart:
-    """Some vnodes, and the files that they are in as of a version whose log ends at the barrier to fold to."""
-
-    storage: Storage
-    table: TableSchema
-    vnodes: range
-    files: ReplicaFiles
-
-
-@dataclass(frozen=True)
 class FoldResult:
     """Of one part or of several: files made, files whose place they take, vnodes that had changes, rows read."""
 
     added: Sequence[DataFile] = ()
     removed: Sequence[BaseFile] = ()
-    vnodes: int = 0
+    changed: frozenset[int] = frozenset()
     rows_read: int = 0
     illegal: Mapping[Code, Illegal] = field(default_factory=dict)
+
+    @property
+    def vnodes(self) -> int:
+        """How many vnodes had changes."""
+        return len(self.changed)
 
     def __or__(self, other: FoldResult) -> FoldResult:
         illegal = dict(self.illegal)
@@ -89,68 +87,76 @@ class FoldResult:
         return FoldResult(
             [*self.added, *other.added],
             [*self.removed, *other.removed],
-            self.vnodes + other.vnodes,
+            self.changed | other.changed,
             self.rows_read + other.rows_read,
             illegal,
         )
 
 
 def parts_of(storage: Storage, table: TableSchema, files: ReplicaFiles) -> list[FoldPart]:
-    """All vnodes, in parts of about `ROWS_PER_PART` rows; a vnode is never divided."""
+    """All vnodes, in parts of about `ROWS_PER_PART` rows and `BYTES_PER_PART`, in order.
+
+    A vnode of more than twice these bytes is divided between base files, whose last keys are read for it.
+    Raises: StateError when one can't be read.
+    """
     count = table.vnode_count
     stored, of_log = files.rows_by_vnode(count) if files.base else {}, -(-files.log_rows // count)
+    log_bytes = files.log_bytes // count
     parts: list[FoldPart] = []
-    first = rows = 0
+    first = rows = size = 0
     for vnode in range(count):
-        rows += stored.get(vnode, 0) + of_log
-        if rows >= ROWS_PER_PART or vnode == count - 1:
+        own = log_bytes + sum(file.raw_bytes for file in files.base.get(vnode, ()))
+        rows, size = rows + stored.get(vnode, 0) + of_log, size + own
+        if rows >= ROWS_PER_PART or size >= BYTES_PER_PART or vnode == count - 1:
             vnodes = range(first, vnode + 1)
-            parts.append(FoldPart(storage, table, vnodes, files.of_vnodes(frozenset(vnodes))))
-            first, rows = vnode + 1, 0
+            part = FoldPart(storage, table, vnodes, files.of_vnodes(frozenset(vnodes)))
+            parts += _divided(part) if own > 2 * BYTES_PER_PART and len(vnodes) == 1 else [part]
+            first, rows, size = vnode + 1, 0, 0
     return parts
+
+
+def _divided(part: FoldPart) -> list[FoldPart]:
+    """A part of one vnode, cut between its base files."""
+    (vnode,) = part.vnodes
+    ends = sorted(
+        ((last_key(part.storage, part.table, file), file) for file in part.files.base.get(vnode, ())),
+        key=lambda end: order_key(end[0]),
+    )
+    parts: list[FoldPart] = []
+    held: list[BaseFile] = []
+    after: Key | None = None
+    for number, (upto, file) in enumerate(ends, start=1):
+        held.append(file)
+        if number == len(ends) or sum(each.raw_bytes for each in held) >= BYTES_PER_PART:
+            files = replace(part.files, base={vnode: tuple(held)})
+            parts.append(replace(part, files=files, after=after, upto=None if number == len(ends) else upto))
+            held, after = [], upto
+    return parts or [part]
 
 
 def fold_part(part: FoldPart) -> FoldResult:
     """Fold some vnodes. Raises: StateError when a file can't be read; OSError when none can be written."""
-    log = _log_rows(part)
-    dirty = pc.unique(log[VNODE]).to_pylist()
-    if not dirty:
+    rows = rows_of(part)
+    changed = pc.unique(rows.rows[VNODE]).to_pylist()
+    if not changed:
         return FoldResult()
-    replaced = [file for vnode in dirty for file in part.files.base.get(vnode, ())]
-    history = _History(part.table, pa.concat_tables([log, *(_base_rows(part, file) for file in replaced)]))
+    replaced = [file for vnode in changed for file in part.files.base.get(vnode, ())]
+    rows.add_base(replaced)
+    history = _History(part.table, rows)
     return FoldResult(
-        list(_write(part, history.kept())), replaced, len(dirty), len(history), history.illegal()
+        list(_write(part, history)), replaced, frozenset(changed), len(history), history.illegal()
     )
-
-
-def _log_rows(part: FoldPart) -> pa.Table:
-    vnodes = (pc.field(VNODE) >= part.vnodes.start) & (pc.field(VNODE) < part.vnodes.stop)
-    wanted = vnodes & (pc.field(EPOCH) > part.files.folded_epoch)
-    paths = [file.path for file in part.files.log]
-    return part.storage.read_parquet(LOG_PATH, paths, log_schema(part.table), wanted=wanted)
-
-
-def _base_rows(part: FoldPart, file: BaseFile) -> pa.Table:
-    """Base rows as INSERTs before every offset."""
-    schema = log_schema(part.table)
-    own = {VNODE: file.vnode, EPOCH: 0, PARTITION: -1, OFFSET: -1, OP: Op.INSERT.value, BEFORE_HASH: None}
-    stored = pa.schema([schema.field(name) for name in part.table.column_names])
-    rows = part.storage.read_parquet(BASE_PATH, [file.path], stored)
-    constant = {
-        name: pa.repeat(pa.scalar(value, schema.field(name).type), rows.num_rows)
-        for name, value in own.items()
-    }
-    return pa.table({**constant, **{name: rows[name] for name in stored.names}}, schema=schema)
 
 
 class _History:
     """n rows of base and log in the order of vnode, key and offset."""
 
-    def __init__(self, table: TableSchema, rows: pa.Table) -> None:
+    def __init__(self, table: TableSchema, source: PartRows) -> None:
         keys = [VNODE, *table.primary_key]
-        order = sort_order(arrays(rows, [*keys, OFFSET]))
-        self._table = table
-        self._rows = rows.take(order).combine_chunks()
+        order = sort_order(arrays(source.rows, [*keys, OFFSET]))
+        self._table, self._source = table, source
+        self._order = order.to_numpy().astype(np.int64)
+        self._rows = source.rows.select([*LOG_OWN, *table.primary_key]).take(order).combine_chunks()
         self._is_first = changes_of_key(arrays(self._rows, keys))
         self._deletes = self._column(OP) == Op.DELETE.value
 
@@ -161,10 +167,17 @@ class _History:
         column: npt.NDArray[np.int64] = self._rows[name].to_numpy()
         return column
 
-    def kept(self) -> pa.Table:
-        """What the base holds from now on: the last row of each key, if it is no DELETE."""
+    def kept(self) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
+        """What the base holds from now on: the last row of each key, if it is no DELETE.
+
+        In order, in pieces: their vnodes, and the table's columns.
+        """
         is_last = np.append(self._is_first[1:], True)
-        return self._rows.filter(pa.array(is_last & ~self._deletes))
+        kept = np.flatnonzero(is_last & ~self._deletes)
+        vnodes = self._column(VNODE)[kept]
+        for values in self._source.values(self._order[kept]):
+            yield vnodes[: values.num_rows], values
+            vnodes = vnodes[values.num_rows :]
 
     def illegal(self) -> dict[Code, Illegal]:
         """Of each way to be illegal how many changes there are, and the lowest place among them."""
@@ -193,26 +206,26 @@ class _History:
 
     def _differs(self, changes: npt.NDArray[np.int64]) -> Mask:
         """Where `before` is not the row before, which is the one of the same key."""
-        stored = self._rows.select(self._table.column_names).take(pa.array(changes - 1))
+        columns = self._table.columns
+        stored = [
+            row_hashes(arrays(values, values.column_names), columns)
+            for values in self._source.values(self._order[changes - 1])
+        ]
         told = self._rows[BEFORE_HASH].take(pa.array(changes)).to_numpy()
-        differs: Mask = row_hashes(arrays(stored, stored.column_names), self._table.columns) != told
+        differs: Mask = np.concatenate(stored) != told if stored else np.zeros(0, np.bool_)
         return differs
 
 
 def _before(values: _Column) -> _Column:
-    """What is one row above; whatever for the first row."""
+    """The value one row above; any value for the first row."""
     return np.roll(values, 1)
 
 
-def _write(part: FoldPart, rows: pa.Table) -> Iterator[DataFile]:
+def _write(part: FoldPart, history: _History) -> Iterator[DataFile]:
     """A file for each vnode, or several in key order where it is large."""
-    vnodes = rows[VNODE].to_numpy()
-    values = rows.select(part.table.column_names)
-    for vnode in part.vnodes:
-        start, end = np.searchsorted(vnodes, [vnode, vnode + 1]).tolist()
-        for first in range(start, end, ROWS_PER_FILE):
-            chunk = values.slice(first, min(ROWS_PER_FILE, end - first))
-            file = part.storage.write_parquet(
-                BASE_PATH, chunk, stem=f"{vnode:05d}", row_group_rows=ROWS_PER_GROUP
-            )
-            yield replace(file, partition={VNODE: str(vnode)})
+    for vnodes, values in history.kept():
+        for vnode in np.unique(vnodes).tolist():
+            start, end = np.searchsorted(vnodes, [vnode, vnode + 1]).tolist()
+            for chunk in chunks(values.slice(start, end - start), ROWS_PER_FILE, BYTES_PER_FILE):
+                file = write_replica_file(part.storage, BASE_PATH, chunk, f"{vnode:05d}")
+                yield replace(file, partition={VNODE: str(vnode)})

@@ -1,31 +1,33 @@
-"""The journal: the plan of the open batch, and who owns the state.
+"""The journal, which makes a batch exactly once: the plan of the open batch, and who owns the state.
 
 A Delta table of exactly one row. Each entry replaces the one before in one conditional commit, so the table
-stays one row wide for ever, and the version number is a fence: whoever commits the next version owns the
-state, and everybody else can see it by looking for one file (`is_superseded`).
+never has more than one row, and the version number is a fence: the instance that commits the next version owns the
+state, and all others can see that by checking for one file (`is_superseded`).
 
-    owner    text that names the instance (host, process, start time), for the message to the one who was fenced
+    owner    text that names the instance (host, process, start time), for the message of the one that was fenced
     lanes    how many transactional ids were in use, so that a successor can fence each of them
     plan     the JSON of the last plan written; its batch may or may not have been done
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
-from schemas.errors import Code, CommitConflict, Fenced
+from schemas.errors import BackfillError, Code, CommitConflict, Fenced
 from schemas.table import TableSchema
 from state.ledger import Ledger
-from state.plan import BatchPlan
 from state.storage import Storage, corrupt
+from state.values.plan import BatchPlan
 
 PATH = "journal"
 _ATTEMPTS = 10
-"""To take over from an owner that goes on: he writes a plan a batch, a try takes some milliseconds."""
+"""To take over from an owner that goes on: it writes one plan a batch, a try takes some milliseconds."""
 _SCHEMA = pa.schema(
     [("owner", pa.string()), ("lanes", pa.int32()), ("table", pa.string()), ("plan", pa.string())]
 )
@@ -48,6 +50,8 @@ class Journal:
         self._ledger = Ledger(storage, PATH, _SCHEMA)
         self._table = table
         self._current = self._read()
+        self._committing = threading.RLock()
+        """Held from a commit to the moment that its version is known: a look in between would take it for another's."""
 
     @property
     def version(self) -> int:
@@ -60,9 +64,15 @@ class Journal:
         return self._current
 
     def plan_with(self, epoch: int) -> BatchPlan | None:
-        """The plan that holds the barrier `epoch`, looked for from the newest entry back; None if there is none."""
+        """The plan that holds the barrier `epoch`, looked for from the newest entry back; None if there is none.
+
+        Old entries are cleaned away: a barrier of some minutes ago may not be found.
+        """
         for version in range(self.version, -1, -1):
-            files = self._ledger.files_at(version)
+            try:
+                files = self._ledger.files_at(version)
+            except DeltaError:
+                return None
             entry = self._entry(self._ledger.read(files).to_pylist())
             plan = None if entry is None else entry.plan
             if plan is None or plan.epoch < epoch:
@@ -70,6 +80,36 @@ class Journal:
             if any(barrier.epoch == epoch for barrier in plan.barriers):
                 return plan
         return None
+
+    def plans_after(self, epoch: int, upto: int) -> list[BatchPlan]:
+        """The plans that lead from barrier `epoch` to `upto`, oldest first, from the entries that are still there.
+
+        Raises: StateError(STATE_TABLE_CORRUPT) when they are not.
+        """
+        plans: list[BatchPlan] = []
+        for version in range(self.version, -1, -1):
+            plan = self._plan_at(version)
+            if plan is None:
+                break
+            if plan.epoch > upto or (
+                plans and (plan.epoch, plan.until) == (plans[-1].epoch, plans[-1].until)
+            ):
+                continue
+            if plan.epoch <= epoch:
+                break
+            plans.append(plan)
+        plans.reverse()
+        if not plans or (plans[0].start.epoch if plans[0].start else 0) != epoch:
+            where = self._ledger.storage.uri(PATH)
+            raise corrupt(where, f"no plans that lead from barrier {epoch}, where the log ends, to {upto}")
+        return plans
+
+    def _plan_at(self, version: int) -> BatchPlan | None:
+        try:
+            entry = self._entry(self._ledger.read(self._ledger.files_at(version)).to_pylist())
+        except (BackfillError, DeltaError):  # cleaned since
+            return None
+        return None if entry is None else entry.plan
 
     def _read(self) -> Entry | None:
         return self._entry(self._ledger.read().to_pylist())
@@ -116,33 +156,55 @@ class Journal:
 
     @property
     def is_superseded(self) -> bool:
-        """Whether another instance has taken the state over since."""
-        return is_superseded(self._ledger.storage, self.version)
+        """Whether another instance has taken the state over since. Any thread may ask; it waits for a commit's end."""
+        with self._committing:
+            return is_superseded(self._ledger.storage, self.version)
+
+    def successor(self) -> str | None:
+        """The owner that took the state over from this one, None as long as there is none."""
+        if not self.is_superseded:
+            return None
+        entry = Journal(self._ledger.storage, self._table).current  # as `fenced`
+        return None if entry is None else entry.owner
 
     def fenced(self) -> Fenced:
         """The error to stop with, naming the new owner as far as it can be read."""
         # Read apart: this journal stays at the version it saw, and so superseded.
         entry = Journal(self._ledger.storage, self._table).current
         return Fenced(
-            Code.FENCED,
-            found=f"the state is owned by {entry.owner if entry else 'another instance'}",
-            expected="to be its only owner",
-            next_step="nothing: the newer instance goes on where this one stopped",
+            Code.FENCED, found=f"the state is owned by {entry.owner if entry else 'another instance'}"
         )
 
     def _write(self, entry: Entry) -> None:
         plan = None if entry.plan is None else entry.plan.to_json()
         row = pa.table([[entry.owner], [entry.lanes], [entry.table], [plan]], schema=_SCHEMA)
         file = self._ledger.storage.write_parquet(PATH, row, stem="entry")
-        self._ledger.commit([file], self._ledger.files(), epoch=entry.plan.epoch if entry.plan else None)
+        epoch = entry.plan.epoch if entry.plan else None
+        with self._committing:
+            self._ledger.commit([file], self._ledger.files(), epoch=epoch)
+        self._ledger.storage.await_synced()
         self._current = entry
 
 
 def is_superseded(storage: Storage, version: int) -> bool:
-    """Whether the journal has moved past `version`: one look for one file, cheap enough for every lane task.
+    """Whether the journal has moved past `version`: two looks for a file, cheap enough for every lane task.
+
+    The newest commit is never cleaned away, older ones are, in their order. So where both this commit and the next one
+    are gone, the journal moved on long ago.
 
     Order matters to the caller: first init_transactions, then this, then send. A successor first writes the
     journal, then fences every transactional id. So either this look sees the successor, or the producer made
-    before it is fenced by him; with the two swapped, a zombie could slip between.
+    before it is fenced by it; with the two swapped, a zombie could slip between.
     """
-    return storage.exists(PATH, "_delta_log", f"{version + 1:020d}.json")
+    if _has_commit(storage, version + 1):
+        return True
+    if _has_commit(storage, version):
+        return False
+    try:
+        return int(storage.delta(PATH).version()) > version
+    except DeltaError:  # a state that is gone or damaged has no owner; the next commit reports it
+        return False
+
+
+def _has_commit(storage: Storage, version: int) -> bool:
+    return storage.exists(PATH, "_delta_log", f"{version:020d}.json")

@@ -1,4 +1,4 @@
-"""A Delta table with one writer at a time: every commit is conditional on the version that the writer saw.
+"""A Delta table whose commits happen exactly once: one writer, and each conditional on the version that it saw.
 
 delta-rs writes small commits in milliseconds, without a Spark job. Two rules make it safe for us:
 
@@ -22,21 +22,11 @@ from deltalake.transaction import AddAction, RemoveAction
 from schemas.errors import Code, CommitConflict
 from state.storage import DataFile, Storage, corrupt, now_ms
 
-RETENTION_HOURS = 1
-"""How long a data file outlives the last version that holds it: far longer than any plan pins a version."""
+# Old commits are deleted by `state.cleaning`.
+_HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
-_HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=True)
-_CONFIGURATION = {
-    # A reader replays at most this many small commits.
-    "delta.checkpointInterval": "100",
-    # Each batch commits three times; a month of them would be millions of files.
-    "delta.logRetentionDuration": "interval 1 hours",
-    "delta.deletedFileRetentionDuration": "interval 1 hours",
-    # Readers are given plain files.
-    "delta.enableDeletionVectors": "false",
-}
-
-
+LOG = "_delta_log"
+"""Where a table's commits and checkpoints are."""
 _PARTITION = "partition."
 """How delta-rs marks partition columns among a table's add actions."""
 
@@ -45,12 +35,22 @@ class Ledger:
     """One open table. `version` is what this writer saw last; only `commit` and `reload` move it."""
 
     def __init__(
-        self, storage: Storage, path: str, schema: pa.Schema, *, partition_by: Sequence[str] = ()
+        self,
+        storage: Storage,
+        path: str,
+        schema: pa.Schema,
+        *,
+        partition_by: Sequence[str] = (),
+        checkpoint_commits: int | None = None,
     ) -> None:
+        """`checkpoint_commits`: as the storage's retention says unless given; of a table that is created only."""
+        commits = checkpoint_commits or storage.retention.checkpoint_commits
         self.storage, self.path, self.schema, self._partition_by = storage, path, schema, list(partition_by)
-        self._table = _open_or_create(storage, path, schema, partition_by)
+        self._table = _open_or_create(storage, path, schema, partition_by, commits)
         self.id = str(self._table.metadata().id)
         self._app_id = f"backfill-{self.id}"
+        self._records_id = f"{self._app_id}-records"
+        self._sync_commits(self.version)
 
     @property
     def version(self) -> int:
@@ -62,9 +62,16 @@ class Ledger:
         """The epoch that the table's last commit brought it to; 0 before any."""
         return self._table.transaction_version(self._app_id) or 0
 
+    @property
+    def records(self) -> int:
+        """Where the last commit that was only a part of an epoch brought it to; 0 before any."""
+        return self._table.transaction_version(self._records_id) or 0
+
     def reload(self) -> None:
         """See what others committed. Only where no plan of ours is open."""
+        seen = self.version
         self._table.update_incremental()
+        self._sync_commits(seen + 1)
 
     def files(self, bounds: Sequence[str] = ()) -> list[DataFile]:
         """The files of the version seen, with the bounds of the named columns."""
@@ -85,15 +92,22 @@ class Ledger:
         removed: Sequence[DataFile] = (),
         *,
         epoch: int | None,
+        records: int | None = None,
         data_change: bool = True,
     ) -> None:
-        """Add and remove files in one commit on top of the version seen; `epoch` None leaves the epoch as it is.
+        """Add and remove files in one commit on top of the version seen; None leaves `epoch`, `records` as they are.
 
-        Raises: CommitConflict when somebody else committed since; nothing was written then. Also when this very
+        It is on the disk before the next commit of any table; a caller that relies on it sooner waits (`await_synced`).
+
+        Raises: CommitConflict when another writer committed since; nothing was written then. Also when this very
         commit had landed, its answer was lost, and it adds no file to know it by.
         """
         seen = self.version
-        transactions = None if epoch is None else [Transaction(self._app_id, epoch)]
+        if added:
+            self.storage.sync(self.path)
+        self.storage.await_synced()
+        marks = ((self._app_id, epoch), (self._records_id, records))
+        transactions = [Transaction(name, mark) for name, mark in marks if mark is not None] or None
         try:
             self._table.create_write_transaction(
                 _actions(added, removed, data_change),
@@ -108,8 +122,20 @@ class Ledger:
             if not self._holds(added, seen + 1):
                 raise self._conflict(seen) from error
             self._table.update_incremental()
+        except DeltaError as error:
+            # What came behind the version seen is so long ago that it was cleaned away.
+            if self.storage.delta(self.path).version() > seen:
+                raise self._conflict(seen) from error
+            raise
         if self.version != seen + 1:
             raise self._conflict(seen)
+        self._sync_commits(self.version)
+
+    def _sync_commits(self, first: int) -> None:
+        """Those from `first` to the version seen: the next effect relies on them."""
+        names = [f"{version:020d}.json" for version in range(first, self.version + 1)]
+        if names:
+            self.storage.begin_sync(*((self.path, LOG, name) for name in names), (self.path, LOG))
 
     def _holds(self, added: Sequence[DataFile], version: int) -> bool:
         """Whether the newest version is this one, with the files in it. A refused writer's `version` stays."""
@@ -121,23 +147,13 @@ class Ledger:
         return CommitConflict(
             Code.STATE_CONFLICT,
             where=self.storage.uri(self.path),
-            found=f"a commit of somebody else on top of version {seen}",
-            expected="one instance of the service for one state folder",
-            next_step="see which other process uses this state; the newest one goes on",
+            found=f"a commit of another process on top of version {seen}",
         )
 
 
-def delete_unused(storage: Storage, path: str, *, retention_hours: int = RETENTION_HOURS) -> int:
-    """Delete data files that no version of the last hours holds, left-overs of crashes too; how many.
-
-    Delta's own vacuum leaves commits behind, and any commit of an instance that was fenced without knowing it would
-    fence the one that works. So vacuum is only asked what it would delete.
-    """
-    table = storage.delta(path)
-    unused = table.vacuum(retention_hours=retention_hours, dry_run=True, enforce_retention_duration=False)
-    for name in unused:
-        storage.filesystem.delete_file(storage.path(path, name))
-    return len(unused)
+def files_of(storage: Storage, path: str, version: int) -> list[DataFile]:
+    """The files of a version of the table at `path`, without bounds. Raises: deltalake's DeltaError."""
+    return _files(storage.delta(path, version=version), ())
 
 
 def _files(table: DeltaTable, bounds: Sequence[str]) -> list[DataFile]:
@@ -186,7 +202,7 @@ def _actions(
 
 
 def _open_or_create(
-    storage: Storage, path: str, schema: pa.Schema, partition_by: Sequence[str]
+    storage: Storage, path: str, schema: pa.Schema, partition_by: Sequence[str], checkpoint_commits: int
 ) -> DeltaTable:
     """The Delta table at `path`.
 
@@ -195,7 +211,8 @@ def _open_or_create(
     try:
         return storage.delta(path)
     except TableNotFoundError:
-        return storage.create_delta(path, schema, configuration=_CONFIGURATION, partition_by=partition_by)
+        properties = storage.retention.properties(checkpoint_commits)
+        return storage.create_delta(path, schema, configuration=properties, partition_by=partition_by)
     except DeltaError as error:
         raise corrupt(
             storage.uri(path), f"a Delta table that does not open ({type(error).__name__})"

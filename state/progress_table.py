@@ -1,10 +1,10 @@
-"""The progress table: one row per changed vnode and barrier, an ordinary Delta table for whoever wants to look.
+"""The progress table: one row per changed vnode and barrier, an ordinary Delta table that any reader may read.
 
     job | vnode | position (primary key values, JSON) | backfill_finished | row_count | barrier
 
-The form is the original's state table with the job and the barrier added (reference/risingwave.md 3.2). Rows are
+The form is that of RisingWave's state table (src/stream/src/executor/backfill/utils.rs) with job and barrier. Rows are
 only appended; the newest row of a vnode counts. A job dropped and created again under its name starts at a later
-barrier, so older rows of that name are told apart by `barrier`.
+barrier, so `barrier` separates older rows of that name.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.position import position_from_text, position_to_text
 from schemas.table import TableSchema
 from state.ledger import Ledger
-from state.progress import Completed, InProgress, NotStarted, Progress
 from state.storage import DataFile, Storage
+from state.values.progress import Completed, InProgress, NotStarted, Progress
 
 PATH = "progress"
 SCHEMA = pa.schema(
@@ -57,22 +58,22 @@ class ProgressTable:
         return self._ledger.epoch
 
     def reload(self) -> None:
-        """See what others committed."""
+        """Open the table at its newest version."""
         self._ledger.reload()
 
-    def load(self, job: str, start_epoch: int) -> dict[int, Progress]:
-        """The newest progress of every vnode that has one, of the job that started at `start_epoch`.
+    def load_all(self, starts: Mapping[str, int]) -> dict[str, dict[int, Progress]]:
+        """The newest progress of every vnode that has one, of each job by its name and the barrier of its start.
 
         A job reads nothing before its start, so rows of that very barrier are a dropped job's of the same name.
         """
-        newest: dict[int, tuple[int, Progress]] = {}
-        for row in self._ledger.read().to_pylist():
-            if row["job"] != job or row["barrier"] <= start_epoch:
-                continue
-            known = newest.get(row["vnode"])
-            if known is None or row["barrier"] > known[0]:
-                newest[row["vnode"]] = (row["barrier"], self._progress(row))
-        return {vnode: progress for vnode, (_, progress) in newest.items()}
+        loaded: dict[str, dict[int, Progress]] = {job: {} for job in starts}
+        for row in _newest(_of_jobs(self._ledger.read(), starts)).to_pylist():
+            loaded[row["job"]][row["vnode"]] = self._progress(row)
+        return loaded
+
+    def load(self, job: str, start_epoch: int) -> dict[int, Progress]:
+        """The same of one job. Several are cheaper together: each call reads the whole table."""
+        return self.load_all({job: start_epoch})[job]
 
     def _progress(self, row: Mapping[str, object]) -> Progress:
         text, count = row["position"], row["row_count"]
@@ -82,8 +83,14 @@ class ProgressTable:
             return Completed(position, count)
         return NotStarted() if position is None else InProgress(position, count)
 
-    def commit(self, rows: Sequence[ProgressRow], epoch: int) -> None:
-        """Append the vnodes that changed by barrier `epoch`. Does nothing if that barrier is there already."""
+    def commit(
+        self, rows: Sequence[ProgressRow], epoch: int, starts: Mapping[str, int] | None = None
+    ) -> None:
+        """Append the vnodes that changed by barrier `epoch`. Does nothing if that barrier is there already.
+
+        `starts` are all jobs that are known, as for `load_all`: where the table is rewritten, rows of others leave it.
+        None keeps all.
+        """
         if epoch <= self.epoch:
             return
         files = self._ledger.files()
@@ -92,8 +99,9 @@ class ProgressTable:
             added = [self._write(changed)] if rows else []
             self._ledger.commit(added, epoch=epoch)
             return
-        merged = _newest(pa.concat_tables([self._ledger.read(), changed]))
-        self._ledger.commit([self._write(merged)], files, epoch=epoch)
+        every = pa.concat_tables([self._ledger.read(), changed])
+        kept = _newest(every if starts is None else _of_jobs(every, starts))
+        self._ledger.commit([self._write(kept)] if kept.num_rows else [], files, epoch=epoch)
 
     def _write(self, rows: pa.Table) -> DataFile:
         return self._ledger.storage.write_parquet(
@@ -118,6 +126,14 @@ class ProgressTable:
             ],
             schema=SCHEMA,
         )
+
+
+def _of_jobs(rows: pa.Table, starts: Mapping[str, int]) -> pa.Table:
+    """Rows behind the start of their job; none of other jobs."""
+    known = pa.array(list(starts), type=pa.string())
+    epochs = pa.array(list(starts.values()), type=pa.int64())
+    start = epochs.take(pc.index_in(rows["job"].combine_chunks(), value_set=known))
+    return rows.filter(pc.greater(rows["barrier"], start).fill_null(False))
 
 
 def _newest(rows: pa.Table) -> pa.Table:

@@ -13,20 +13,30 @@ and out of the log, between two batches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
+from schemas.chunks import rows_within
 from schemas.table import TableSchema
 from state.columns import EPOCH, VNODE, base_schema, log_schema
 from state.ledger import Ledger
-from state.plan import ReplicaVersion
 from state.storage import DataFile, Storage
+from state.values.plan import ReplicaVersion
 
 BASE_PATH, LOG_PATH = "replica/base", "replica/log"
 LOG_BOUNDS = (VNODE, EPOCH)
-_LOG_ROWS_PER_GROUP = 16_384
+ROWS_PER_GROUP = 16_384
+"""Rows of a Parquet row group, which a reader can skip."""
+BYTES_PER_GROUP = 2 << 20
+"""Arrow bytes of a row group, about: what a reader holds to get at any row of it."""
+_RAW_BYTES = re.compile(r"-([0-9]{1,18})b-[^/]*$")
+_LIKELY_EXPANSION = 4
+"""Arrow bytes per byte of a Parquet file whose name does not say: those of before names said it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,20 @@ class BaseFile:
     rows: int
     size: int
 
+    @property
+    def raw_bytes(self) -> int:
+        """What its rows take as Arrow columns."""
+        return raw_bytes(self)
+
+
+def raw_bytes(file: BaseFile | DataFile) -> int:
+    """What the rows of a file of the replica take as Arrow columns: its name says so, or it is an estimate.
+
+    Compressed sizes say little: fifty kilobytes of one letter are some bytes on disk.
+    """
+    told = _RAW_BYTES.search(file.path)
+    return int(told[1]) if told else file.size * _LIKELY_EXPANSION
+
 
 @dataclass(frozen=True)
 class ReplicaFiles:
@@ -47,15 +71,30 @@ class ReplicaFiles:
     base: Mapping[int, tuple[BaseFile, ...]]
     log: tuple[DataFile, ...]
 
-    @property
+    @cached_property
     def base_rows(self) -> int:
         """Rows in the base, deleted ones of the log included."""
         return sum(file.rows for files in self.base.values() for file in files)
 
-    @property
+    @cached_property
     def log_rows(self) -> int:
         """Changes in the log, several of one key included."""
         return sum(file.rows for file in self.log)
+
+    @cached_property
+    def base_bytes(self) -> int:
+        """What the base takes as Arrow columns."""
+        return sum(raw_bytes(file) for files in self.base.values() for file in files)
+
+    @cached_property
+    def log_bytes(self) -> int:
+        """What the log takes as Arrow columns."""
+        return sum(map(raw_bytes, self.log))
+
+    def log_bytes_of(self, vnodes: frozenset[int]) -> int:
+        """About what the changes of some vnodes take: their share of the vnodes between each file's bounds."""
+        ordered = sorted(vnodes)
+        return sum(int(raw_bytes(file) * _share(file, ordered)) for file in self.log)
 
     @property
     def rows(self) -> int:
@@ -68,17 +107,32 @@ class ReplicaFiles:
             return dict.fromkeys(range(vnode_count), -(-self.log_rows // vnode_count))
         return {vnode: sum(file.rows for file in files) for vnode, files in self.base.items()}
 
-    def of_vnodes(self, vnodes: frozenset[int]) -> ReplicaFiles:
-        """Only what readers of these vnodes need."""
-        base = {vnode: files for vnode, files in self.base.items() if vnode in vnodes}
-        low, high = min(vnodes, default=0), max(vnodes, default=-1)
-        log = tuple(file for file in self.log if _overlaps(file, low, high))
-        return ReplicaFiles(self.folded_epoch, base, log)
+    def of_vnodes(self, vnodes: Collection[int]) -> ReplicaFiles:
+        """Only what readers of these vnodes need: of the log the files whose bounds hold at least one of them."""
+        ordered = sorted(vnodes)
+        base = {vnode: self.base[vnode] for vnode in ordered if vnode in self.base}
+        return ReplicaFiles(
+            self.folded_epoch, base, tuple(file for file in self.log if _holds(file, ordered))
+        )
 
 
-def _overlaps(file: DataFile, low: int, high: int) -> bool:
+def _holds(file: DataFile, vnodes: Sequence[int]) -> bool:
+    """Whether the file may hold rows of one of some vnodes, which are in order."""
     bounds = file.bounds.get(VNODE)
-    return bounds is None or (bounds[0] <= high and bounds[1] >= low)
+    if bounds is None:
+        return bool(vnodes)
+    first = bisect_left(vnodes, bounds[0])
+    return first < len(vnodes) and vnodes[first] <= bounds[1]
+
+
+def _share(file: DataFile, vnodes: Sequence[int]) -> float:
+    """Of some vnodes, in order, among those that a file of the log may hold."""
+    bounds = file.bounds.get(VNODE)
+    if bounds is None:
+        return 1.0
+    low, high = bounds
+    within = bisect_right(vnodes, high) - bisect_left(vnodes, low)
+    return within / int(high - low + 1)
 
 
 class Replica:
@@ -87,7 +141,13 @@ class Replica:
     def __init__(self, storage: Storage, table: TableSchema) -> None:
         self.storage, self.table = storage, table
         self.log = Ledger(storage, LOG_PATH, log_schema(table))
-        self.base = Ledger(storage, BASE_PATH, base_schema(table), partition_by=[VNODE])
+        self.base = Ledger(
+            storage,
+            BASE_PATH,
+            base_schema(table),
+            partition_by=[VNODE],
+            checkpoint_commits=storage.retention.base_checkpoint_commits,
+        )
         self._cached: tuple[ReplicaVersion, ReplicaFiles] | None = None
 
     @property
@@ -109,14 +169,25 @@ class Replica:
         """The barrier that the base is complete up to; 0 before the first fold."""
         return self.base.epoch
 
-    def commit_fold(self, added: Sequence[DataFile], removed: Sequence[BaseFile], epoch: int) -> None:
-        """Swap the files of the vnodes that were folded. Only between two batches; does nothing where it is done.
+    def commit_fold(
+        self,
+        added: Sequence[DataFile],
+        removed: Sequence[BaseFile],
+        epoch: int,
+        *,
+        read_at: int | None = None,
+    ) -> bool:
+        """Swap the files of the vnodes that were folded; whether it did. Only between two batches.
 
-        `removed` are all base files of these vnodes that the fold has read; the base is then complete up to `epoch`.
-        Raises: CommitConflict when somebody else committed to the base.
+        `removed` are all base files of these vnodes that the fold has read, of the base as of `read_at`, the barrier
+        that it was complete up to; the base is then complete up to `epoch`. Does nothing where that is done, and where
+        another fold came in between: one of whom we took over from, seen by a `reload`.
+        Raises: CommitConflict when another writer committed to the base.
         """
-        if epoch > self.folded_epoch:
+        is_due = epoch > self.folded_epoch and read_at in (None, self.folded_epoch)
+        if is_due:
             self.base.commit(added, [_as_committed(file) for file in removed], epoch=epoch)
+        return is_due
 
     def files(self, version: ReplicaVersion) -> ReplicaFiles:
         """The files of a pinned version; the last answer is kept, for a version never changes."""
@@ -151,10 +222,22 @@ class Replica:
     def append(self, files: Sequence[DataFile], epoch: int) -> None:
         """Commit the changes of a batch that ends with barrier `epoch`. Does nothing if they are there already.
 
-        Raises: CommitConflict when somebody else committed to the log.
+        Raises: CommitConflict when another writer committed to the log.
         """
         if epoch > self.log_epoch:
             self.log.commit([file for file in files if file.rows], epoch=epoch)
+
+    def append_part(self, files: Sequence[DataFile], records: int) -> None:
+        """Commit a part of the changes of an interval that is not over. Does nothing if it is there already.
+
+        `records` is `BatchPlan.end_records`. Raises: CommitConflict, as `append`.
+        """
+        if not self.has_part(records):
+            self.log.commit([file for file in files if file.rows], epoch=None, records=records)
+
+    def has_part(self, records: int) -> bool:
+        """Whether the log holds the part that ends there."""
+        return self.log.records >= records
 
     def trim(self) -> int:
         """Take log files out that the base has folded. Returns how many. Only between two batches."""
@@ -182,10 +265,48 @@ def _as_committed(file: BaseFile) -> DataFile:
 
 
 def write_log_file(storage: Storage, rows: pa.Table, stem: str) -> DataFile:
-    """Write rows of `log_schema` as a file of the log, whose bounds tell readers whether they need it.
+    """Write rows of `log_schema` as a file of the log, with bounds by which readers see whether they need it.
 
     It belongs to the log once it is committed (`Replica.append`, `replace_log_files`).
     """
+    return write_replica_file(storage, LOG_PATH, rows, stem, bound_columns=LOG_BOUNDS)
+
+
+def write_replica_file(
+    storage: Storage, path: str, rows: pa.Table, stem: str, *, bound_columns: tuple[str, ...] = ()
+) -> DataFile:
+    """Write rows as one file of base or log; the file is built in memory, so give it some megabytes at a time.
+
+    Its name says how large they are in memory, and its row groups go by that as well.
+    """
+    size = rows.nbytes
     return storage.write_parquet(
-        LOG_PATH, rows, stem=stem, bound_columns=LOG_BOUNDS, row_group_rows=_LOG_ROWS_PER_GROUP
+        path,
+        rows,
+        stem=f"{stem}-{size}b",
+        bound_columns=bound_columns,
+        row_group_rows=rows_within(rows.num_rows, size, ROWS_PER_GROUP, BYTES_PER_GROUP),
+    )
+
+
+def write_log_parts(
+    storage: Storage,
+    table: TableSchema,
+    parts: Iterable[pa.Table],
+    of: Sequence[DataFile],
+    stem: str,
+) -> DataFile:
+    """The same of the rows of several files, which come in parts, of which one at a time is in memory."""
+    size = sum(map(raw_bytes, of))
+    bounds = {
+        name: (min(file.bounds[name][0] for file in of), max(file.bounds[name][1] for file in of))
+        for name in LOG_BOUNDS
+    }
+    return storage.write_parquet_parts(
+        LOG_PATH,
+        parts,
+        log_schema(table),
+        stem=f"{stem}-{size}b",
+        bounds=bounds,
+        row_group_rows=rows_within(sum(file.rows for file in of), size, ROWS_PER_GROUP, BYTES_PER_GROUP),
     )

@@ -6,7 +6,8 @@ State at barrier a = newest of (base row, log rows) per key in the slice's range
     log rows of the vnode ──── range ── newest per key ── not deleted ──┴─▶ rows
 
 A slice costs what it reads: no table is opened, nothing is listed, files and row groups outside the range are
-skipped by their statistics. Everything is whole Arrow columns; memory is one base file of the slice's vnode.
+skipped by their statistics. Everything is whole Arrow columns; memory is one base file of the slice's vnode, and of the
+log its keys, and its values too where these are small. Otherwise values are read where a slice needs them.
 """
 
 from __future__ import annotations
@@ -22,10 +23,36 @@ from schemas.position import Key
 from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import EPOCH, OFFSET, OP, VNODE
-from state.order import arrays, changes_of_key, sort_order, within
-from state.plan import Cut, Slice
-from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles
+from state.file_rows import PLACE, FileRows
+from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
 from state.storage import Storage
+from state.values.order import arrays, changes_of_key, key_at, sort_order, within
+from state.values.plan import Amount, Cut, Slice
+
+HELD_BYTES = 64 << 20
+"""What an overlay holds of the log's values, and a read of a base file in one go: more is read part by part."""
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """The newest log row of each key in some vnodes, deletes included, in key order within a vnode.
+
+    `newest` has the wanted columns or, where `log` is given, only those of the key, and the rows' `PLACE` in it.
+    """
+
+    newest: pa.Table
+    log: FileRows | None = None
+
+    def of(self, vnode: int) -> pa.Table:
+        """The rows of `newest` of one vnode."""
+        return self.newest.filter(pc.equal(self.newest[VNODE], vnode))
+
+    def values(self, rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of some rows of `newest`, in no order."""
+        if self.log is None:
+            yield rows.select(list(columns))
+        else:
+            yield from self.log.stream(rows[PLACE].to_numpy(), columns)
 
 
 @dataclass(frozen=True)
@@ -36,29 +63,40 @@ class SnapshotReader:
     table: TableSchema
     files: ReplicaFiles
 
-    def read(self, item: Slice, columns: Sequence[str], overlay: pa.Table) -> Iterator[pa.Table]:
-        """The slice's rows in a few tables of these columns, each key once, in no particular order.
+    def read(self, item: Slice, columns: Sequence[str], overlay: Overlay) -> Iterator[pa.Table]:
+        """The slice's rows in some tables of these columns, each key once, in no particular order.
 
-        `overlay` is what `overlay(...)` gave for a set of vnodes that holds the slice's.
+        `overlay` is what `overlay(...)` gave for a set of vnodes that holds the slice's, and for these columns.
         """
-        changed = self._in_range(overlay.filter(pc.equal(overlay[VNODE], item.vnode)), item)
+        changed = self._in_range(overlay.of(item.vnode), item)
         for file in self.files.base.get(item.vnode, ()):
-            rows = self._in_range(self._base_rows(file, item, columns), item)
-            rows = self._without(rows, changed)
-            if rows.num_rows:
-                yield rows
+            for stored in self._base_rows(file, item, columns):
+                rows = self._without(self._in_range(stored, item), changed)
+                if rows.num_rows:
+                    yield rows
         alive = changed.filter(pc.not_equal(changed[OP], Op.DELETE.value))
         if alive.num_rows:
-            yield alive.select(list(columns))
+            yield from overlay.values(alive, columns)
 
-    def overlay(self, vnodes: frozenset[int], columns: Sequence[str]) -> pa.Table:
-        """The newest log row of each key in these vnodes, deletes included, in key order within a vnode."""
-        names = [VNODE, OP, OFFSET, *columns]
-        if not self.files.log or not vnodes:
-            return pa.table({name: pa.array([], type=self._type(name)) for name in names})
+    def overlay(self, vnodes: frozenset[int], columns: Sequence[str]) -> Overlay:
+        """The log's rows for reads of these columns in these vnodes. Keys always, values only if they are few."""
         keys = list(self.table.primary_key)
+        names = list(dict.fromkeys([VNODE, OP, OFFSET, *keys, *columns]))
+        if not self.files.log or not vnodes:
+            return Overlay(self._schema(names).empty_table())
         wanted = pc.field(VNODE).isin(sorted(vnodes)) & (pc.field(EPOCH) > self.files.folded_epoch)
-        rows = self._scan(LOG_PATH, [file.path for file in self.files.log], names, wanted)
+        if set(columns) <= set(keys) or self.files.log_bytes_of(vnodes) <= HELD_BYTES:
+            paths = [file.path for file in self.files.log]
+            return Overlay(self._newest(self._scan(LOG_PATH, paths, names, wanted)))
+        names = [VNODE, EPOCH, OP, OFFSET, *keys]
+        log = FileRows(
+            self.storage, [(LOG_PATH, file.path) for file in self.files.log], self._schema([*names, *columns])
+        )
+        found = [log.find(number, names, wanted) for number in range(len(self.files.log))]
+        return Overlay(self._newest(pa.concat_tables(found)), log)
+
+    def _newest(self, rows: pa.Table) -> pa.Table:
+        keys = list(self.table.primary_key)
         order = sort_order([*arrays(rows, [VNODE, *keys, OFFSET])])
         rows = rows.take(order).combine_chunks()
         starts = changes_of_key(arrays(rows, [VNODE, *keys]))
@@ -70,17 +108,23 @@ class SnapshotReader:
         names = list(self.table.primary_key)
         return arrays(self._scan(BASE_PATH, [file.path], names, None), names)
 
-    def _base_rows(self, file: BaseFile, item: Slice, columns: Sequence[str]) -> pa.Table:
-        return self._scan(BASE_PATH, [file.path], list(columns), self._pushdown(item))
+    def _base_rows(self, file: BaseFile, item: Slice, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """What may be in the slice; row group by row group of a file from before files were cut by bytes."""
+        wanted = self._pushdown(item)
+        if raw_bytes(file) <= HELD_BYTES:
+            yield self._scan(BASE_PATH, [file.path], list(columns), wanted)
+        else:
+            rows = FileRows(self.storage, [(BASE_PATH, file.path)], self._schema(columns))
+            yield from rows.read(0, columns, wanted)
 
     def _scan(
         self, root: str, paths: Sequence[str], columns: list[str], wanted: pc.Expression | None
     ) -> pa.Table:
-        schema = pa.schema([(name, self._type(name)) for name in self._needed(columns)])
+        schema = self._schema([*columns, *self.table.primary_key, VNODE, EPOCH])
         return self.storage.read_parquet(root, paths, schema, columns=columns, wanted=wanted)
 
-    def _needed(self, columns: Sequence[str]) -> list[str]:
-        return list(dict.fromkeys([*columns, *self.table.primary_key, VNODE, EPOCH]))
+    def _schema(self, names: Sequence[str]) -> pa.Schema:
+        return pa.schema([(name, self._type(name)) for name in dict.fromkeys(names)])
 
     def _type(self, name: str) -> pa.DataType:
         own = {VNODE: pa.int32(), OP: pa.int8(), OFFSET: pa.int64(), EPOCH: pa.int64()}
@@ -119,8 +163,9 @@ class SliceCutter:
     """Finds the ends of slices from the keys in base files, and from the log where the base has nothing.
 
     The log's rows of a range ride along without being counted when there is a base: they are a bounded share of
-    it. Small budgets (`exact_below`) count them too, so that a tight rate limit is kept to the row. Larger ones take
-    along what would be left of a vnode, if it is a `little` share of them: it would need a batch of its own.
+    it; their bytes are counted, as if they were spread evenly. Small budgets (rows below `exact_below`) count the rows
+    too, so that a tight rate limit is kept to the row. Larger ones take along what would be left of a vnode, if it is a
+    `little` share of them: it would need a batch of its own.
     """
 
     exact_below = 1_000
@@ -130,41 +175,46 @@ class SliceCutter:
 
     def __init__(self, reader: SnapshotReader) -> None:
         self._reader = reader
-        self._base_keys: dict[tuple[str, ...], list[list[pa.Array]]] = {}
-        self._small_overlay: pa.Table | None = None
+        self._base_keys: dict[tuple[str, ...], list[tuple[BaseFile, list[pa.Array]]]] = {}
+        self._small_overlay: Overlay | None = None
 
     def use(self, reader: SnapshotReader) -> None:
         """Go on with another pinned version; keys of files that are in both stay known."""
         self._reader, self._small_overlay = reader, None
 
-    def cut(self, vnode: int, after: Key | None, limit: int) -> Cut:
-        """The end of a slice of about `limit` rows (at least 1) behind `after`."""
+    def cut(self, vnode: int, after: Key | None, limit: Amount) -> Cut:
+        """The end of a slice of about `limit`, at least one row, behind `after`."""
         base = self._reader.files.base.get(vnode, ())
-        if not base or limit < self.exact_below:
-            keys = self._all_keys(vnode, after, base)
-            return _cut_at(keys, limit)
-        most, rows = limit * (1 + self.little), sum(file.rows for file in base)
-        if after is None and rows <= most:
-            return Cut(None, rows)
-        files = [_behind(keys, after) for keys in self._keys_by_file(base)]
-        rows = sum(len(behind[0]) for behind in files)
-        if rows <= most:
-            return Cut(None, rows)
-        left = limit
-        for behind in files:
-            size = len(behind[0])
-            if size >= left:
-                return Cut(tuple(column[left - 1].as_py() for column in behind), limit)
-            left -= size
-        raise AssertionError("unreachable")
+        if not base or limit.rows < self.exact_below:
+            return self._cut_exactly(vnode, after, base, limit)
+        more = 1 + self.little
+        most = Amount(int(limit.rows * more), int(limit.size * more))
+        if after is None and (rest := self._amount(base)).rows <= most.rows and rest.size <= most.size:
+            return Cut(None, rest.rows, rest.size)
+        files = [(_behind(keys, after), self._row_bytes(file)) for file, keys in self._keys_by_file(base)]
+        rows = sum(len(keys[0]) for keys, _ in files)
+        size = sum(int(len(keys[0]) * row_bytes) for keys, row_bytes in files)
+        if rows <= most.rows and size <= most.size:
+            return Cut(None, rows, size)
+        return _cut_among(files, limit)
 
-    def _keys_by_file(self, base: Sequence[BaseFile]) -> list[list[pa.Array]]:
+    def _row_bytes(self, file: BaseFile) -> float:
+        """Of a row of a base file, with its share of the log."""
+        files = self._reader.files
+        return raw_bytes(file) / max(file.rows, 1) + files.log_bytes / max(files.base_rows, 1)
+
+    def _amount(self, base: Sequence[BaseFile]) -> Amount:
+        sizes = (int(file.rows * self._row_bytes(file)) for file in base)
+        return Amount(sum(file.rows for file in base), sum(sizes))
+
+    def _keys_by_file(self, base: Sequence[BaseFile]) -> list[tuple[BaseFile, list[pa.Array]]]:
         """Key columns of each file of a vnode, the files in key order; those of the vnodes asked for last are kept."""
         name = tuple(file.path for file in base)
         known = self._base_keys.pop(name, None)
         if known is None:
-            read = [self._reader.base_keys(file) for file in base]
-            firsts = [pa.concat_arrays([keys[i].slice(0, 1) for keys in read]) for i in range(len(read[0]))]
+            read = [(file, self._reader.base_keys(file)) for file in base]
+            columns = range(len(self._reader.table.primary_key))
+            firsts = [pa.concat_arrays([keys[i].slice(0, 1) for _, keys in read]) for i in columns]
             known = [read[i] for i in sort_order(firsts).to_pylist()]
             self._forget_beyond(self.kept_bytes - _size(known))
         self._base_keys[name] = known
@@ -176,11 +226,16 @@ class SliceCutter:
         while self._base_keys and kept > most_bytes:
             kept -= _size(self._base_keys.pop(next(iter(self._base_keys))))
 
+    def _cut_exactly(self, vnode: int, after: Key | None, base: Sequence[BaseFile], limit: Amount) -> Cut:
+        files = self._reader.files
+        row_bytes = (files.base_bytes + files.log_bytes) / max(files.rows, 1)
+        return _cut_among([(self._all_keys(vnode, after, base), row_bytes)], limit)
+
     def _all_keys(self, vnode: int, after: Key | None, base: Sequence[BaseFile]) -> list[pa.Array]:
         names = self._reader.table.primary_key
         overlay = self._overlay(vnode)
         alive = overlay.filter(pc.not_equal(overlay[OP], Op.DELETE.value))
-        sources = [arrays(alive, names)] + (self._keys_by_file(base) if base else [])
+        sources = [arrays(alive, names)] + ([keys for _, keys in self._keys_by_file(base)] if base else [])
         behind = [_behind(keys, after) for keys in sources]
         merged = [pa.concat_arrays([keys[i] for keys in behind]) for i in range(len(names))]
         order = sort_order(merged)
@@ -192,15 +247,15 @@ class SliceCutter:
         """The log's newest rows in a vnode; a small log is read once for all vnodes, as most walks ask for many."""
         names, files = self._reader.table.primary_key, self._reader.files
         if files.log_rows > self._small_log:
-            return self._reader.overlay(frozenset({vnode}), names)
+            return self._reader.overlay(frozenset({vnode}), names).newest
         if self._small_overlay is None:
             every = frozenset(range(self._reader.table.vnode_count))
             self._small_overlay = self._reader.overlay(every, names)
-        return self._small_overlay.filter(pc.equal(self._small_overlay[VNODE], vnode))
+        return self._small_overlay.of(vnode)
 
 
-def _size(keys_by_file: list[list[pa.Array]]) -> int:
-    return sum(column.nbytes for keys in keys_by_file for column in keys)
+def _size(keys_by_file: list[tuple[BaseFile, list[pa.Array]]]) -> int:
+    return sum(column.nbytes for _, keys in keys_by_file for column in keys)
 
 
 def _behind(keys: list[pa.Array], after: Key | None) -> list[pa.Array]:
@@ -210,8 +265,15 @@ def _behind(keys: list[pa.Array], after: Key | None) -> list[pa.Array]:
     return [column.filter(mask) for column in keys]
 
 
-def _cut_at(keys: list[pa.Array], limit: int) -> Cut:
-    size = len(keys[0])
-    if size <= limit:
-        return Cut(None, size)
-    return Cut(tuple(column[limit - 1].as_py() for column in keys), limit)
+def _cut_among(files: Sequence[tuple[list[pa.Array], float]], limit: Amount) -> Cut:
+    """The cut among runs of keys in order, each with the bytes of its rows; at least one row."""
+    taken, last = Amount(0, 0), None
+    for keys, row_bytes in files:
+        left = limit - taken
+        fits = min(left.rows, int(left.size / row_bytes)) if row_bytes > 0 else left.rows
+        count = min(len(keys[0]), max(fits, 0 if taken.rows else 1))
+        if count:
+            taken, last = taken + Amount(count, int(count * row_bytes)), key_at(keys, count - 1)
+        if count < len(keys[0]):
+            return Cut(last, taken.rows, taken.size)
+    return Cut(None, taken.rows, taken.size)

@@ -14,7 +14,7 @@ import json
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,10 @@ from deltalake import DeltaTable
 from pyarrow import fs
 
 from schemas.errors import Code, StateError
+from state.retention import Retention
+from state.sync import Background, set_torn_aside, sync_path
 
+_BATCH_ROWS = 4_096
 _OURS = ("replica", "replica/base", "replica/log", "journal", "progress")
 
 
@@ -37,7 +40,7 @@ class DataFile:
     """A Parquet file of a Delta table: path below the table's root, bytes, rows, true column bounds, partition.
 
     `bounds` maps a column to its (minimum, maximum); leaving a column out is always allowed, a wrong bound
-    never: readers believe statistics.
+    never: readers rely on statistics.
     """
 
     path: str
@@ -58,23 +61,28 @@ class DataFile:
 class Storage:
     """The root of the state. Cheap to make and to pickle: lanes build their own filesystem from it.
 
-    Everything durable is read and written through here.
+    Everything durable is read and written through here. With `synced`, what is written to a local file system is on
+    the disk before anything relies on it (`state.sync`).
     """
 
     root: str
+    retention: Retention = Retention()  # noqa: RUF009 (a value)
+    """For the process that creates and cleans tables; lanes do not get it."""
+    synced: bool = True
 
     def __post_init__(self) -> None:
         if "://" not in self.root:
             object.__setattr__(self, "root", str(Path(self.root).resolve()))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root}
+        return {"root": self.root, "synced": self.synced}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        object.__setattr__(self, "root", state["root"])
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
 
     def uri(self, *parts: str) -> str:
-        """Where delta-rs and Spark find a thing."""
+        """The path or URI of a part of the state for delta-rs and Spark."""
         return "/".join((self.root.rstrip("/"), *parts))
 
     @cached_property
@@ -86,17 +94,16 @@ class Storage:
 
     @property
     def filesystem(self) -> fs.FileSystem:
-        """The view of it that pyarrow has."""
         return self._resolved[0]
 
     def path(self, *parts: str) -> str:
-        """Where `filesystem` finds a thing."""
+        """The path of a part of the state for `filesystem`."""
         return "/".join((self._resolved[1], *parts))
 
     def prepare(self) -> None:
         """Make sure of a root that can be written, and that nothing in it leads elsewhere.
 
-        Raises: StateError(STATE_PATH_INVALID). A URI is believed: its store answers for itself.
+        Raises: StateError(STATE_PATH_INVALID). A URI is not checked here; errors come from its store.
         """
         if "://" in self.root:
             return
@@ -111,14 +118,38 @@ class Storage:
             if not (root / name).resolve().is_relative_to(root):
                 raise self._invalid(name, "a link that leads out of the state's folder")
 
+    def sync(self, *parts: str) -> None:
+        """Wait until a file, or the names in a folder, are on the disk. Nothing on a store that answers for itself."""
+        if self._syncs:
+            sync_path(Path(self.root, *parts))
+
+    def begin_sync(self, *paths: Sequence[str]) -> None:
+        """Have these synced, in this order, by the time `await_synced` returns."""
+        if self._syncs:
+            self._background.begin([Path(self.root, *parts) for parts in paths])
+
+    def await_synced(self) -> None:
+        """Wait until all that `begin_sync` was given is on the disk."""
+        if self._syncs:
+            self._background.wait()
+
+    @property
+    def _syncs(self) -> bool:
+        return self.synced and "://" not in self.root
+
+    @cached_property
+    def _background(self) -> Background:
+        return Background()
+
+    def set_torn_aside(self) -> list[str]:
+        """Take what a power failure has left half written out of the way; paths below the root. For the owner only."""
+        if "://" in self.root:
+            return []
+        torn = [path for name in _OURS for path in set_torn_aside(Path(self.root, name))]
+        return [str(path.relative_to(self.root)) for path in torn]
+
     def _invalid(self, path: str, found: str) -> StateError:
-        return StateError(
-            Code.STATE_PATH_INVALID,
-            where=self.uri(path) if path else self.root,
-            found=found,
-            expected="a folder that only this service writes to",
-            next_step="name another folder as `state`, or restore this one from a backup",
-        )
+        return StateError(Code.STATE_PATH_INVALID, where=self.uri(path) if path else self.root, found=found)
 
     def exists(self, *parts: str) -> bool:
         """Whether a file or folder is there."""
@@ -154,12 +185,16 @@ class Storage:
         others = [info for info in self.filesystem.get_file_info(there) if info.base_name != "_delta_log"]
         if others:
             raise self._invalid(path, f"{len(others)} files and no Delta table that they belong to")
-        return DeltaTable.create(
+        table = DeltaTable.create(
             self.uri(path),
             schema,
             partition_by=list(partition_by) or None,
             configuration=dict(configuration),
         )
+        names = path.split("/")
+        for depth in range(len(names) + 1):
+            self.sync(*names[:depth])
+        return table
 
     def read_parquet(
         self,
@@ -187,6 +222,37 @@ class Storage:
                 self.uri(table_path), f"a file that can't be read ({type(error).__name__})"
             ) from error
 
+    def read_parquet_parts(
+        self,
+        table_path: str,
+        files: Sequence[str],
+        schema: pa.Schema,
+        *,
+        wanted: pc.Expression,
+        part_bytes: int,
+    ) -> Iterator[pa.Table]:
+        """The same of all columns, in parts of about this many bytes, of which one at a time is in memory.
+
+        Raises: as `read_parquet`.
+        """
+        paths = [self.path(table_path, file) for file in files]
+        held: list[pa.RecordBatch] = []
+        try:
+            source = ds.dataset(paths, schema=schema, format="parquet", filesystem=self.filesystem)
+            for batch in source.to_batches(
+                filter=wanted, batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1
+            ):
+                held.append(batch)
+                if sum(each.nbytes for each in held) >= part_bytes:
+                    yield pa.Table.from_batches(held, schema)
+                    held = []
+        except (FileNotFoundError, pa.ArrowInvalid) as error:
+            raise corrupt(
+                self.uri(table_path), f"a file that can't be read ({type(error).__name__})"
+            ) from error
+        if held:
+            yield pa.Table.from_batches(held, schema)
+
     def write_parquet(
         self,
         table_path: str,
@@ -204,22 +270,38 @@ class Storage:
         name = f"{stem}-{uuid.uuid4().hex[:12]}.parquet"
         with self.filesystem.open_output_stream(self.path(table_path, name)) as out:
             out.write(buffer.getbuffer())
+        self.sync(table_path, name)
         bounds = {}
         for column in bound_columns if table.num_rows else ():
             span = pc.min_max(table[column]).as_py()
             bounds[column] = (span["min"], span["max"])
         return DataFile(name, buffer.tell(), table.num_rows, bounds)
 
+    def write_parquet_parts(
+        self,
+        table_path: str,
+        parts: Iterable[pa.Table],
+        schema: pa.Schema,
+        *,
+        stem: str,
+        bounds: Mapping[str, tuple[Any, Any]],
+        row_group_rows: int,
+    ) -> DataFile:
+        """The same of rows that come in parts, of which one at a time is in memory. `bounds` are those of all rows."""
+        name, rows = f"{stem}-{uuid.uuid4().hex[:12]}.parquet", 0
+        with self.filesystem.open_output_stream(self.path(table_path, name)) as out:
+            with pq.ParquetWriter(out, schema, compression="zstd", store_decimal_as_integer=True) as writer:
+                for part in parts:
+                    writer.write_table(part, row_group_size=row_group_rows)
+                    rows += part.num_rows
+            size = out.tell()
+        self.sync(table_path, name)
+        return DataFile(name, size, rows, dict(bounds))
+
 
 def corrupt(where: str, found: str) -> StateError:
     """The error for a table of the state that can't be read."""
-    return StateError(
-        Code.STATE_TABLE_CORRUPT,
-        where=where,
-        found=found,
-        expected="the tables as this service left them",
-        next_step="restore the whole state folder from a backup, or begin with a new one and new output topics",
-    )
+    return StateError(Code.STATE_TABLE_CORRUPT, where=where, found=found)
 
 
 def now_ms() -> int:

@@ -1,4 +1,4 @@
-"""Vnodes: the minimal hash partitions of a table, fixed for the life of a replica.
+"""Vnodes: the hash partitions of a table, fixed for the life of a replica (docs/contract.md#tables-and-vnodes).
 
     vnode = pmod(xxhash64(distribution key columns in order), vnode_count)
 

@@ -19,10 +19,10 @@ import structlog
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
-from streaming.runtime.broker import EmbeddedBroker
-from streaming.runtime.kafka import KafkaSettings
+from streaming.dev.broker import EmbeddedBroker
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import admin, create_topic
 from streaming.runtime.session import SparkSettings, spark_session
-from streaming.runtime.topics import admin, create_topic
 from tests.kit import containers
 
 # A time limit on an example says more about the machine's load than about the code. `ci` draws the same

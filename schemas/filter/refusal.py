@@ -60,23 +60,13 @@ _GRAMMAR = "column op literal, [NOT] IN, [NOT] BETWEEN, [NOT] LIKE, IS [NOT] NUL
 
 def not_allowed(position: int, what: str) -> ConfigError:
     """The refusal of a construct; `position` counts characters from 0."""
-    return ConfigError(
-        Code.EXPRESSION_NOT_ALLOWED,
-        where=f"filter:{position + 1}",
-        found=what,
-        expected=_GRAMMAR,
-        next_step="write the filter without it, or filter in the consumer",
-    )
+    return ConfigError(Code.EXPRESSION_NOT_ALLOWED, where=f"filter:{position + 1}", found=what)
 
 
 def invalid(position: int, found: str, expected: str) -> ConfigError:
     """The refusal of a slip; `position` counts characters from 0."""
     return ConfigError(
-        Code.EXPRESSION_INVALID,
-        where=f"filter:{position + 1}",
-        found=found,
-        expected=expected,
-        next_step="mend the filter",
+        Code.EXPRESSION_INVALID, where=f"filter:{position + 1}", found=found, expected=expected
     )
 
 

@@ -1,8 +1,8 @@
 """`backfill`: which sub-commands there are, and what an error looks like.
 
-A sub-command is the function `command` in the module of its name beside this one, written for typer: its
-annotations are the arguments, its docstring the help. Modules are imported when their command is run, so
-`backfill --help` never waits for Spark.
+A sub-command is the function `command` in the module of its name beside this one, or one of `job_commands`, written
+for typer: its annotations are the arguments, its docstring the help. Modules are imported when their command is run,
+so `backfill --help` never waits for Spark.
 
 Every error is one line on standard error: a code, what was found, what was expected, what to do next.
 Exit statuses: 0 success, those of `schemas.errors` for errors foreseen there, 70 for one that nobody
@@ -25,13 +25,15 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from schemas.errors import BackfillError, Code, ConfigError
-from streaming.runtime.places import log_folder
+from streaming.cli.lean import leave_out
+from streaming.runtime.paths import log_folder
 
 _UNFORESEEN = 70  # EX_SOFTWARE of sysexits.h
 
 COMMANDS = {
     "demo": "Run everything on this machine: a broker, an upstream, a backfill, and the check of its output.",
     "run": "Run the service with a configuration file.",
+    "rebuild": "Run the service, and make its lost state anew first.",
     "plan": "Tell what a job will cost before it is created.",
     "create": "Start a backfill in a running service: a new job with an output topic of its own.",
     "list": "List the jobs.",
@@ -49,6 +51,7 @@ COMMANDS = {
     "failpoints": "List the places where a test can have the service killed.",
     "bench": "Measure, and compare with Spark's own Kafka-to-Kafka pass-through.",
 }
+_OF_JOBS = {name: name for name in ("create", "pause", "resume", "throttle", "drop")} | {"list": "list_jobs"}
 
 
 class LazyGroup(TyperGroup):
@@ -63,12 +66,15 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: D102
         name, stand_in, rest = super().resolve_command(ctx, args)
-        return (name, _load(name), rest) if name and stand_in else (name, stand_in, rest)
+        return (name, load(name), rest) if name and stand_in else (name, stand_in, rest)
 
 
-def _load(name: str) -> Any:
+def load(name: str) -> Any:
+    """Import a sub-command, as typer's command."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(name)(import_module(f"streaming.cli.{name}").command)
+    function = _OF_JOBS.get(name)
+    module = import_module(f"streaming.cli.{'job_commands' if function else name}")
+    single.command(name)(getattr(module, function or "command"))
     return typer.main.get_command(single)
 
 
@@ -106,6 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `arguments` come without the program's name; by default they are those of the process.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None and given:
+        leave_out(given[0])
     try:
         status = typer.main.get_command(app)(given, prog_name="backfill", standalone_mode=False)
     except BackfillError as error:

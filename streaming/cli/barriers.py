@@ -10,11 +10,13 @@ import structlog
 import typer
 
 from schemas.config import load
-from schemas.errors import Code, ConfigError
 from schemas.job import parse_duration
-from streaming.cli.target import BootstrapOption, Broker, ConfigArgument, KafkaOption, TopicOption, topic_of
+from streaming.cli.configuration import ConfigArgument, ConfigOption, optional_config, usage
+from streaming.cli.target import BootstrapOption, Broker, KafkaOption, TopicOption, topic_of
 from streaming.runtime import logs
-from streaming.upstream.injector import BarrierInjector
+from streaming.service.presence import instance_name
+from streaming.source.barriers.claim import ALONE
+from streaming.source.barriers.injector import BarrierInjector
 
 _CHECK_S = 0.2
 _DEFAULT_INTERVAL_MS, _MIN_INTERVAL_MS, _MAX_INTERVAL_MS = 1_000, 100, 3_600_000
@@ -22,7 +24,8 @@ _log = structlog.get_logger(__name__)
 
 
 def command(
-    config: ConfigArgument = None,
+    file: ConfigArgument = None,
+    config: ConfigOption = None,
     topic: TopicOption = None,
     bootstrap: BootstrapOption = None,
     kafka: KafkaOption = None,
@@ -32,17 +35,21 @@ def command(
 ) -> None:
     """Inject barriers into a topic until SIGTERM or Ctrl-C, and take wishes from its control topic.
 
-    It goes on after the last barrier in the topic. A second injector of the same topic ends the first.
+    It goes on after the last barrier in the topic. Another injector of the same topic is refused while this one lives.
     """
     logs.configure()
-    loaded = load(config) if config else None
+    path = optional_config(config, file)
+    loaded = load(path) if path else None
     default_ms = loaded.barrier_interval_ms if loaded else _DEFAULT_INTERVAL_MS
     upstream, interval_ms = topic_of(loaded, topic), _interval_ms(interval) if interval else default_ms
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     settings = Broker(bootstrap, kafka).settings(loaded)
-    with BarrierInjector(settings, upstream, interval_ms) as injector:
+    owner = (
+        f"{ALONE} {instance_name()}"  # started again it goes on; another one is refused while this one lives
+    )
+    with BarrierInjector(settings, upstream, interval_ms, owner=owner) as injector:
         _log.info("injecting_barriers", upstream=upstream, interval_ms=interval_ms)
         while not ended.wait(_CHECK_S):
             injector.check()
@@ -56,11 +63,5 @@ def _interval_ms(text: str) -> int:
     except ValueError:
         interval_ms = 0
     if not _MIN_INTERVAL_MS <= interval_ms <= _MAX_INTERVAL_MS:
-        raise ConfigError(
-            Code.USAGE,
-            where="--interval",
-            found=repr(text),
-            expected="a time from 100ms to 1h with its unit",
-            next_step="write it as in 1s or 500ms",
-        )
+        raise usage(repr(text), "a time from 100ms to 1h with its unit, as in 1s or 500ms", "--interval")
     return interval_ms

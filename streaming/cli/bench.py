@@ -16,7 +16,7 @@ from rich.status import Status
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from streaming.bench.line import Line, Summary, Tell
+    from streaming.dev.bench.line import Line, Summary, Tell
 
 _TABLE_ROWS = (1_000_000, 4_000_000, 10_000_000)
 _START_ROWS, _WIDE_ROWS = 50_000, 200_000
@@ -40,6 +40,7 @@ class Case(StrEnum):
     START = "start"
     HISTORY = "history"
     SOAK = "soak"
+    MONTHS = "months"
 
 
 class Run(Protocol):
@@ -58,10 +59,12 @@ class Sizes:
     high_rate: float
     restarts: int
     minutes: float
+    batches: int
 
     def runs(self, case: Case) -> dict[int, Run]:
         """What a case consists of, by rows of the table."""
-        from streaming.bench import live, long, snapshot, start
+        from streaming.dev.bench import live, long, months, snapshot, start
+        from streaming.dev.bench.player import KEYS
 
         first, long_s = self.rows[0], self.minutes * 60
         match case:
@@ -87,6 +90,8 @@ class Sizes:
                 return {first: partial(long.history, first, _HISTORY_RATE, long_s)}
             case Case.SOAK:
                 return {first: partial(long.soak, first, _SOAK_RATE, long_s, _KILL_EVERY_S)}
+            case Case.MONTHS:
+                return {KEYS: partial(months.months, self.batches)}
 
 
 def command(
@@ -99,17 +104,18 @@ def command(
     high_rate: Annotated[float, typer.Option(help="Live changes per second of `sustained`.")] = 40_000,
     minutes: Annotated[float, typer.Option(help="How long `history` and `soak` go on.")] = 30,
     restarts: Annotated[int, typer.Option(min=1, help="How often `start` kills the service.")] = 20,
+    batches: Annotated[int, typer.Option(min=100, help="How many batches `months` plays.")] = 20_000,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each case, for medians and spread.")] = 1,
     output: Annotated[
         Path | None, typer.Option(help="Write a JSON file of each case to this folder.")
     ] = None,
 ) -> None:
     """Measure rates, latencies, memory and starts, each against a target or something in the same run."""
-    from streaming.bench.line import summarised
-    from streaming.bench.results import write_results
+    from streaming.dev.bench.line import summarised
+    from streaming.dev.bench.results import write_results
 
     console = Console(stderr=True)
-    sizes = Sizes(tuple(rows or _TABLE_ROWS), seconds, rate, high_rate, restarts, minutes)
+    sizes = Sizes(tuple(rows or _TABLE_ROWS), seconds, rate, high_rate, restarts, minutes, batches)
     summaries: list[Summary] = []
     for wanted in case or list(Case):
         of_case = summarised(_measured(wanted, sizes.runs(wanted), repeat, console))
@@ -121,7 +127,7 @@ def command(
 
 def _measured(case: Case, runs: Mapping[int, Run], repeat: int, console: Console) -> list[Line]:
     """The lines of all runs; those of larger tables are followed by how they stand to the smallest one's."""
-    from streaming.bench.line import by_size
+    from streaming.dev.bench.line import by_size
 
     lines: list[Line] = []
     smallest: list[Line] = []
@@ -149,7 +155,7 @@ def _tell(status: Status, what: str, doing: str) -> None:
 
 
 def _told(line: Line) -> str:
-    from streaming.bench.line import number
+    from streaming.dev.bench.line import number
 
     told = f"{line.what}: {number(line.value)} {line.unit}"
     if line.compared is None or line.ratio is None:
@@ -158,7 +164,7 @@ def _told(line: Line) -> str:
 
 
 def _table(summaries: list[Summary]) -> Table:
-    from streaming.bench.line import cells
+    from streaming.dev.bench.line import cells
 
     table = Table("what", "median", "unit", "spread", "compared with", "its value", "ratio")
     for line in summaries:

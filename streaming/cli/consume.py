@@ -14,21 +14,27 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from schemas.errors import Code, ConfigError
 from schemas.records import Barrier, Row
+from streaming.cli.configuration import (
+    ConfigOption,
+    JobOrConfigArgument,
+    job_or_config,
+    one_job,
+    optional_config,
+    usage,
+)
 from streaming.cli.target import (
     BootstrapOption,
     Broker,
-    ConfigArgument,
     KafkaOption,
     TableOption,
     Target,
     TopicOption,
     output_target,
 )
+from streaming.kafka.consumer import RangeReader
 from streaming.reading.fold import TableFold, Tally
 from streaming.reading.records import Record, RecordDecoder, plain
-from streaming.runtime.consumer import RangeReader
 
 _FOLLOW_S = 0.2
 
@@ -42,7 +48,8 @@ class Format(StrEnum):
 
 
 def command(
-    config: ConfigArgument = None,
+    word: JobOrConfigArgument = None,
+    config: ConfigOption = None,
     job: Annotated[str | None, typer.Option(help="Read the output of this job.")] = None,
     topic: TopicOption = None,
     bootstrap: BootstrapOption = None,
@@ -66,10 +73,12 @@ def command(
     Printed are: place, epoch of the barrier before (a barrier's own), op, key, row.
     """
     if count and fold:
-        raise _usage("both --count and --fold", "one of them")
+        raise usage("both --count and --fold", "one of them")
     if form is Format.CSV and not fold:
-        raise _usage("--format csv without --fold", "--fold, or another format")
-    target = output_target(config, Broker(bootstrap, kafka), topic, table, job, columns)
+        raise usage("--format csv without --fold", "--fold, or another format")
+    named, file = job_or_config(word)
+    source, job = optional_config(config, file), one_job(named, job)
+    target = output_target(source, Broker(bootstrap, kafka), topic, table, job, columns)
     tally, rows = Tally(), TableFold()
     try:
         for record in _records(target, tally, follow=follow, until_complete=until_complete):
@@ -89,7 +98,7 @@ def command(
 
 def _records(target: Target, tally: Tally, *, follow: bool, until_complete: bool) -> Iterator[Record]:
     """The topic's records up to its end, then, if asked for, what comes after; counted in `tally`."""
-    decoder = RecordDecoder(target.columns, target.table.key_columns)
+    decoder = RecordDecoder(target.columns, target.table.key_columns, target.format)
     positions: dict[int, int] = {}
     with RangeReader(target.kafka) as reader:
         while True:
@@ -166,7 +175,3 @@ def _print_tally(tally: Tally, target: Target, form: Format) -> None:
         sys.stdout.write(_json(told) + "\n")
     else:
         sys.stdout.writelines(f"{name}\t{value}\n" for name, value in told.items())
-
-
-def _usage(found: str, expected: str) -> ConfigError:
-    return ConfigError(Code.USAGE, found=found, expected=expected, next_step="backfill consume --help")

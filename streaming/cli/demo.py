@@ -20,11 +20,11 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.errors import Code, ConfigError, LawViolation
-from streaming.demo.play import STEPS, Latency, Outcome, play
-from streaming.demo.scene import LIVE_RATE, Scene
-from streaming.demo.screen import Screen
+from streaming.dev.demo.config import LIVE_RATE, Scene
+from streaming.dev.demo.console import Screen
+from streaming.dev.demo.run import STEPS, Latency, Outcome, play
 from streaming.runtime import logs
-from streaming.runtime.places import log_folder
+from streaming.runtime.paths import log_folder
 
 _KEPT = Path("backfill-demo")
 
@@ -114,7 +114,6 @@ def _broken(outcome: Outcome) -> LawViolation:
         Code.LAW_BROKEN,
         where=str(report.findings[0].where) if report.findings else report.output,
         found=f"{report.found} findings ({', '.join(sorted(report.counts))})",
-        expected="an output that equals its upstream up to its positions, at each barrier",
         next_step="run it again with --keep and look with `backfill verify`; this is a bug worth reporting",
     )
 

@@ -9,7 +9,7 @@ from schemas.errors import Code, ConfigError, StateError
 from schemas.job import JobDefinition
 from schemas.table import nearest
 from state.storage import Storage
-from streaming.steering.sight import Onlooker
+from streaming.control.state_view import Onlooker
 
 
 def known_jobs(config: ServiceConfig) -> dict[str, JobDefinition]:
@@ -34,7 +34,6 @@ def job_named(name: str, jobs: Mapping[str, JobDefinition]) -> JobDefinition:
             Code.JOB_UNKNOWN,
             where=name,
             found=f"no job of that name{nearest(name, list(jobs))}",
-            expected="a job of the configuration, or one that was created since and not dropped",
             next_step="see `backfill list`; for an output without a job, name its topic",
         )
     return jobs[name]

@@ -10,59 +10,51 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from schemas.avro import change_schema, key_schema
 from schemas.errors import BackfillError
 from schemas.job import JobDefinition
 from schemas.records import Add
-from streaming.cli.job_options import (
-    BudgetOption,
-    ColumnsOption,
-    FileArgument,
-    FilterOption,
-    JobOptions,
-    LimitOption,
-    NameOption,
-    OutputOption,
-    PartitionsOption,
-)
-from streaming.cli.served import DEFAULT_CONFIG, ConfigOption, Served
+from streaming.cli import job_options as options
+from streaming.cli.configuration import ConfigOption
+from streaming.cli.served import Served
 from streaming.cli.watching import seconds_text
-from streaming.runtime.topics import partitions_of, topic_setting
-from streaming.service.outputs import refuse_used_output
-from streaming.steering.cost import Cost, estimate
+from streaming.control.cost import Cost, estimate
+from streaming.kafka.topics import partitions_of, topic_setting
 
 
 def command(
-    file: FileArgument = None,
-    config: ConfigOption = DEFAULT_CONFIG,
-    name: NameOption = None,
-    output: OutputOption = None,
-    columns: ColumnsOption = None,
-    condition: FilterOption = None,
-    output_partitions: PartitionsOption = None,
-    rate_limit: LimitOption = None,
-    latency_budget: BudgetOption = None,
+    file: options.File = None,
+    config: ConfigOption = None,
+    name: options.Name = None,
+    output: options.Output = None,
+    columns: options.Columns = None,
+    condition: options.Filter = None,
+    output_partitions: options.Partitions = None,
+    rate_limit: options.Limit = None,
+    latency_budget: options.Budget = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the Avro schemas of key and value, too.")
     ] = False,
 ) -> None:
     """Tell what a job will read, send and take, and what would be in its way. Nothing is started or changed."""
+    declared = options.declared(
+        file,
+        columns,
+        name=name,
+        output=output,
+        filter=condition,
+        output_partitions=output_partitions,
+        rate_limit=rate_limit,
+        latency_budget=latency_budget,
+    )
     served = Served.of(config)
     table = served.config.table
-    options = JobOptions(
-        file, name, output, columns, condition, output_partitions, rate_limit, latency_budget
-    )
-    job = options.definition(table)
+    job = options.checked(declared, table, file)
     cost = estimate(served.storage, table, job)
     lanes = served.onlooker.look().lanes or served.config.lanes
     seconds = cost.seconds(job, lanes)
     _show(job, cost, seconds, lanes)
     if schema:
-        typer.echo(
-            json.dumps(
-                {"key": key_schema(table.key_columns), "value": change_schema(table.select(job.columns))}
-            )
-        )
+        typer.echo(json.dumps(job.format.schemas(table.select(job.columns), table.key_columns)))
     warnings = list(_warnings(served, job, seconds))
     for warning in warnings:
         typer.echo(f"warning: {warning}")
@@ -110,7 +102,7 @@ def _warnings(served: Served, job: JobDefinition, seconds: float | None) -> Iter
     except BackfillError as error:
         yield str(error)
     try:
-        refuse_used_output(served.kafka, job, served.config.limits)
+        served.outputs.refuse_used(job)
     except BackfillError as error:
         yield str(error)
     if job.rate_limit == 0:

@@ -25,7 +25,7 @@ def command(
     if archive.exists() and not again:
         console.print("Prepared before; nothing to do.")
         return
-    from streaming.demo.rehearsal import rehearse
+    from streaming.dev.demo.warmup import rehearse
 
     with console.status("Rehearsing a start (about half a minute)"):
         rehearse()

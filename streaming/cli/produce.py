@@ -10,20 +10,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
+from streaming.cli.configuration import ConfigArgument, ConfigOption, optional_config
 from streaming.cli.target import (
     BootstrapOption,
     Broker,
-    ConfigArgument,
     KafkaOption,
     TableOption,
     Target,
     TopicOption,
     upstream_target,
 )
-from streaming.runtime.topics import create_topic, partitions_of
-from streaming.upstream.generator import ChangeGenerator, Shares
-from streaming.upstream.produce import ChangeSender, LiveChanges, Sent, produce_rows
-from streaming.upstream.resume import resume
+from streaming.dev.generator import ChangeGenerator, Shares
+from streaming.dev.produce import ChangeSender, LiveChanges, Sent, produce_rows
+from streaming.dev.resume import resume
+from streaming.kafka.topics import create_topic, partitions_of
 
 _REFRESH_S = 0.1
 
@@ -34,7 +34,8 @@ class _SpeedColumn(ProgressColumn):
 
 
 def command(
-    config: ConfigArgument = None,
+    file: ConfigArgument = None,
+    config: ConfigOption = None,
     topic: TopicOption = None,
     bootstrap: BootstrapOption = None,
     kafka: KafkaOption = None,
@@ -55,10 +56,16 @@ def command(
     but this command may write changes to the topic. Ctrl-C ends the live changes early.
     """
     shares = Shares(updates_share, deletes_share)
-    target = upstream_target(config, Broker(bootstrap, kafka), topic, table)
+    target = upstream_target(optional_config(config, file), Broker(bootstrap, kafka), topic, table)
+    console = Console(stderr=True)
     if partitions_of(target.kafka, target.topic) is None:
         create_topic(target.kafka, target.topic, partitions)
-    console = Console(stderr=True)
+        console.print(
+            f"{target.topic}: new, with {partitions} partitions and no barriers yet; `backfill run` with this upstream "
+            "injects them, or `backfill barriers`",
+            soft_wrap=True,
+            highlight=False,
+        )
     generator = ChangeGenerator(target.table, seed)
     with console.status(f"reading what {target.topic} holds"):
         resume(target.kafka, target.topic, generator)

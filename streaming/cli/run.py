@@ -2,57 +2,80 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import structlog
 import typer
 
+from streaming.cli.configuration import ConfigArgument, ConfigOption, required_config
 from streaming.cli.skipped import places
 from streaming.runtime import logs
-from streaming.runtime.places import CONFIG_VARIABLE
 from streaming.runtime.signals import EndBySignal
 
 if TYPE_CHECKING:
-    from streaming.service.report import BatchReport
+    from streaming.protocol.report import BatchReport
+
+ExitOption = Annotated[bool, typer.Option(help="Exit with 0 once every known job is complete.")]
+SkipOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Leave an upstream record out if it is at fault: PARTITION@OFFSET, as an error named it. "
+        "May be repeated."
+    ),
+]
+LogOption = Annotated[
+    bool | None,
+    typer.Option("--log-json/--log-text", help="Form of the log lines; default: JSON unless on a terminal."),
+]
 
 log = structlog.get_logger()
 
 
 def command(
-    config: Annotated[
-        Path,
-        typer.Argument(envvar=CONFIG_VARIABLE, help="Configuration file, YAML or JSON.", dir_okay=False),
-    ],
-    exit_when_complete: Annotated[
-        bool, typer.Option(help="Exit with 0 once every known job is complete.")
+    file: ConfigArgument = None,
+    config: ConfigOption = None,
+    exit_when_complete: ExitOption = False,
+    skip_record: SkipOption = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Take the state back from the instance that took it over.")
     ] = False,
-    skip_record: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Leave an upstream record out if it is at fault: PARTITION@OFFSET, as an error named it. "
-            "May be repeated."
-        ),
-    ] = None,
-    log_json: Annotated[
-        bool | None,
-        typer.Option(
-            "--log-json/--log-text", help="Form of the log lines; default: JSON unless on a terminal."
-        ),
-    ] = None,
+    log_json: LogOption = None,
 ) -> None:
     """Keep the replica and run the jobs, until SIGTERM or Ctrl-C.
 
-    It goes on where it was, after a stop as after a crash.
+    It goes on where it was, after a stop as after a crash. Another instance that has the state is taken over from; that
+    one, started again by its supervisor, waits until this one is gone.
     """
+    serve(
+        required_config(config, file),
+        exit_when_complete=exit_when_complete,
+        skip_record=skip_record,
+        take_over=take_over,
+        log_json=log_json,
+    )
+
+
+def serve(
+    file: Path,
+    *,
+    exit_when_complete: bool,
+    skip_record: list[str] | None,
+    take_over: bool,
+    log_json: bool | None,
+    rebuild: bool = False,
+) -> None:
+    """Run the service of a configuration until it ends. `rebuild`: its state is lost, and made anew first."""
     with EndBySignal() as signals:
         # Imports take a second or two, and the signal may come in it.
         from schemas.config import load
         from schemas.http import read_token
-        from streaming.service.host import hosted_service
+        from streaming.cli.building import BuildBar
+        from streaming.service.bootstrap import hosted_service
 
         logs.configure(as_json=log_json)
-        settings, skipped = load(config), places(skip_record)
+        settings, skipped = load(file), places(skip_record)
         token = read_token(settings.http)
 
         def on_serving() -> None:
@@ -60,21 +83,31 @@ def command(
             address = service.kafka.bootstrap
             log.info("serving", upstream=settings.upstream, bootstrap=address, lanes=settings.lanes)
 
-        with hosted_service(
-            settings,
-            on_batch=_log_batch,
-            on_serving=on_serving,
-            exit_when_complete=exit_when_complete,
-            skip_records=skipped,
-        ) as service:
-            from streaming.observe.around import observed
+        def on_batch(report: BatchReport) -> None:
+            bar.close()
+            _log_batch(report)
+
+        with (
+            closing(BuildBar()) as bar,
+            hosted_service(
+                settings,
+                on_batch=on_batch,
+                on_part=bar,
+                on_serving=on_serving,
+                exit_when_complete=exit_when_complete,
+                rebuild=rebuild,
+                skip_records=skipped,
+                take_over=take_over,
+            ) as service,
+        ):
+            from streaming.observe.wiring import observed
 
             with observed(service, token):
                 service.run()
 
 
 def _log_batch(report: BatchReport) -> None:
-    from state.progress import vnodes_done
+    from state.values.progress import vnodes_done
 
     steps = {f"{step}_ms": round(took) for step, took in report.step_ms.items()}
     log.info(

@@ -1,41 +1,25 @@
-"""The service that a command is about: its configuration, its state, and the way to ask it for something."""
+"""The service that a command is about: its configuration, its state, and the way to ask it for something.
+
+What speaks to Kafka is imported late: `list` and `status` only read the state.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from schemas.config import ServiceConfig, load
 from schemas.errors import Code, ConfigError
 from schemas.records import Mutation
 from state.storage import Storage
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.places import CONFIG_VARIABLE
-from streaming.steering.sight import Onlooker
-from streaming.steering.wishes import Granted, Steering, refuse
+from streaming.cli.configuration import required_config
+from streaming.control.state_view import Onlooker
 
-ConfigOption = Annotated[
-    Path,
-    typer.Option(
-        "--config",
-        "-c",
-        envvar=CONFIG_VARIABLE,
-        help="The service's configuration, YAML or JSON.",
-        dir_okay=False,
-    ),
-]
-DEFAULT_CONFIG = Path("config.yaml")
-PatienceOption = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the service.", min=0.1)]
-NoWaitOption = Annotated[
-    bool, typer.Option("--no-wait", help="Send the wish, and don't wait for its barrier.")
-]
-JobArgument = Annotated[str, typer.Argument(help="Name of the job.")]
-JobOrAllArgument = Annotated[str | None, typer.Argument(help="Name of the job.")]
-AllOption = Annotated[bool, typer.Option("--all", help="All jobs, in place of one.")]
-DEFAULT_PATIENCE_S = 30.0
+if TYPE_CHECKING:
+    from streaming.control.client import Steering
+    from streaming.kafka.clients import KafkaSettings
+    from streaming.sink.outputs import Outputs
 
 
 @dataclass(frozen=True)
@@ -47,9 +31,13 @@ class Served:
     onlooker: Onlooker
 
     @classmethod
-    def of(cls, path: Path) -> Served:
-        """Raises: ConfigError as `load`; StateError(STATE_PATH_INVALID) where no service has ever run."""
-        config = load(path)
+    def of(cls, option: Path | None, word: str | None = None) -> Served:
+        """That of the configuration in the option `--config`, or in a word that stands for it.
+
+        Raises: ConfigError as `required_config` and `load`; StateError(STATE_PATH_INVALID) where no service has ever
+        run.
+        """
+        config = load(required_config(option, word))
         storage = Storage(str(config.state))
         return cls(config, storage, Onlooker(storage, config.table))
 
@@ -64,46 +52,28 @@ class Served:
                 expected="an address that other processes know",
                 next_step="start a broker with `backfill kafka`, and name it in the configuration",
             )
+        from streaming.kafka.clients import KafkaSettings
+
         return KafkaSettings.of(self.config.kafka)
+
+    @property
+    def outputs(self) -> Outputs:
+        """Checks the output topics of new jobs. Raises: as `kafka`."""
+        from streaming.sink.outputs import Outputs
+
+        parks = self.config.on_bad_record == "park"
+        return Outputs(self.kafka, self.config.upstream, self.config.limits, parks=parks)
 
     def steering(self, patience_s: float) -> Steering:
         """The way to send wishes; a context."""
+        from streaming.control.client import Steering
+
         return Steering(self.kafka, self.config.upstream, self.onlooker, patience_s=patience_s)
 
     def check(self, mutation: Mutation) -> None:
         """Raises: ConfigError for a mutation that the service would refuse as things are now."""
+        from streaming.control.client import refuse
+
         sight = self.onlooker.look()
         states = [job.state for job in sight.jobs]
         refuse(mutation, sight.epoch, states, lanes=sight.lanes, table=self.config.table)
-
-
-def require_one(job: str | None, every: bool) -> None:
-    """Raises: ConfigError(USAGE) unless it is either a job or all of them."""
-    if (job is None) != every:
-        raise ConfigError(
-            Code.USAGE,
-            found="no job" if job is None else "a job and --all",
-            expected="one of them",
-            next_step="name a job, or say --all",
-        )
-
-
-def steer(path: Path, mutation: Mutation, *, wait: bool, patience_s: float) -> Granted | None:
-    """Check a mutation, send it and, if wanted, wait until it took effect. None without waiting."""
-    served = Served.of(path)
-    served.check(mutation)
-    with served.steering(patience_s) as steering:
-        if wait:
-            return steering.ask(mutation)
-        steering.send(mutation)
-        return None
-
-
-def tell(granted: Granted | None) -> None:
-    """One line on what became of a wish."""
-    if granted is None:
-        typer.echo("sent; it takes effect at the end of the batch that holds its barrier")
-    else:
-        typer.echo(
-            f"{granted.report.text}: since barrier {granted.barrier.curr}, after {granted.elapsed_s:.1f} s"
-        )

@@ -11,39 +11,40 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from schemas.epoch import unix_ms_from_epoch
 from schemas.errors import Code, ConfigError
 from schemas.table import nearest
-from state.progress import Completed
-from streaming.cli.list import as_dict
-from streaming.cli.served import DEFAULT_CONFIG, ConfigOption, Served
+from state.values.progress import Completed
+from streaming.cli.configuration import ConfigOption, JobOrConfigArgument, job_or_config
+from streaming.cli.job_commands import as_dict
+from streaming.cli.served import Served
 from streaming.cli.watching import LOOK_EVERY_S, described, forecasts_after, seconds_text, watch
+from streaming.control.condition import Answer, ask
+from streaming.control.state_view import Onlooker, SeenJob, Sight
 from streaming.core.forecast import Forecast, Paces
-from streaming.steering.sight import Onlooker, SeenJob, Sight
+from streaming.core.health import late_after_s
 
 _TWO_LOOKS_S = 3.0
 _BLOCKS = "·▁▂▃▄▅▆▇█"
+_MOST_BLOCKS = 64
 
 
 def command(
-    job: Annotated[str | None, typer.Argument(help="Name of a job; all if left out.")] = None,
-    config: ConfigOption = DEFAULT_CONFIG,
+    word: JobOrConfigArgument = None,
+    config: ConfigOption = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Show bars until every backfill is complete.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON, in one object.")] = False,
 ) -> None:
     """Show where the service is, and how far each job: share, rows, rate, time left, vnodes."""
-    served = Served.of(config)
+    job, file = job_or_config(word)
+    served = Served.of(config, file)
 
     def chosen(sight: Sight) -> Sequence[SeenJob]:
         found = [each for each in sight.jobs if job in (None, each.name)]
         if job is not None and not found:
             raise ConfigError(
-                Code.JOB_UNKNOWN,
-                found=f"no job {job!r}{nearest(job, [each.name for each in sight.jobs])}",
-                expected="a job of this service",
-                next_step="see `backfill list`",
+                Code.JOB_UNKNOWN, found=f"no job {job!r}{nearest(job, [each.name for each in sight.jobs])}"
             )
         return found
 
@@ -51,11 +52,12 @@ def command(
         watch(Console(), served.onlooker, chosen)
         return
     sight, forecasts = _two_looks(served.onlooker)
-    jobs = chosen(sight)
+    jobs, answer = chosen(sight), ask(served.config.http)
     if as_json:
-        typer.echo(json.dumps(_as_dict(sight, jobs, forecasts)))
+        typer.echo(json.dumps(_as_dict(sight, jobs, forecasts, answer)))
     else:
-        _show(Console(), sight, jobs, forecasts, served.config.table.vnode_count)
+        condition = _condition(answer, sight, late_after_s(served.config.barrier_interval_ms))
+        _show(Console(), condition, sight, jobs, forecasts, served.config.table.vnode_count)
 
 
 def _two_looks(onlooker: Onlooker) -> tuple[Sight, dict[str, Forecast]]:
@@ -73,41 +75,77 @@ def _two_looks(onlooker: Onlooker) -> tuple[Sight, dict[str, Forecast]]:
     return sight, forecasts
 
 
+def _condition(answer: Answer | None, sight: Sight, late_s: float) -> tuple[str, str | None]:
+    """In words, and why: the service's own if it could be asked, else what its state tells."""
+    if answer is None:
+        return _condition_of_state(_age_s(sight), late_s), None
+    if answer.ready:
+        return answer.condition, answer.reason
+    since = "" if answer.batch_age_s is None else f", no batch for {seconds_text(answer.batch_age_s)}"
+    return f"{answer.condition}: not ready{since}", answer.reason
+
+
+def _condition_of_state(age_s: float | None, late_s: float) -> str:
+    if age_s is None:
+        return "no batch so far"
+    if age_s <= late_s:
+        return "barriers come out"
+    return f"no barrier for {seconds_text(age_s)}: see whether it runs, and its log"
+
+
 def _show(
-    console: Console, sight: Sight, jobs: Sequence[SeenJob], forecasts: dict[str, Forecast], vnode_count: int
+    console: Console,
+    condition: tuple[str, str | None],
+    sight: Sight,
+    jobs: Sequence[SeenJob],
+    forecasts: dict[str, Forecast],
+    vnode_count: int,
 ) -> None:
     facts = Table.grid(padding=(0, 3))
+    words, reason = condition
+    facts.add_row("condition", words)
+    if reason is not None:
+        facts.add_row("", reason)
     facts.add_row("owner", sight.owner)
     facts.add_row("lanes", str(sight.lanes))
     facts.add_row("replica", f"{sight.rows_stored:,} rows")
-    facts.add_row("barrier", f"{sight.epoch}, {_age(sight.epoch)}" if sight.epoch else "none yet")
-    console.print(facts)
+    age_s = _age_s(sight)
+    facts.add_row("barrier", "none yet" if age_s is None else f"{sight.epoch}, {seconds_text(age_s)} ago")
+    console.print(facts, highlight=False)
     for job in jobs:
         console.print(f"\n[bold]{job.name}[/bold] → {job.state.definition.output}")
         console.print(f"  {described(job, forecasts[job.name]).strip()}", highlight=False)
-        console.print(f"  {vnode_line(job, vnode_count)}", highlight=False)
+        console.print(f"  {vnode_line(job, vnode_count, console.width - 2)}", highlight=False)
 
 
-def _age(epoch: int) -> str:
-    return f"{seconds_text(max(0.0, time.time() - unix_ms_from_epoch(epoch) / 1_000))} ago"
+def _age_s(sight: Sight) -> float | None:
+    """Of the last barrier that is done; None before the first."""
+    if sight.plan is None or not sight.epoch:
+        return None
+    done = sight.plan.end if sight.plan.epoch == sight.epoch else sight.plan.start
+    return None if done is None else max(0.0, time.time() - done.barrier.injected_at_ms / 1_000)
 
 
-def vnode_line(job: SeenJob, vnode_count: int, width: int = 64) -> str:
-    """The vnodes from left to right: a dot is not started, a full block completed."""
-    columns = min(width, vnode_count)
-    weights = [0.0] * columns
+def vnode_line(job: SeenJob, vnode_count: int, width: int = 80) -> str:
+    """The vnodes from left to right, within so many columns: a dot is not started, a full block completed."""
+    count = f" {job.vnodes_done} of {vnode_count} vnodes"
+    columns = max(1, min(_MOST_BLOCKS, vnode_count, width - len(count)))
+    weights, vnodes = [0.0] * columns, [0] * columns
     for vnode in range(vnode_count):
-        state = job.progress.get(vnode)
-        weights[vnode * columns // vnode_count] += (
-            0 if state is None else 1 if isinstance(state, Completed) else 0.5
-        )
-    per_column = vnode_count / columns
-    blocks = "".join(_BLOCKS[min(8, int(weight / per_column * 8))] for weight in weights)
-    return f"{blocks} {job.vnodes_done} of {vnode_count} vnodes"
+        state, column = job.progress.get(vnode), vnode * columns // vnode_count
+        vnodes[column] += 1
+        weights[column] += 0 if state is None else 1 if isinstance(state, Completed) else 0.5
+    blocks = (_BLOCKS[int(weight / of * 8)] for weight, of in zip(weights, vnodes, strict=True))
+    return "".join(blocks) + count
 
 
-def _as_dict(sight: Sight, jobs: Sequence[SeenJob], forecasts: dict[str, Forecast]) -> dict[str, object]:
+def _as_dict(
+    sight: Sight, jobs: Sequence[SeenJob], forecasts: dict[str, Forecast], answer: Answer | None
+) -> dict[str, object]:
     return {
+        "condition": answer.condition if answer else None,
+        "ready": answer.ready if answer else None,
+        "reason": answer.reason if answer else None,
         "owner": sight.owner,
         "lanes": sight.lanes,
         "barrier": sight.epoch,

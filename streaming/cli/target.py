@@ -10,18 +10,14 @@ import typer
 
 from schemas.config import ServiceConfig, load, load_kafka, reach
 from schemas.documents import read_mapping
-from schemas.errors import Code, ConfigError
+from schemas.errors import Code
+from schemas.formats.protocol import Format
+from schemas.formats.registry import DEFAULT
 from schemas.table import Column, TableSchema, declare, nearest
+from streaming.cli.configuration import usage
 from streaming.cli.jobs import job_named, known_jobs
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.places import CONFIG_VARIABLE
+from streaming.kafka.clients import KafkaSettings
 
-ConfigArgument = Annotated[
-    Path | None,
-    typer.Argument(
-        envvar=CONFIG_VARIABLE, help="Configuration file, YAML or JSON; options win over it.", dir_okay=False
-    ),
-]
 BootstrapOption = Annotated[str | None, typer.Option(help="Broker, host:port.")]
 KafkaOption = Annotated[
     Path | None,
@@ -39,12 +35,13 @@ TableOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A topic, how to reach it, and the columns of its rows."""
+    """A topic, how to reach it, the columns of its rows, and the format of its records."""
 
     kafka: KafkaSettings
     topic: str
     table: TableSchema
     columns: tuple[Column, ...]
+    format: Format = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class Broker:
         else:
             kafka = load_kafka(self.file, self.bootstrap)
         if kafka.bootstrap is None:
-            raise _usage("no broker", "kafka.bootstrap in the configuration, --bootstrap or --kafka")
+            raise usage("no broker", "kafka.bootstrap in the configuration, --bootstrap or --kafka")
         return KafkaSettings.of(kafka)
 
 
@@ -72,14 +69,21 @@ def upstream_target(config: Path | None, broker: Broker, topic: str | None, tabl
     """An upstream topic: rows have all columns of the table."""
     loaded = load(config) if config else None
     declared = _table(loaded, table)
-    return Target(broker.settings(loaded), topic_of(loaded, topic), declared, declared.columns)
+    return Target(
+        broker.settings(loaded), topic_of(loaded, topic), declared, declared.columns, _format(loaded, topic)
+    )
+
+
+def _format(config: ServiceConfig | None, topic: str | None) -> Format:
+    """Of the configuration's upstream; a topic that an option names has the default."""
+    return DEFAULT if config is None or topic is not None else config.upstream_format
 
 
 def topic_of(config: ServiceConfig | None, topic: str | None) -> str:
     """The upstream topic. Raises: ConfigError(USAGE) if neither names one."""
     name = topic or (config.upstream if config else None)
     if name is None:
-        raise _usage("no topic", "a configuration, or --topic")
+        raise usage("no topic", "a configuration, or --topic")
     return name
 
 
@@ -91,28 +95,29 @@ def output_target(
     job: str | None,
     columns: str | None,
 ) -> Target:
-    """The output of a job, or any topic. `columns` are those of its rows, if not all."""
+    """The output of a job, or any topic, by default the upstream. `columns` are those of its rows, if not all."""
     loaded = load(config) if config else None
     declared = _table(loaded, table)
     names = tuple(name.strip() for name in columns.split(",")) if columns else declared.column_names
     unknown = [name for name in names if name not in declared.by_name]
     if unknown:
         hint = nearest(unknown[0], declared.column_names)
-        raise _usage(f"column {unknown[0]!r} in --columns{hint}", f"columns of table {declared.name}")
+        raise usage(f"column {unknown[0]!r} in --columns{hint}", f"columns of table {declared.name}")
+    format_ = _format(loaded, topic)
     if job is not None:
         if loaded is None:
-            raise _usage("--job without a configuration", "a configuration, or --topic")
+            raise usage("--job without a configuration", "a configuration, or --topic")
         wanted = job_named(job, known_jobs(loaded))
-        topic = topic or wanted.output
+        topic, format_ = topic or wanted.output, wanted.format
         names = names if columns else wanted.columns
-    return Target(broker.settings(loaded), topic_of(loaded, topic), declared, declared.select(names))
+    return Target(broker.settings(loaded), topic_of(loaded, topic), declared, declared.select(names), format_)
 
 
 def _table(config: ServiceConfig | None, table: Path | None) -> TableSchema:
     if table is not None:
         return read_table(table)
     if config is None:
-        raise _usage("no table", "a configuration, or --table")
+        raise usage("no table", "a configuration, or --table")
     return config.table
 
 
@@ -123,13 +128,7 @@ def read_table(path: Path) -> TableSchema:
     """
     expected = "a YAML or JSON file with name, columns and primary_key"
     declared = read_mapping(
-        path, code=Code.USAGE, expected=expected, next_step="mend the file's name or content"
+        path, Code.USAGE, expected=expected, next_step="correct the file's name or content"
     )
     inner = declared.get("table", declared)
     return declare(inner if isinstance(inner, dict) else {}, where=str(path))
-
-
-def _usage(found: str, expected: str) -> ConfigError:
-    return ConfigError(
-        Code.USAGE, found=found, expected=expected, next_step="add what is missing, or see --help"
-    )

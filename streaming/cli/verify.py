@@ -18,12 +18,21 @@ from rich.table import Table
 from schemas.config import load
 from schemas.errors import Code, ConfigError, LawViolation
 from schemas.filter.parse import parse_filter
+from schemas.formats.protocol import Format
 from schemas.job import JobDefinition
 from schemas.table import TableSchema
+from streaming.cli.configuration import (
+    ConfigOption,
+    JobOrConfigArgument,
+    job_or_config,
+    one_job,
+    optional_config,
+    usage,
+)
 from streaming.cli.jobs import job_named, known_jobs
 from streaming.cli.skipped import places
-from streaming.cli.target import Broker, ConfigArgument, KafkaOption, Target, upstream_target
-from streaming.runtime.kafka import KafkaSettings
+from streaming.cli.target import Broker, KafkaOption, Target, upstream_target
+from streaming.kafka.clients import KafkaSettings
 from streaming.verify.findings import Finding, Report
 from streaming.verify.judge import Progress as OnProgress
 from streaming.verify.judge import verify_topics
@@ -37,12 +46,14 @@ class _Case:
 
     settings: KafkaSettings
     upstream: str
+    upstream_format: Format
     table: TableSchema
     job: JobDefinition
 
 
 def command(
-    config: ConfigArgument = None,
+    word: JobOrConfigArgument = None,
+    config: ConfigOption = None,
     job: Annotated[str | None, typer.Option(help="Only this job.")] = None,
     bootstrap: Annotated[str | None, typer.Option(help="host:port of the broker.")] = None,
     kafka: KafkaOption = None,
@@ -65,19 +76,21 @@ def command(
 ) -> None:
     """Check output topics against their upstream, record by record.
 
-    Give a configuration, for all of its jobs or one (--job), those that were created since included. Or describe one
-    output: --output, with --columns and --filter if it has them; and, without a configuration, --bootstrap or --kafka,
+    The configuration's jobs or one of them, those that were created since included. Or describe one output:
+    --output, with --columns and --filter if it has them; and, without a configuration, --bootstrap or --kafka,
     --upstream and --table. Topics may be live. The exit status is 8 if anything is found.
     """
+    named, file = job_or_config(word)
+    path, job = optional_config(config, file), one_job(named, job)
     broker, left_out = Broker(bootstrap, kafka), places(skip_record)
-    jobs = {} if config is None else known_jobs(load(config))
+    jobs = {} if path is None else known_jobs(load(path))
     if output is not None:
         _refuse("--output", {"--job": job})
-        cases = [_described(upstream_target(config, broker, upstream, table), output, columns, condition)]
+        cases = [_described(upstream_target(path, broker, upstream, table), output, columns, condition)]
     else:
         described = {"--upstream": upstream, "--table": table, "--columns": columns, "--filter": condition}
         _refuse("no --output", described)
-        cases = _configured(config, jobs, job, broker)
+        cases = _configured(path, jobs, job, broker)
     siblings = [each.output for each in jobs.values()]
     reports = []
     for case in cases:
@@ -94,18 +107,15 @@ def _configured(
     path: Path | None, jobs: dict[str, JobDefinition], name: str | None, broker: Broker
 ) -> list[_Case]:
     if path is None:
-        raise _usage("no configuration and no --output", "one of them")
+        raise usage("no configuration and no --output", "one of them")
     if not jobs:
         raise ConfigError(
-            Code.NO_JOB,
-            where=str(path),
-            found="no job, neither in the configuration nor in its state",
-            expected="a job whose output can be checked",
-            next_step="backfill verify --help",
+            Code.NO_JOB, where=str(path), found="no job, neither in the configuration nor in its state"
         )
     config = load(path)
     chosen = [job_named(name, jobs)] if name else jobs.values()
-    return [_Case(broker.settings(config), config.upstream, config.table, job) for job in chosen]
+    settings = broker.settings(config)
+    return [_Case(settings, config.upstream, config.upstream_format, config.table, job) for job in chosen]
 
 
 def _described(upstream: Target, output: str, columns: str | None, condition: str | None) -> _Case:
@@ -113,17 +123,13 @@ def _described(upstream: Target, output: str, columns: str | None, condition: st
     if columns is not None:
         declared["columns"] = [name.strip() for name in columns.split(",")]
     job = JobDefinition.declare(declared, upstream.table, where="options")
-    return _Case(upstream.kafka, upstream.topic, upstream.table, job)
+    return _Case(upstream.kafka, upstream.topic, upstream.format, upstream.table, job)
 
 
 def _refuse(given: str, others: Mapping[str, object]) -> None:
     surplus = [option for option, value in others.items() if value is not None]
     if surplus:
-        raise _usage(f"{given} and {', '.join(surplus)}", "one or the other")
-
-
-def _usage(found: str, expected: str) -> ConfigError:
-    return ConfigError(Code.USAGE, found=found, expected=expected, next_step="backfill verify --help")
+        raise usage(f"{given} and {', '.join(surplus)}", "one or the other")
 
 
 def _judge(
@@ -142,6 +148,7 @@ def _judge(
             require_complete=require_complete,
             left_out=left_out,
             siblings=siblings,
+            formats=(case.upstream_format, job.format),
         )
 
 
@@ -198,6 +205,4 @@ def _raise_if_broken(reports: list[Report]) -> None:
             Code.LAW_BROKEN,
             where=str(first.findings[0].where) if first.findings else first.output,
             found=f"{sum(report.found for report in broken)} findings in {outputs}",
-            expected="an output that equals its upstream up to its positions, at each barrier",
-            next_step="look at the findings above; a finding of side upstream is the producer's",
         )

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from streaming.control.state_view import Onlooker, SeenJob, Sight
 from streaming.core.forecast import Forecast, Paces
-from streaming.steering.sight import Onlooker, SeenJob, Sight
 
 LOOK_EVERY_S = 0.5
 _PLAIN_EVERY_S = 5.0

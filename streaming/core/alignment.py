@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from schemas.error_table import expectation
 from schemas.errors import Code, InputError
 from schemas.records import Barrier
-from state.plan import AlignedBarrier
+from state.values.plan import AlignedBarrier
 
-_MARKER_GAP = 2
-"""A copy right behind its twin: next offset, or the one after a transaction marker."""
+_MOST_BETWEEN = 1
+"""Offsets between a copy and its twin right before it: at most a transaction marker."""
 
 
 class Aligner:
@@ -31,41 +32,40 @@ class Aligner:
     def __init__(self, topic: str, partitions: int, last: AlignedBarrier | None) -> None:
         self._topic, self._partitions = topic, partitions
         self._waiting: list[deque[tuple[int, Barrier]]] = [deque() for _ in range(partitions)]
-        self._seen = [-1] * partitions if last is None else list(last.offsets)
+        self._ends = [0] * partitions if last is None else list(last.ends)
         self._newest: list[Barrier | None] = [None if last is None else last.barrier] * partitions
         self._duplicates: list[tuple[int, int]] = []
 
     def feed(self, partition: int, offset: int, barrier: Barrier) -> None:
-        """Take the next barrier of a partition; offsets at or below one that was fed are ignored.
+        """Take the next barrier of a partition; what is before the end of one that was fed is ignored.
 
         Raises: InputError with the code of what is wrong with the chain, at `topic-partition@offset`. The aligner
         is unusable afterwards.
         """
-        if offset <= self._seen[partition]:
+        if offset < self._ends[partition]:
             return
         newest = self._newest[partition]
         if newest is not None and barrier.curr == newest.curr and barrier.prev == newest.prev:
             self._repeated(partition, offset, barrier)
             return
         self._check(partition, offset, barrier, newest)
-        self._seen[partition], self._newest[partition] = offset, barrier
+        self._ends[partition], self._newest[partition] = offset + 1, barrier
         self._waiting[partition].append((offset, barrier))
 
     def _repeated(self, partition: int, offset: int, barrier: Barrier) -> None:
         """A producer's retry may write the same barrier twice in a row; data between the two has no interval."""
-        if offset - self._seen[partition] > _MARKER_GAP:
+        if offset - self._ends[partition] > _MOST_BETWEEN:
             raise self._error(
                 Code.BARRIER_DUPLICATE_WITH_DATA,
                 (partition, offset),
                 f"barrier {barrier.curr} a second time, with records since the first",
-                "each barrier once in each partition",
             )
         self._duplicates.append((partition, offset))
-        self._seen[partition] = offset
+        self._ends[partition] = offset + 1
 
     def leave_out(self, partition: int, offset: int) -> None:
         """Pass over a record that looks like a barrier but is none, as the operator says."""
-        if offset > self._seen[partition] and (partition, offset) not in self._duplicates:
+        if offset >= self._ends[partition] and (partition, offset) not in self._duplicates:
             self._duplicates.append((partition, offset))
 
     def _check(self, partition: int, offset: int, barrier: Barrier, newest: Barrier | None) -> None:
@@ -75,20 +75,17 @@ class Aligner:
                 Code.PARTITIONS_CHANGED,
                 place,
                 f"barrier {barrier.curr} for {barrier.partitions} partitions",
-                f"{self._partitions}, as the topic has",
+                partitions=self._partitions,
+                before="the topic has",
             )
         if newest is None:
             return
         if barrier.curr <= newest.curr:
             code = Code.BARRIER_REGRESSION if barrier.prev >= newest.prev else Code.BARRIER_LATE
-            raise self._error(code, place, f"barrier {barrier.curr} after {newest.curr}", "rising epochs")
+            raise self._error(code, place, f"barrier {barrier.curr}", last=newest.curr)
         if barrier.prev != newest.curr:
-            raise self._error(
-                Code.BARRIER_GAP,
-                place,
-                f"barrier {barrier.curr} with prev {barrier.prev}",
-                f"prev {newest.curr}",
-            )
+            found = f"barrier {barrier.curr} with prev {barrier.prev}"
+            raise self._error(Code.BARRIER_GAP, place, found, last=newest.curr)
 
     def newest(self) -> list[tuple[Barrier | None, int]]:
         """Of each partition, the newest barrier and how many of its barriers wait for the other partitions."""
@@ -103,7 +100,7 @@ class Aligner:
         while all(self._waiting):
             heads = [queue.popleft() for queue in self._waiting]
             self._check_agreement(heads)
-            result.append(AlignedBarrier(heads[0][1], tuple(offset for offset, _ in heads)))
+            result.append(AlignedBarrier(heads[0][1], tuple(offset + 1 for offset, _ in heads)))
         return result
 
     def _check_agreement(self, heads: Sequence[tuple[int, Barrier]]) -> None:
@@ -114,7 +111,7 @@ class Aligner:
                     Code.BARRIER_DISAGREE,
                     (partition, offset),
                     f"barrier {barrier.curr} (prev {barrier.prev})",
-                    f"the same as at {self._topic}-0@{first_offset}: {first.curr} (prev {first.prev}), "
+                    other=f"at {self._topic}-0@{first_offset}: {first.curr} (prev {first.prev}), "
                     "with the same kind and mutation",
                 )
 
@@ -123,7 +120,7 @@ class Aligner:
 
         The others stay: they are in the range of a later batch.
         """
-        taken = tuple(place for place in self._duplicates if place[1] < end.offsets[place[0]])
+        taken = tuple(place for place in self._duplicates if place[1] < end.ends[place[0]])
         self._duplicates = [place for place in self._duplicates if place not in taken]
         return taken
 
@@ -132,14 +129,14 @@ class Aligner:
         """Barriers that each partition has delivered and others have not: who is behind shows 0."""
         return tuple(len(queue) for queue in self._waiting)
 
-    def _error(self, code: Code, place: tuple[int, int], found: str, expected: str) -> InputError:
+    def _error(self, code: Code, place: tuple[int, int], found: str, **values: object) -> InputError:
         return InputError(
             code,
             where=f"{self._topic}-{place[0]}@{place[1]}",
             found=found,
-            expected=expected,
-            next_step=f"see who writes barriers to this topic; if this one is not its own, leave it out: "
+            next_step=f"see what writes barriers to this topic; if this one is not its own, leave it out: "
             f"--skip-record {place[0]}@{place[1]}",
+            expected=expectation(code, **values),
         )
 
 

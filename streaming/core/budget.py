@@ -1,6 +1,6 @@
-"""How many snapshot rows a job may read in one batch.
+"""How much of its snapshot a job may read in one batch: rows, and their bytes.
 
-Two limits, the smaller one counts:
+Three limits, the smallest one counts:
 
 - *Latency budget.* A live change waits for at most two batches: the one that runs when its barrier comes, and its own.
   So a batch may take half the budget, less by what it begins late, and the reads of all jobs together what its other
@@ -9,6 +9,9 @@ Two limits, the smaller one counts:
   followed at once, for a small read costs more a row and its rate says too little; after that rows/s are a moving
   average. A job without a budget reads five seconds at a time: what a batch costs in any case, and the wait for a
   barrier, weigh little then, and a crash repeats no more.
+- *Bytes.* All that a batch sends is one transaction a lane, which the broker ends after its timeout, and a crash
+  repeats all of it. So reads together take at most `MAX_BYTES`, and what goes through in half of that time by what
+  batches took. Rows of a hundred bytes never come near it; those of fifty kilobytes do before a rate is known.
 - *Rate limit.* A token bucket in rows: it fills with time and never holds more than two seconds' worth, so that a
   pause is not followed by a burst.
 
@@ -18,10 +21,11 @@ snapshot. Time comes in as an argument.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import deque
 from dataclasses import dataclass
+
+from state.values.plan import Amount
 
 FIRST_ROWS = 20_000
 """First batch of a job with a latency budget: small enough for the slowest machine, large enough to measure."""
@@ -31,14 +35,28 @@ PLENTY_ROWS = 1_000_000
 """First and least of a job without one."""
 MAX_ROWS = 8_000_000
 """Most rows of one batch, however fast the machine is: the plan lists their slices."""
+FIRST_BYTES = 16 << 20
+"""First bytes of a job with a latency budget: `FIRST_ROWS` of 800 bytes."""
+MIN_BYTES = 1 << 20
+"""Least bytes worth a read under a latency budget."""
+PLENTY_BYTES = 256 << 20
+"""First and least bytes of a job without one: a broker that takes 10 MB/s has them in half a transaction's time."""
+MAX_BYTES = 1 << 30
+"""Most bytes of one batch, in memory, of all its jobs together: `MAX_ROWS` of 134."""
+LONGEST_READ_MS = 30_000.0
+"""Of all reads of a batch together: half of a transaction's time (`runtime.kafka.TRANSACTION_TIMEOUT_MS`)."""
 UNBUDGETED_READ_MS = 5_000.0
 """One read of a job without a latency budget. 10 M rows: 850 to 900 k rows/s, against 520 k by 1 M a batch."""
 READ_SHARE = 0.75
 """Of what half the budget leaves to reads."""
 LEAST_READ_MS = 200.0
 """Of a job, however little is left: half of it goes to what a read costs in any case."""
+LATENESS_WINDOW_MS = 120_000
+"""How far back barriers are compared: many batches, and soon over for a clock that was set."""
 _SMOOTHING, _CLEARLY_LESS = 0.4, 0.8
 _GROWTH = 2.0
+_WIDER = 1.5
+"""Bytes limit a read with a latency budget where its rows are so much wider than the last ones; else rows do."""
 _BUCKET_SECONDS = 2.0
 
 
@@ -49,7 +67,7 @@ class Rest:
         self._last_ms: deque[float] = deque(maxlen=5)
 
     def took(self, ms: float) -> None:
-        """Tell of a batch."""
+        """Learn from a batch."""
         self._last_ms.append(ms)
 
     @property
@@ -59,26 +77,32 @@ class Rest:
 
 
 class Lateness:
-    """How long the last barrier of a batch had to wait for it, compared with the one that waited least so far.
+    """How long the last barrier of a batch had to wait for it, compared with the recent one that waited least.
 
-    So the two clocks, of whoever injects barriers and of whoever runs batches, need not agree, only go equally fast.
+    So the two clocks, of the injector and of the service, need not agree, only go equally fast. One that is set makes
+    a difference until the barriers of before are forgotten, `LATENESS_WINDOW_MS` later.
     """
 
     def __init__(self) -> None:
-        self._least_ms = math.inf
+        self._least = deque[tuple[int, int]]()
+        """When, and how long one waited; only those that none waited less than since, so the first is the least."""
 
-    def of(self, barrier_ms: int, now_ms: int) -> float:
-        """Milliseconds, for a batch that begins now and ends with a barrier injected then."""
-        waited_ms = now_ms - barrier_ms
-        self._least_ms = min(self._least_ms, waited_ms)
-        return waited_ms - self._least_ms
+    def of(self, injected_at_ms: int, now_ms: int) -> float:
+        """Milliseconds, for a batch that begins now and ends with a barrier injected then; `now_ms` never falls."""
+        waited_ms = now_ms - injected_at_ms
+        while self._least and self._least[-1][1] >= waited_ms:
+            self._least.pop()
+        self._least.append((now_ms, waited_ms))
+        while self._least[0][0] < now_ms - LATENESS_WINDOW_MS:
+            self._least.popleft()
+        return float(waited_ms - self._least[0][1])
 
 
 @dataclass(frozen=True, slots=True)
 class Company:
     """What a job's read shares a batch with: the reads of so many jobs, its own among them, and the rest.
 
-    `late_ms`: how late the batch begins, as `Lateness` tells.
+    `late_ms`: how late the batch begins, from `Lateness`.
     """
 
     readers: int = 1
@@ -91,18 +115,26 @@ ALONE = Company()
 
 @dataclass(slots=True)
 class SnapshotBudget:
-    """Of one job. `latency_budget_ms` None: nobody waits for live changes."""
+    """Of one job. `latency_budget_ms` None: delays of live changes do not matter."""
 
     latency_budget_ms: int | None
     _rows_per_ms: float | None = None
+    _bytes_per_ms: float | None = None
     _last_rows: int = 0
+    _last_bytes: int = 0
     _read_ms: float = 0.0
     _tokens: float = 0.0
     _filled_ms: int | None = None
     _limit: int | None = None
 
-    def rows(self, now_ms: int, *, paused: bool, rate_limit: int | None, company: Company = ALONE) -> int:
-        """Rows that the next batch may read; `now_ms` must not fall between calls."""
+    def amount(
+        self, now_ms: int, *, paused: bool, rate_limit: int | None, company: Company = ALONE
+    ) -> Amount:
+        """What the next batch may read; `now_ms` must not fall between calls."""
+        rows = self._rows(now_ms, paused, rate_limit, company)
+        return Amount(rows, self._fitting_bytes(company))
+
+    def _rows(self, now_ms: int, paused: bool, rate_limit: int | None, company: Company) -> int:
         if rate_limit != self._limit:  # what was read under another limit is no debt under this one
             self._limit, self._filled_ms, self._tokens = rate_limit, None, 0.0
         if paused:
@@ -122,6 +154,16 @@ class SnapshotBudget:
         wanted = max(self._rows_per_ms * self._read_ms, least)
         return int(min(wanted, max(self._last_rows * _GROWTH, first), MAX_ROWS))
 
+    def _fitting_bytes(self, company: Company) -> int:
+        hurried = self.latency_budget_ms is not None
+        first, least = (FIRST_BYTES, MIN_BYTES) if hurried else (PLENTY_BYTES, MIN_BYTES)
+        most = MAX_BYTES // company.readers
+        if self._bytes_per_ms is None:
+            return min(first, most)
+        may_take_ms = self._read_ms * _WIDER if hurried else LONGEST_READ_MS / company.readers
+        wanted = max(self._bytes_per_ms * may_take_ms, least)
+        return int(min(wanted, max(self._last_bytes * _GROWTH, first), most))
+
     def _fitting_ms(self, company: Company) -> float:
         """How long a read may take."""
         if self.latency_budget_ms is None:
@@ -136,16 +178,29 @@ class SnapshotBudget:
         self._tokens = min(self._tokens + rate_limit * elapsed_ms / 1_000, room)
         return self._tokens
 
-    def spent(self, rows: int, read_ms: float) -> None:
-        """Tell what a batch read and how long its snapshot reads took (0 rows teach nothing)."""
+    def spent(self, read: Amount, read_ms: float) -> None:
+        """Learn from what a batch read and how long that took (0 rows change nothing; 0 bytes nothing about bytes).
+
+        The bytes are those that the plan expected, as the next ones will be.
+        """
         if self._limit is not None:
-            self._tokens -= rows
-        if rows <= 0 or read_ms <= 0:
+            self._tokens -= read.rows
+        if read.rows <= 0 or read_ms <= 0:
             return
-        rate = rows / read_ms
-        known = self._rows_per_ms
-        if known is None or read_ms < _CLEARLY_LESS * self._read_ms:
-            self._rows_per_ms = rate
-        else:
-            self._rows_per_ms = known + _SMOOTHING * (rate - known)
-        self._last_rows = max(rows, MIN_ROWS)
+        at_once = read_ms < _CLEARLY_LESS * self._read_ms
+        self._rows_per_ms = _learned(self._rows_per_ms, read.rows / read_ms, at_once)
+        self._last_rows = max(read.rows, MIN_ROWS)
+        if read.size > 0:
+            self._bytes_per_ms = _learned(self._bytes_per_ms, read.size / read_ms, at_once)
+            self._last_bytes = max(read.size, MIN_BYTES)
+
+    def overran(self, planned: Amount, took_ms: float) -> None:
+        """Learn from a read that was given up after so long: it would have taken longer."""
+        if planned.is_nothing or took_ms <= 0:
+            return
+        self._rows_per_ms, self._bytes_per_ms = planned.rows / took_ms, planned.size / took_ms
+        self._last_rows, self._last_bytes = max(planned.rows, MIN_ROWS), max(planned.size, MIN_BYTES)
+
+
+def _learned(known: float | None, rate: float, at_once: bool) -> float:
+    return rate if known is None or at_once else known + _SMOOTHING * (rate - known)

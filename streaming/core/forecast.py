@@ -1,14 +1,14 @@
-"""How far a backfill is, and when it will be done: figures that can be believed.
+"""How far a backfill is, and when it will be complete: figures that do not jump.
 
     rows in all = what finished vnodes gave + for every other vnode the larger of (rows stored, rows read)
     share       = rows read / rows in all: below 1 until the last vnode is Completed, and 1 then
-    time left   = rows left / the rate of late, or the job's limit where that is lower
+    time left   = rows left / the recent rate, or the job's limit where that is lower
 
-"Of late" is a quarter of the time so far, between two reads and 20 seconds: reads grow at first, so the rate of the
-whole says too little of a short run, and that of the last read too much of a long one.
+"Recent" is a quarter of the time so far, between two reads and 20 seconds: reads grow at first, so the rate
+since the start is too low for a short run, and that of the last read too noisy for a long one.
 
 Rows stored come from file statistics: they know nothing of changes that wait in the log, so the sum moves a little as
-the table does. A share that was shown is not taken back (`Forecast.grew` says that the table has grown instead).
+the table does. A share that was shown never falls (`Forecast.grew` says that the table has grown instead).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from state.plan import JobState
-from state.progress import Completed, Progress
+from state.values.plan import JobState
+from state.values.progress import Completed, Progress
 
 Phase = Literal["starting", "backfilling", "paused", "limited to 0", "live"]
 WINDOW_MS = 20_000
@@ -36,7 +36,7 @@ class Extent:
 
     @property
     def share(self) -> float:
-        """From 0 to 1; an empty table is all read."""
+        """From 0 to 1; 1 for an empty table."""
         rows = self.rows_read + self.rows_left
         return self.rows_read / rows if rows else 1.0
 
@@ -54,7 +54,7 @@ def extent(progress: Mapping[int, Progress], vnode_count: int, rows_stored: Mapp
 
 
 def phase(job: JobState, seen: Extent) -> Phase:
-    """One word on a job."""
+    """The state of a job in one word, as `list` and the page show it."""
     if not job.opened:
         return "starting"
     if seen.rows_left == 0:
@@ -80,7 +80,7 @@ class Forecast:
 
 @dataclass
 class Pace:
-    """Looks at one job's backfill as it goes on, and says how fast that is. `now_ms` is any clock that only rises."""
+    """Estimates the rate of one job's backfill from repeated looks. `now_ms` is any clock that only rises."""
 
     _looks: deque[tuple[int, int]] = field(default_factory=deque)
     _started_ms: int | None = None
@@ -100,7 +100,7 @@ class Pace:
         )
 
     def _rate(self, now_ms: int, rows_read: int) -> float | None:
-        """Rows per second between the reads of late; a look between two reads is no news."""
+        """Rows per second between recent reads; a look between two reads changes nothing."""
         looks = self._looks
         if self._started_ms is None:
             self._started_ms = now_ms
@@ -114,7 +114,7 @@ class Pace:
 
 @dataclass
 class Paces:
-    """The pace of every job that was seen; one that was created again under its name begins anew."""
+    """The pace of every job that was seen; a job that was created again under its name starts again."""
 
     _paces: dict[tuple[str, int], Pace] = field(default_factory=dict)
 
@@ -135,7 +135,7 @@ def rate_between(first: tuple[int, int], last: tuple[int, int]) -> float | None:
 
 
 def seconds_left(seen: Extent, rate: float | None, *, rate_limit: int | None, paused: bool) -> float | None:
-    """0 when all is read; None while nothing moves or nothing is known."""
+    """0 when all is read; None while the job stands still or its rate is unknown."""
     if seen.rows_left == 0:
         return 0.0
     bounded = rate if rate is None or rate_limit is None else min(rate, rate_limit)

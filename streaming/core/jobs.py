@@ -1,8 +1,8 @@
 """Jobs and mutations: what each mutation makes of the jobs, as one pure function.
 
-A mutation takes effect at the end of the batch that holds its barrier (DESIGN 2.5), so the jobs of the next
-batch follow from the plan of this one alone: `jobs_after(plan)` is the same before and after a crash. A
-mutation that can't be carried out changes nothing; it leaves a report for the log and the status.
+A mutation takes effect at the end of the batch that holds its barrier (docs/contract.md#mutations-and-control). So the
+jobs of the next batch follow from the plan of this one alone: `jobs_after(plan)` is the same before and after a crash.
+A mutation that can't be carried out changes nothing; it leaves a report for the log and the status.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from schemas.errors import BackfillError, Code
 from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
 from schemas.table import TableSchema
-from state.plan import BatchPlan, JobState
+from state.values.plan import BatchPlan, JobState
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,11 @@ class Outcome:
 
 
 def jobs_after(plan: BatchPlan, table: TableSchema) -> Outcome:
-    """The jobs after a batch is done: those of the plan are open now, then its barriers' mutations in order."""
-    outcome = Outcome(tuple(replace(job.state, opened=True) for job in plan.jobs))
+    """The jobs after a batch is done: those of the plan are open now, then its barriers' mutations in order.
+
+    A silent batch opens none: those that are not open start later.
+    """
+    outcome = Outcome(tuple(_behind(job.state, plan) for job in plan.jobs))
     for aligned in plan.barriers:
         mutation = aligned.barrier.mutation
         if mutation is not None:
@@ -48,6 +51,12 @@ def jobs_after(plan: BatchPlan, table: TableSchema) -> Outcome:
                 mutation, aligned.epoch, outcome.jobs, lanes=plan.lanes, start=plan.epoch, table=table
             )
     return outcome
+
+
+def _behind(job: JobState, plan: BatchPlan) -> JobState:
+    if not plan.silent:
+        return replace(job, opened=True)
+    return job if job.opened else replace(job, start=max(job.start, plan.epoch))
 
 
 def add_configured(

@@ -13,42 +13,45 @@ from dataclasses import dataclass
 
 from schemas.job import JobDefinition
 from schemas.position import Key
-from state.plan import AlignedBarrier, Cut, Slice
-from state.progress import Completed, NotStarted, Progress
+from state.values.plan import AlignedBarrier, Amount, Cut, Slice
+from state.values.progress import Completed, NotStarted, Progress
 
-CutFunction = Callable[[int, Key | None, int], Cut]
-"""(vnode, after, limit) -> where a slice of about `limit` rows ends."""
+CutFunction = Callable[[int, Key | None, Amount], Cut]
+"""(vnode, after, limit) -> where a slice of about `limit` ends, which has at least one row if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Slices of one job for one batch; `rows` is an estimate."""
+    """Slices of one job for one batch; how much they read is an estimate."""
 
     slices: tuple[Slice, ...]
-    rows: int
+    amount: Amount
+
+
+NOTHING = Chosen((), Amount(0, 0))
 
 
 def choose_slices(
-    job: JobDefinition, vnode_count: int, progress: Mapping[int, Progress], budget_rows: int, cut: CutFunction
+    job: JobDefinition, vnode_count: int, progress: Mapping[int, Progress], budget: Amount, cut: CutFunction
 ) -> Chosen:
-    """The slices that `budget_rows` pays for: at least one unless the budget is 0 or nothing is left to read.
+    """The slices that the budget pays for: at least one unless it is 0 rows or nothing is left to read.
 
     `progress` lists the vnodes that were started; others are NotStarted. Empty vnodes cost nothing, and complete
     as soon as the walk reaches them.
     """
-    if budget_rows <= 0:
-        return Chosen((), 0)
+    if budget.rows <= 0:
+        return NOTHING
     waiting = _unfinished_by_partition(job, vnode_count, progress)
     slices: list[Slice] = []
-    left = budget_rows
+    left = budget
     for index, vnodes in enumerate(waiting):
         share = left // (len(waiting) - index)
-        if share <= 0 and slices:
+        if share.is_nothing and slices:
             continue
-        taken = _walk(vnodes, progress, max(share, 1), cut)
+        taken = _walk(vnodes, progress, Amount(max(share.rows, 1), max(share.size, 1)), cut)
         slices += taken.slices
-        left -= taken.rows
-    return Chosen(tuple(slices), budget_rows - left)
+        left -= taken.amount
+    return Chosen(tuple(slices), budget - left)
 
 
 def _unfinished_by_partition(
@@ -62,18 +65,18 @@ def _unfinished_by_partition(
 
 
 def _walk(
-    vnodes: Sequence[int], progress: Mapping[int, Progress], budget_rows: int, cut: CutFunction
+    vnodes: Sequence[int], progress: Mapping[int, Progress], budget: Amount, cut: CutFunction
 ) -> Chosen:
     slices: list[Slice] = []
-    left = budget_rows
+    left = budget
     for vnode in vnodes:
-        if left <= 0:
+        if left.is_nothing:
             break
         after = progress.get(vnode, NotStarted()).position
         end = cut(vnode, after, left)
         slices.append(Slice(vnode, after, end.upto))
-        left -= end.rows
-    return Chosen(tuple(slices), budget_rows - left)
+        left -= end.amount
+    return Chosen(tuple(slices), budget - left)
 
 
 def choose_barriers(
@@ -85,8 +88,8 @@ def choose_barriers(
     """
     count = 1
     while count < len(aligned):
-        ends = aligned[count].offsets
-        if sum(end + 1 - first for end, first in zip(ends, first_offsets, strict=True)) > max_records:
+        ends = aligned[count].ends
+        if sum(end - first for end, first in zip(ends, first_offsets, strict=True)) > max_records:
             break
         count += 1
     return aligned[:count]

@@ -1,11 +1,11 @@
 """Visibility: which live changes of an interval belong in a job's output, and as what.
 
-Two questions, both asked of whole columns:
+Its place in the contract is docs/contract.md#the-law. Two questions, both asked of whole columns:
 
 1. Has the snapshot read passed the key? Decided per vnode with the *new* positions (those that this batch's
    slices reach), since the snapshot rows of the interval are sent first. A vnode at +∞ shows everything, also
-   what was inserted behind its last key. Hidden changes are lost to nobody: they are in the log, and the slice
-   that comes to their key reads them there.
+   what was inserted after its last key. Hidden changes are not lost: they are in the log, and the slice
+   that reaches their key reads them there.
 2. What does the filter see? A change that is half visible becomes the other half's op:
 
        before passes   after passes    INSERT    UPDATE    DELETE
@@ -24,8 +24,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.records import Op
-from state.order import at_most
-from state.progress import Completed, InProgress, Progress
+from state.values.order import at_most
+from state.values.progress import Completed, InProgress, Progress
 
 Mask = npt.NDArray[np.bool_]
 HIDDEN = -1

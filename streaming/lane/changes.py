@@ -1,35 +1,27 @@
 """The changes of a lane, brought into order: by interval, then by upstream partition and offset.
 
 Rows come out of the shuffle in any order. Every key lives in one upstream partition, so this order keeps the
-changes of each key in theirs, and intervals cut the rows into contiguous runs. Barriers themselves and records
-that the plan leaves out are dropped here by their place. Records at fault keep theirs: see `streaming.lane.faults`.
+changes of each key in theirs, and intervals cut the rows into contiguous runs. The barriers' own records, and those
+that the plan leaves out, are dropped here. Records at fault keep their place: see `streaming.lane.faults`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.columnar import encode_keys
+from schemas.chunks import whole
+from schemas.formats.protocol import KeyEncoder
 from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
-from state.plan import BatchPlan
-
-KEY, VALUE, SIZE, BEFORE, AFTER = "_bf_key", "_bf_value", "_bf_size", "_bf_before", "_bf_after"
-"""Columns of a decoded upstream record beside those that the log has too; `before` and `after` are structs.
-
-The size is that of key and value in bytes. The value is there only where it needs a second look, see
-`streaming.lane.faults`.
-"""
-
-MARKED = -2
-"""Op of a record that is marked as a barrier."""
+from state.values.plan import BatchPlan
+from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED
 
 Bools = npt.NDArray[np.bool_]
 
@@ -38,8 +30,8 @@ Bools = npt.NDArray[np.bool_]
 class Changes:
     """n changes in order. `interval[i]` counts the batch's barriers before change i; it only rises.
 
-    `before` and `after` hold the table's columns (null where the half is missing), `keys` the key columns,
-    `key_bytes` their Avro. A record that is no change has op -1, or `MARKED`, and no `key_bytes`.
+    `before` and `after` hold the table's columns (null where the half is missing), `keys` the key columns. A record
+    that is no change has op -1, or `MARKED`.
     """
 
     interval: npt.NDArray[np.int64]
@@ -48,8 +40,8 @@ class Changes:
     before: tuple[pa.Array, ...]
     after: tuple[pa.Array, ...]
     keys: tuple[pa.Array, ...]
-    key_bytes: pa.Array
     rows: pa.Table
+    _encoded: dict[KeyEncoder, pa.Array] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -58,6 +50,22 @@ class Changes:
         """Where each interval begins, and the end: interval i is [bounds[i], bounds[i + 1])."""
         return np.searchsorted(self.interval, np.arange(intervals + 1))
 
+    def encoded_keys(self, encoder: KeyEncoder) -> pa.Array:
+        """The keys as this writes them, null where a record is no change; done once for equal encoders.
+
+        The upstream's say whether its records have the keys of their rows, a job's are what is sent.
+        """
+        if encoder not in self._encoded:
+            self._encoded[encoder] = self._encode_keys(encoder)
+        return self._encoded[encoder]
+
+    def _encode_keys(self, encoder: KeyEncoder) -> pa.Array:
+        decoded = pc.and_(pa.array(self.ops >= 0), pc.is_valid(self.keys[0]))
+        if pc.all(decoded).as_py():
+            return encoder(self.keys)
+        encoded = encoder([key.filter(decoded) for key in self.keys])
+        return pc.replace_with_mask(pa.nulls(len(self), encoded.type), decoded, encoded)
+
 
 def order_changes(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, plan: BatchPlan, table: TableSchema
@@ -65,10 +73,9 @@ def order_changes(
     """All changes of a lane in order, unchecked."""
     rows = pa.Table.from_batches(list(batches), schema=schema)
     interval = _interval(rows, plan)
-    wanted = (interval >= 0) & ~_skipped(rows, plan)
-    rows, interval = rows.filter(pa.array(wanted)), interval[wanted]
-    partition, offset = _numpy(rows, PARTITION), _numpy(rows, OFFSET)
-    order = np.lexsort((offset, partition, interval))
+    wanted = np.flatnonzero(~_markers(rows, plan) & ~_skipped(rows, plan))
+    places = (_numpy(rows, OFFSET)[wanted], _numpy(rows, PARTITION)[wanted])
+    order = wanted[np.lexsort((*places, interval[wanted]))]
     rows = rows.take(pa.array(order)).combine_chunks()
     return _changes(rows, interval[order], table)
 
@@ -79,16 +86,29 @@ def _numpy(rows: pa.Table, name: str) -> npt.NDArray[np.int64]:
 
 
 def _interval(rows: pa.Table, plan: BatchPlan) -> npt.NDArray[np.int64]:
-    """Interval of each row, -1 for the barriers themselves."""
+    """Interval of each row: how many intervals end before it in its partition."""
     partition, offset = _numpy(rows, PARTITION), _numpy(rows, OFFSET)
-    interval = np.full(len(offset), -1, dtype=np.int64)
+    interval = np.empty(len(offset), dtype=np.int64)
     for number in range(len(plan.first_offsets)):
-        mine = np.flatnonzero(partition == number)
-        barriers = np.array([aligned.offsets[number] for aligned in plan.barriers], dtype=np.int64)
-        place = np.searchsorted(barriers, offset[mine])
-        place[barriers[np.minimum(place, len(barriers) - 1)] == offset[mine]] = -1
-        interval[mine] = place
+        mine = partition == number
+        ends = [aligned.ends[number] for aligned in plan.barriers]
+        interval[mine] = np.searchsorted(ends, offset[mine], side="right")
     return interval
+
+
+def _markers(rows: pa.Table, plan: BatchPlan) -> Bools:
+    """The markers of the plan's barriers that stand in the data.
+
+    Such a record is marked, has no key, and is the last one before an end. What is marked otherwise is at fault:
+    dropped as well, a change that somebody marked would be lost.
+    """
+    markers = np.zeros(rows.num_rows, dtype=np.bool_)
+    marked = np.flatnonzero(pc.and_not(pc.equal(rows[OP], MARKED), pc.is_valid(rows[KEY])).fill_null(False))
+    places = zip(_numpy(rows, PARTITION)[marked], _numpy(rows, OFFSET)[marked], strict=True)
+    in_data = (aligned.ends for aligned in plan.barriers if aligned.in_data)
+    ends = {(number, end) for each in in_data for number, end in enumerate(each)}
+    markers[marked] = [(partition, offset + 1) in ends for partition, offset in places]
+    return markers
 
 
 def _skipped(rows: pa.Table, plan: BatchPlan) -> Bools:
@@ -101,24 +121,18 @@ def _skipped(rows: pa.Table, plan: BatchPlan) -> Bools:
 
 
 def _changes(rows: pa.Table, interval: npt.NDArray[np.int64], table: TableSchema) -> Changes:
-    before, after = (rows[name].combine_chunks().flatten() for name in (BEFORE, AFTER))
+    before, after = (whole(rows[name]).flatten() for name in (BEFORE, AFTER))
     ops = pc.fill_null(rows[OP].combine_chunks(), -1)
     deleted = pc.equal(ops, Op.DELETE.value)
     keys = tuple(pc.if_else(deleted, before[i], after[i]) for i in table.key_indices)
-    decoded = pc.and_(pc.greater_equal(ops, 0), pc.is_valid(keys[0]))
-    known = keys if pc.all(decoded).as_py() else tuple(key.filter(decoded) for key in keys)
-    encoded = encode_keys(table.key_columns, known)
-    if known is not keys:  # rows at fault keep their place with a key that equals nothing
-        encoded = pc.replace_with_mask(pa.nulls(len(ops), encoded.type), decoded, encoded)
     return Changes(
-        interval,
-        pc.fill_null(rows[VNODE].combine_chunks(), 0).to_numpy(),
-        ops.to_numpy(),
-        tuple(before),
-        tuple(after),
-        keys,
-        encoded,
-        rows,
+        interval=interval,
+        vnodes=pc.fill_null(rows[VNODE].combine_chunks(), 0).to_numpy(),
+        ops=ops.to_numpy(),
+        before=tuple(before),
+        after=tuple(after),
+        keys=keys,
+        rows=rows,
     )
 
 

@@ -1,116 +1,191 @@
 """One lane of a batch: the part that falls to one contiguous range of vnodes.
 
 It reads the changes of its vnodes, looks for faults in them, sends what the plan makes of them in one transaction
-(`streaming.lane.sending`), and writes all of them, hidden ones too, to a log file that the driver commits afterwards.
+(`streaming.lane.sending`), and writes all of them, hidden ones too, to log files that the driver commits afterwards.
 It decides nothing: the plan is given, and the same plan on the same upstream range sends the same bytes.
+
+How many changes it holds at a time is another matter. A short interval is held whole, and put in order here. A long one
+comes from Spark in order (`LaneTask.in_parts`) and goes through part by part, in the same transaction; a fault that
+is found in a later part aborts it. Without a job there is no order to keep, and no transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import pyarrow as pa
 
-from schemas.errors import Code, InputError
 from state.columns import log_schema
 from state.journal import is_superseded
 from state.replica import write_log_file
 from state.storage import DataFile
 from streaming.lane.changes import Changes, log_rows, order_changes
-from streaming.lane.faults import find_faults
+from streaming.lane.faults import MOST_FAULTS, Fault, find_faults
+from streaming.lane.live import Sender
 from streaming.lane.sending import Silent, send_all, send_letters
-from streaming.lane.task import LaneJob, LaneResult, LaneTask
+from streaming.lane.task import LaneJob, LaneResult, LaneTask, Sent, places_before
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.stopwatch import Stopwatch
+from streaming.sink.kafka import LaneOutput
+from streaming.source.decoded import check_decoded
 
-_LOG_PART_ROWS = 250_000
-_LOG_PART_BYTES = 64 << 20
+_PART_BYTES = 32 << 20
+"""Decoded changes of a part that is sent; encoding it takes some five times as much."""
+_LOG_PART_ROWS, _LOG_PART_BYTES = 250_000, 32 << 20
+"""Of a part that is only written to the log, which takes some ten times as much while it is written: wide rows of
+64 MiB a part came to 723 MiB in a worker, of 32 MiB to 557."""
 
 
 def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneResult:
     """Carry out the lane's part of the plan.
 
-    Raises: Fenced and OutcomeUnknown (see `LaneOutput`), InputError(EPOCH_TOO_LARGE), StateError when pinned files
-    are gone. With upstream records at fault nothing is sent and the result lists them.
+    With `task.in_parts` the rows of `batches` come in the order of interval, partition and offset, else in any.
+    Raises: Fenced and OutcomeUnknown (see `LaneOutput`), StateError when pinned files are gone, DecodedSchemaError
+    when `schema`, that of all `batches`, is not `decoded_schema`. With upstream records at fault nothing becomes
+    visible and the result lists them; with more changes than a lane may hold at once (`limits.lane_bytes`) nothing is
+    done and the result says `too_long`.
     """
+    check_decoded(schema, task.table)
     failpoints.obey(task.failpoint)
-    watch, result = Stopwatch(), LaneResult(lane)
-    jobs = [LaneJob(task, plan, lane) for plan in task.plan.jobs]
-    for part in _whole(batches, task) if jobs else _parts(batches):
-        result.held_bytes += sum(batch.nbytes for batch in part)
-        changes = order_changes(part, schema, task.plan, task.table)
-        result.changes += len(changes)
-        result.faults += find_faults(changes, task.table, task.limits.record_bytes)
-        watch.lap("order")
-        failpoints.reach(Failpoint.LANE_READ)
-        if not result.faults:
-            _send(task, lane, jobs, changes, result, watch)
-            result.log += write_log(task, lane, changes)
-            watch.lap("log")
-            failpoints.reach(Failpoint.LANE_LOGGED)
-    result.step_ms = watch.step_ms
-    return result
+    return _Lane(task, lane, schema).run(batches)
 
 
-def _whole(batches: Iterable[pa.RecordBatch], task: LaneTask) -> Iterator[list[pa.RecordBatch]]:
-    """All changes at once: a job wants them in order."""
-    part: list[pa.RecordBatch] = []
-    held, limit = 0, task.limits.lane_bytes
-    for batch in batches:
-        part.append(batch)
-        held += batch.nbytes
-        if held > limit:
-            raise InputError(
-                Code.EPOCH_TOO_LARGE,
-                where=f"barrier {task.plan.epoch}",
-                found=f"more than {limit} bytes of changes for one lane since the barrier before",
-                expected="an interval that a lane can hold, as limits.lane_bytes says",
-                next_step="raise limits.lane_bytes if the memory is there; let barriers come more often",
+class _TooLongError(Exception):
+    """An interval that has to go in parts."""
+
+
+class _FaultyError(Exception):
+    """Ends a transaction because of records at fault."""
+
+
+@dataclass
+class _Lane:
+    task: LaneTask
+    lane: int
+    schema: pa.Schema
+    watch: Stopwatch = field(default_factory=Stopwatch)
+
+    def __post_init__(self) -> None:
+        self._jobs = [LaneJob.of(self.task, plan, self.lane) for plan in self.task.plan.sent_jobs]
+        self._log: list[DataFile] = []
+        self._faults: list[Fault] = []
+        self._changes = self._held_bytes = 0
+        self._unwritten: Changes | None = None
+        """The last part that was asked for: it goes to the log after it was sent."""
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> LaneResult:
+        try:
+            result = self._run(batches)
+        except _FaultyError:
+            result = LaneResult(self.lane, faults=tuple(self._faults))
+        except _TooLongError:
+            return LaneResult(self.lane, too_long=True)
+        return replace(result, changes=self._changes, held_bytes=self._held_bytes, step_ms=self.watch.step_ms)
+
+    def _run(self, batches: Iterable[pa.RecordBatch]) -> LaneResult:
+        parts, result = self._parts(batches), LaneResult(self.lane)
+        # Whatever it is sent with, the first part has been looked at before; of a short interval it is all.
+        first = next(parts)
+        if places_before(self.task, self._jobs):
+            result = self._send(chain([first], parts))
+        else:
+            for _ in parts:
+                pass
+        self._write_log()
+        return replace(result, log=tuple(self._log))
+
+    def _parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Changes]:
+        """At least one. The log of each is written when the next one is asked for. Raises: _FaultyError."""
+        for part in self._split(batches):
+            changes = order_changes(part, self.schema, self.task.plan, self.task.table)
+            self._held_bytes += sum(batch.nbytes for batch in part)
+            self._changes += len(changes)
+            if len(self._faults) < MOST_FAULTS:
+                task = self.task
+                self._faults += find_faults(
+                    changes, task.table, task.limits.record_bytes, task.upstream_format
+                )
+            self.watch.lap("order")
+            failpoints.reach(Failpoint.LANE_READ)
+            if not self._faults:
+                self._write_log()
+                self._unwritten = changes
+                yield changes
+        if self._faults:
+            raise _FaultyError
+
+    def _split(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+        if not self._jobs:
+            return _pieces(batches, _LOG_PART_ROWS, _LOG_PART_BYTES)
+        if self.task.in_parts:
+            return _pieces(batches, self.task.limits.part_records, _PART_BYTES)
+        return iter([self._whole(batches)])
+
+    def _whole(self, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        part: list[pa.RecordBatch] = []
+        held = 0
+        for batch in batches:
+            part.append(batch)
+            held += batch.nbytes
+            if held > self.task.limits.lane_bytes:
+                raise _TooLongError
+        return part
+
+    def _send(self, parts: Iterable[Changes]) -> LaneResult:
+        task = self.task
+        name = f"{task.transactional_id}-{self.lane}"
+        with task.open_output(name, task.transaction_timeout_ms) as output:
+            self.watch.lap("init")
+            failpoints.reach(Failpoint.LANE_OPENED)
+            if is_superseded(task.storage, task.journal_version):
+                return LaneResult(self.lane, superseded=True)
+            already_sent = output.already_sent(
+                places_before(task, self._jobs), task.plan.epoch, task.known_ends
             )
-    yield part
+            self.watch.lap("look")
+            sent = (
+                self._send_all(parts, Silent()) if already_sent else self._send_in_transaction(parts, output)
+            )
+            self.watch.lap("commit")
+            return LaneResult(self.lane, sent=sent, ends=output.ends(), already_sent=already_sent)
+
+    def _send_in_transaction(self, parts: Iterable[Changes], output: LaneOutput) -> Sent:
+        failpoints.reach(Failpoint.LANE_LOOKED)
+        with output.transaction():
+            send_letters(self.task, self.lane, self._jobs, output)
+            sent = self._send_all(parts, output)
+            failpoints.reach(Failpoint.LANE_SENT)
+        failpoints.reach(Failpoint.LANE_COMMITTED)
+        return sent
+
+    def _send_all(self, parts: Iterable[Changes], sender: Sender) -> Sent:
+        return send_all(self.task, self._jobs, parts, sender, self.watch)
+
+    def _write_log(self) -> None:
+        if self._unwritten is not None:
+            self._log += write_log(self.task, self.lane, self._unwritten)
+            self._unwritten = None
+            self.watch.lap("log")
+            failpoints.reach(Failpoint.LANE_LOGGED)
 
 
-def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """To build the log alone, as many at a time as fit in memory."""
-    part: list[pa.RecordBatch] = []
+def _pieces(
+    batches: Iterable[pa.RecordBatch], most_rows: int, most_bytes: int
+) -> Iterator[list[pa.RecordBatch]]:
+    """As many batches at a time as reach one of the limits; the last piece may be empty."""
+    piece: list[pa.RecordBatch] = []
     rows = held = 0
     for batch in batches:
-        part.append(batch)
+        piece.append(batch)
         rows += len(batch)
         held += batch.nbytes
-        if rows >= _LOG_PART_ROWS or held >= _LOG_PART_BYTES:
-            yield part
-            part, rows, held = [], 0, 0
-    yield part
-
-
-def _send(
-    task: LaneTask, lane: int, jobs: list[LaneJob], changes: Changes, result: LaneResult, watch: Stopwatch
-) -> None:
-    start = None if task.plan.start is None else task.plan.start.epoch
-    before = {place: None if job.opens else start for job in jobs for place in job.places()}
-    if not before:
-        return
-    with task.open_output(f"{task.transactional_id}-{lane}") as output:
-        watch.lap("init")
-        failpoints.reach(Failpoint.LANE_OPENED)
-        result.superseded = is_superseded(task.storage, task.journal_version)
-        if result.superseded:
-            return
-        result.already_sent = output.already_sent(before, task.plan.epoch, task.known_ends)
-        watch.lap("look")
-        if result.already_sent:
-            send_all(task, jobs, changes, Silent(), result, watch)
-        else:
-            failpoints.reach(Failpoint.LANE_LOOKED)
-            with output.transaction():
-                send_letters(task, lane, jobs, output)
-                send_all(task, jobs, changes, output, result, watch)
-                failpoints.reach(Failpoint.LANE_SENT)
-            failpoints.reach(Failpoint.LANE_COMMITTED)
-        watch.lap("commit")
-        result.ends = output.ends()
+        if rows >= most_rows or held >= most_bytes:
+            yield piece
+            piece, rows, held = [], 0, 0
+    yield piece
 
 
 def write_log(task: LaneTask, lane: int, changes: Changes) -> list[DataFile]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -11,20 +12,23 @@ from schemas.errors import BackfillError
 from schemas.filter.ast import Filter
 from schemas.filter.columnar import evaluate
 from schemas.filter.parse import parse_filter
+from schemas.formats.protocol import Format, KeyEncoder, ValueEncoder
+from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition, JobSchemas
 from schemas.limits import Limits
 from schemas.position import position_to_text
 from schemas.records import Barrier, VnodeProgress
 from schemas.table import Column, TableSchema
-from state.plan import BatchPlan, JobPlan, Slice
-from state.progress import Completed, NotStarted, Progress, after_slice
 from state.replica import ReplicaFiles
 from state.storage import DataFile, Storage
-from streaming.lane.dead_letters import ReadLetters
+from state.values.plan import BatchPlan, JobPlan
+from state.values.progress import Completed, Progress
+from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS
+from streaming.kafka.topics import Partition
 from streaming.lane.faults import Fault
-from streaming.lane.output import OpenOutput
 from streaming.runtime.failpoints import Armed
-from streaming.runtime.topics import Partition
+from streaming.sink.dead_letters import ReadLetters
+from streaming.sink.kafka import OpenOutput
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,9 @@ class LaneTask:
 
     `progress[job]` lists the vnodes that were started as of the plan's start; `files` the pinned files of the
     vnodes with slices; `known_ends` where the output partitions ended after the last batch; `failpoint` what a test
-    wants to happen in them.
+    wants to happen in them. `in_parts`: the changes come in order, more than a lane holds at once; `unhurried`: a lane
+    has sent its part, and another one was too slow for it. Transactions may then take as long as
+    `transaction_timeout_ms` says.
     """
 
     storage: Storage
@@ -47,7 +53,16 @@ class LaneTask:
     journal_version: int
     limits: Limits
     known_ends: Mapping[Partition, int]
+    upstream_format: Format = DEFAULT
+    in_parts: bool = False
+    unhurried: bool = False
     failpoint: Armed | None = None
+
+    @property
+    def transaction_timeout_ms(self) -> int:
+        """After which the broker aborts a lane's transaction."""
+        is_long = self.in_parts or self.unhurried
+        return self.limits.long_transaction_ms if is_long else TRANSACTION_TIMEOUT_MS
 
     def vnodes(self, lane: int) -> range:
         """The lane's vnodes: those with vnode * lanes // vnode_count = lane."""
@@ -55,50 +70,87 @@ class LaneTask:
         return range(-(-lane * count // lanes), -(-(lane + 1) * count // lanes))
 
 
-@dataclass
-class LaneResult:
-    """What the driver needs to know. `rows_read[job][vnode]` counts snapshot rows, filtered ones included.
+@dataclass(frozen=True)
+class Sent:
+    """What a lane has read and sent, by job. `rows_read[job][vnode]` counts snapshot rows, filtered ones included."""
 
+    rows_read: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    snapshot: Mapping[str, int] = field(default_factory=dict)
+    live: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LaneResult:
+    """What the driver needs to know.
+
+    `too_long`: the lane held more than it may, and has done nothing; its changes have to come in parts.
     `error` is one that was foreseen; `trace` the stack of one that was not, for a log file.
     """
 
     lane: int
-    log: list[DataFile] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-    rows_read: dict[str, dict[int, int]] = field(default_factory=dict)
-    sent_snapshot: dict[str, int] = field(default_factory=dict)
-    sent_live: dict[str, int] = field(default_factory=dict)
-    ends: dict[Partition, int] = field(default_factory=dict)
+    log: tuple[DataFile, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    sent: Sent = Sent()
+    ends: Mapping[Partition, int] = field(default_factory=dict)
     changes: int = 0
     held_bytes: int = 0
     already_sent: bool = False
     superseded: bool = False
+    too_long: bool = False
     error: BackfillError | None = None
     trace: str | None = None
-    step_ms: dict[str, float] = field(default_factory=dict)
+    step_ms: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
 class LaneJob:
-    """A job as one lane sees it."""
+    """A job as one lane sees it: `plan` has the lane's slices only, `before` its vnodes' progress at the start."""
 
-    def __init__(self, task: LaneTask, plan: JobPlan, lane: int) -> None:
-        self.definition: JobDefinition = plan.state.definition
-        self.opens = plan.opens
-        self.table = task.table
-        self.columns: tuple[Column, ...] = task.table.select(self.definition.columns)
-        self.filter: Filter | None = (
-            None if self.definition.filter is None else parse_filter(self.definition.filter, task.table)
+    plan: JobPlan
+    table: TableSchema
+    columns: tuple[Column, ...]
+    filter: Filter | None
+    before: Mapping[int, Progress]
+    partitions: tuple[int, ...]
+
+    @classmethod
+    def of(cls, task: LaneTask, plan: JobPlan, lane: int) -> LaneJob:
+        """A job of the task's plan. Raises: ConfigError for a filter that no longer fits the table."""
+        definition, vnodes = plan.state.definition, task.vnodes(lane)
+        known = task.progress.get(definition.name, {})
+        return cls(
+            plan=plan.of_vnodes(vnodes),
+            table=task.table,
+            columns=task.table.select(definition.columns),
+            filter=None if definition.filter is None else parse_filter(definition.filter, task.table),
+            before={vnode: known[vnode] for vnode in vnodes if vnode in known},
+            partitions=tuple(sorted({definition.partition_of(vnode) for vnode in vnodes})),
         )
-        vnodes = task.vnodes(lane)
-        self.slices = tuple(item for item in plan.slices if item.vnode in vnodes)
-        known = task.progress.get(self.definition.name, {})
-        self.progress: dict[int, Progress] = {vnode: known[vnode] for vnode in vnodes if vnode in known}
-        self.partitions = sorted({self.definition.partition_of(vnode) for vnode in vnodes})
+
+    @property
+    def definition(self) -> JobDefinition:
+        """As it was created."""
+        return self.plan.state.definition
+
+    @cached_property
+    def keys(self) -> KeyEncoder:
+        """The output's record keys."""
+        return self.definition.format.keys(self.table.key_columns)
+
+    @cached_property
+    def values(self) -> ValueEncoder:
+        """The output's record values, over `columns`."""
+        return self.definition.format.values(self.columns)
 
     @property
     def topic(self) -> str:
         """The job's output."""
         return self.definition.output
+
+    @cached_property
+    def positions(self) -> Mapping[int, Progress]:
+        """Where its vnodes stand after the batch, which decides what is visible. Their row counts are of no meaning."""
+        return self.plan.progress_after(self.before)
 
     def places(self) -> list[Partition]:
         """The lane's partitions of the output."""
@@ -112,20 +164,27 @@ class LaneJob:
         """Where the filter is TRUE (NULL counts as no); None without a filter."""
         return None if self.filter is None else evaluate(self.filter, arrays).fill_null(False)
 
-    def read_slice(self, item: Slice, rows_read: int) -> None:
-        """Raise the progress of a vnode whose slice was read."""
-        before = self.progress.get(item.vnode, NotStarted())
-        self.progress[item.vnode] = after_slice(before, item.upto, rows_read)
+    def reported(self, rows_read: Mapping[int, int]) -> Mapping[int, Progress]:
+        """The progress of the vnodes with slices, once these were read."""
+        after = self.plan.progress_after(self.before, rows_read)
+        return {item.vnode: after[item.vnode] for item in self.plan.slices}
 
-    def barrier(self, upstream: Barrier, partition: int, *, with_progress: bool) -> Barrier:
-        """The upstream's barrier as this output's partition tells it."""
-        changed = [item.vnode for item in self.slices] if with_progress else []
-        told = tuple(
-            _told(vnode, self.progress[vnode])
-            for vnode in sorted(set(changed))
+    def barrier(self, upstream: Barrier, partition: int, reported: Mapping[int, Progress]) -> Barrier:
+        """The upstream's barrier as this output's partition holds it, with the progress of its vnodes."""
+        progress = tuple(
+            _told(vnode, reported[vnode])
+            for vnode in sorted(reported)
             if self.definition.partition_of(vnode) == partition
         )
-        return replace(upstream, partitions=self.definition.output_partitions, mutation=None, progress=told)
+        return replace(
+            upstream, partitions=self.definition.output_partitions, mutation=None, progress=progress
+        )
+
+
+def places_before(task: LaneTask, jobs: Iterable[LaneJob]) -> dict[Partition, int | None]:
+    """The partitions that a lane sends to, and the barrier that each ends with before the batch; None for none yet."""
+    start = None if task.plan.start is None else task.plan.start.epoch
+    return {place: None if job.plan.opens else start for job in jobs for place in job.places()}
 
 
 def _told(vnode: int, progress: Progress) -> VnodeProgress:

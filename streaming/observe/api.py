@@ -1,4 +1,4 @@
-"""The HTTP API: what the panel shows, and the wishes that the command line can send too.
+"""The HTTP API: what the panel shows, and the control requests that the command line can send too.
 
     GET    /healthz, /readyz, /metrics            for machines
     GET    /api/v1/status, /history               the whole service, and its last minutes
@@ -7,7 +7,7 @@
     POST   /api/v1/jobs/{job}/pause, /resume, /throttle
 
 A change is checked against the jobs there are, and then put into the control topic: 202 says that it is there. It takes
-effect at a barrier, as every wish does, and shows in the status from then on.
+effect at a barrier, as every control request does, and shows in the status from then on.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from schemas.errors import BackfillError, Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.table import TableSchema
-from streaming.observe.guards import Bounded, Doorkeeper, NotAllowed, not_allowed, problem
 from streaming.observe.metrics import Metrics
+from streaming.observe.middleware import Bounded, Doorkeeper, NotAllowed, not_allowed, problem
 from streaming.observe.models import Point, Problem, Status, Taken, VnodeStatus
-from streaming.observe.panel import Panel
+from streaming.observe.status_cache import Panel
 
 _STATIC = File(__file__).parent / "page"
 _PAGE = {"/": "index.html", "/page.js": "page.js", "/page.css": "page.css"}
@@ -39,6 +39,7 @@ _HTTP_STATUS = {
     Code.JOB_UNKNOWN: 404,
     Code.JOB_EXISTS: 409,
     Code.OUTPUT_TOPIC_MISMATCH: 409,
+    Code.OUTPUT_LOSES_RECORDS: 409,
     Code.SAME_TOPIC: 409,
 }
 _MOST_FAULTS, _MOST_CHARACTERS = 10, 1_000
@@ -56,7 +57,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 Wishes = Callable[[Mutation], str]
-"""Checks a mutation, sends it and returns the wish's id. Raises: BackfillError."""
+"""Checks a mutation, sends it and returns the request's id. Raises: BackfillError."""
 
 JobName = Annotated[str, Path(description="Name of a job.", max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
 
@@ -82,6 +83,11 @@ class NewJob(BaseModel):
     output_partitions: Count | None = None
     rate_limit: Rows | None = None
     latency_budget: str | None = None
+    replication_factor: Count | None = None
+    topic_config: dict[str, str] | None = None
+    allow_retention: bool | None = None
+    format: str | None = Field(None, max_length=63)
+    encoding: str | None = Field(None, max_length=63)
 
 
 class Limit(BaseModel):
@@ -161,12 +167,14 @@ def _machines(panel: Panel, metrics: Metrics, door: Doorkeeper) -> APIRouter:
     @router.get(
         "/readyz",
         response_class=PlainTextResponse,
-        responses={503: {"description": "Starting or degraded", "content": {"text/plain": {}}}},
+        responses={
+            503: {"description": "No barriers come out; the text is why", "content": {"text/plain": {}}}
+        },
     )
     def ready() -> PlainTextResponse:
         """Barriers come out."""
-        condition = panel.condition
-        return PlainTextResponse(f"{condition}\n", 200 if condition == "serving" else 503)
+        health = panel.vitals.health()
+        return PlainTextResponse(f"{health.condition}\n", 200 if health.ready else 503)
 
     @router.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(door.may_look)])
     def exposition() -> Response:
@@ -205,9 +213,7 @@ def _looking(panel: Panel, door: Doorkeeper) -> APIRouter:
 
 def unknown_job(job: str) -> ConfigError:
     """The error for a name that is nobody's."""
-    return ConfigError(
-        Code.JOB_UNKNOWN, found=f"no job {job}", expected="a job of this service", next_step="see the status"
-    )
+    return ConfigError(Code.JOB_UNKNOWN, found=f"no job {job}")
 
 
 def _steering(panel: Panel, wishes: Wishes, table: TableSchema, door: Doorkeeper) -> APIRouter:

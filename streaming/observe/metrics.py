@@ -6,24 +6,23 @@ jobs, steps and partitions: few, and none of them data.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from schemas.epoch import unix_ms_from_epoch
+from streaming.core.health import Condition
 from streaming.observe.models import Status
-from streaming.service.report import BatchReport
+from streaming.protocol.report import BatchReport
 
 _SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 10, 30, 60, 300)
 _STEP_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
 
 
 class Metrics:
-    """`note` after each batch, by the stream's thread; `text` by whoever serves them."""
+    """`note` after each batch, by the stream's thread; `text` by the thread that serves them."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -68,10 +67,20 @@ class Metrics:
         self._log_files = gauge("backfill_replica_log_files", "Files of the replica's log.")
         self._fold_age = gauge("backfill_fold_age_seconds", "Age of the barrier that the base holds.")
         self._epoch = gauge("backfill_epoch", "Epoch of the last barrier that is done.")
+        self._condition = gauge("backfill_condition", "1 for the condition that it is in.", "condition")
+        self._ready = gauge("backfill_ready", "1 while barriers come out, as /readyz tells.")
+        self._idle = gauge("backfill_last_batch_age_seconds", "Time since the end of the last batch.")
+        self._unstable = gauge(
+            "backfill_upstream_unstable_records", "Records behind the last stable offset.", "partition"
+        )
+        self._held = gauge(
+            "backfill_upstream_held_seconds",
+            "For how long an open transaction has held the last stable offset.",
+            "partition",
+        )
 
-    def note(self, report: BatchReport) -> None:
-        """Take a batch into account."""
-        now = self._clock()
+    def note(self, report: BatchReport, latencies_s: Sequence[float]) -> None:
+        """Take a batch into account, and for each of its barriers the seconds since its injection."""
         for name, rows in report.snapshot_rows.items():
             self._snapshot.labels(name).inc(rows)
         for name, rows in report.sent_snapshot.items():
@@ -84,8 +93,8 @@ class Metrics:
         for code in report.hindrances:
             self._hindered.labels(code).inc()
         self._parked.inc(len(report.plan.parked))
-        for aligned in report.plan.barriers:
-            self._barrier_s.observe(max(0.0, now - unix_ms_from_epoch(aligned.epoch) / 1_000))
+        for latency_s in latencies_s:
+            self._barrier_s.observe(latency_s)
         for step, took_ms in report.step_ms.items():
             self._step_s.labels(step).observe(took_ms / 1_000)
         self._epoch.set(report.plan.epoch)
@@ -94,16 +103,18 @@ class Metrics:
         self._log.set(files.log_rows)
         self._log_files.set(len(files.log))
         if files.folded_epoch:
-            self._fold_age.set(now - unix_ms_from_epoch(files.folded_epoch) / 1_000)
+            behind_ms = unix_ms_from_epoch(report.plan.epoch) - unix_ms_from_epoch(files.folded_epoch)
+            self._fold_age.set(behind_ms / 1_000 + latencies_s[-1])
 
     def interrupted(self, code: str) -> None:
-        """Trouble that may pass has interrupted the service."""
+        """Count an interruption of the service, by the code of its error."""
         self._interruptions.labels(code).inc()
 
     def text(self, status: Status) -> bytes:
         """The exposition, with gauges as of this status."""
-        for labelled in (self._share, self._limit, self._vnodes, self._behind, self._waiting):
+        for labelled in (self._share, self._limit, self._vnodes):
             labelled.clear()
+        self._show_health(status)
         for job in status.jobs:
             self._share.labels(job.name).set(job.share)
             self._limit.labels(job.name).set(-1 if job.rate_limit is None else job.rate_limit)
@@ -111,8 +122,20 @@ class Metrics:
             self._vnodes.labels(job.name, "completed").set(job.vnodes_done)
             self._vnodes.labels(job.name, "in_progress").set(job.vnodes_in_progress)
             self._vnodes.labels(job.name, "not_started").set(untouched)
-        for partition in status.partitions:
-            self._waiting.labels(str(partition.partition)).set(partition.barriers_waiting)
-            if partition.age_s is not None:
-                self._behind.labels(str(partition.partition)).set(partition.age_s)
         return generate_latest(self.registry)
+
+    def _show_health(self, status: Status) -> None:
+        for condition in Condition:
+            self._condition.labels(condition.replace(" ", "_")).set(condition == status.condition)
+        self._ready.set(status.ready)
+        self._idle.set(float("nan") if status.batch_age_s is None else status.batch_age_s)
+        for labelled in (self._behind, self._waiting, self._unstable, self._held):
+            labelled.clear()
+        for partition in status.partitions:
+            number = str(partition.partition)
+            self._waiting.labels(number).set(partition.barriers_waiting)
+            self._held.labels(number).set(partition.held_s or 0.0)
+            if partition.age_s is not None:
+                self._behind.labels(number).set(partition.age_s)
+            if partition.unstable is not None:
+                self._unstable.labels(number).set(partition.unstable)

@@ -10,8 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from streaming.core.forecast import Phase
-
-Condition = Literal["starting", "serving", "degraded", "stopping"]
+from streaming.core.health import Condition
 
 
 class _Model(BaseModel):
@@ -49,6 +48,22 @@ class PartitionStatus(_Model):
     barrier: int | None = Field(description="Epoch of its newest barrier.")
     barriers_waiting: int = Field(description="Barriers that other partitions have yet to deliver.")
     age_s: float | None = Field(description="Age of its newest barrier.")
+    unstable: int | None = Field(
+        description="Records behind its last stable offset, which only the end of a transaction lets through."
+    )
+    held_s: float | None = Field(
+        description="For how long at least an open transaction has held that offset; null if none does."
+    )
+
+
+class Reason(_Model):
+    """Why a service is in its condition: an error as on the command line."""
+
+    code: str
+    where: str | None
+    found: str
+    expected: str
+    next_step: str
 
 
 class Latency(_Model):
@@ -59,11 +74,14 @@ class Latency(_Model):
 
 
 class Status(_Model):
-    """The whole service at a glance."""
+    """The service, its jobs and its upstream, as of now."""
 
     version: str
     condition: Condition
-    trouble: str | None = Field(description="Why it is degraded.")
+    ready: bool = Field(description="Whether barriers come out, as `/readyz` tells.")
+    reason: Reason | None = Field(description="What is wrong and what to do; null if nothing is.")
+    batch_age_s: float | None = Field(description="Time since the end of the last batch.")
+    late_s: float = Field(description="A last batch that is older than this many seconds makes it not ready.")
     upstream: str
     table: str
     owner: str
@@ -94,7 +112,7 @@ class VnodeStatus(_Model):
 
 
 class Point(_Model):
-    """One second of the past."""
+    """One batch of the last minutes."""
 
     at: float
     latency_s: float | None
@@ -113,6 +131,6 @@ class Problem(_Model):
 
 
 class Taken(_Model):
-    """A wish that is in the control topic; it takes effect at the end of the batch that holds its barrier."""
+    """A control request that is in the topic; it takes effect at the end of the batch that holds its barrier."""
 
     wish: str

@@ -68,8 +68,6 @@ def _listen(config: HttpConfig) -> socket.socket:
             Code.ADDRESS_UNUSABLE,
             where="http.listen",
             found=f"{config.listen}: {error.strerror or type(error).__name__}",
-            expected="an address of this machine with a free port",
-            next_step="choose another port, or end what listens there",
         ) from None
     return listener
 

@@ -1,4 +1,4 @@
-"""A topic folded into the table that it tells, with what its barriers tell about the backfill."""
+"""A topic folded into its table, with what its barriers say about the backfill."""
 
 from __future__ import annotations
 
@@ -58,10 +58,4 @@ def _same(one: Row | None, other: Row | None) -> bool:
 
 
 def _misfit(code: Code, where: str, found: str) -> InputError:
-    return InputError(
-        code,
-        where=where,
-        found=found,
-        expected="INSERT of an absent key, UPDATE and DELETE of a present one with its row in `before`",
-        next_step="read the topic from its beginning; if this is the beginning, mend the producer",
-    )
+    return InputError(code, where=where, found=found)

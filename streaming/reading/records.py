@@ -10,13 +10,15 @@ from decimal import Decimal
 
 from confluent_kafka import Message
 
-from schemas.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.codec import decode_barrier
 from schemas.epoch import NO_EPOCH
 from schemas.errors import Code, InputError
+from schemas.formats.protocol import Format
+from schemas.formats.registry import DEFAULT
 from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Barrier, Change
 from schemas.table import Column
-from streaming.runtime.consumer import header_of, located, place
+from streaming.kafka.consumer import header_of, located, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,10 @@ class RecordDecoder:
     `columns` are those of the topic's `Row`: the table's for an upstream, the job's for an output.
     """
 
-    def __init__(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> None:
-        self._changes, self._keys = ChangeCodec(columns), KeyCodec(key_columns)
+    def __init__(
+        self, columns: Sequence[Column], key_columns: Sequence[Column], format_: Format = DEFAULT
+    ) -> None:
+        self._rows, self._tombstones = format_.rows(columns, key_columns), format_.tombstones
         self._epochs: dict[int, int] = {}
 
     def decode(self, message: Message) -> Record:
@@ -53,21 +57,20 @@ class RecordDecoder:
             self._epochs[partition] = barrier.curr
             return Record(where, partition, barrier.curr, None, barrier)
         key, value = message.key(), message.value()
-        if not isinstance(key, bytes) or value is None:
+        if not isinstance(key, bytes) or (value is None and not self._tombstones):
             raise InputError(
                 Code.TOMBSTONE_UNSUPPORTED if value is None else Code.KEY_MISMATCH,
                 where=where,
                 found="a record without a " + ("value" if value is None else "key"),
                 expected="a change with key and value, or a barrier",
-                next_step="mend the producer; deletes are changes of their own",
             )
         epoch = self._epochs.get(partition, NO_EPOCH)
         return Record(
             where,
             partition,
             epoch,
-            self._keys.decode(key, where=where),
-            self._changes.decode(value, where=where),
+            self._rows.read_key(key, where=where),
+            self._rows.read_change(value, where=where),
         )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from streaming.runtime.jars import spark_home
 from streaming.runtime.java import java
-from streaming.runtime.places import APPLICATION
+from streaming.runtime.paths import APPLICATION
 
 
 def class_archive(jars: Sequence[Path]) -> Path:

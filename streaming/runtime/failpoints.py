@@ -5,10 +5,10 @@
 - `count` is the batch, counted from the start of the process, in which it happens (default 1); `last` is the batch
   that reads a job to its end. A point outside of batches counts how often it was come to.
 - `kill` ends the whole process tree with SIGKILL, Spark and its workers too; `sleep` holds this thread for two
-  minutes, time to do something to the process from outside; `raise` is an error that nobody foresaw.
+  minutes, time to act on the process from outside; `raise` is an unforeseen error.
 
 When it happens a file `failpoint-<name>` appears in the folder of the logs. Without the variable a point costs one
-comparison. Lanes run in other processes, some of them later ones, so the driver counts for them and tells each batch's
+comparison. Lanes run in other processes, some of them later ones, so the driver counts for them and passes each batch's
 lanes what to do (`for_lanes`, `obey`).
 """
 
@@ -25,7 +25,7 @@ from enum import StrEnum
 import psutil
 
 from schemas.errors import Code, ConfigError
-from streaming.runtime.places import log_folder
+from streaming.runtime.paths import log_folder
 
 VARIABLE = "BACKFILL_FAILPOINT"
 SLEEP_S = 120.0
@@ -33,12 +33,13 @@ LAST = -1
 
 
 class Failpoint(StrEnum):
-    """In the order in which a batch comes to them; `MEANING` tells what was done last."""
+    """In the order in which a batch reaches them; `MEANING` says what was done last."""
 
     TAKEN_OVER = "taken-over"
     FENCED = "fenced"
     PLANNED = "planned"
     JOURNALED = "journaled"
+    TOPICS_OPENED = "topics-opened"
     LANE_READ = "lane-read"
     LANE_OPENED = "lane-opened"
     LANE_LOOKED = "lane-looked"
@@ -51,12 +52,12 @@ class Failpoint(StrEnum):
     PROGRESSED = "progressed"
     SETTLED = "settled"
     FOLDED = "folded"
+    MERGED = "merged"
     BARRIER_SENT = "barrier-sent"
     BARRIER_COMMITTED = "barrier-committed"
 
     @property
     def is_in_lane(self) -> bool:
-        """Whether it is in a lane's process."""
         return self.startswith("lane-")
 
 
@@ -65,6 +66,7 @@ MEANING: Mapping[Failpoint, str] = {
     Failpoint.FENCED: "transactional ids of the instance before are taken",
     Failpoint.PLANNED: "a plan was made and is not in the journal",
     Failpoint.JOURNALED: "the plan is in the journal; nothing was sent",
+    Failpoint.TOPICS_OPENED: "topics of jobs that start are there; nothing was sent",
     Failpoint.LANE_READ: "a lane has its changes",
     Failpoint.LANE_OPENED: "init_transactions is done",
     Failpoint.LANE_LOOKED: "a lane knows that its part is still to be sent",
@@ -77,13 +79,14 @@ MEANING: Mapping[Failpoint, str] = {
     Failpoint.PROGRESSED: "the progress is committed",
     Failpoint.SETTLED: "mutations took effect; Spark has not committed its offsets",
     Failpoint.FOLDED: "the log was folded into the base; the log still has its files",
+    Failpoint.MERGED: "log files were merged into one; the log still has them",
     Failpoint.BARRIER_SENT: "a barrier is on its way to every partition",
     Failpoint.BARRIER_COMMITTED: "a barrier is committed",
 }
 
 
 class Action(StrEnum):
-    """What happens there."""
+    """What a failpoint does to the process."""
 
     KILL = "kill"
     SLEEP = "sleep"
@@ -91,7 +94,7 @@ class Action(StrEnum):
 
 
 class Provoked(Exception):
-    """The error of `raise`: no class that anybody foresaw."""
+    """The error of `raise`: of a class that no code handles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ def obey(armed: Armed | None) -> None:
 
 
 def expect(*, last: bool) -> None:
-    """In the driver, once a batch: `last` tells whether its plan reads a job to its end."""
+    """In the driver, once a batch: `last`: its plan reads a job to its end."""
     global _is_last, _for_lanes
     _is_last = last
     if _armed is not None and _armed.point.is_in_lane and _is_due(_armed):
@@ -152,7 +155,7 @@ def for_lanes() -> Armed | None:
 
 
 def reach(point: Failpoint) -> None:
-    """The place itself."""
+    """The place itself: does what the variable says, if it names this place and this batch."""
     if _armed is not None and _armed.point is point and _is_due(_armed):
         _happen(_armed)
 
@@ -181,7 +184,7 @@ def _kill_tree(root: int) -> None:
     tree = [psutil.Process(root), *psutil.Process(root).children(recursive=True)]
     for process in tree:
         if process.pid != os.getpid():
-            process.send_signal(signal.SIGSTOP)  # nobody mourns, retries or cleans up
+            process.send_signal(signal.SIGSTOP)  # so that no process retries or cleans up
     for process in tree:
         if process.pid != os.getpid():
             process.kill()

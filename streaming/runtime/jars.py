@@ -29,7 +29,7 @@ from xml.sax.saxutils import quoteattr
 
 from schemas.errors import Code, EnvironmentProblem
 from streaming.runtime.java import java
-from streaming.runtime.places import jar_cache
+from streaming.runtime.paths import jar_cache
 
 # Maven Central by Ivy's own default, without reading a POM for each jar: the list is complete already.
 _SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
@@ -128,7 +128,7 @@ def _check(jar: Jar, path: Path) -> None:
             Code.DEPENDENCY_MISMATCH,
             found=f"{jar.coordinate} with SHA-256 {found[:16]}…",
             expected=f"{jar.sha256[:16]}…",
-            next_step="delete the file and start again; if it comes back, ask who changed it on its way here",
+            next_step="delete the file and start again; if it comes back, find what changes it on its way here",
             where=str(path),
         )
 
@@ -201,10 +201,5 @@ def spark_home() -> Path:
     """Folder of the installed pyspark package, without importing it."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise EnvironmentProblem(
-            Code.DEPENDENCY_MISMATCH,
-            found="no pyspark",
-            expected="the locked packages",
-            next_step="uv sync --frozen",
-        )
+        raise EnvironmentProblem(Code.DEPENDENCY_MISMATCH, found="no pyspark")
     return Path(spec.origin).parent

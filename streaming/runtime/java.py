@@ -18,11 +18,6 @@ from schemas.errors import Code, EnvironmentProblem
 
 OLDEST = 17
 NEWEST = 22
-_EXPECTED = f"Java {OLDEST} to {NEWEST}"
-_NEXT = (
-    "install a Java 17 runtime (Debian and Ubuntu: apt-get install openjdk-17-jre-headless) "
-    "and set JAVA_HOME to it if it is not the first on the PATH"
-)
 
 
 @cache
@@ -51,12 +46,10 @@ def _major(program: str) -> int | None:
         told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return None
-    # Java 8 and older tell 1.8, newer ones 17.0.15 or 21.
+    # Java 8 and older report 1.8, newer ones 17.0.15 or 21.
     match = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
     return int(match[1]) if match else None
 
 
 def _missing(found: str, where: str) -> EnvironmentProblem:
-    return EnvironmentProblem(
-        Code.JAVA_MISSING, found=found, expected=_EXPECTED, next_step=_NEXT, where=where
-    )
+    return EnvironmentProblem(Code.JAVA_MISSING, found=found, where=where, oldest=OLDEST, newest=NEWEST)

@@ -16,7 +16,6 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -32,11 +31,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from schemas.avro_limits import MAX_VALUE_BYTES
 from schemas.errors import Code, EnvironmentProblem
+from schemas.security import Secret
+from streaming.kafka.security import JAVA_SECRETS
 from streaming.runtime.class_archive import class_archive, recording, sharing
 from streaming.runtime.jars import JarSet, ensure, spark_home
 from streaming.runtime.java import java
-from streaming.runtime.places import log_folder
-from streaming.runtime.security import JAVA_SECRETS
+from streaming.runtime.leftovers import Scratch, scratch, sweep_logs
+from streaming.runtime.paths import log_folder
 
 JVM_GONE = (Py4JError, OSError)
 """What calls to the JVM raise once it is gone."""
@@ -54,7 +55,20 @@ _TASK_JAVA_OPTIONS = (
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 
+ARROW_BATCH_BYTES = 16 << 20
+"""Of the rows that come to a Python worker at a time; one that is larger comes alone."""
+
 _JVM_GRACE_S, _DUMP_GRACE_S = 20.0, 120.0
+
+
+_AUTHENTICATE_SECRET = "spark.authenticate.secret"  # noqa: S105 (a setting's name)
+_SSL_PASSWORDS = (
+    "_SPARK_SSL_RPC_KEY_PASSWORD",
+    "_SPARK_SSL_RPC_KEY_STORE_PASSWORD",
+    "_SPARK_SSL_RPC_PRIVATE_KEY_PASSWORD",
+    "_SPARK_SSL_RPC_TRUST_STORE_PASSWORD",
+)
+"""Environment variables that Spark 4 reads (SecurityManager.scala, SSLOptions.scala) and gives to its executors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +79,8 @@ class SparkSettings:
     ignored when `master` is given. `memory` is the JVM's heap, as in `2g`. `log` is the JVM's log file,
     by default a new one in `log_folder()`. `encrypt_spills`: what Spark writes to its local folder is encrypted.
     `record_classes` writes the class archive when the session ends, which takes some seconds more.
-    `extra` has the last word over every setting below.
+    `extra` has the last word over every setting below. `authenticate_secret` and `ssl_password` are Spark's own
+    secrets, of `spark.authenticate` and `spark.ssl.rpc`.
     """
 
     app: str = "arrangement-backfill"
@@ -76,6 +91,8 @@ class SparkSettings:
     encrypt_spills: bool = False
     record_classes: bool = False
     extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    authenticate_secret: Secret | None = None
+    ssl_password: Secret | None = None
 
     @property
     def is_one_process(self) -> bool:
@@ -105,15 +122,17 @@ def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSessio
     java()
     jars = ensure(JarSet.SPARK)
     log = settings.log or log_folder() / f"spark-{os.getpid()}.log"
+    sweep_logs(log_folder())
     archive = class_archive(jars)
     with (
         recording(archive) if settings.record_classes else nullcontext(sharing(archive)) as shared,
-        tempfile.TemporaryDirectory(prefix="backfill-spark-", ignore_cleanup_errors=True) as scratch,
+        scratch() as own,
     ):
         # Whose jars come to Spark one by one has another class path than the one that was recorded.
         java_options = [*_java_options(log), *([shared] if settings.is_one_process else [])]
-        conf = configuration(settings, jars, java_options, scratch)
-        session = _start(SparkConf(loadDefaults=False).setAll(list(conf.items())), log)
+        conf = configuration(settings, jars, java_options, own.folder)
+        with _secrets_in_environment(settings):
+            session = _start(SparkConf(loadDefaults=False).setAll(list(conf.items())), log, own, settings)
         try:
             yield session
         finally:
@@ -157,7 +176,7 @@ def configuration(
         "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         # Without it every Python task loses 0.3 s, and the first ones two seconds more.
-        "spark.python.daemon.module": "streaming.lane.worker_daemon",
+        "spark.python.daemon.module": "streaming.runtime.worker_daemon",
         # A worker that dies says where.
         "spark.python.worker.faulthandler.enabled": "true",
         # Compaction runs beside the batches and must not make them wait for its whole job.
@@ -175,6 +194,9 @@ def configuration(
         # Above the threshold Spark lists the files of a scan with a job of its own.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # What comes to a Python worker at a time: 10,000 records by default, whatever they weigh. Ten thousand of a
+        # megabyte would be more than Arrow's buffers, the JVM's direct memory and the worker can hold.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES),
         "spark.sql.session.timeZone": "UTC",
         # Options of the Kafka source hold secrets. What prints options redacts these; and what may go to a disk (a
         # task's closure among the broadcasts, when memory is short) goes there under a key that only memory has.
@@ -189,9 +211,11 @@ def configuration(
         # `readlink` for each look at one: 38 ms a file, two files a micro-batch. This one takes 5 ms.
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
+        # A stream whose thread hangs must not keep the process from ending.
+        "spark.sql.streaming.stopTimeout": "5s",
         # Progress objects of the last batches are kept in the driver's heap.
         "spark.sql.streaming.numRecentProgressUpdates": "20",
-        # Likewise what a UI that nobody opens would show of past jobs: a service runs thousands an hour.
+        # Likewise what an unused UI would show of past jobs: a service runs thousands an hour.
         "spark.ui.retainedJobs": "20",
         "spark.ui.retainedStages": "20",
         "spark.ui.retainedTasks": "200",
@@ -202,7 +226,7 @@ def configuration(
 
 def _class_path(settings: SparkSettings, jars: tuple[Path, ...]) -> dict[str, str]:
     if settings.is_one_process:
-        # Nobody else has to be sent them; in the driver's own class path they save 1.5 s of a start.
+        # No other process needs them; in the driver's own class path they save 1.5 s of a start.
         return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))}
     return {"spark.jars": ",".join(map(str, jars))}
 
@@ -226,7 +250,21 @@ def _java_options(log: Path) -> list[str]:
     ]
 
 
-def _start(conf: SparkConf, log: Path) -> SparkSession:
+@contextmanager
+def _secrets_in_environment(settings: SparkSettings) -> Iterator[None]:
+    """Spark's own way for its secrets: settings would stand on the JVM's command line, for every user to read."""
+    secrets = {}
+    if settings.ssl_password is not None:
+        secrets = dict.fromkeys(_SSL_PASSWORDS, settings.ssl_password.read())
+    os.environ.update(secrets)
+    try:
+        yield
+    finally:
+        for name in secrets:
+            del os.environ[name]
+
+
+def _start(conf: SparkConf, log: Path, own: Scratch, settings: SparkSettings) -> SparkSession:
     # Workers have to be this Python, and the launcher has to be the pinned Spark, whatever else the
     # machine has.
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -237,8 +275,12 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
     with output.open("ab") as told:
         try:
             # Of a session of its own: a SIGTERM for the whole process group is for this process to answer.
-            how = {"stdout": told, "stderr": told, "start_new_session": True}
+            how = {"stdout": told, "stderr": told, "start_new_session": True, "pass_fds": (own.lock,)}
             gateway = launch_gateway(conf, how)  # type: ignore[no-untyped-call]
+            if settings.authenticate_secret is not None:
+                # Spark asks for it as a setting, which it hides from its executors' command lines. By the gateway it
+                # comes to the JVM without one.
+                conf.set(_AUTHENTICATE_SECRET, settings.authenticate_secret.read())
             context = SparkContext(conf=conf, gateway=gateway)
         except (PySparkRuntimeError, OSError) as cause:
             raise EnvironmentProblem(
@@ -254,7 +296,7 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
 
 
 def _say_nothing(*_: object) -> None:
-    """The error that follows tells it."""
+    """The error that follows says so."""
 
 
 def _stop(session: SparkSession, grace_s: float) -> None:
@@ -288,8 +330,5 @@ def collect(rows: DataFrame) -> list[Row]:
     except (PySparkException, Py4JJavaError) as error:
         condition = error.getCondition() if isinstance(error, PySparkException) else None
         raise EnvironmentProblem(
-            Code.SPARK_FAILED,
-            found=f"a job that ended with {condition or type(error).__name__}",
-            expected="every task of it to come to its end",
-            next_step="read the log file of Spark; what was under way is done again",
+            Code.SPARK_FAILED, found=f"a job that ended with {condition or type(error).__name__}"
         ) from error

@@ -2,7 +2,7 @@
 
 While a service comes up there is nothing to finish, so SIGTERM and SIGINT unwind the main thread wherever it is, and
 whatever was opened is closed on the way. Once it runs, it is asked to stop and finishes what is open. Once it ends,
-further signals change nothing: whoever is in a greater hurry has SIGKILL.
+further signals change nothing: SIGKILL remains for a faster end.
 
 This module is light, so that a command can hold it before it imports anything that takes a second.
 """

@@ -14,13 +14,7 @@ def refuse_changed_jobs(known: Iterable[JobDefinition], configured: Iterable[Job
     for job in configured:
         differences = by_name[job.name].differences(job) if job.name in by_name else []
         if differences:
-            raise ConfigError(
-                Code.JOB_CHANGED,
-                where=f"job {job.name}",
-                found="; ".join(differences),
-                expected="the definition that the job was created with",
-                next_step="give the changed job another name, or drop the job first",
-            )
+            raise ConfigError(Code.JOB_CHANGED, where=f"job {job.name}", found="; ".join(differences))
 
 
 def refuse_misfit_lanes(known: Iterable[JobDefinition], lanes: int) -> None:
@@ -39,9 +33,4 @@ def refuse_misfit_lanes(known: Iterable[JobDefinition], lanes: int) -> None:
 def refuse_nothing_to_do(known: Sequence[JobDefinition], configured: Sequence[JobDefinition]) -> None:
     """Who waits for jobs to complete needs one. Raises: ConfigError(NO_JOB)."""
     if not known and not configured:
-        raise ConfigError(
-            Code.NO_JOB,
-            found="no job in the configuration or the state",
-            expected="a job that can complete",
-            next_step="add a job to the configuration",
-        )
+        raise ConfigError(Code.NO_JOB, found="no job in the configuration or the state")

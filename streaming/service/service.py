@@ -30,7 +30,7 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 
 import structlog
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schemas.config import ServiceConfig
@@ -39,25 +39,42 @@ from schemas.errors import (
     EnvironmentProblem,
     Fenced,
     OutcomeUnknown,
+    TopicError,
 )
 from schemas.job import JobDefinition
 from state.journal import Journal, is_superseded
-from state.progress import is_complete
 from state.storage import Storage
-from streaming.core.alignment import Aligner
-from streaming.lane.dead_letters import read_letters
-from streaming.lane.output import lane_output
+from state.values.plan import BatchPlan
+from state.values.progress import is_complete
+from streaming.compaction.compactor import FOLD_LEAST_ROWS, FoldReport, Upkeep
+from streaming.compaction.spark_tasks import fold_on, merge_on
+from streaming.core.health import late_after_s
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.transactions import TransactionalProducer
+from streaming.protocol.bad_records import BadRecords
+from streaming.protocol.batches import Batches, OnPart
+from streaming.protocol.forward import Forward
+from streaming.protocol.lane_attempts import transactional_id
+from streaming.protocol.lanes import Lanes
+from streaming.protocol.micro_batches import MicroBatches, spark_failure, stream_ended
+from streaming.protocol.output_reader import KafkaOutputs
+from streaming.protocol.report import BatchReport
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
-from streaming.runtime.kafka import KafkaSettings
 from streaming.runtime.session import JVM_GONE, is_alive
-from streaming.runtime.topics import admin, stable_offsets
-from streaming.runtime.transactions import TransactionalProducer
-from streaming.service.bad_records import BadRecords
-from streaming.service.barriers import look_ahead
-from streaming.service.batches import Batches, transactional_id
-from streaming.service.folding import fold_on
-from streaming.service.guard import (
+from streaming.service.health import Watch
+from streaming.service.job_checks import refuse_changed_jobs, refuse_misfit_lanes, refuse_nothing_to_do
+from streaming.service.presence import Presence, instance_name, noting_fenced
+from streaming.service.restart_policy import LIMIT_S, Patience, broker_answers
+from streaming.service.spark_watch import SparkWatch
+from streaming.service.vitals import Vitals
+from streaming.sink.dead_letters import read_letters
+from streaming.sink.kafka import lane_output
+from streaming.sink.outputs import Outputs
+from streaming.source.barriers.kinds import barrier_source
+from streaming.source.barriers.source import BarrierSetup, BarrierSource
+from streaming.source.kafka import UpstreamSource
+from streaming.source.upstream_checks import (
     Bound,
     UpstreamGuard,
     binding,
@@ -66,17 +83,6 @@ from streaming.service.guard import (
     refuse_lost,
     refuse_partial,
 )
-from streaming.service.job_checks import refuse_changed_jobs, refuse_misfit_lanes, refuse_nothing_to_do
-from streaming.service.lanes import Lanes
-from streaming.service.maintenance import FOLD_LEAST_ROWS, FoldReport, Upkeep
-from streaming.service.micro_batches import Finder, MicroBatches, spark_failure, stream_ended
-from streaming.service.outputs import Outputs
-from streaming.service.own_barriers import Announcements, Offsets, OwnBarriers
-from streaming.service.patience import Patience
-from streaming.service.report import BatchReport
-from streaming.service.source import UpstreamSource
-from streaming.service.watch import STALL_S, Watch
-from streaming.upstream.injector import BarrierInjector
 
 TRIGGER_INTERVAL = "100 milliseconds"
 _DRAIN_TIMEOUT_S = 20.0
@@ -93,8 +99,9 @@ class Service:
 
     `on_batch` is called after each batch from the stream's thread, and must be quick. `on_serving` is called by the
     thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
-    would leave a batch half done, and `stop` is the way to end. `on_trouble` is told what interrupted it, if that may
-    pass. `spark` waits for the session; what comes before a start needs it is done meanwhile.
+    would leave a batch half done, and `stop` is the way to end. `on_part` is called after each part of a long interval.
+    `on_trouble` is told what interrupted it, if that may pass. `take_over`: from a successor that lives, too
+    (`streaming.service.presence`). `spark` waits for the session; what comes before a start needs it is done meanwhile.
     """
 
     config: ServiceConfig
@@ -103,62 +110,107 @@ class Service:
     on_batch: OnBatch = lambda report: None
     on_serving: Callable[[], None] = lambda: None
     on_trouble: Callable[[BackfillError], None] = lambda problem: None
+    on_part: OnPart = lambda plan: None
     exit_when_complete: bool = False
+    rebuild: bool = False
     skip_records: frozenset[tuple[int, int]] = frozenset()
+    take_over: bool = False
     fold_least_rows: int = FOLD_LEAST_ROWS
-    stall_s: float = STALL_S
-    aligner: Aligner | None = None
-    """Of the run under way: what every partition of the upstream has delivered."""
+    late_s: float | None = None
+    """After how long without a batch it is late, in place of what the barriers' interval makes of it."""
+    patience_s: float = LIMIT_S
+    """For how long trouble is waited for that may pass."""
+    barriers: BarrierSource | None = None
+    """Of the run under way, or the last one."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _journal: Journal | None = None
 
+    @cached_property
+    def vitals(self) -> Vitals:
+        """Its health; may be asked for before it runs."""
+        config = self.config
+        late_s = late_after_s(config.barrier_interval_ms) if self.late_s is None else self.late_s
+        injects = config.barriers.injects
+        return Vitals(config.upstream, config.barrier_interval_ms, late_s=late_s, injects=injects)
+
     def stop(self) -> None:
         """Ask the running service to end after the open batch. Safe from signal handlers and other threads."""
+        self.vitals.stops()
         self._stop.set()
 
     def run(self) -> None:
-        """Run until stopped, through trouble that passes (`streaming.service.patience`).
+        """Run until stopped, through trouble that passes (`streaming.service.restart_policy`).
 
         Raises: BackfillError of whatever ended it; the state then allows to go on where it was.
         """
         failpoints.arm(os.environ.get(failpoints.VARIABLE))
-        patience = Patience(self.kafka, self._stop)
-        while True:
-            try:
-                self._run_once(patience)
-                return
-            except (EnvironmentProblem, OutcomeUnknown) as problem:
-                if not is_alive(self.spark()):
-                    raise
-                self.on_trouble(problem)
-                if not patience.wait(problem):
+        patience = Patience(partial(broker_answers, self.kafka), self._stop, limit_s=self.patience_s)
+        with SparkWatch(self.spark, self.vitals, self.config.batch_timeout_ms / 1_000):
+            while True:
+                try:
+                    self._run_once(patience)
                     return
-            except JVM_GONE as error:
-                if is_alive(self.spark()):
-                    raise
-                raise stream_ended("Spark's JVM is gone") from error
+                except (EnvironmentProblem, OutcomeUnknown, TopicError) as problem:
+                    if not (patience.may_pass(problem) and is_alive(self.spark())):
+                        raise
+                    self.vitals.interrupted(problem)
+                    self.on_trouble(problem)
+                    if not patience.wait(problem):
+                        return
+                except JVM_GONE as error:
+                    if is_alive(self.spark()):
+                        raise
+                    raise stream_ended("Spark's JVM is gone") from error
 
     def _run_once(self, patience: Patience) -> None:
         upstream = self._check_topics()
-        storage = Storage(str(self.config.state))
+        storage = Storage(str(self.config.state), synced=self.config.sync_state)
         storage.prepare()
         if self._journal is not None and is_superseded(storage, self._journal.version):
             raise self._journal.fenced()  # whoever took over while we were in trouble is the one to go on
-        self._journal = journal = Journal(storage, self.config.table)
+        for torn in storage.set_torn_aside():
+            log.warning(
+                "set_torn_aside", path=torn, reason="not synced before a power failure; nothing relied on it"
+            )
+        presence = Presence(storage)
+        journal = Journal(storage, self.config.table)
         refuse_partial(storage, journal)
-        batches = self._take_over(journal, storage, upstream)
+        if journal.current is not None and not self.take_over:
+            if not presence.await_turn(instance_name(), journal.current.owner, self._stop.is_set):
+                return
+            journal = Journal(storage, self.config.table)
+        self._journal = journal
+        with presence.shown(owner()), noting_fenced(presence, journal):
+            self._own(journal, storage, upstream, patience)
+
+    def _own(self, journal: Journal, storage: Storage, upstream: Bound, patience: Patience) -> None:
+        batches = self._take_over(journal, storage, upstream, patience)
+        patience.begins()
         guard = UpstreamGuard(self.kafka, upstream, storage.root)
+        with Watch(guard, self.vitals) as watch:
+            try:
+                self._recover_and_stream(patience, upstream, journal, batches, watch)
+            except EnvironmentProblem as problem:
+                reason = guard.reason(problem, batches.next_offsets())
+                if reason is problem:
+                    raise
+                raise reason from problem
+            finally:
+                self.vitals.detach()
+
+    def _recover_and_stream(
+        self, patience: Patience, upstream: Bound, journal: Journal, batches: Batches, watch: Watch
+    ) -> None:
         upkeep = Upkeep(
             partial(fold_on, self.spark),
+            partial(merge_on, self.spark),
             batches.replica,
             self._log_fold,
             fold_least_rows=self.fold_least_rows,
             slots=lambda: self._lanes.slots,
         )
-        # Before anything is read: it ends the transaction that a killed injector left open, behind which
-        # committed readers, Spark among them, would see nothing until it times out.
-        announcements = Announcements()
-        injector = self._start_injector(journal, announcements)
+        barriers = self._barrier_source(journal, upstream, batches.replica.id)
+        barriers.start()  # before anything is read
         warm_up = threading.Thread(target=self._lanes.warm_up)
         warm_up.start()
         try:
@@ -166,28 +218,17 @@ class Service:
             if recovered is not None:
                 self._told(recovered, batches, patience)
             self._check_jobs([job.definition for job in batches.jobs])
-            refuse_lost(self.kafka, upstream.topic, batches.next_offsets())
-            self.aligner = aligner = Aligner(upstream.topic, upstream.partitions, batches.position)
-            look = look_ahead(self.kafka, upstream.topic, batches.next_offsets(), self.skip_records)
+            watch.next_offsets = batches.next_offsets
+            known = barriers.begin(batches.position, batches.next_offsets())
+            self.barriers = barriers
             micro_batches = MicroBatches(
-                self._finder(injector, announcements, aligner, look.next_offsets),
-                aligner,
-                batches,
-                upkeep,
-                lambda report: self._told(report, batches, patience),
+                barriers, batches, upkeep, lambda report: self._told(report, batches, patience)
             )
-            watch = Watch(guard, aligner, batches, self.stall_s)
-            micro_batches.take(look.found)
-            micro_batches.drain()
-            self._stream(self._source.stream(look.next_offsets), micro_batches, injector, watch)
-        except EnvironmentProblem as problem:
-            reason = guard.reason(problem, batches.next_offsets())
-            if reason is problem:
-                raise
-            raise reason from problem
+            self.vitals.attach(barriers, micro_batches)
+            micro_batches.run(known)
+            self._stream(barriers, micro_batches, watch)
         finally:
-            if injector is not None:
-                injector.stop()
+            barriers.close()
             upkeep.close()
 
     # 1 -----------------------------------------------------------------------------------------------------
@@ -200,42 +241,55 @@ class Service:
 
     @cached_property
     def _outputs(self) -> Outputs:
-        return Outputs(self.kafka, self.config.limits, parks=self.config.on_bad_record == "park")
+        return Outputs(
+            self.kafka,
+            self.config.upstream,
+            self.config.limits,
+            parks=self.config.on_bad_record == "park",
+        )
 
     # 2, 3 --------------------------------------------------------------------------------------------------
 
-    def _take_over(self, journal: Journal, storage: Storage, upstream: Bound) -> Batches:
+    def _take_over(self, journal: Journal, storage: Storage, upstream: Bound, patience: Patience) -> Batches:
         config = self.config
         beginning = [0] * upstream.partitions
         if journal.current is not None:
             refuse_foreign(journal.current.table, config.table, upstream, state=storage.root)
         if journal.current is None or journal.current.plan is None:
             refuse_lost(self.kafka, upstream.topic, beginning)
+            # Nothing was sent by this state, so what an output holds is not of it, unless it is made anew.
+            for job in () if self.rebuild else config.jobs:
+                self._outputs.refuse_used(job)
         open_lanes = journal.current.plan.lanes if journal.current and journal.current.plan else 0
         lanes = max(config.lanes, open_lanes)  # a batch that is half done is finished by as many as began it
         former = journal.take_over(owner(), lanes, binding(config.table, upstream))
         self._source = UpstreamSource(
-            self.spark, self.kafka, config.upstream, config.table, self.skip_records
+            self.spark,
+            self.kafka,
+            config.upstream,
+            config.table,
+            self.skip_records,
+            config.upstream_format,
         )
         self._lanes = Lanes(self._source)
         batches = Batches(
             storage=storage,
             table=config.table,
-            topic=config.upstream,
             open_output=partial(lane_output, self.kafka),
             lanes=self._lanes,
             lane_count=config.lanes,
             journal=journal,
             first_offsets=beginning,
-            ensure_output=self._outputs.ensure,
+            topics=self._outputs,
             read_letters=partial(read_letters, self.kafka, config.upstream),
-            bad_records=BadRecords(
-                config.upstream,
-                self.skip_records,
-                self._outputs.ensure_letters if self._outputs.parks else None,
+            bad_records=BadRecords(config.upstream, self.skip_records, parks=self._outputs.parks),
+            forward=Forward(
+                KafkaOutputs(self.kafka, config.upstream), config.table, config.lanes, rebuild=self.rebuild
             ),
             limits=config.limits,
+            upstream_format=config.upstream_format,
         )
+        batches.on_each_part(partial(self._part_done, batches, patience))
         failpoints.reach(Failpoint.TAKEN_OVER)
         if former is not None:
             self._fence(transactional_id(batches.replica), max(former.lanes, lanes))
@@ -262,45 +316,32 @@ class Service:
 
     # 5, 6 --------------------------------------------------------------------------------------------------
 
-    def _start_injector(self, journal: Journal, announcements: Announcements) -> BarrierInjector | None:
-        if self.config.barriers != "inject":
-            return None
-        injector = BarrierInjector(
-            self.kafka,
-            self.config.upstream,
-            self.config.barrier_interval_ms,
+    def _barrier_source(self, journal: Journal, upstream: Bound, state_id: str) -> BarrierSource:
+        setup = BarrierSetup(
+            kafka=self.kafka,
+            upstream=upstream.topic,
+            partitions=upstream.partitions,
+            interval_ms=self.config.barrier_interval_ms,
+            records=self._source,
             left_out=self.skip_records,
+            owner=state_id,
             is_ours=lambda: not journal.is_superseded,
-            on_barrier=announcements.put,
         )
-        injector.start()
-        return injector
+        return barrier_source(self.config.barriers, setup)
 
-    def _finder(
-        self, injector: BarrierInjector | None, announcements: Announcements, aligner: Aligner, first: Offsets
-    ) -> Finder:
-        """Our own barriers are announced; those of others are found by looking."""
-        if injector is None:
-            return self._source
-        stable = partial(
-            stable_offsets, self.kafka, self.config.upstream, len(first), client=admin(self.kafka)
-        )
-        return OwnBarriers(announcements, self._source, aligner, first, stable)
-
-    def _stream(
-        self, records: DataFrame, micro_batches: MicroBatches, injector: BarrierInjector | None, watch: Watch
-    ) -> None:
+    def _stream(self, barriers: BarrierSource, micro_batches: MicroBatches, watch: Watch) -> None:
         scratch = self.spark().conf.get("spark.local.dir")
         with tempfile.TemporaryDirectory(
             dir=scratch, prefix="stream-", ignore_cleanup_errors=True
         ) as checkpoint:
-            stream = records.writeStream.foreachBatch(micro_batches)
+            stream = barriers.stream().writeStream.foreachBatch(micro_batches)
             stream = stream.option("checkpointLocation", Path(checkpoint).as_uri())
             query = stream.trigger(processingTime=TRIGGER_INTERVAL).start()
+            self.vitals.streams()
             self.on_serving()
             dropped, drain_s = False, _DRAIN_TIMEOUT_S
             try:
-                self._serve(query, injector, watch)
+                self._serve(query, barriers, watch)
             except Fenced:
                 drain_s = 0.0  # the open batch is the successor's
                 raise
@@ -314,17 +355,16 @@ class Service:
             raise failure
         log.info("stopped", open_batch="dropped" if dropped or failure else "none")
 
-    def _serve(self, query: StreamingQuery, injector: BarrierInjector | None, watch: Watch) -> None:
+    def _serve(self, query: StreamingQuery, barriers: BarrierSource, watch: Watch) -> None:
         """Until somebody says stop, or the stream ends, or Spark with it."""
         with suppress(*JVM_GONE):
             while query.isActive and not self._stop.wait(_POLL_S):
-                if injector is not None:
-                    self._check(injector)
-                watch.look()
+                self._check(barriers)
+                watch.check()
 
-    def _check(self, injector: BarrierInjector) -> None:
+    def _check(self, barriers: BarrierSource) -> None:
         try:
-            injector.check()
+            barriers.check()
         except Fenced as fenced:
             if self._journal is not None and self._journal.is_superseded:
                 raise self._journal.fenced() from fenced
@@ -339,6 +379,11 @@ class Service:
                 self.spark().sparkContext.cancelAllJobs()
             query.stop()
         return not in_time
+
+    def _part_done(self, batches: Batches, patience: Patience, plan: BatchPlan) -> None:
+        patience.worked()
+        self.on_part(plan)
+        batches.ending = batches.ending or self._stop.is_set()
 
     def _log_fold(self, report: FoldReport) -> None:
         result = report.result
@@ -356,6 +401,7 @@ class Service:
 
     def _told(self, report: BatchReport, batches: Batches, patience: Patience) -> None:
         patience.worked()
+        self.vitals.batch_done()
         for mutation in report.outcome.reports:
             log.info("mutation", epoch=mutation.epoch, what=mutation.text, refused=mutation.refused)
         self.on_batch(report)

@@ -1,4 +1,4 @@
-"""The law of DESIGN 2.4 in its strict form, interval by interval.
+"""The law (docs/contract.md#the-law) record by record, interval by interval.
 
 With a the barrier before and b the barrier that closes the interval, and pos as the output's own barriers
 publish it, the output of one key in one interval is determined by the upstream alone:

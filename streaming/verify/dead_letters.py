@@ -1,7 +1,7 @@
 """Dead letters judged: each parked record is listed once, is really at fault, and nothing else was left out.
 
 An upstream record at fault is no part of the table. A service that parks them says so in `<output>.dead-letters`, with
-the record's place and bytes; the judge takes nobody's word for it and looks at the record itself:
+the record's place and bytes; the judge does not rely on that and checks the record itself:
 
     listed, at fault        left out of U(b), as the service did
     listed twice            DEAD_LETTER_DOUBLED
@@ -92,7 +92,7 @@ class DeadLetters:
         *,
         due: bool,
     ) -> None:
-        """Apply the change unless it was parked. `due`: the job had started, so its letters tell.
+        """Apply the change unless it was parked. `due`: the job had started, so it has letters.
 
         Raises: InputError as `apply`, for a record before the start that no letter names.
         """

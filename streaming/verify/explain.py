@@ -170,9 +170,5 @@ def _name(record: bytes) -> str:
 
 def _incomplete(where: Place) -> InputError:
     return InputError(
-        Code.EMPTY_RECORD,
-        where=str(where),
-        found="a record without key or value that is no barrier",
-        expected="a key record and a Change",
-        next_step="see who writes to this topic",
+        Code.EMPTY_RECORD, where=str(where), found="a record without key or value that is no barrier"
     )

@@ -1,7 +1,7 @@
 """What the judge has to say: findings, and the report that holds them.
 
 A finding names a place that the reader can go to, what the law wants there and what is there. It never
-holds a value of a row: rows are told apart by size and a short digest.
+holds a value of a row: rows are distinguished by size and a short digest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_FINDINGS_KEPT = 1000
 
 
 class Side(StrEnum):
-    """Whose duty was neglected."""
+    """Who broke the contract: the producer of the upstream, or the service."""
 
     UPSTREAM = "upstream"
     """The producer's duty: the changelog is illegal in itself."""
@@ -152,7 +152,6 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether every vnode's snapshot read is finished."""
         return self.vnodes_finished == self.vnode_count
 
     def to_dict(self) -> dict[str, Any]:
@@ -167,5 +166,5 @@ class Report:
 
 
 def digest(data: bytes) -> str:
-    """Size and a short digest: enough to tell two rows apart, too little to read one."""
+    """Size and a short digest: enough to distinguish two rows, too little to read one."""
     return f"{len(data)} bytes #{hashlib.blake2b(data, digest_size=4).hexdigest()}"

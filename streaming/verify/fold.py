@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
+from schemas.error_table import expectation
 from schemas.errors import Code, InputError
 from schemas.position import Key
 from schemas.table import TableSchema
@@ -88,9 +89,8 @@ class UpstreamFold:
         if after is not None:
             self._check_key(partition, entry, live, after)
         if live.home != partition.partition:
-            expected = f"all changes of a key in one partition, here {live.home}"
             found = f"a change in partition {partition.partition}"
-            self._object(partition, entry, live, Code.KEY_IN_TWO_PARTITIONS, expected, found)
+            self._object(partition, entry, live, Code.KEY_IN_TWO_PARTITIONS, found)
         if self.recording:
             changed = self.changed[self._keys.partition_of(live.vnode)]
             record = changed.get(live.key)
@@ -163,21 +163,15 @@ class UpstreamFold:
         self, partition: PartitionHistory, entry: Entry, live: LiveKey, before: bytes | None
     ) -> None:
         if before is None:
-            code, expected, found = (
-                Code.INSERT_EXISTING_KEY,
-                "INSERT of an absent key only",
-                "INSERT of a present one",
-            )
+            code, found = Code.INSERT_EXISTING_KEY, "INSERT of a present one"
         elif live.row is None:
-            code = Code.DELETE_MISSING_KEY
-            expected, found = "UPDATE and DELETE of a present key only", "one of an absent key"
+            code, found = Code.DELETE_MISSING_KEY, "one of an absent key"
         elif self._rows.same_row(before, live.row):
             return
         else:
             code = Code.OLD_ROW_MISMATCH
-            expected = "before equal to the row that is there"
             found = f"another before in {self._differing(before, live.row)}"
-        self._object(partition, entry, live, code, expected, found)
+        self._object(partition, entry, live, code, found)
 
     def _differing(self, one: bytes, other: bytes) -> str:
         pairs = zip(self._names, self._rows.cells(one), self._rows.cells(other), strict=True)
@@ -188,19 +182,12 @@ class UpstreamFold:
         own = b"".join([cells[index] for index in self._key_cells])
         if own != live.key and self._keys.canonical(own, self._keys.values(own)) != live.key:
             code = Code.KEY_MISMATCH if live.row is None else Code.UPDATE_CHANGES_PK
-            expected, found = "a row with the primary key of its record", "another primary key"
-            self._object(partition, entry, live, code, expected, found)
+            self._object(partition, entry, live, code, "a row with another primary key than its record")
 
     def _object(
-        self,
-        partition: PartitionHistory,
-        entry: Entry,
-        live: LiveKey,
-        code: Code,
-        expected: str,
-        found: str,
+        self, partition: PartitionHistory, entry: Entry, live: LiveKey, code: Code, found: str
     ) -> None:
-        where = partition.at(entry.offset)
+        where, expected = partition.at(entry.offset), expectation(code, partition=live.home)
         self._findings.add(Side.UPSTREAM, code, where, expected=expected, found=found, vnode=live.vnode)
 
 
@@ -208,8 +195,6 @@ def _no_change(key: bytes | None, value: bytes | None) -> InputError:
     return InputError(
         Code.TOMBSTONE_UNSUPPORTED if key and value is None else Code.EMPTY_RECORD,
         found=f"a record with {len(key or b'')} bytes of key and {len(value or b'')} of value",
-        expected="the key record and a Change",
-        next_step="mend the producer: a row that is gone is a DELETE with its before",
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from schemas.codec import decode_barrier
+from schemas.error_table import expectation
 from schemas.errors import Code, InputError
 from schemas.records import Barrier
 from streaming.verify.findings import Findings, Place, Rule, Side
@@ -106,7 +107,7 @@ class UpstreamHistory:
 
         None when some partition ends first: then `apply` has seen changes that no aligned barrier closes.
 
-        Raises: InputError for barriers that break DESIGN 2.2.
+        Raises: InputError for barriers that break docs/contract.md#barriers.
         """
         heads: list[Closed] = []
         for partition in self._partitions:
@@ -144,52 +145,45 @@ class UpstreamHistory:
                 Code.BARRIER_DUPLICATE_WITH_DATA,
                 head,
                 f"barrier {self.last.curr} again, with changes before it",
-                "it once",
             )
         return True
 
     def _follows(self, head: Closed) -> None:
         count = len(self._partitions)
         if head.barrier.partitions != count:
-            raise _broken(
-                Code.PARTITIONS_CHANGED,
-                head,
-                f"a barrier for {head.barrier.partitions} partitions",
-                f"one for {count}",
-            )
+            found = f"a barrier for {head.barrier.partitions} partitions"
+            raise _broken(Code.PARTITIONS_CHANGED, head, found, partitions=count, before="the topic has")
         if self.last is None:
             return
         if head.barrier.curr < self.last.curr:
-            raise _broken(
-                Code.BARRIER_REGRESSION, head, f"barrier {head.barrier.curr}", f"one after {self.last.curr}"
-            )
+            found = f"barrier {head.barrier.curr}"
+            raise _broken(Code.BARRIER_REGRESSION, head, found, last=self.last.curr)
         if head.barrier.prev != self.last.curr:
-            raise _broken(
-                Code.BARRIER_GAP, head, f"a barrier with prev {head.barrier.prev}", f"prev {self.last.curr}"
-            )
+            found = f"a barrier with prev {head.barrier.prev}"
+            raise _broken(Code.BARRIER_GAP, head, found, last=self.last.curr)
 
 
 def _identity(barrier: Barrier) -> tuple[object, ...]:
     return barrier.curr, barrier.prev, barrier.kind, barrier.mutation
 
 
-def _told(barrier: Barrier) -> str:
+def _shown(barrier: Barrier) -> str:
     return f"barrier {barrier.curr} (prev {barrier.prev}, {barrier.kind.name})"
 
 
 def _agree(one: Closed, other: Closed) -> None:
     if _identity(one.barrier) != _identity(other.barrier):
-        expected = f"{_told(one.barrier)}, as at {one.where}"
-        raise _broken(Code.BARRIER_DISAGREE, other, _told(other.barrier), expected)
+        first = f"at {one.where}: {_shown(one.barrier)}"
+        raise _broken(Code.BARRIER_DISAGREE, other, _shown(other.barrier), other=first)
 
 
-def _broken(code: Code, head: Closed, found: str, expected: str) -> InputError:
+def _broken(code: Code, head: Closed, found: str, **values: object) -> InputError:
     return InputError(
         code,
         where=str(head.where),
         found=found,
-        expected=expected,
-        next_step="an output can't be judged by an upstream without one order of barriers: mend the injector",
+        next_step="correct the injector: an output can't be checked against an upstream without one order of barriers",
+        expected=expectation(code, **values),
     )
 
 
@@ -229,7 +223,6 @@ class OutputPartition:
 
     @property
     def ended(self) -> bool:
-        """Whether every interval was taken."""
         return self._exhausted and self._held is None
 
     def extend(self) -> bool:
@@ -269,7 +262,7 @@ class OutputPartition:
             )
 
     def report_end(self, wanted: Barrier) -> None:
-        """Say, once, that this partition ends although others go on."""
+        """Report, once, that this partition ends although others go on."""
         if not self._reported_end:
             self._reported_end = True
             self._missing(wanted, self.history.at(), "the end of the partition, while others have it")

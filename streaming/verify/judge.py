@@ -10,10 +10,13 @@ from dataclasses import replace
 
 from schemas.errors import Code, TopicError
 from schemas.filter.ast import Filter
+from schemas.formats.protocol import Format
+from schemas.formats.registry import DEFAULT
 from schemas.job import DEAD_LETTERS_SUFFIX
 from schemas.table import TableSchema
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import partitions_of
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import partitions_of
+from streaming.verify.canonical import canonical
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters
 from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Report
@@ -42,14 +45,16 @@ def verify_topics(
     require_complete: bool = False,
     left_out: Places = frozenset(),
     siblings: Sequence[str] = (),
+    formats: tuple[Format, Format] = (DEFAULT, DEFAULT),
 ) -> Report:
-    """Check the law of DESIGN 2.4 for `output` against `upstream`, record by record, as they are now.
+    """Check the law (docs/contract.md#the-law) for `output` against `upstream`, record by record, as they are now.
 
     `table` is the upstream's, `columns` and `condition` the job's (all columns, no filter by default;
     `condition` parsed against `table`). Both topics may be live: what comes after the start is not looked at.
-    `left_out` are the upstream records, (partition, offset), that the service was told to leave out.
+    `left_out` are the upstream records, (partition, offset), that the service left out by its operator's order.
     Where records at fault are parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs
-    of the same service, whose letters tell of records before this job's start.
+    of the same service, whose letters cover records before this job's start.
+    `formats` are the upstream's and the output's.
     At most `keep` findings are kept, all are counted. With `require_complete` an unfinished vnode is one too.
 
     Raises:
@@ -62,7 +67,6 @@ def verify_topics(
             Code.SAME_TOPIC,
             where=output,
             found="one topic as upstream and output",
-            expected="two topics",
             next_step="name the upstream and the job's output topic",
         )
     started = time.monotonic()
@@ -84,9 +88,11 @@ def verify_topics(
         ) as topics,
         _collector_paused(),
     ):
-        checker = Checker(
-            table, view, (upstream, topics.upstream), (output, topics.output), findings, letters
+        sources = (
+            canonical(topics.upstream, formats[0], table.columns, table.key_columns),
+            canonical(topics.output, formats[1], view.rows.columns, table.key_columns),
         )
+        checker = Checker(table, view, (upstream, sources[0]), (output, sources[1]), findings, letters)
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started)
 

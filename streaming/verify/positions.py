@@ -1,4 +1,4 @@
-"""How far each vnode is, as the output's barriers tell it, and whether they tell it consistently."""
+"""How far each vnode is by the output's barriers, and whether these are consistent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a barrier tells of one vnode: where it stands now, and how many rows it says were read since."""
+    """What a barrier says of one vnode: where it stands now, and how many rows were read since."""
 
     vnode: int
     standing: Standing
@@ -104,7 +104,6 @@ class Positions:
 
     @property
     def finished(self) -> int:
-        """How many vnodes are finished."""
         return sum(standing.finished for standing in self._standings)
 
     def first_unfinished(self) -> int | None:

@@ -6,7 +6,7 @@ be: it cuts and joins bytes, and compares whole records. Only a filter's columns
 
 Avro allows more than one encoding of a value (a varint with needless bytes, a decimal with a needless
 sign byte). Records that differ are therefore decoded and compared once more in canonical form before
-anybody calls them different; records that are equal as bytes are equal as values, NaN and -0.0 included.
+they count as different; records that are equal as bytes are equal as values, NaN and -0.0 included.
 """
 
 from __future__ import annotations
@@ -135,10 +135,7 @@ class RowBytes:
 
 def _no_row(row: bytes) -> InputError:
     return InputError(
-        Code.CHANGE_MALFORMED,
-        found=f"{len(row)} bytes that hold no row of the table",
-        expected="schemaless Avro of Row as the table declares it",
-        next_step="check the producer's schema against the table's declaration",
+        Code.CHANGE_MALFORMED, found=f"{len(row)} bytes that hold no row of the table", what="Row"
     )
 
 

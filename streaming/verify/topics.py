@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER
-from streaming.runtime.consumer import RangeReader, header_of, located
-from streaming.runtime.kafka import KafkaSettings, translate, translated
-from streaming.runtime.topics import Watermarks, admin, cleanup_policy, watermarks
+from streaming.kafka.clients import KafkaSettings, translate, translated
+from streaming.kafka.consumer import RangeReader, header_of, located
+from streaming.kafka.topics import Watermarks, admin, cleanup_policy, watermarks
 from streaming.verify.dead_letters import Letter
 from streaming.verify.findings import Place
 from streaming.verify.history import Entry
@@ -29,7 +29,7 @@ Places = frozenset[tuple[int, int]]
 """Records of a topic as (partition, offset)."""
 
 OnRead = Callable[[int], None]
-"""Told how many more offsets were passed, transaction markers and aborted records included."""
+"""Called with how many more offsets were passed, transaction markers and aborted records included."""
 
 _PREFETCH_KIB = 32_768
 _PREFETCH_RECORDS = 10_000
@@ -220,8 +220,7 @@ def _whole(topic: str, marks: tuple[Watermarks, ...]) -> tuple[Watermarks, ...]:
                 Code.DATA_LOST,
                 where=f"{topic}-{partition}@{each.earliest}",
                 found=f"a partition that begins at offset {each.earliest}",
-                expected="every record from offset 0 on",
-                next_step="judge topics whose retention has not removed anything yet",
+                start="offset 0",
             )
     return marks
 
@@ -230,10 +229,4 @@ def _refuse_compacted(client: AdminClient, settings: KafkaSettings, topics: tupl
     for topic in topics:
         policy = cleanup_policy(settings, topic, client=client)
         if "compact" in policy:
-            raise TopicError(
-                Code.COMPACTED_INPUT,
-                where=topic,
-                found=f"cleanup.policy={policy}",
-                expected="delete: a compacted topic forgets changes",
-                next_step="judge a topic that keeps every record",
-            )
+            raise TopicError(Code.COMPACTED_INPUT, where=topic, found=f"cleanup.policy={policy}")

@@ -26,7 +26,7 @@ def test_imports_point_one_way_and_pure_modules_stay_pure() -> None:
         ("streaming/core/breach.py", "import time", "The core decides without"),
         ("schemas/breach.py", "import pyspark", "Record formats need neither"),
         ("streaming/verify/breach.py", "import streaming.core", "The judge shares only"),
-        ("streaming/lane/breach.py", "import streaming.cli", "Nothing below imports"),
+        ("streaming/sink/breach.py", "import streaming.lane", "Rooms import those"),
     ],
 )
 def test_a_breach_is_seen(module: str, line: str, rule: str, tmp_path: Path) -> None:
@@ -37,9 +37,11 @@ def test_a_breach_is_seen(module: str, line: str, rule: str, tmp_path: Path) -> 
     broken, report = _lint(tmp_path)
     assert broken != 0
     [verdict] = [
-        told for told in report.splitlines() if told.startswith(rule) and told.endswith(("KEPT", "BROKEN"))
+        each
+        for each in report.splitlines()
+        if each.startswith(rule) and each.split(" (")[0].endswith(("KEPT", "BROKEN"))
     ]
-    assert verdict.endswith("BROKEN"), report
+    assert "BROKEN" in verdict, report
 
 
 def _lint(folder: Path) -> tuple[int, str]:

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from streaming.runtime.broker import EmbeddedBroker
-from streaming.runtime.kafka import KafkaSettings
+from streaming.dev.broker import EmbeddedBroker
+from streaming.kafka.clients import KafkaSettings
 from tests.kit.ordeal import Ordeal
 
 Ordeals = Callable[..., Ordeal]

@@ -18,6 +18,7 @@ IN_A_BATCH = [
         Failpoint.TAKEN_OVER,
         Failpoint.FENCED,
         Failpoint.FOLDED,
+        Failpoint.MERGED,
         Failpoint.BARRIER_SENT,
         Failpoint.BARRIER_COMMITTED,
     }
@@ -25,6 +26,7 @@ IN_A_BATCH = [
 
 
 OF_A_TRANSACTION = {
+    Failpoint.TOPICS_OPENED,
     Failpoint.LANE_OPENED,
     Failpoint.LANE_LOOKED,
     Failpoint.LANE_SENT_SNAPSHOT,
@@ -73,6 +75,16 @@ def test_a_kill_between_the_fold_and_the_log_that_follows_it(ordeal: Ordeals) ->
     tried = ordeal(rows=120_000, rate_limit=None)
     with tried.live():
         tried.falls(f"{Failpoint.FOLDED}:kill")
+        tried.completes()
+    tried.judge()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_kill_between_a_merge_and_the_log_that_follows_it(ordeal: Ordeals, count: int) -> None:
+    tried = ordeal(rows=10_000)
+    with tried.live():
+        tried.falls(f"{Failpoint.MERGED}@{count}:kill")
         tried.completes()
     tried.judge()
 

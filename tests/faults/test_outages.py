@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from streaming.runtime.broker import EmbeddedBroker
+from streaming.dev.broker import EmbeddedBroker
 from tests.faults.conftest import Ordeals
 from tests.kit.ordeal import Ordeal, spark_of, workers_of
 from tests.kit.process import Process
@@ -85,6 +90,48 @@ def test_the_broker_dies_and_comes_back(ordeal: Ordeals, broker: EmbeddedBroker,
         _more_batches(tried, process)
     assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
     tried.completes()
+    tried.judge()
+
+
+@contextmanager
+def unwritable(folder: Path) -> Iterator[None]:
+    """For root as well: no file can be made in it, or deleted from it, for the length of the block."""
+    change = shutil.which("chattr")
+    if change is None or subprocess.run([change, "+i", str(folder)], check=False).returncode:
+        pytest.skip("a file system or a user without immutable folders")
+    try:
+        yield
+    finally:
+        subprocess.run([change, "-i", str(folder)], check=True)
+
+
+@pytest.mark.faults
+def test_a_base_that_cannot_be_written_delays_the_fold_and_nothing_else(ordeal: Ordeals) -> None:
+    tried = ordeal(rows=120_000, rate_limit=20_000)
+    with tried.live():
+        tried.falls("taken-over:kill")  # by now there are tables
+        with unwritable(tried.folder / "state" / "replica" / "base"):
+            process = tried.start()
+
+            def failures() -> list[dict[str, Any]]:
+                return process.events("upkeep failed, to be tried again")
+
+            await_condition(
+                lambda: len(failures()) > 3 or process.popen.poll() is not None, "folds that fail"
+            )
+            assert [(each["work"], each["again_in_s"]) for each in failures()][:4] == [
+                ("fold", 1.0),
+                ("fold", 2.0),
+                ("fold", 4.0),
+                ("fold", 8.0),
+            ]
+            _more_batches(tried, process)
+            assert max(each["log_files"] for each in process.events("batch")) <= 200
+            assert not process.says("fold")
+        process.await_event("fold")
+        _more_batches(tried, process)
+        assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
+        tried.completes()
     tried.judge()
 
 

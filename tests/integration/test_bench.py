@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.bench.results import read_results
 from streaming.cli.app import main
+from streaming.dev.bench.results import read_results
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from schemas.codec import barrier_header, encode_barrier
 from schemas.records import Barrier, BarrierKind, VnodeProgress
 from streaming.cli.app import main
-from streaming.runtime.kafka import KafkaSettings
+from streaming.kafka.clients import KafkaSettings
 
 Topic = Callable[..., str]
 Capture = pytest.CaptureFixture[str]
@@ -62,6 +62,15 @@ def test_two_runs_of_produce_make_one_legal_table_that_consume_folds(config: Pat
     assert tally["inserts"] - tally["deletes"] == there
 
 
+def test_produce_says_that_a_topic_it_made_has_no_barriers(config: Path, capsys: Capture) -> None:
+    new = f"new-{config.read_text().split('upstream: ')[1].split()[0]}"
+    assert run("produce", config, "--topic", new, "--rows", 5, "--partitions", 2) == 0
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "barriers" in line]
+    assert line.startswith(f"{new}: new, with 2 partitions and no barriers yet")
+    assert run("produce", config, "--topic", new, "--rows", 5) == 0
+    assert "no barriers" not in capsys.readouterr().err
+
+
 def test_consume_prints_a_line_for_each_record_with_its_place(config: Path, capsys: Capture) -> None:
     assert run("produce", config, "--rows", 5) == 0
     capsys.readouterr()
@@ -72,13 +81,14 @@ def test_consume_prints_a_line_for_each_record_with_its_place(config: Path, caps
 
 
 def test_barriers_run_until_they_are_told_to_stop_and_go_on_later(config: Path, capsys: Capture) -> None:
-    for most in (1, 2):
+    for _ in range(2):
+        there = counted(config, capsys)["barriers"]
         injecting = subprocess.Popen(
             [sys.executable, "-m", "streaming.cli.app", "barriers", str(config), "--interval", "100ms"],
             stderr=subprocess.PIPE,
             text=True,
         )
-        while counted(config, capsys)["barriers"] < 4 * most:
+        while counted(config, capsys)["barriers"] < there + 4:
             assert injecting.poll() is None
         injecting.send_signal(signal.SIGTERM)
         assert injecting.wait(30) == 0
@@ -128,6 +138,10 @@ def test_consume_waits_until_every_vnode_has_finished(config: Path, bootstrap: s
         (["barriers", "{config}", "--topic", "nowhere"], "TOPIC_MISSING"),
         (["produce", "{config}", "--updates-share", "0.9", "--deletes-share", "0.9"], "USAGE"),
         (["produce", "{config}", "--table", "/nowhere.yaml"], "USAGE"),
+        (["create", "-c", "{config}"], "USAGE: found no --name and no --output;"),
+        (["plan", "-c", "{config}", "--name", "copy"], "USAGE: found no --output;"),
+        (["verify", "-c", "{config}", "both"], "NO_JOB"),
+        (["verify", "{config}", "-c", "{config}"], "USAGE"),
     ],
 )
 def test_a_mistake_is_one_line_with_a_code(

@@ -67,7 +67,7 @@ def compose(tmp_path: Path) -> Iterator[Compose]:
     try:
         yield project
     finally:
-        project("--profile", "*", "down", "--volumes", "--timeout", "5")
+        project("down", "--volumes", "--timeout", "5")
 
 
 def test_events_go_in_and_the_backfilled_topic_comes_out_whatever_is_killed(compose: Compose) -> None:
@@ -78,7 +78,7 @@ def test_events_go_in_and_the_backfilled_topic_comes_out_whatever_is_killed(comp
     assert compose.verdicts() == {"big-orders": True, "copy": True}
 
     compose.backfill("create", "--name", "slow", "--output", "slow", "--rate-limit", "2000")
-    compose("--profile", "events", "up", "--detach", "events")
+    compose("up", "--detach", "--scale", "events=1", "events")
     status = json.loads(compose.backfill("status", "slow", "--json"))
     assert status["jobs"][0]["share"] < 1
     compose("kill")

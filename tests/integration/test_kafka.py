@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Producer
 
 from schemas.errors import Code, EnvironmentProblem, Fenced, TopicError
-from streaming.runtime.broker import EmbeddedBroker
-from streaming.runtime.consumer import RangeReader, header_of, place, read_tail
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import (
+from streaming.dev.broker import EmbeddedBroker
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader, header_of, place, read_tail
+from streaming.kafka.topics import (
     admin,
     create_topic,
     end_offsets,
@@ -24,7 +24,7 @@ from streaming.runtime.topics import (
     require_topic,
     watermarks,
 )
-from streaming.runtime.transactions import TransactionalProducer
+from streaming.kafka.transactions import TransactionalProducer
 
 Topic = Callable[..., str]
 NOBODY = "127.0.0.1:1"
@@ -61,9 +61,9 @@ def test_librdkafka_writes_nothing_to_the_terminal_not_even_when_fenced(
 ) -> None:
     script = """
 import sys
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import require_topic
-from streaming.runtime.transactions import TransactionalProducer
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import require_topic
+from streaming.kafka.transactions import TransactionalProducer
 from schemas.errors import BackfillError, Fenced
 kafka, topic = KafkaSettings(sys.argv[1]), sys.argv[2]
 old, new = (TransactionalProducer(kafka, topic) for _ in range(2))

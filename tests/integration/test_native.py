@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaException, Producer
 
-from streaming.runtime.consumer import RangeReader
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.native import ColumnProducer
-from streaming.runtime.transactions import TransactionalProducer
+from streaming.kafka import native
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.column_batches import ColumnBatches
+from streaming.kafka.consumer import RangeReader
+from streaming.kafka.native import ColumnProducer, open_columns
+from streaming.kafka.transactions import TransactionalProducer
 
 PARTITIONS = 4
 NAMED: dict[str, Any] = {"client.id": "columns"}
@@ -20,12 +23,38 @@ NAMED: dict[str, Any] = {"client.id": "columns"}
 pytestmark = pytest.mark.kafka
 
 
+@pytest.fixture(params=["known layout", "unknown layout"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type:
+    """Both ways have to send the same."""
+    if request.param == "known layout":
+        return ColumnProducer
+    monkeypatch.setattr(native, "_KNOWN_VERSIONS", frozenset())
+    return ColumnBatches
+
+
+def test_the_way_is_the_one_that_the_version_allows(bootstrap: str, way: type) -> None:
+    producer = Producer(KafkaSettings(bootstrap).producer(**NAMED))
+    assert type(open_columns(producer, "columns")) is way
+
+
+def test_a_handle_that_answers_to_another_name_is_not_used(bootstrap: str) -> None:
+    producer = Producer(KafkaSettings(bootstrap).producer(**NAMED))
+    assert type(open_columns(producer, "others")) is ColumnBatches
+
+
+def test_a_topic_that_librdkafka_will_not_have_is_an_error(bootstrap: str) -> None:
+    producer = Producer(KafkaSettings(bootstrap).producer(**NAMED))
+    column = pa.array([b"x"], pa.binary())
+    with pytest.raises(KafkaException):
+        open_columns(producer, "columns").send("", None, column, column)
+
+
 def send(kafka: KafkaSettings, topic: str, count: int, **over: Any) -> None:
     numbers = np.arange(count)
     keys = pa.array([b"key %d" % number for number in numbers], pa.binary())
     values = pa.array([b"value %d" % number for number in numbers], pa.binary())
     with TransactionalProducer(kafka, "columns", **NAMED, **over) as transactions:
-        columns = ColumnProducer(transactions.producer, "columns")
+        columns = open_columns(transactions.producer, "columns")
         with transactions.transaction():
             columns.send(topic, (numbers % PARTITIONS).astype(np.int32), keys, values)
         columns.close()
@@ -72,7 +101,7 @@ def test_a_slice_of_a_column_sends_that_slice(bootstrap: str, topic: Callable[..
     kafka, name = KafkaSettings(bootstrap), topic(partitions=PARTITIONS)
     values = pa.array([b"%d" % number for number in range(10)], pa.binary()).slice(3, 4)
     with TransactionalProducer(kafka, "columns", **NAMED) as transactions:
-        columns = ColumnProducer(transactions.producer, "columns")
+        columns = open_columns(transactions.producer, "columns")
         with transactions.transaction():
             columns.send(name, np.zeros(4, np.int32), values, values)
         columns.close()

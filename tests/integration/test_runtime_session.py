@@ -7,7 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -15,7 +16,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from streaming.runtime.leftovers import sweep_scratch
+from streaming.runtime.session import ARROW_BATCH_BYTES
 from streaming.runtime.tasks import run_each
 from tests.conftest import TopicFactory
 
@@ -42,6 +46,20 @@ def test_a_worker_is_used_again_although_its_work_did_not_look_at_the_rows(spark
     rows = spark.range(0, 2, 1, 2)
     first, second = (set(run_each(rows, lambda slot, batches: os.getpid())) for _ in range(2))
     assert first & second
+
+
+def test_wide_rows_come_to_a_worker_a_few_at_a_time_and_narrow_ones_many(spark: SparkSession) -> None:
+    def sizes(slot: int, batches: Iterable[pa.RecordBatch]) -> list[tuple[int, int]]:
+        return [(batch.num_rows, batch.nbytes) for batch in batches]
+
+    def looked_at(width: int, rows: int) -> list[tuple[int, int]]:
+        wide = spark.range(0, rows, 1, 1).select(F.lpad(F.col("id").cast("string"), width, "x").alias("v"))
+        (found,) = run_each(wide, sizes)
+        assert sum(count for count, _ in found) == rows
+        return found
+
+    assert all(size <= ARROW_BATCH_BYTES + 1_000_000 for _, size in looked_at(900_000, 60))
+    assert max(count for count, _ in looked_at(100, 25_000)) == 10_000
 
 
 def test_delta_tables_are_written_and_read_back(spark: SparkSession, tmp_path: Path) -> None:
@@ -98,6 +116,24 @@ def test_a_killed_driver_leaves_no_jvm_and_no_worker(tmp_path: Path) -> None:
         os.kill(driver.pid, signal.SIGKILL)
         _gone, alive = psutil.wait_procs(family, timeout=30)
         assert alive == []
+
+
+def test_the_scratch_folder_of_a_killed_driver_is_swept_once_its_jvm_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with _driver("wait", tmp_path) as driver:
+        assert driver.stdout is not None
+        jvm = psutil.Process(int(driver.stdout.readline()))
+        jvm.suspend()
+        driver.kill()
+        driver.wait()
+        assert sweep_scratch() == 0, "a JVM that has yet to notice writes there"
+        jvm.resume()
+        jvm.wait(30)
+    assert sweep_scratch() == 1
+    assert list(tmp_path.glob("backfill-spark-*")) == []
 
 
 def test_a_session_that_ended_leaves_no_jvm_and_a_clean_terminal(tmp_path: Path) -> None:

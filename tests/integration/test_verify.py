@@ -15,7 +15,7 @@ from schemas.errors import Code, TopicError
 from schemas.filter.ast import Comparison, Filter, Operator
 from schemas.filter.literals import number_from_text
 from streaming.cli.app import main
-from streaming.runtime.kafka import KafkaSettings
+from streaming.kafka.clients import KafkaSettings
 from streaming.verify.findings import Report, Rule
 from streaming.verify.history import Entry
 from streaming.verify.judge import verify_topics

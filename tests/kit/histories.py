@@ -1,7 +1,7 @@
 """Random clean histories: an upstream and the output that the law wants, made the slow and obvious way.
 
 Everything is typed rows in dictionaries, and each interval looks at every key: nothing is incremental and
-nothing is bytes until the very end. The law is written here straight from DESIGN 2.4.
+nothing is bytes until the very end. The law is written here straight from docs/contract.md#the-law.
 """
 
 from __future__ import annotations

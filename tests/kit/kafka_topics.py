@@ -8,7 +8,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from schemas.records import BARRIER_HEADER
-from streaming.runtime.kafka import KafkaSettings
+from streaming.kafka.clients import KafkaSettings
 from streaming.verify.history import Entry
 
 

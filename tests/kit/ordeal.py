@@ -22,20 +22,22 @@ from typing import Any
 
 import psutil
 
+from schemas.filter.ast import Filter
+from schemas.filter.parse import parse_filter
 from schemas.records import BARRIER_HEADER
-from streaming.bench.rig import TABLE
-from streaming.runtime.consumer import header_of, read_tail
+from streaming.dev.bench.rig import TABLE
+from streaming.dev.generator import ChangeGenerator, Shares
+from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import header_of, read_tail
+from streaming.kafka.topics import create_topic, partitions_of
 from streaming.runtime.failpoints import VARIABLE
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import create_topic, partitions_of
-from streaming.upstream.generator import ChangeGenerator, Shares
-from streaming.upstream.produce import ChangeSender, LiveChanges, produce_rows
 from streaming.verify.findings import Report
 from streaming.verify.judge import verify_topics
 from tests.kit.process import Process
-from tests.kit.real import await_condition
+from tests.kit.real import WAIT_S, await_condition
 
-_SHARES = Shares(updates=0.5, deletes=0.2)
+SHARES = Shares(updates=0.5, deletes=0.2)
 
 
 @dataclass
@@ -43,7 +45,7 @@ class Ordeal:
     """One upstream, one state folder, one job, as many services as it takes.
 
     `rows` are there before the first service; `rate_limit` (rows per second) decides how many batches the backfill
-    has. `config` is the YAML's other keys.
+    has. `config` is the YAML's other keys, `environment` goes to the services.
     """
 
     kafka: KafkaSettings
@@ -52,6 +54,7 @@ class Ordeal:
     rate_limit: int | None = 200
     live_rate: int = 200
     config: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     recoveries_s: list[float] = field(default_factory=list)
     _started: list[Process] = field(default_factory=list)
 
@@ -59,8 +62,8 @@ class Ordeal:
         unique = uuid.uuid4().hex[:8]
         self.upstream, self.output = f"up-{unique}", f"copy-{unique}"
         create_topic(self.kafka, self.upstream, 4)
-        self._generator = ChangeGenerator(TABLE)
-        produce_rows(ChangeSender(self.kafka, self.upstream), self._generator, self.rows)
+        self.generator = ChangeGenerator(TABLE)
+        produce_rows(ChangeSender(self.kafka, self.upstream), self.generator, self.rows)
         self.logs = self.folder / "logs"
         self._file = self.folder / "config.json"
         job = {"name": "copy", "output": self.output, "rate_limit": self.rate_limit, "latency_budget": "2s"}
@@ -75,19 +78,36 @@ class Ordeal:
         }
         self._file.write_text(json.dumps(declared), encoding="utf-8")
 
+    def declare_job(self, job: dict[str, Any]) -> None:
+        """A further job for the next start."""
+        declared = json.loads(self._file.read_text(encoding="utf-8"))
+        self._file.write_text(json.dumps({**declared, "jobs": [*declared["jobs"], job]}), encoding="utf-8")
+
+    @staticmethod
+    def condition(text: str) -> Filter:
+        """A filter on the table, for a verdict."""
+        return parse_filter(text, TABLE)
+
     @contextmanager
     def live(self) -> Iterator[None]:
         """Inserts, updates and deletes for the length of the block."""
-        with LiveChanges(self.kafka, self.upstream, self._generator, self.live_rate, _SHARES):
+        with LiveChanges(self.kafka, self.upstream, self.generator, self.live_rate, SHARES):
             yield
 
-    def start(self, failpoint: str | None = None, *, until_complete: bool = False) -> Process:
+    def start(
+        self, failpoint: str | None = None, *, until_complete: bool = False, rebuild: bool = False
+    ) -> Process:
         """A service, which may have something happen to it."""
-        options = ["--exit-when-complete"] if until_complete else []
+        options = ["--exit-when-complete"] * until_complete
         for left in self.logs.glob("failpoint-*"):
             left.unlink()
-        environment = {"BACKFILL_LOGS": str(self.logs)} | ({VARIABLE: failpoint} if failpoint else {})
-        self._started.append(Process.start(self._file, *options, **environment))
+        verb = "rebuild" if rebuild else "run"
+        environment = (
+            self.environment
+            | {"BACKFILL_LOGS": str(self.logs)}
+            | ({VARIABLE: failpoint} if failpoint else {})
+        )
+        self._started.append(Process.start(self._file, *options, verb=verb, **environment))
         return self._started[-1]
 
     def leave_nothing(self) -> None:
@@ -104,10 +124,10 @@ class Ordeal:
         await_condition(lambda: self.reached(failpoint) or process.popen.poll() is not None, failpoint)
         assert self.reached(failpoint), process.lines[-5:]
 
-    def falls(self, failpoint: str) -> None:
+    def falls(self, failpoint: str, *, limit_s: float = WAIT_S) -> None:
         """A service that is killed there, with everything that it started."""
         process = self.start(failpoint)
-        status = process.end()
+        status = process.end(limit_s=limit_s)
         assert self.reached(failpoint), (failpoint, process.lines[-5:])
         assert status == -9, process.lines[-5:]
 
@@ -118,12 +138,14 @@ class Ordeal:
         process.kill()
         assert process.end() == -9, process.lines[-5:]
 
-    def recovers(self, *, until_complete: bool = True) -> Process:
+    def recovers(self, *, until_complete: bool = True, limit_s: float = WAIT_S) -> Process:
         """Start a service at once; it has to bring a barrier that nobody has seen. The time that took is kept."""
         began, seen = time.monotonic(), self.epoch()
         process = self.start(until_complete=until_complete)
         await_condition(
-            lambda: self.epoch() > seen or process.popen.poll() is not None, "a barrier after the crash"
+            lambda: self.epoch() > seen or process.popen.poll() is not None,
+            "a barrier after the crash",
+            limit_s=limit_s,
         )
         assert self.epoch() > seen, process.lines[-5:]
         self.recoveries_s.append(time.monotonic() - began)

@@ -29,8 +29,8 @@ class Process:
     reader: threading.Thread
 
     @classmethod
-    def start(cls, config: Path, *options: str, **environment: str) -> Process:
-        command = [sys.executable, "-m", "streaming.cli.app", "run", str(config), "--log-json", *options]
+    def start(cls, config: Path, *options: str, verb: str = "run", **environment: str) -> Process:
+        command = [sys.executable, "-m", "streaming.cli.app", verb, str(config), "--log-json", *options]
         popen = subprocess.Popen(
             command,
             stdout=subprocess.DEVNULL,
@@ -74,12 +74,12 @@ class Process:
         """Whether all that it has said are log lines, and no stack trace, say."""
         return all(line.startswith("{") and line.rstrip().endswith("}") for line in self.lines)
 
-    def end(self, number: signal.Signals | None = None) -> int:
+    def end(self, number: signal.Signals | None = None, *, limit_s: float = WAIT_S) -> int:
         """Its exit status, after a signal within the promised time; its children have to be gone as well."""
         children = self.children()
         if number is not None:
             self.popen.send_signal(number)
-        status = self.popen.wait(WAIT_S if number is None else STOP_LIMIT_S)
+        status = self.popen.wait(limit_s if number is None else STOP_LIMIT_S)
         _, alive = psutil.wait_procs(children, timeout=20)
         assert not alive
         self.reader.join()

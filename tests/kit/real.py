@@ -24,15 +24,15 @@ from schemas.filter.parse import parse_filter
 from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Barrier, Change, Mutation, Op, Row
 from schemas.table import TableSchema
-from state.progress import is_complete
-from streaming.runtime.consumer import RangeReader
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import create_topic
-from streaming.service.maintenance import FOLD_LEAST_ROWS
-from streaming.service.report import BatchReport
+from state.values.progress import is_complete
+from streaming.compaction.compactor import FOLD_LEAST_ROWS
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader
+from streaming.kafka.topics import create_topic
+from streaming.protocol.report import BatchReport
 from streaming.service.service import Service
-from streaming.upstream.injector import BarrierInjector, unix_ms
-from streaming.upstream.schedule import next_barrier
+from streaming.source.barriers.injector import BarrierInjector, unix_ms
+from streaming.source.barriers.schedule import next_barrier
 from streaming.verify.findings import Report
 from streaming.verify.judge import verify_topics
 
@@ -165,6 +165,17 @@ class Run:
         """Wait for the batch that takes this barrier."""
         return self.until(lambda: self.epoch >= barrier.curr)
 
+    def await_more(self) -> None:
+        """Wait until there is a further batch, or no service any more."""
+        with self._changed:
+            seen = len(self.reports)
+            assert self._changed.wait_for(lambda: self._ended or len(self.reports) > seen, WAIT_S)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the service has not ended yet."""
+        return not self._ended
+
     def is_complete(self, job: str) -> bool:
         """Whether every vnode of the job was read to its end."""
         if not self.reports:
@@ -278,9 +289,9 @@ def records(kafka: KafkaSettings, topic: str) -> list[list[Message]]:
     return found
 
 
-def await_condition(condition: Callable[[], bool], what: str) -> None:
+def await_condition(condition: Callable[[], bool], what: str, *, limit_s: float = WAIT_S) -> None:
     """Wait for something that nobody reports, by looking often."""
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + limit_s
     ticks = threading.Event()
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not in time"

@@ -9,11 +9,11 @@ from schemas.epoch import epoch_from_unix_ms
 from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind
 from schemas.table import TableSchema, declare
-from state.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
-from state.progress import Progress
 from state.replica import BaseFile, ReplicaFiles
+from state.values.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
+from state.values.progress import Progress
 from streaming.core.jobs import Outcome
-from streaming.service.report import BatchReport
+from streaming.protocol.report import BatchReport
 
 TABLE = declare(
     {

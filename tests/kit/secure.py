@@ -28,9 +28,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from streaming.runtime.broker import EmbeddedBroker, Listener
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.security import jaas_quoted
+from streaming.dev.broker import EmbeddedBroker, Listener
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.security import jaas_quoted
 
 HOST = "127.0.0.1"
 USER, OPERATOR = "backfill", "operator"

@@ -1,52 +1,45 @@
-"""Whatever comes between whatever: the law holds at every barrier.
+"""Whatever comes between whatever, on any table: the law holds at every barrier.
 
-Hypothesis writes plays: changes, barriers with mutations, partitions that deliver late, barriers that come twice,
-batches with any budget, folds, other numbers of lanes; on tables with any key, for two jobs with any filter and
-projection. They are played on the service without Spark and Kafka, and the judge has the last word.
+Hypothesis writes plays: changes, barriers with mutations, barriers that come twice; on tables with any key, for two
+jobs with any filter and projection. They are played on the simulation, with crashes, rivals and compactions by a seed.
 """
 
 from __future__ import annotations
 
 import itertools
-import tempfile
+import random
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from schemas.job import JobDefinition
+from schemas.limits import Limits
 from schemas.position import Key
 from schemas.records import Add, Mutation, Pause, Resume, Row, Throttle
 from schemas.table import TableSchema, declare
 from tests.kit.histories import KEY_DOMAINS
-from tests.kit.pure import ALL, PureService
 from tests.kit.upstream import Upstream
+from tests.simulation.changelog import Changelog
+from tests.simulation.histories import played
+from tests.simulation.world import Setting
 
-EXAMPLES = 150 if settings.get_current_profile_name() == "ci" else 30
+EXAMPLES = 80 if settings.get_current_profile_name() == "ci" else 20
 MOST_KEYS = 24
 FILTERS = [None, None, "n >= 1", "n IS NULL OR n = 2", "v LIKE 'a%' AND NOT n = 0"]
 HOLDS: list[Mutation] = [Pause("copy"), Pause(None), Throttle("copy", 0)]
-RELEASES: list[Mutation] = [Resume("copy"), Resume(None), Throttle("copy", None)]
+RELEASES: list[Mutation] = [Resume("copy"), Resume(None), Throttle("copy", None), Throttle("copy", 3)]
+CLOSING = (Resume(None), Throttle("copy", None), Throttle("second", None), None, None)
 
 
 @dataclass(frozen=True)
-class Move:
-    """One interval upstream, and what the service does once its barrier is there.
-
-    A row that is live as it is written here is deleted, any other is inserted or updated. `late` is a partition
-    that does not deliver the barrier yet, `fold_at` an earlier plan at whose end the base is to stand.
-    """
+class Interval:
+    """A row that is live as it is written here is deleted, any other is inserted or updated."""
 
     rows: list[Row]
     mutation: Mutation | None
     repeated: bool
-    late: int | None
-    budget_rows: int
-    max_records: int
-    lanes: int
-    fold_at: int | None
 
 
 @dataclass(frozen=True)
@@ -54,9 +47,11 @@ class Play:
     table: TableSchema
     jobs: tuple[JobDefinition, JobDefinition]
     partitions: int
-    exact_below: int
+    lanes: tuple[int, ...]
+    limits: Limits
     first_rows: list[Row]
-    moves: list[Move]
+    intervals: list[Interval]
+    seed: int
 
 
 @st.composite
@@ -84,6 +79,7 @@ def definitions(draw: st.DrawFn, table: TableSchema, name: str) -> JobDefinition
         "columns": columns,
         "filter": draw(st.sampled_from(FILTERS)),
         "output_partitions": draw(st.sampled_from([n for n in (1, 2, 4) if n <= table.vnode_count])),
+        "rate_limit": draw(st.sampled_from([0, 1, 1, 2, 5, None])),
     }
     return JobDefinition.declare(declaration, table)
 
@@ -108,71 +104,61 @@ def plays(draw: st.DrawFn) -> Play:
     table = draw(tables())
     rows = draw(rows_of(table))
     jobs = draw(definitions(table, "copy")), draw(definitions(table, "second"))
-    partitions = draw(st.integers(1, 3))
-    some_rows = st.lists(st.sampled_from(rows), max_size=8)
     mutations: list[Mutation] = [*HOLDS, *RELEASES, *RELEASES, Add(jobs[1].to_json())]
-    moves = st.builds(
-        Move,
-        rows=some_rows,
+    intervals = st.builds(
+        Interval,
+        rows=st.lists(st.sampled_from(rows), max_size=8),
         mutation=st.sampled_from([*([None] * 2 * len(mutations)), *mutations]),
         repeated=st.booleans(),
-        late=st.sampled_from([None, None, *range(partitions)]),
-        budget_rows=st.sampled_from([0, 1, 1, 2, 3, 5]),
-        max_records=st.sampled_from([1, 10, ALL]),
-        lanes=st.sampled_from([n for n in (1, 2, 4) if jobs[0].output_partitions % n == 0]),
-        fold_at=st.sampled_from([None, None, None, -1, -2]),
     )
+    lanes = [n for n in (1, 2, 4) if not any(job.output_partitions % n for job in jobs)]
     return Play(
-        table,
-        jobs,
-        partitions,
-        draw(st.sampled_from([0, 1_000])),
-        rows[:: draw(st.sampled_from([3, 3, 6, 1000]))],
-        draw(st.lists(moves, min_size=6, max_size=16)),
+        table=table,
+        jobs=jobs,
+        partitions=draw(st.integers(1, 3)),
+        lanes=tuple(draw(st.lists(st.sampled_from(lanes), min_size=1, max_size=4))),
+        limits=draw(st.sampled_from([Limits(), Limits(interval_records=3, part_records=2)])),
+        first_rows=rows[:: draw(st.sampled_from([3, 3, 6, 1000]))],
+        intervals=draw(st.lists(intervals, min_size=3, max_size=8)),
+        seed=draw(st.integers(0, 1 << 32)),
     )
 
 
-def perform(play: Play, folder: Path) -> PureService:
-    """The service after the play, everything delivered, released and read to its end."""
-    up = Upstream(play.table, play.partitions)
-    service = PureService(play.table, up.topic, folder, play.jobs[:1], exact_below=play.exact_below)
-    up.put_all(play.first_rows)
-    service.step(up)
-    for move in play.moves:
-        _write(up, move)
-        for number in range(play.partitions):
-            service.read(number, until=up.barriers[-2] if number == move.late else None)
-        if all(job.definition.output_partitions % move.lanes == 0 for job in service.known):
-            service.lanes = move.lanes
-        service.max_records = move.max_records
-        service.run(move.budget_rows)
-        if move.fold_at is not None:
-            service.fold(service.plans[max(move.fold_at, -len(service.plans))].epoch)
-    for mutation in (Resume(None), Throttle("copy", None), None, None):
-        service.step(up, mutation=mutation)
-    return service
+def setting_of(play: Play) -> Setting:
+    upstream = Upstream(play.table, play.partitions)
+    upstream.put_all(play.first_rows)
+    upstream.barrier()
+    for interval in play.intervals:
+        _write(upstream, interval)
+    for last in CLOSING:
+        upstream.barrier(last)
+    return Setting(
+        play.table,
+        Changelog(upstream),
+        play.jobs[:1],
+        {job.output: job for job in play.jobs},
+        lanes=play.lanes,
+        folds=True,
+        closing=len(CLOSING),
+        limits=play.limits,
+    )
 
 
-def _write(up: Upstream, move: Move) -> None:
-    for row in move.rows:
-        key = up.table.key_of(row)
-        if up.rows.get(key) == row:
-            up.delete(*key)
+def _write(upstream: Upstream, interval: Interval) -> None:
+    for row in interval.rows:
+        key = upstream.table.key_of(row)
+        if upstream.rows.get(key) == row:
+            upstream.delete(*key)
         else:
-            up.put(row)
-    up.barrier(move.mutation)
-    if move.repeated:
-        up.repeat_barrier(range(0, len(up.topic.partitions), 2))
+            upstream.put(row)
+    upstream.barrier(interval.mutation)
+    if interval.repeated:
+        upstream.repeat_barrier(range(len(upstream.topic.partitions)))
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(plays())
 def test_the_law_holds_at_every_barrier_of_every_interleaving(play: Play) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        service = perform(play, Path(folder))
-        for output in service.outputs:
-            report = service.judged(output, complete=True)
-            assert report.clean, (output, report.findings[:3])
-            assert report.behind == 0
-        slices = [item for plan in service.plans for job in plan.jobs for item in job.slices]
-        event(f"slices that end inside a vnode: {min(sum(s.upto is not None for s in slices), 5)}")
+    verdict = played(setting_of(play), random.Random(play.seed))
+    assert not verdict.complaints, verdict.complaints[:3]
+    event(f"starts: {min(verdict.starts, 5)}")

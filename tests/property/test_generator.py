@@ -12,7 +12,7 @@ from schemas.errors import ConfigError
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import TableSchema, declare
-from streaming.upstream.generator import ChangeGenerator, Changes, Shares
+from streaming.dev.generator import ChangeGenerator, Changes, Shares
 
 KEY_TYPES = ["boolean", "int", "bigint", "decimal(3,1)", "decimal(38,9)", "string", "date", "timestamp"]
 TYPES = [*KEY_TYPES, "float", "double", "binary"]

@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -14,12 +15,13 @@ from hypothesis import strategies as st
 from schemas.position import Key, order_key
 from schemas.records import Op, Row
 from schemas.table import TableSchema
+from state import replica, snapshot
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.plan import Slice
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, write_log_file
 from state.snapshot import SliceCutter, SnapshotReader
 from state.storage import DataFile, Storage
-from tests.kit.scene import table
+from state.values.plan import Amount, Slice
+from tests.kit.tables import table
 
 EXAMPLES = 300 if settings.get_current_profile_name() == "ci" else 60
 FOLDED = 100
@@ -95,18 +97,24 @@ def written(storage: Storage, version: Pinned) -> ReplicaFiles:
 def _base_file(storage: Storage, vnode: int, keys: list[Key]) -> BaseFile:
     schema = pa.schema([(column.name, column.type.arrow) for column in TABLE.columns])
     rows = pa.Table.from_pylist([_row(key, -1) for key in keys], schema=schema)
-    file = storage.write_parquet(BASE_PATH, rows, stem="base", row_group_rows=2)
+    file = storage.write_parquet(BASE_PATH, rows, stem=f"base-{rows.nbytes}b", row_group_rows=2)
     return BaseFile(file.path, vnode, file.rows, file.size)
 
 
 def _log_file(storage: Storage, rows: list[dict[str, Any]]) -> DataFile:
     data = pa.Table.from_pylist(rows, schema=log_schema(TABLE))
-    return write_log_file(storage, data, "log")
+    with patch.object(replica, "ROWS_PER_GROUP", 2):
+        return write_log_file(storage, data, "log")
 
 
 def in_range(key: Key, after: Key | None, upto: Key | None) -> bool:
     above = after is None or order_key(key) > order_key(after)
     return above and (upto is None or order_key(key) <= order_key(upto))
+
+
+def budget_of(count: int) -> Amount:
+    """A budget of rows, whatever they weigh."""
+    return Amount(count, 1 << 40)
 
 
 def open_reader(folder: str, version: Pinned) -> SnapshotReader:
@@ -117,11 +125,16 @@ def open_reader(folder: str, version: Pinned) -> SnapshotReader:
 
 
 @settings(max_examples=EXAMPLES)
-@given(version=pinned(), vnode=st.integers(0, 1), bounds=st.tuples(st.none() | KEYS, st.none() | KEYS))
+@given(
+    version=pinned(),
+    vnode=st.integers(0, 1),
+    bounds=st.tuples(st.none() | KEYS, st.none() | KEYS),
+    held_bytes=st.sampled_from([0, 1 << 20]),
+)
 def test_a_slice_holds_each_row_of_its_range_once_as_of_the_pinned_version(
-    version: Pinned, vnode: int, bounds: tuple[Key | None, Key | None]
+    version: Pinned, vnode: int, bounds: tuple[Key | None, Key | None], held_bytes: int
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, patch.object(snapshot, "HELD_BYTES", held_bytes):
         reader = open_reader(folder, version)
         names = ["n", *TABLE.primary_key]
         overlay = reader.overlay(frozenset({0, 1}), names)
@@ -140,7 +153,7 @@ def test_a_small_slice_ends_where_its_rows_are_counted_with_the_log(
     version: Pinned, vnode: int, after: Key | None, limit: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        cut = SliceCutter(open_reader(folder, version)).cut(vnode, after, limit)
+        cut = SliceCutter(open_reader(folder, version)).cut(vnode, after, budget_of(limit))
     counted = {*version.base[vnode], *version.alive_in_log(vnode)}
     keys = sorted((key for key in counted if in_range(key, after, None)), key=order_key)
     if len(keys) <= limit:
@@ -163,13 +176,39 @@ def test_a_large_slice_ends_where_its_base_rows_are_counted_or_takes_a_little_re
     with tempfile.TemporaryDirectory() as folder:
         cutter = SliceCutter(open_reader(folder, version))
         cutter.exact_below, cutter.little = 0, little
-        cut = cutter.cut(vnode, after, limit)
+        cut = cutter.cut(vnode, after, budget_of(limit))
     counted = version.base[vnode] or version.alive_in_log(vnode)
     keys = sorted((key for key in counted if in_range(key, after, None)), key=order_key)
     if len(keys) <= limit * (1 + little if version.base[vnode] else 1):
         assert (cut.upto, cut.rows) == (None, len(keys))
     else:
         assert (cut.upto, cut.rows) == (keys[limit - 1], limit)
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    version=pinned(),
+    vnode=st.integers(0, 1),
+    after=st.none() | KEYS,
+    size=st.integers(1, 300),
+    exact_below=st.sampled_from([0, 1_000]),
+)
+def test_a_slice_has_one_row_at_least_and_else_no_more_bytes_than_its_limit(
+    version: Pinned, vnode: int, after: Key | None, size: int, exact_below: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        cutter = SliceCutter(open_reader(folder, version))
+        cutter.exact_below, cutter.little = exact_below, 0
+        cut = cutter.cut(vnode, after, Amount(100, size))
+    counted = {*version.base[vnode], *version.alive_in_log(vnode)}
+    behind = [key for key in counted if in_range(key, after, None)]
+    if cut.upto is None:
+        assert cut.size <= size or cut.rows <= 1
+    else:
+        assert cut.rows >= 1
+        assert cut.rows == 1 or cut.size <= size
+        assert cut.upto in behind
+        assert any(in_range(key, cut.upto, None) for key in behind)
 
 
 @settings(max_examples=EXAMPLES)
@@ -190,7 +229,7 @@ def test_slices_that_follow_one_another_read_a_vnode_to_its_end_without_overlap(
         after: Key | None = None
         found: list[Key] = []
         for _ in range(len(version.base[0]) + len(version.log) + 1):
-            upto = cutter.cut(0, after, limit).upto
+            upto = cutter.cut(0, after, budget_of(limit)).upto
             for rows in reader.read(Slice(0, after, upto), TABLE.primary_key, overlay):
                 found += [tuple(row.values()) for row in rows.to_pylist()]
             if upto is None:

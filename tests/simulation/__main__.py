@@ -26,6 +26,8 @@ from tests.simulation import handovers
 from tests.simulation.canaries import CANARIES
 from tests.simulation.crashes import ORDERS, Exploration, replay, twelve_epochs
 from tests.simulation.histories import Verdict, play
+from tests.simulation.power import power_failures
+from tests.simulation.restores import jobs_that_come_and_go, rebuilds, restores
 
 CHUNK = 50
 
@@ -78,6 +80,17 @@ def _crashes(piece: tuple[int, bool]) -> tuple[int, list[str]]:
     return sum(exploration.distinct), exploration.broken
 
 
+def _power_failures(piece: int) -> tuple[int, list[str]]:
+    played = list(power_failures(twelve_epochs(), ORDERS[piece]))
+    return len(played), [f"order {piece}, {where}\n  {wrong[0]}" for where, wrong in played if wrong]
+
+
+def _restores(piece: int) -> tuple[int, list[str]]:
+    setting, order = jobs_that_come_and_go(), ORDERS[piece]
+    played = [*restores(setting, order), *rebuilds(setting, order, every=1)]
+    return len(played), [f"order {piece}, {where}\n  {wrong[0]}" for where, wrong in played if wrong]
+
+
 def _hand_overs(piece: tuple[int, int]) -> tuple[int, list[str]]:
     order, stop = piece
     played = list(handovers.hand_overs(ORDERS[order], [stop]))
@@ -102,6 +115,8 @@ def _play_all(seeds: int) -> int:
     parts = [
         Part("any number of crashes", _crashes, [(order, False) for order in orders]),
         Part("pairs of crashes, with upkeep", _crashes, [(order, True) for order in orders]),
+        Part("power failures", _power_failures, orders),
+        Part("older states, and lost ones", _restores, orders),
         Part(
             "hand-overs", _hand_overs, [(n, stop) for n in orders for stop in handovers.every_stop(ORDERS[n])]
         ),

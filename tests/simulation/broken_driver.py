@@ -2,139 +2,186 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from schemas.errors import CommitConflict
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Entry, Journal
-from state.plan import BatchPlan
 from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import ProgressRow, ProgressTable
-from state.replica import LOG_PATH, Replica
+from state.replica import LOG_PATH, Replica, ReplicaFiles
 from state.storage import DataFile
-from streaming.lane.task import LaneResult, LaneTask
-from streaming.service.batches import Batches
-from streaming.service.report import BatchReport
+from state.values.plan import BatchPlan, ReplicaVersion
+from streaming.lane.task import LaneTask
+from streaming.protocol.batches import Batches
+from streaming.protocol.effects import AppendLog, CommitProgress, Effect, RunLanes, WritePlan
+from streaming.protocol.executor import Done, Executor
+from streaming.protocol.overrun import Overruns, without_slices
+from streaming.protocol.recovery import Recovery
+from streaming.protocol.report import BatchReport
 from tests.simulation.instance import Instance
 from tests.simulation.storage import MemoryStorage, MemoryTable
 
+
+def behind(effects: Sequence[Effect], kind: type[Effect], other: type[Effect]) -> tuple[Effect, ...]:
+    """The effects with those of a kind behind the other one."""
+    moved = [effect for effect in effects if isinstance(effect, kind)]
+    rest = [effect for effect in effects if not isinstance(effect, kind)]
+    return tuple(each for effect in rest for each in (effect, *(moved if isinstance(effect, other) else ())))
+
+
 # 1 Plan ----------------------------------------------------------------------------------------------------
-
-
-class KeepsPlan(Journal):
-    def write_plan(self, plan: BatchPlan) -> None:
-        assert self._current is not None
-        self._current = replace(self._current, plan=plan)
 
 
 class WritesPlanLate(Batches):
     """Behind the lanes, where it still comes before log and progress."""
 
-    def _run_lanes(self, plan: BatchPlan) -> tuple[BatchPlan, list[LaneResult]]:
-        done = super()._run_lanes(plan)
-        Journal.write_plan(self._journal, done[0])
-        return done
+    def effects_of(self, plan: BatchPlan) -> tuple[Effect, ...]:
+        return behind(super().effects_of(plan), WritePlan, RunLanes)
+
+
+class _FinishesNothing(Recovery):
+    def finish(self, plan: BatchPlan) -> tuple[Effect, ...]:
+        return ()
 
 
 class PlansAnew(Batches):
     """What is half done is begun again, as if it were new."""
 
-    def recover(self) -> BatchReport | None:
-        entry = self._journal.current
-        plan = None if entry is None else entry.plan
-        if plan is None or self._progress_table.epoch >= plan.epoch:
-            return super().recover()
-        self.jobs = tuple(job.state for job in plan.jobs)
-        self.progress = {job.name: self._progress_table.load(job.name, job.start) for job in self.jobs}
-        self.position = plan.start
-        return None
+    recovery_type = _FinishesNothing
+
+
+class _KnowsOnlyTheNewest(Replica):
+    def files(self, version: ReplicaVersion) -> ReplicaFiles:
+        return super().files(self.pin())
 
 
 class ReadsNewest(Batches):
     """Slices are read from the newest replica in place of the pinned one."""
 
-    def _task(self, plan: BatchPlan) -> LaneTask:
-        return replace(super()._task(plan), files=self.replica.files(self.replica.pin()))
+    replica_type = _KnowsOnlyTheNewest
+
+
+class _GivesUpAnyway(Overruns):
+    """The slices of a plan, although a lane may have sent its part."""
+
+    def nothing_was_sent(self, task: LaneTask) -> bool:
+        super().nothing_was_sent(task)
+        return True
+
+
+class _LooksBeforeTheJournal(Overruns):
+    """The journal gets its new version when the lanes were looked at already."""
+
+    def relieved(self, task: LaneTask, task_for: Callable[[BatchPlan], LaneTask]) -> LaneTask:
+        if not self.nothing_was_sent(task):
+            return task
+        plan = without_slices(task.plan)
+        self._journal.write_plan(plan)
+        return task_for(plan)
+
+
+class GivesUpSentPlans(Batches):
+    overruns_type = _GivesUpAnyway
+
+
+class GivesUpUnlockedPlans(Batches):
+    overruns_type = _LooksBeforeTheJournal
 
 
 # 3 Replicate -----------------------------------------------------------------------------------------------
 
 
-class AppendsAlways(Replica):
+class _AppendsAlways(Replica):
     def append(self, files: Sequence[DataFile], epoch: int) -> None:
         self.log.commit([file for file in files if file.rows], epoch=max(epoch, self.log_epoch))
 
 
 class UnboundLog(Batches):
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        self.replica = AppendsAlways(self._storage, self._table)
+    replica_type = _AppendsAlways
+
+
+class _ForgetsParts(Replica):
+    def has_part(self, records: int) -> bool:
+        return False
+
+
+class AppendsPartsAgain(Batches):
+    replica_type = _ForgetsParts
+
+
+class BuildsFromTheBeginning(Batches):
+    """A restart does not know how far the interval was built."""
+
+    def recover(self) -> BatchReport | None:
+        report = super().recover()
+        self.state.built = None
+        return report
 
 
 # 4 Progress ------------------------------------------------------------------------------------------------
 
 
-class EarlyMark(ProgressTable):
+class _EarlyMark(ProgressTable):
     """Knows a batch as done from `mark` on; its rows may come later."""
 
     def mark(self, epoch: int) -> None:
         if epoch > self.epoch:
             self._ledger.commit([], epoch=epoch)
 
-    def commit(self, rows: Sequence[ProgressRow], epoch: int) -> None:
+    def commit(
+        self, rows: Sequence[ProgressRow], epoch: int, starts: Mapping[str, int] | None = None
+    ) -> None:
         if rows:
             self._ledger.commit([self._write(self._to_arrow(rows, epoch))], epoch=epoch)
 
 
-class MarksFirst(Batches):
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        self._early = self._progress_table = EarlyMark(self._storage, self._table)
+class _MarksBeforeLanes(Executor):
+    def perform(self, effect: Effect, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:
+        if isinstance(effect, RunLanes):
+            table, epoch = self.progress_table, effect.plan.epoch
+            assert isinstance(table, _EarlyMark)
+            self.commit(lambda: table.mark(epoch), table.reload)
+        return super().perform(effect, left, done)
 
-    def _run_lanes(self, plan: BatchPlan) -> tuple[BatchPlan, list[LaneResult]]:
-        self._commit(partial(self._early.mark, plan.epoch), self._early.reload)
-        return super()._run_lanes(plan)
+
+class MarksFirst(Batches):
+    progress_type = _EarlyMark
+    executor_type = _MarksBeforeLanes
 
 
 class ProgressBeforeLog(Batches):
-    _waiting: Callable[[], None] | None = None
-
-    def _commit(self, effect: Callable[[], None], reload: Callable[[], None]) -> None:
-        if self._waiting is None:
-            self._waiting = partial(super()._commit, effect, reload)
-            return
-        super()._commit(effect, reload)
-        waiting, self._waiting = self._waiting, None
-        waiting()
+    def effects_of(self, plan: BatchPlan) -> tuple[Effect, ...]:
+        return behind(super().effects_of(plan), AppendLog, CommitProgress)
 
 
-class UnboundProgress(ProgressTable):
-    def commit(self, rows: Sequence[ProgressRow], epoch: int) -> None:
+class _UnboundProgress(ProgressTable):
+    def commit(
+        self, rows: Sequence[ProgressRow], epoch: int, starts: Mapping[str, int] | None = None
+    ) -> None:
         added = [self._write(self._to_arrow(rows, epoch))] if rows else []
         self._ledger.commit(added, epoch=max(epoch, self.epoch))
 
 
 class ProgressTwice(Batches):
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        self._progress_table = UnboundProgress(self._storage, self._table)
+    progress_type = _UnboundProgress
 
 
 # 5 Mutations -----------------------------------------------------------------------------------------------
 
 
+class _SettlesNothing(Recovery):
+    def go_on_behind(self, plan: BatchPlan) -> None:
+        super().go_on_behind(plan)
+        self.executor.state.jobs = tuple(replace(job.state, opened=True) for job in plan.jobs)
+
+
 class ForgetsMutations(Batches):
     """Those of a batch that was done before the restart."""
 
-    def recover(self) -> BatchReport | None:
-        report = super().recover()
-        entry = self._journal.current
-        if report is None and entry is not None and entry.plan is not None:
-            self.jobs = tuple(replace(job.state, opened=True) for job in entry.plan.jobs)
-        return report
+    recovery_type = _SettlesNothing
 
 
 # rivals ----------------------------------------------------------------------------------------------------
@@ -147,20 +194,16 @@ class TakesNothingOver(Journal):
         return self._current or super().take_over(owner, lanes, table_json)
 
 
-class OpensProgressLast(Batches):
-    """So it may see the predecessor's last progress and not his last log."""
-
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        self._progress_table = ProgressTable(self._storage, self._table)
-
-
-class TakesConflictForSuccessor(Batches):
-    def _commit(self, effect: Callable[[], None], reload: Callable[[], None]) -> None:
+class _BelievesInSuccessors(Executor):
+    def commit(self, effect: Callable[[], None], reload: Callable[[], None]) -> None:
         try:
             effect()
         except CommitConflict as conflict:
-            raise self._journal.fenced() from conflict
+            raise self.journal.fenced() from conflict
+
+
+class TakesConflictForSuccessor(Batches):
+    executor_type = _BelievesInSuccessors
 
 
 class BlindRetry(MemoryTable):

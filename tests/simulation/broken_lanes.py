@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from schemas.errors import OutcomeUnknown
 from schemas.records import Barrier
-from streaming.lane.output import LaneOutput
-from streaming.runtime.topics import Partition
+from streaming.kafka.topics import Partition
+from streaming.sink.kafka import LaneOutput
 from tests.simulation.broker import Broker, Producer
 from tests.simulation.storage import MemoryStorage
 
@@ -24,16 +24,16 @@ class _OtherProducer(Broker):
     producer_type: type[Producer]
 
     @contextmanager
-    def open_output(self, transactional_id: str) -> Iterator[LaneOutput]:
+    def open_output(self, transactional_id: str, timeout_ms: int) -> Iterator[LaneOutput]:
         usual = self.producer(transactional_id)
-        yield LaneOutput(self.producer_type(self, self._scheduler, transactional_id, usual.epoch))
+        yield LaneOutput(self.producer_type(self, self.scheduler, transactional_id, usual.epoch))
 
 
 class _OtherOutput(Broker):
     output_type: type[LaneOutput]
 
     @contextmanager
-    def open_output(self, transactional_id: str) -> Iterator[LaneOutput]:
+    def open_output(self, transactional_id: str, timeout_ms: int) -> Iterator[LaneOutput]:
         yield self.output_type(self.producer(transactional_id))
 
 
@@ -48,7 +48,7 @@ class KeepsProducers(Broker):
         self._kept: dict[str, Producer] = {}
 
     @contextmanager
-    def open_output(self, transactional_id: str) -> Iterator[LaneOutput]:
+    def open_output(self, transactional_id: str, timeout_ms: int) -> Iterator[LaneOutput]:
         if transactional_id not in self._kept:
             self._kept[transactional_id] = self.producer(transactional_id)
         yield LaneOutput(self._kept[transactional_id])
@@ -66,15 +66,20 @@ class InitsBehindLooks(Broker):
     """The producer is made when it is needed, which is after the looks."""
 
     @contextmanager
-    def open_output(self, transactional_id: str) -> Iterator[LaneOutput]:
-        yield LaneOutput(_LateInit(self, self._scheduler, transactional_id, -1))
+    def open_output(self, transactional_id: str, timeout_ms: int) -> Iterator[LaneOutput]:
+        yield LaneOutput(_LateInit(self, self.scheduler, transactional_id, -1))
 
 
 class SeesNoSuccessor(MemoryStorage):
     """Neither driver nor lanes look whether the journal has gone on."""
 
+    _looked_for = -1
+
     def exists(self, *parts: str) -> bool:
-        return False
+        """The next commit is never there; one's own, looked for behind it, is."""
+        before, number = self._looked_for, int(parts[-1].removesuffix(".json"))
+        object.__setattr__(self, "_looked_for", number)
+        return number == before - 1
 
 
 # looking ---------------------------------------------------------------------------------------------------
@@ -154,3 +159,23 @@ class CommitsHalves(_OtherProducer):
     """Rows in one transaction, the barrier behind them in the next."""
 
     producer_type = _Halves
+
+
+class _KeepsAborted(Producer):
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self._begin()
+        failure: Exception | None = None
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is no reason here
+            failure = error
+        self._commit()
+        if failure is not None:
+            raise failure
+
+
+class CommitsFaultyParts(_OtherProducer):
+    """What was sent before a later part turned out to be at fault is committed."""
+
+    producer_type = _KeepsAborted

@@ -28,9 +28,9 @@ import pyarrow as pa
 from schemas.codec import barrier_header, encode_barrier
 from schemas.errors import Code, EnvironmentProblem, Fenced, OutcomeUnknown, TopicError
 from schemas.records import Barrier
-from streaming.lane import dead_letters
-from streaming.lane.output import LaneOutput
-from streaming.runtime.topics import Partition
+from streaming.kafka.topics import Partition
+from streaming.sink import dead_letters
+from streaming.sink.kafka import LaneOutput
 from streaming.verify.dead_letters import Letter
 from streaming.verify.findings import Place
 from streaming.verify.history import Entry
@@ -166,43 +166,43 @@ class Broker:
     """What clients ask of the topics, each question and each effect a step of its own."""
 
     def __init__(self, topics: Topics, scheduler: Scheduler) -> None:
-        self.topics, self._scheduler = topics, scheduler
+        self.topics, self.scheduler = topics, scheduler
 
     @contextmanager
-    def open_output(self, transactional_id: str) -> Iterator[LaneOutput]:
+    def open_output(self, transactional_id: str, timeout_ms: int) -> Iterator[LaneOutput]:
         """The simulated `lane_output`."""
         yield LaneOutput(self.producer(transactional_id))
 
     def producer(self, transactional_id: str) -> Producer:
         """A producer fresh from `init_transactions`."""
-        self._scheduler.step(f"init {transactional_id}")
-        if self._scheduler.outcome("init", "answered", "no answer") == "no answer":
+        self.scheduler.step(f"init {transactional_id}")
+        if self.scheduler.outcome("init", "answered", "no answer") == "no answer":
             raise _no_answer(transactional_id)
-        return Producer(self, self._scheduler, transactional_id, self.topics.init(transactional_id))
+        return Producer(self, self.scheduler, transactional_id, self.topics.init(transactional_id))
 
-    def create_topic(self, topic: str, partitions: int) -> None:
-        """A new topic; one that is there is refused if it holds anything."""
-        self._scheduler.step(f"create {topic}")
-        for place in self.topics.partitions(topic):
-            if self.topics.logs[place]:
+    def refuse_used(self, topic: str) -> None:
+        """A topic that is there is refused if it holds anything that was not aborted."""
+        places = self.topics.partitions(topic)
+        self.scheduler.step(f"look at {topic}", lambda: not any(map(self.topics.is_undecided, places)))
+        for place in places:
+            if self.topics.committed(place):
                 raise TopicError(
                     Code.OUTPUT_TOPIC_MISMATCH,
                     found=f"records in {topic}",
                     expected="an empty topic",
                     next_step="name another",
                 )
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """A new topic; one that is there stays as it is."""
+        self.scheduler.step(f"create {topic}")
         for partition in range(partitions):
             self.topics.logs.setdefault((topic, partition), [])
-
-    def create_letters(self, topic: str) -> None:
-        """A topic for dead letters; one that is there stays as it is."""
-        self._scheduler.step(f"create {topic}")
-        self.topics.logs.setdefault((topic, 0), [])
 
     def work(self) -> None:
         """A strand of the broker's own: markers, and requests that were late."""
         while True:
-            self._scheduler.step("broker", lambda: bool(self.topics.late or self._decided()))
+            self.scheduler.step("broker", lambda: bool(self.topics.late or self._decided()))
             if self.topics.late:
                 self.topics.commit(*self.topics.late.pop(0))
             else:
@@ -236,6 +236,9 @@ class Producer:
             return None
         assert entries[-1].barrier is not None, f"{topic}-{partition} ends with no barrier"
         return int(entries[-1].barrier)
+
+    def first_offset(self, topic: str, partition: int) -> int:
+        return 0  # no retention here
 
     def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
         rows = zip(partitions.tolist(), keys.to_pylist(), values.to_pylist(), strict=True)

@@ -1,7 +1,7 @@
 """Canaries: the protocol with one thing broken each. A simulation that finds nothing in them finds nothing at all.
 
-They are broken from outside, by a port or a subclass in the place of the service's own; nothing in the service knows
-of them. Numbers are those of the order of effects (`streaming.service.batches`).
+They are broken from outside, by another list of effects, or by a part in the place of the service's own; nothing in the
+service knows of them. Steps are those of the order of effects (`streaming.protocol.effects`).
 """
 
 from __future__ import annotations
@@ -10,18 +10,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from state.journal import Journal
-from streaming.service.batches import Batches
+from streaming.protocol.batches import Batches
+from streaming.protocol.forward import Forward
+from tests.simulation import broken_disk as disk
 from tests.simulation import broken_driver as driver
+from tests.simulation import broken_forward as ahead
 from tests.simulation import broken_lanes as lanes
 from tests.simulation.broker import Broker
 from tests.simulation.crashes import ORDERS, play_on, twelve_epochs
-from tests.simulation.handovers import hand_overs, one_batch
 from tests.simulation.histories import play
 from tests.simulation.instance import Instance
+from tests.simulation.power import power_failures
+from tests.simulation.restores import jobs_that_come_and_go, restores
 from tests.simulation.storage import MemoryStorage
 from tests.simulation.world import Lasting
 
-WITHIN_SEEDS = 200
+WITHIN_SEEDS = 400
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,10 @@ class Canary:
     step: str
     broken: str
     instance_type: type[Instance]
-    rare: bool = False
-    """Seeds meet it once in hundreds of histories; looked for among all hand-overs of a batch."""
+    power: bool = False
+    """Looked for among all power failures of a job."""
+    restored: bool = False
+    """Looked for among older states that are restored."""
 
     def __str__(self) -> str:
         return self.broken
@@ -45,16 +51,18 @@ class Canary:
 
     def dies(self) -> tuple[str, str] | None:
         """The first history that shows it, and what is wrong there; None if it lives."""
-        histories = self._hand_overs() if self.rare else self._seeds()
-        return next(((where, wrong[0]) for where, wrong in histories if wrong), None)
+        return next(((where, wrong[0]) for where, wrong in self._histories() if wrong), None)
+
+    def _histories(self) -> Iterator[tuple[str, list[str]]]:
+        if self.restored:
+            return restores(jobs_that_come_and_go(), ORDERS[0], self.instance_type)
+        if self.power:
+            return power_failures(twelve_epochs(), ORDERS[0], self.instance_type)
+        return self._seeds()
 
     def _seeds(self) -> Iterator[tuple[str, list[str]]]:
         for seed in range(WITHIN_SEEDS):
             yield f"seed {seed}", play(seed, self.instance_type).complaints
-
-    def _hand_overs(self) -> Iterator[tuple[str, list[str]]]:
-        for stop, wake, wrong in hand_overs(ORDERS[0], reversed(one_batch(ORDERS[0])), self.instance_type):
-            yield f"hand-over {stop}, {wake}", wrong
 
 
 def _breaking(
@@ -63,23 +71,22 @@ def _breaking(
     storage: type[MemoryStorage] = MemoryStorage,
     journal: type[Journal] = Journal,
     batches: type[Batches] = Batches,
+    forward: type[Forward] = Forward,
 ) -> type[Instance]:
     parts = {
         "broker_type": broker,
         "storage_type": storage,
         "journal_type": journal,
         "batches_type": batches,
+        "forward_type": forward,
     }
     return type("Broken", (Instance,), parts)
 
 
 CANARIES = (
-    Canary(
-        "1 plan",
-        "the plan is written behind the lanes",
-        _breaking(journal=driver.KeepsPlan, batches=driver.WritesPlanLate),
-    ),
+    Canary("1 plan", "the plan is written behind the lanes", _breaking(batches=driver.WritesPlanLate)),
     Canary("1 plan", "what is half done gets a new plan", _breaking(batches=driver.PlansAnew)),
+    Canary("1 plan", "slices are given up that were sent", _breaking(batches=driver.GivesUpSentPlans)),
     Canary("1 plan", "slices are read from the newest replica", _breaking(batches=driver.ReadsNewest)),
     Canary("1 plan", "the journal is written over a rival's", _breaking(storage=driver.BlindJournal)),
     Canary("2 lanes", "a producer is used again", _breaking(broker=lanes.KeepsProducers)),
@@ -90,6 +97,13 @@ CANARIES = (
     Canary("2 lanes", "the tails are read uncommitted", _breaking(broker=lanes.LooksAtUncommitted)),
     Canary("2 lanes", "an unknown outcome counts as done", _breaking(broker=lanes.TakesUnknownForDone)),
     Canary("2 lanes", "a batch is two transactions", _breaking(broker=lanes.CommitsHalves)),
+    Canary("2 lanes", "a fault keeps what was sent before it", _breaking(broker=lanes.CommitsFaultyParts)),
+    Canary("3 replicate", "a part is appended again", _breaking(batches=driver.AppendsPartsAgain)),
+    Canary(
+        "3 replicate",
+        "a restart builds from the beginning",
+        _breaking(batches=driver.BuildsFromTheBeginning),
+    ),
     Canary("3 replicate", "the log is not bound to its epoch", _breaking(batches=driver.UnboundLog)),
     Canary("3 replicate", "the log is written over a rival's", _breaking(storage=driver.BlindLog)),
     Canary("4 progress", "a batch is marked done before its lanes", _breaking(batches=driver.MarksFirst)),
@@ -100,13 +114,38 @@ CANARIES = (
     Canary("take over", "the journal keeps its owner", _breaking(journal=driver.TakesNothingOver)),
     Canary(
         "take over",
-        "progress is opened behind the log",
-        _breaking(batches=driver.OpensProgressLast),
-        rare=True,
-    ),
-    Canary(
-        "take over",
         "a lost answer is taken for a successor",
         _breaking(batches=driver.TakesConflictForSuccessor),
+    ),
+    Canary("power", "the journal is not synced", _breaking(storage=disk.UnsyncedJournal), power=True),
+    Canary("power", "the log is not synced", _breaking(storage=disk.UnsyncedLog), power=True),
+    Canary("power", "files of the log are not synced", _breaking(storage=disk.UnsyncedLogFiles), power=True),
+    Canary("power", "progress is not synced", _breaking(storage=disk.UnsyncedProgress), power=True),
+    Canary("power", "the base is not synced", _breaking(storage=disk.UnsyncedBase), power=True),
+    Canary("power", "nothing waits for its sync", _breaking(storage=disk.NeverWaits), power=True),
+    Canary("power", "a torn commit stays", _breaking(storage=disk.LeavesTornCommits), power=True),
+    *(
+        Canary("forward", broken, _breaking(forward=how), restored=True)
+        for broken, how in {
+            "outputs that are ahead are not noticed": ahead.GoesOnRegardless,
+            "positions are those of the barrier before": ahead.TakesPositionsEarly,
+            "positions are those of lanes that were faster": ahead.TakesPositionsLate,
+            "slices that some lanes have sent are not counted": ahead.ReadsNoSlices,
+            "lanes are grouped as ever": ahead.GroupsLanesAsEver,
+            "the last batch is taken for sent by all": ahead.SendsAllSilently,
+            "an added job starts at once": ahead.StartsJobsAtOnce,
+        }.items()
+    ),
+    Canary(
+        "forward",
+        "lost mutations are forgotten",
+        _breaking(batches=ahead.ForgetsLostMutations),
+        restored=True,
+    ),
+    Canary(
+        "forward",
+        "it sends while it replicates",
+        _breaking(batches=ahead.SendsWhileReplicating),
+        restored=True,
     ),
 )

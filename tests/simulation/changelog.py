@@ -14,12 +14,12 @@ from schemas.errors import InputError
 from schemas.position import Key
 from schemas.records import Barrier, Row
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
-from state.plan import Parked
-from streaming.lane.changes import AFTER, BEFORE, KEY, SIZE, VALUE
-from streaming.lane.dead_letters import Letter
-from streaming.service.barriers import FoundBarrier
+from state.values.plan import Parked
+from streaming.sink.dead_letters import Letter
+from streaming.source.barriers.found import FoundBarrier
+from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE, decoded_schema
 from streaming.verify.history import Entry
-from tests.kit.pure import decoded_schema, vnode_of
+from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
 
 
@@ -90,7 +90,7 @@ class Changelog:
             place = {PARTITION: number, OFFSET: entry.offset, KEY: entry.key, VALUE: None, BEFORE_HASH: None}
             place[SIZE] = len(entry.key or b"") + len(entry.value or b"")
             if entry.barrier is not None:
-                yield {**place, OP: None, VNODE: None, BEFORE: None, AFTER: None}
+                yield {**place, OP: MARKED, VNODE: None, BEFORE: None, AFTER: None}
                 continue
             try:
                 change = codec.decode(entry.value or b"")

@@ -99,7 +99,7 @@ class Seeded:
         return "nothing"
 
     def outcome(self, of: str, harmless: str, *others: str) -> str:
-        if of == "arrival":
+        if of in ("arrival", "power"):
             return self.rng.choice((harmless, *others))
         if self.healed or not others:
             return harmless

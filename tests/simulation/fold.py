@@ -16,10 +16,10 @@ import pyarrow as pa
 from schemas.errors import CommitConflict
 from schemas.position import order_key
 from schemas.records import Row
-from state.columns import OFFSET, VNODE
+from state.columns import EPOCH, OFFSET, VNODE
 from state.replica import BASE_PATH, LOG_PATH, Replica, ReplicaFiles, write_log_file
 from state.storage import DataFile
-from tests.kit.pure import vnode_of
+from tests.kit.tables import vnode_of
 
 if TYPE_CHECKING:
     from tests.simulation.instance import Instance
@@ -28,26 +28,29 @@ ROWS_PER_FILE = 3
 
 
 class Upkeep:
-    """In the place of `streaming.service.maintenance.Upkeep`, with the same commits at the same moments."""
+    """In the place of `streaming.compaction.compactor.Upkeep`, with the same commits at the same moments."""
 
     def __init__(self, instance: Instance, replica: Replica) -> None:
         self._instance, self._replica = instance, replica
         self._running = self._done = False
+        self._folding_to = 0
 
     def batch_begins(self) -> None:
         """When work goes on is the scheduler's to choose."""
 
     def between_batches(self, epoch: int, *, wait_for_fold: bool) -> None:
         self.collect()
-        if self._running or not self._instance.folds:
+        if not self._instance.folds:
             return
         with self._refused():
             self._do(epoch)
 
     def _do(self, epoch: int) -> None:
-        match self._instance.scheduler.outcome("upkeep", "nothing", "fold", "merge"):
+        choices = ("nothing", "merge") if self._running else ("nothing", "fold", "merge")
+        match self._instance.scheduler.outcome("upkeep", *choices):
             case "fold":
                 self._running = True
+                self._folding_to = epoch
                 files = self._replica.files(self._replica.pin())
                 self._instance.scheduler.spawn(
                     self._instance.process, "fold", lambda: self._fold(epoch, files)
@@ -59,9 +62,10 @@ class Upkeep:
         """What a fold has made is used from here on."""
         if self._done:
             self._running = self._done = False
+            self._folding_to = 0
             with self._refused():
-                self._replica.commit_fold(*self._made)
-                self._replica.trim()
+                if self._replica.commit_fold(*self._made, read_at=self._read_at):
+                    self._replica.trim()
 
     @contextmanager
     def _refused(self) -> Iterator[None]:
@@ -81,6 +85,7 @@ class Upkeep:
             for vnode, part in by_vnode.items()
             for start in range(0, len(part), ROWS_PER_FILE)
         ]
+        self._read_at = old.folded_epoch
         self._made = added, [file for files in old.base.values() for file in files], epoch
         self._done = True
 
@@ -95,7 +100,9 @@ class Upkeep:
 
     def _merge(self) -> None:
         storage, log = self._instance.storage, self._replica.log
-        files = self._replica.files(self._replica.pin()).log
+        """Beside a fold only what begins behind it."""
+        every = self._replica.files(self._replica.pin()).log
+        files = [file for file in every if file.bounds[EPOCH][0] > self._folding_to]
         if len(files) > 1:
             rows = storage.read_parquet(LOG_PATH, [file.path for file in files], log.schema)
             rows = rows.sort_by([(VNODE, "ascending"), (OFFSET, "ascending")])

@@ -9,6 +9,7 @@ from functools import cache
 
 from schemas.codec import ChangeCodec, KeyCodec
 from schemas.job import JobDefinition
+from schemas.limits import Limits
 from schemas.records import Add, Change, Drop, Mutation, Op, Pause, Resume, Throttle
 from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
@@ -19,10 +20,13 @@ from tests.simulation.judge import complaints
 from tests.simulation.world import Setting, World
 
 KEYS = 8
-CLOSING = (Resume(None), Throttle("copy", None), Throttle("late", None), None)
-"""What lets every job finish."""
+CLOSING = (Resume(None), Throttle("copy", None), Throttle("late", None), None, None)
+"""What lets every job finish, also if one of these batches goes without slices (`streaming.protocol.forward`)."""
 MOST_INSTANCES = 2
 """Alive at a time."""
+
+RESTORED = 0.25
+"""Of all histories, those in which an older state may be restored."""
 
 
 @cache
@@ -61,7 +65,8 @@ def draw_setting(rng: random.Random) -> Setting:
     }
     configured = (jobs["copy"],) if rng.random() < 0.8 else ()
     upstream = Upstream(table, rng.randint(1, 3))
-    vandal = Vandal(upstream, random.Random(repr(rng.getstate())))
+    apart = random.Random(repr(rng.getstate()))
+    vandal = Vandal(upstream, apart)
     mutations = _mutations(list(jobs.values()), rng)
     for _ in range(rng.randint(3, 6)):
         _interval(upstream, rng)
@@ -77,7 +82,15 @@ def draw_setting(rng: random.Random) -> Setting:
         lanes=tuple(rng.choice([1, 2, 2]) for _ in range(4)),
         folds=rng.random() < 0.5,
         closing=len(CLOSING),
+        limits=_limits(apart),
     )
+
+
+def _limits(chance: random.Random) -> Limits:
+    """In every third history intervals of more than a few records go in parts."""
+    if chance.random() < 2 / 3:
+        return Limits()
+    return Limits(interval_records=chance.choice([1, 3, 6]), part_records=chance.choice([1, 2]))
 
 
 def _mutations(jobs: list[JobDefinition], rng: random.Random) -> Iterator[Mutation]:
@@ -136,7 +149,13 @@ class Verdict:
 def play(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
     """The history of a seed."""
     rng = random.Random(seed)
-    setting = draw_setting(rng)
+    return played(draw_setting(rng), rng, seed, instance_type)
+
+
+def played(
+    setting: Setting, rng: random.Random, seed: int = 0, instance_type: type[Instance] = Instance
+) -> Verdict:
+    """A random history of a setting, whose last barriers have to let every job finish, as `CLOSING` does."""
     fate = Seeded(rng)
     world = World(setting, fate, instance_type=instance_type)
     world.start()
@@ -153,7 +172,13 @@ def play(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
 
 def _run(world: World, fate: Seeded) -> None:
     rng = fate.rng
+    backup = world.lasting.files.copy() if rng.random() < RESTORED else None
     while world.scheduler.turn():
+        if backup is not None and rng.random() < 0.01:
+            if rng.random() < 0.6:
+                backup = world.lasting.files.copy()
+            elif backup.has_plan():
+                world.restore(backup)
         moving = [instance for instance in world.alive if not instance.process.paused]
         if not moving and len(world.alive) <= MOST_INSTANCES and rng.random() < 0.3:
             world.start()
@@ -166,10 +191,12 @@ def _run(world: World, fate: Seeded) -> None:
 def _meddle(world: World, rng: random.Random) -> None:
     """What an operator, or a supervisor that is wrong, may do at any time."""
     paused = [instance for instance in world.alive if instance.process.paused]
-    match rng.choice(["continue", "continue", "start", "time passes"]):
+    match rng.choice(["continue", "continue", "start", "time passes", "power failure"]):
         case "continue" if paused:
             rng.choice(paused).process.paused = False
         case "start" if len(world.alive) < MOST_INSTANCES:
             world.start()
         case "time passes" if rng.random() < 0.3:
             world.pass_time(61_000)
+        case "power failure" if rng.random() < 0.5:
+            world.lose_power()

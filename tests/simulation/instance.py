@@ -7,26 +7,35 @@ and it may give up on a job while tasks of it go on.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from schemas.errors import BackfillError, Code, CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
 from schemas.job import JobDefinition
+from schemas.limits import Limits
 from schemas.table import TableSchema
+from state.columns import OFFSET, PARTITION
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
-from streaming.core.alignment import Aligner
+from state.values.plan import BatchPlan
 from streaming.lane.run import run_lane
 from streaming.lane.task import LaneResult, LaneTask
-from streaming.service.bad_records import BadRecords
-from streaming.service.barriers import FoundBarrier
-from streaming.service.batches import Batches, transactional_id
-from streaming.service.micro_batches import MicroBatches
-from streaming.service.report import BatchReport
+from streaming.protocol.bad_records import BadRecords
+from streaming.protocol.batches import Batches
+from streaming.protocol.forward import Forward
+from streaming.protocol.lane_attempts import transactional_id
+from streaming.protocol.micro_batches import MicroBatches
+from streaming.protocol.report import BatchReport
+from streaming.source.barriers.found import FoundBarrier, Look
+from streaming.source.barriers.in_data import EmbeddedBarriers
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
 from tests.simulation.fold import Upkeep
+from tests.simulation.reading import Reader
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.storage import Files, MemoryStorage
 
@@ -38,6 +47,7 @@ class Instance:
     storage_type: type[MemoryStorage] = MemoryStorage
     journal_type: type[Journal] = Journal
     batches_type: type[Batches] = Batches
+    forward_type: type[Forward] = Forward
 
     def __init__(
         self,
@@ -51,13 +61,16 @@ class Instance:
         jobs: Sequence[JobDefinition],
         lanes: int,
         folds: bool,
+        limits: Limits,
     ) -> None:
         self.process = Process(name)
         self.scheduler = scheduler
         self.broker = self.broker_type(topics, scheduler)
         self.storage = self.storage_type(files, scheduler)
         self.arrivals, self.table, self.jobs, self.lane_count = arrivals, table, jobs, lanes
-        self.folds = folds
+        self.folds, self.limits = folds, limits
+        self.forwards: list[Forward] = []
+        self.rebuilds = False
         self._worked = False
         self.ended_as_owner = False
         """Whether it gave way to somebody although nobody had taken the state over."""
@@ -75,6 +88,7 @@ class Instance:
 
     def _run_once(self) -> bool:
         """False after trouble that passes: what has worked goes on in the same process, among what is left in it."""
+        self.storage.set_torn_aside()
         journal = self.journal_type(self.storage, self.table)
         try:
             self.run(journal)
@@ -92,15 +106,14 @@ class Instance:
         upkeep = Upkeep(self, batches.replica)
         if batches.recover() is not None:
             self._worked = True
-        source = Source()
-        aligner = Aligner("up", self.arrivals.changelog.count, batches.position)
-        micro_batches = MicroBatches(source, aligner, batches, upkeep, self.told)  # type: ignore[arg-type]  # narrower
+        source = EmbeddedBarriers("up", self.arrivals.changelog.count, Records())
+        source.begin(batches.position, batches.next_offsets())
+        micro_batches = MicroBatches(source, batches, upkeep, self.told)  # type: ignore[arg-type]  # narrower
         taken = [0] * self.arrivals.changelog.count
         while True:
             records = self.arrivals.since(taken)
             taken = list(self.arrivals.counts)
-            micro_batches.take(source.barriers(records))
-            micro_batches.drain()
+            micro_batches.run(source.aligned(cast("DataFrame", records)))
             self.scheduler.step("wait for the upstream", partial(self._has_news, taken))
 
     def _has_news(self, taken: list[int]) -> bool:
@@ -113,25 +126,27 @@ class Instance:
         batches = self.batches_type(
             storage=self.storage,
             table=self.table,
-            topic="up",
             open_output=self.broker.open_output,
             lanes=self.lanes(),
             lane_count=self.lane_count,
             journal=journal,
             first_offsets=[0] * self.arrivals.changelog.count,
-            ensure_output=lambda job: self.broker.create_topic(job.output, job.output_partitions),
+            topics=JobTopics(self.broker),
             read_letters=self.arrivals.changelog.letters,
-            bad_records=BadRecords(
-                "up",
-                self.arrivals.changelog.faulty,
-                lambda job: self.broker.create_letters(job.dead_letters),
-            ),
+            bad_records=BadRecords("up", self.arrivals.changelog.faulty, parks=True),
+            forward=self._forward(),
+            limits=self.limits,
             now_ms=lambda: self.scheduler.now_ms,
         )
         if former is not None:
             self.fence(transactional_id(batches.replica), max(former.lanes, lanes))
         batches.configure(self.jobs)
         return batches
+
+    def _forward(self) -> Forward:
+        reader = Reader(self.broker, self.arrivals)
+        self.forwards.append(self.forward_type(reader, self.table, self.lane_count, rebuild=self.rebuilds))
+        return self.forwards[-1]
 
     def fence(self, prefix: str, lanes: int) -> None:
         for lane in range(lanes):
@@ -145,14 +160,36 @@ class Instance:
         self._worked = True
 
 
-class Source:
-    """Finds barriers in what has arrived."""
+class JobTopics:
+    """The topics that jobs write, on the simulated broker."""
 
-    def barriers(self, records: Iterable[FoundBarrier]) -> Iterator[FoundBarrier]:
-        yield from records
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
 
-    def close(self) -> None:
-        pass
+    def refuse_used(self, job: JobDefinition) -> None:
+        self._broker.refuse_used(job.output)
+
+    def open(self, job: JobDefinition) -> None:
+        self._broker.create_topic(job.output, job.output_partitions)
+
+    def open_letters(self, job: JobDefinition) -> None:
+        self._broker.create_topic(job.dead_letters, 1)
+
+
+class Records:
+    """What has arrived, as barriers alone."""
+
+    def look(self, first: Sequence[int]) -> Look:
+        return Look([], tuple(first))
+
+    def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]:
+        yield from cast("list[FoundBarrier]", records)
+
+    def stream(self, first: Sequence[int]) -> DataFrame:
+        raise NotImplementedError
+
+    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
+        raise NotImplementedError
 
 
 class Lanes:
@@ -165,8 +202,6 @@ class Lanes:
     slots = 1
 
     def carry_out(self, task: LaneTask) -> list[LaneResult]:
-        # What goes to a lane is a copy.
-        task = replace(task, progress={job: dict(vnodes) for job, vnodes in task.progress.items()})
         results: dict[int, LaneResult] = {}
         lost: list[int] = []
         self._jobs += 1
@@ -181,6 +216,9 @@ class Lanes:
 
     def _start(self, task: LaneTask, lane: int, results: dict[int, LaneResult], lost: list[int]) -> None:
         def attempt() -> None:
+            if fate == "dies":  # its worker had not the memory for it
+                lost.append(lane)
+                return
             result = self.run_lane(task, lane)
             if fate == "again":  # the executor was lost with its result
                 result = self.run_lane(task, lane)
@@ -188,7 +226,9 @@ class Lanes:
                 lost.append(lane)
             results.setdefault(lane, result)
 
-        fate = self._scheduler.outcome(f"task of lane {lane}", "done", "again", "twice at once", "job fails")
+        fate = self._scheduler.outcome(
+            f"task of lane {lane}", "done", "again", "twice at once", "job fails", "dies"
+        )
         for number in range(1 + (fate == "twice at once")):
             self._scheduler.spawn(self.instance.process, f"lane {lane} of {self._jobs}.{number}", attempt)
 
@@ -197,7 +237,20 @@ class Lanes:
         rows = self.instance.arrivals.changelog.lane_rows(
             plan.first_offsets, plan.end_offsets, task.vnodes(lane)
         )
+        batches = list(_in_order(rows, plan)) if task.in_parts else [rows]
         try:
-            return run_lane(task, lane, [rows], rows.schema)
+            return run_lane(task, lane, batches, rows.schema)
         except BackfillError as error:
             return LaneResult(lane, error=error)
+
+
+def _in_order(rows: pa.RecordBatch, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
+    """One row at a time, by interval, partition and offset, as Spark sorts them."""
+
+    def place(row: int) -> tuple[int, int, int]:
+        partition, offset = partitions[row], offsets[row]
+        return sum(aligned.ends[partition] <= offset for aligned in plan.barriers), partition, offset
+
+    partitions, offsets = rows[PARTITION].to_pylist(), rows[OFFSET].to_pylist()
+    for row in sorted(range(rows.num_rows), key=place):
+        yield rows.slice(row, 1)

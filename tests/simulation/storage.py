@@ -3,12 +3,15 @@
 A table is a list of versions; a commit is conditional on the version that the writer saw, unless he allows retries:
 then it goes on top of whatever is there, as Delta's own conflict resolution would have it for an append. Old versions
 and files stay for ever. `Ledger`, `Journal`, `ProgressTable` and `Replica` on top are the service's.
+
+The disk below it is as harsh as POSIX allows: until a file is synced, a power failure may leave it empty, or take it;
+until its folder is synced too, it may take it. Each is lost or kept by itself.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import SimpleNamespace
@@ -19,7 +22,8 @@ import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction
 
-from state.storage import DataFile, Storage
+from state.ledger import LOG
+from state.storage import DataFile, Storage, corrupt
 from tests.simulation.scheduler import Scheduler
 
 
@@ -47,16 +51,76 @@ def _flat(action: AddAction) -> dict[str, Any]:
     return row | {f"partition.{column}": value for column, value in action.partition_values.items()}
 
 
+Loss = Callable[[str], str]
+"""What a power failure does to a file that is not synced: `kept`, `empty` or `gone`."""
+
+
 @dataclass
 class Files:
-    """All that the state folder holds."""
+    """All that the state folder holds, and which of it a power failure may take."""
 
     tables: dict[str, list[Version]] = field(default_factory=dict)
     contents: dict[str, pa.Table] = field(default_factory=dict)
+    unsynced: dict[str, None] = field(default_factory=dict)
+    """Files whose content is not on the disk, commits too."""
+    unnamed: dict[str, None] = field(default_factory=dict)
+    """Files whose name is not."""
+    torn: set[str] = field(default_factory=set)
+    """Tables whose newest commit is torn."""
+    count: int = 0
+    """Of data files ever written: no name is used twice."""
 
     def copy(self) -> Files:
         """The same once more."""
-        return Files({path: list(versions) for path, versions in self.tables.items()}, dict(self.contents))
+        tables = {path: list(versions) for path, versions in self.tables.items()}
+        at_risk = dict(self.unsynced), dict(self.unnamed)
+        return Files(tables, dict(self.contents), *at_risk, set(self.torn), self.count)
+
+    def wrote(self, path: str) -> None:
+        """A file is new."""
+        self.unsynced[path] = self.unnamed[path] = None
+
+    def synced(self, path: str) -> None:
+        """A file, or a folder with the names in it."""
+        self.unsynced.pop(path, None)
+        for name in [name for name in self.unnamed if name.rpartition("/")[0] == path]:
+            del self.unnamed[name]
+
+    def restore(self, backup: Files) -> None:
+        """Become what a backup holds."""
+        self.tables = {path: list(versions) for path, versions in backup.tables.items()}
+        self.torn, self.unsynced, self.unnamed = set(backup.torn), {}, {}
+
+    def has_plan(self) -> bool:
+        """Whether the journal holds one, torn commits left out: without it the state is a new one, not an older one."""
+        versions = self.tables.get("journal", [])
+        whole = versions[:-1] if "journal" in self.torn else versions
+        files = whole[-1].files if whole else {}
+        rows = (self.contents[f"journal/{file}"].to_pylist() for file in files)
+        return any(row["plan"] is not None for each in rows for row in each)
+
+    @property
+    def at_risk(self) -> list[str]:
+        """What a power failure may take."""
+        return list(self.unsynced | self.unnamed)
+
+    def lose_power(self, loss: Loss) -> None:
+        """What it does take."""
+        for path in self.at_risk:
+            left = loss(path)
+            if left == "kept" or (left == "empty" and path not in self.unsynced):
+                continue
+            table, _, name = path.rpartition("/")
+            if not name.endswith(".json"):
+                del self.contents[path]
+                continue
+            table, number = table.removesuffix(f"/{LOG}"), int(name.removesuffix(".json"))
+            if number < len(self.tables[table]):
+                del self.tables[table][number:]  # what is on top of a gap is never seen
+                self.torn.discard(table)
+                if left == "empty":
+                    self.torn.add(table)
+        self.unsynced, self.unnamed = {}, {}
 
 
 class MemoryStorage(Storage):
@@ -66,9 +130,28 @@ class MemoryStorage(Storage):
         super().__init__("memory://state")
         object.__setattr__(self, "memory", files)
         object.__setattr__(self, "scheduler", scheduler)
+        object.__setattr__(self, "begun", [])
 
     memory: Files
     scheduler: Scheduler
+    begun: list[Sequence[str]]
+
+    def sync(self, *parts: str) -> None:
+        self.memory.synced("/".join(parts))
+
+    def begin_sync(self, *paths: Sequence[str]) -> None:
+        self.begun.extend(paths)
+
+    def await_synced(self) -> None:
+        if self.begun:
+            self.scheduler.step("wait for syncs")
+        while self.begun:
+            self.sync(*self.begun.pop(0))
+
+    def set_torn_aside(self) -> list[str]:
+        torn = sorted(self.memory.torn)
+        self.memory.torn.clear()
+        return torn
 
     def newest_row(self, path: str) -> dict[str, Any]:
         """The only row of a table's newest version, for those who look on."""
@@ -93,6 +176,8 @@ class MemoryStorage(Storage):
             self.scheduler.step(f"open {path}")
         if path not in self.memory.tables:
             raise TableNotFoundError(path)
+        if path in self.memory.torn:
+            raise corrupt(path, "an empty commit")
         return MemoryTable(self, path, version)
 
     def create_delta(  # type: ignore[override]  # likewise
@@ -130,8 +215,11 @@ class MemoryStorage(Storage):
         bound_columns: tuple[str, ...] = (),
         row_group_rows: int = 0,
     ) -> DataFile:
-        name = f"{stem}-{len(self.memory.contents)}.parquet"
+        self.memory.count += 1
+        name = f"{stem}-{self.memory.count}.parquet"
         self.memory.contents[f"{table_path}/{name}"] = table
+        self.memory.wrote(f"{table_path}/{name}")
+        self.sync(table_path, name)
         bounds = {}
         for column in bound_columns if table.num_rows else ():
             span = pc.min_max(table[column]).as_py()
@@ -177,6 +265,7 @@ class MemoryTable:
         scheduler.step(f"commit {self._path} on version {self._seen}")
         if len(self._versions) != self._seen + 1 and commit_properties.max_commit_retries == 0:
             raise CommitFailedError(f"version {self._seen + 1} is there")
+        self._storage.memory.wrote(f"{self._path}/{LOG}/{self._seen + 1:020d}.json")
         self._versions.append(_after(self._versions[-1], actions, commit_properties))
         if scheduler.outcome(f"commit {self._path}", "answered", "answer lost") == "answer lost":
             raise CommitFailedError("a second try found the first one's commit")

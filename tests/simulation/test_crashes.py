@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from schemas.limits import Limits
 from tests.simulation.crashes import ORDERS, Exploration, play_on, replay, twelve_epochs
 from tests.simulation.essence import essence
 from tests.simulation.fates import Order
@@ -17,6 +18,16 @@ from tests.simulation.world import Lasting
 def test_the_law_holds_after_a_crash_before_any_step(order: Order) -> None:
     """In the other orders, and in pairs, by `make simulate`."""
     exploration = Exploration(twelve_epochs(), order)
+    exploration.run(most_crashes=1)
+    assert not exploration.broken, "\n".join(exploration.broken)
+    assert exploration.distinct[1] > 100
+
+
+@pytest.mark.slow
+def test_the_law_holds_after_a_crash_before_any_step_of_intervals_in_parts() -> None:
+    """The first interval goes into the log in parts, the others through the lanes."""
+    limits = Limits(interval_records=4, part_records=1)
+    exploration = Exploration(replace(twelve_epochs(), limits=limits), ORDERS[0])
     exploration.run(most_crashes=1)
     assert not exploration.broken, "\n".join(exploration.broken)
     assert exploration.distinct[1] > 100

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schemas.job import JobDefinition
+from schemas.limits import Limits
 from schemas.table import TableSchema
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals, Changelog
@@ -36,6 +37,8 @@ class Setting:
     folds: bool
     closing: int = 0
     """Barriers at the end of the changelog that stay back until everything else is done."""
+    limits: Limits = Limits()  # noqa: RUF009 (a value)
+    """From which size on intervals go in parts."""
 
 
 @dataclass
@@ -47,6 +50,8 @@ class Lasting:
     arrivals: Arrivals
     now_ms: int = 0
     starts: int = 0
+    restored: bool = False
+    """Whether the state folder was ever replaced by an older one."""
 
     @classmethod
     def beginning(cls, setting: Setting) -> Lasting:
@@ -56,7 +61,8 @@ class Lasting:
 
     def copy(self) -> Lasting:
         """The same once more: what happens to one leaves the other as it is."""
-        return Lasting(self.topics.copy(), self.files.copy(), self.arrivals.copy(), self.now_ms, self.starts)
+        lasting = self.topics.copy(), self.files.copy(), self.arrivals.copy()
+        return Lasting(*lasting, self.now_ms, self.starts, self.restored)
 
 
 class World:
@@ -114,6 +120,7 @@ class World:
             jobs=self.setting.jobs,
             lanes=lanes,
             folds=self.setting.folds,
+            limits=self.setting.limits,
         )
         self.instances.append(instance)
         instance.start()
@@ -123,6 +130,28 @@ class World:
     def alive(self) -> list[Instance]:
         """Instances that have not ended, paused ones included."""
         return [instance for instance in self.instances if instance.process.alive]
+
+    def lose_power(self) -> None:
+        """The host of the service fails, not the broker's: fate says what is left of what was not synced."""
+        for instance in self.alive:
+            self.scheduler.kill(instance.process)
+        self.scheduler.trace.append("power failure")
+        self.lasting.files.lose_power(self._loss)
+
+    def restore(self, backup: Files) -> None:
+        """All instances are ended, and the state is what it once was."""
+        for instance in self.alive:
+            self.scheduler.kill(instance.process)
+        self.scheduler.trace.append("an older state is restored")
+        self.lasting.files.restore(backup)
+        self.lasting.restored = True
+
+    def _loss(self, path: str) -> str:
+        """Of a file; an empty one is told apart only where it matters, among commits."""
+        lost = ("gone", "empty") if path.endswith(".json") else ("gone",)
+        left = self.scheduler.fate.outcome("power", "kept", *lost)
+        self.scheduler.trace.append(f"{path} is {left}")
+        return left
 
     def settle(self) -> None:
         """Run on, healing what is left, until an instance has done everything that there is to do."""

@@ -10,7 +10,7 @@ from schemas.config import ServiceConfig, load
 from schemas.documents import MAX_FILE_BYTES
 from schemas.errors import Code, ConfigError
 
-DESIGN = """
+EXAMPLE = """
 kafka:
   bootstrap: 127.0.0.1:9092      # left out: the embedded broker is started
 upstream: orders
@@ -58,9 +58,9 @@ def refusal_of(folder: Path, declared: Any, code: Code = Code.CONFIG_INVALID) ->
 
 
 def test_the_documented_example_is_read_as_it_says(tmp_path: Path) -> None:
-    config = read(tmp_path, DESIGN)
+    config = read(tmp_path, EXAMPLE)
     assert config.kafka.bootstrap == "127.0.0.1:9092"
-    assert (config.upstream, config.barriers, config.barrier_interval_ms) == ("orders", "inject", 1_000)
+    assert (config.upstream, config.barriers.kind, config.barrier_interval_ms) == ("orders", "inject", 1_000)
     assert (config.lanes, config.table.name, config.table.vnode_count) == (4, "orders", 64)
     (job,) = config.jobs
     assert (job.name, job.columns, job.latency_budget_ms) == ("orders-copy", ("id", "amount"), 2_000)
@@ -70,7 +70,7 @@ def test_the_documented_example_is_read_as_it_says(tmp_path: Path) -> None:
 def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
     config = read(tmp_path, LEAST)
     assert config.kafka.bootstrap is None
-    assert (config.barriers, config.barrier_interval_ms) == ("inject", 1_000)
+    assert (config.barriers.kind, config.barrier_interval_ms) == ("inject", 1_000)
     assert config.jobs == ()
     assert config.spark.master is None
 
@@ -96,6 +96,53 @@ def test_by_default_there_are_as_many_lanes_as_cores_that_suit_every_job(
 def test_a_cluster_is_taken_to_have_cores_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
     assert read(tmp_path, LEAST | {"spark": {"master": "spark://host:7077"}}).lanes == 4
+
+
+def test_spark_has_its_secrets_by_file_or_variable_and_never_in_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("of the cluster\n")
+    (tmp_path / "secret").chmod(0o600)
+    monkeypatch.setenv("STORE_PASSWORD", "of the stores")
+    security = {
+        "spark.authenticate": True,
+        "spark.network.crypto.enabled": True,
+        "spark.ssl.rpc.enabled": True,
+        "spark.io.encryption.keySizeBits": 256,
+    }
+    section = {
+        "master": "spark://master:7077",
+        "settings": security,
+        "authenticate_secret_file": "secret",
+        "ssl_password_env": "STORE_PASSWORD",
+    }
+    spark = read(tmp_path, LEAST | {"spark": section}).spark
+    secret, password = spark.secrets()
+    assert secret is not None
+    assert password is not None
+    assert (secret.read(), password.read(), spark.settings) == ("of the cluster", "of the stores", security)
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"settings": {"spark.authenticate.secret": "planted"}}, "spark.authenticate.secret' is a secret"),
+        ({"settings": {"spark.ssl.rpc.keyStorePassword": "planted"}}, "keyStorePassword' is a secret"),
+        (
+            {"master": "spark://m:7077", "settings": {"spark.authenticate": True}},
+            "neither 'spark.authenticate_",
+        ),
+        ({"authenticate_secret_file": "planted"}, "a file that can't be read"),
+        ({"authenticate_secret_env": "PLANTED_1", "authenticate_secret_file": "planted"}, "both spark."),
+        ({"ssl_password_env": "PLANTED=1"}, "spark.ssl_password_env"),
+    ],
+)
+def test_secrets_of_spark_that_cannot_be_used_are_named_and_never_shown(
+    tmp_path: Path, section: dict[str, Any], told: str
+) -> None:
+    refused = refusal_of(tmp_path, LEAST | {"spark": section})
+    assert told in str(refused)
+    assert "planted" not in str(refused).lower()
 
 
 def test_settings_of_a_cluster_are_passed_on_to_spark(tmp_path: Path) -> None:
@@ -158,7 +205,7 @@ def test_a_relative_state_is_below_the_files_folder(
         ({"upstream": None}, "upstream is None"),
         ({"state": ""}, "state is ''"),
         ({"state": "a\x00b"}, "state: no path"),
-        ({"barriers": "injected"}, "barriers is 'injected'"),
+        ({"barriers": "injected"}, "barriers is 'injected': input should be 'inject' or 'embedded'"),
         ({"barrier_interval": 1}, "barrier_interval: 1 is not a whole number with a unit"),
         ({"barrier_interval": "10"}, "barrier_interval: '10' is not a whole number with a unit"),
         ({"barrier_interval": "50ms"}, "'50ms' is not in 100ms..1h"),
@@ -267,7 +314,7 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path: Path) -> None:
     ("text", "line", "fault"),
     [
         ("upstream: a\nlanes: 4\nlanes: 5\n", 3, "duplicate key"),
-        ("upstream: a\n\tlanes: 4\n", 2, "found character"),
+        ("upstream: a\n\tlanes: 4\n", 2, "character"),
         ("upstream: [a\n", 2, "expected"),
         ("upstream: a\n---\nupstream: b\n", 2, "but found another document"),
         ("upstream: *nowhere\n", 1, "undefined alias"),
@@ -280,6 +327,7 @@ def test_text_that_is_no_yaml_is_refused_with_its_line(
     refused = refusal_of(tmp_path, text)
     assert refused.where == f"{tmp_path / 'backfill.yaml'}:{line}"
     assert fault in refused.found
+    assert not refused.found.startswith("found ")  # the error itself says "found"
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "- a\n", "orders\n", "7\n", "null\n"])
@@ -339,8 +387,9 @@ def test_yaml_words_are_not_taken_for_something_else(tmp_path: Path) -> None:
 
 
 def test_every_key_says_what_it_is_for() -> None:
-    from schemas.config import ConfigFile, SparkConfig
+    from schemas.config import ConfigFile
     from schemas.kafka import KafkaConfig
+    from schemas.spark import SparkConfig
 
     for model in (ConfigFile, KafkaConfig, SparkConfig):
         assert all(field.description for field in model.model_fields.values())
@@ -349,8 +398,8 @@ def test_every_key_says_what_it_is_for() -> None:
 @pytest.mark.parametrize(
     ("limits", "found"),
     [
-        ({}, (1_000_000, 10_000_000, 512 << 20)),
-        ({"record_bytes": "2m", "lane_bytes": "1g"}, (2 << 20, 10_000_000, 1 << 30)),
+        ({}, (1_000_000, 1_000_000, 64 << 20)),
+        ({"record_bytes": "2m", "lane_bytes": "1g"}, (2 << 20, 1_000_000, 1 << 30)),
         ({"interval_records": 5, "lane_bytes": 1 << 20}, (1_000_000, 5, 1 << 20)),
     ],
 )
@@ -369,6 +418,9 @@ def test_limits_are_bytes_or_sizes(tmp_path: Path, limits: dict[str, Any], found
         {"lane_bytes": "0m"},
         {"lane_bytes": True},
         {"interval_records": 0},
+        {"lane_bytes": "2g"},
+        {"long_transaction": "59s"},
+        {"long_transaction": "25h"},
         {"records": 1},
     ],
     ids=str,

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 import shlex
-from importlib import import_module
 from pathlib import Path
 
 import pytest
-import typer
 from ruamel.yaml import YAML
 
-from schemas.config import SECTIONS, ConfigFile, check
+from schemas.config import SECTIONS, UPSTREAM_KEYS, ConfigFile, check
 from schemas.config import load as load_config
+from schemas.error_page import with_table
+from schemas.error_table import TABLE
 from schemas.errors import BackfillError, Code, ConfigError, InputError
+from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
 from schemas.job import KEYS as JOB_KEYS
 from schemas.reference import reference
 from schemas.table import KEYS as TABLE_KEYS
-from streaming.bench.page import with_tables
+from streaming.cli.app import load as load_command
+from streaming.dev.bench.page import with_tables
 from streaming.observe.metrics import Metrics
-from streaming.runtime.places import CONFIG_VARIABLE
-from streaming.upstream.control import decode_wish
+from streaming.runtime.paths import CONFIG_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -28,7 +29,6 @@ ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 BAD_INPUT = (ROOT / "docs" / "bad-input.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 STEERING = (ROOT / "docs" / "steering.md").read_text(encoding="utf-8")
-RECORDS = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
 
 
 _TEST = r"([\w/]+\.py)::(test_\w+)"
@@ -46,9 +46,15 @@ def fenced(language: str) -> str:
 
 def test_every_code_that_can_occur_is_explained_and_no_other() -> None:
     sources = [path for name in ("schemas", "state", "streaming") for path in (ROOT / name).rglob("*.py")]
+    sources.remove(ROOT / "schemas" / "error_table.py")
     used = {code for path in sources for code in re.findall(r"\bCode\.([A-Z_]+)", path.read_text())}
-    assert first_column(ERRORS) == used
-    assert used <= set(Code)
+    assert first_column(ERRORS) == used == set(Code) == set(TABLE)
+
+
+def test_the_page_of_errors_says_what_the_table_of_errors_says() -> None:
+    assert with_table(ERRORS) == ERRORS
+    job = TABLE[Code.JOB_INVALID].expected
+    assert job.endswith(", ".join(list(JOB_KEYS)[2:]))
 
 
 def test_figures_are_those_of_the_result_files() -> None:
@@ -64,6 +70,7 @@ def test_the_reference_of_the_configuration_is_as_the_models_write_it() -> None:
     assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == reference()
     keys = {f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields}
     keys |= {f"jobs[].{key}" for key in JOB_KEYS} | {f"table.{key}" for key in TABLE_KEYS}
+    keys |= {f"upstream.{key}" for key in (*UPSTREAM_KEYS, *format_keys(UPSTREAM_FORMATS))}
     keys |= ConfigFile.model_fields.keys() - {*SECTIONS, "table", "jobs"}
     assert first_column(reference()) == keys
 
@@ -88,9 +95,7 @@ def compose_commands() -> list[str]:
 def test_every_command_shown_is_understood(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CONFIG_VARIABLE, "config.yaml")  # as the image does
     name, *arguments = shlex.split(line)
-    app = typer.Typer()
-    app.command(name)(import_module(f"streaming.cli.{name}").command)
-    typer.main.get_command(app).make_context(name, arguments)
+    load_command(name).make_context(name, arguments)
 
 
 def test_every_metric_named_is_one() -> None:
@@ -99,34 +104,6 @@ def test_every_metric_named_is_one() -> None:
     named = set(re.findall(r"`((?:stream_)?backfill_\w+)`", OPERATIONS + STEERING)) - {"backfill_"}
     assert len(named) > 6
     assert named <= kept
-
-
-def test_every_wish_shown_is_one() -> None:
-    block = re.search(r"```json\n(.*?)```", RECORDS, re.DOTALL)
-    assert block is not None
-    wishes = [decode_wish(line.encode()) for line in block[1].splitlines()]
-    assert len({type(wish.mutation) for wish in wishes}) == 6
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        "README.md",
-        "docs/bad-input.md",
-        "docs/clients.md",
-        "docs/configuration.md",
-        "docs/errors.md",
-        "docs/how-it-works.md",
-        "docs/operations.md",
-        "docs/records.md",
-        "docs/security.md",
-        "docs/steering.md",
-    ],
-)
-def test_links_lead_somewhere(document: str) -> None:
-    path = ROOT / document
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
-    assert [target for target in targets if not (path.parent / target).exists()] == []
 
 
 def test_every_test_that_is_named_is_there() -> None:
@@ -139,6 +116,13 @@ def test_every_test_that_is_named_is_there() -> None:
     for document, file, name in named:
         source = (ROOT / "tests" / file).read_text(encoding="utf-8")
         assert re.search(rf"^def {name}\(", source, re.MULTILINE), (document, file, name)
+
+
+def test_every_scenario_that_is_named_is_there() -> None:
+    texts = [document.read_text(encoding="utf-8") for document in (ROOT / "docs").glob("*.md")]
+    named = {name for text in texts for name in re.findall(r"`(scenarios/\w+\.txt)`", text)}
+    assert len(named) > 8
+    assert not [name for name in named if not (ROOT / "tests" / name).is_file()]
 
 
 KINDS: list[type[BackfillError]] = [BackfillError, *BackfillError.__subclasses__()]
@@ -170,3 +154,18 @@ def test_every_code_of_the_upstream_and_the_state_is_a_row_of_bad_input() -> Non
         assert section is not None
         wanted |= first_column(section[1])
     assert wanted - codes == {"OUTCOME_UNKNOWN"}  # nobody's input
+
+
+_NOT_PLAIN = re.compile(
+    r"\b(whoever|mend(?:ed|s|ing)?|told|wish(?:es)?|somebody|anybody|nobody|he|his|him)\b", re.IGNORECASE
+)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))],
+    ids=lambda document: document.name,
+)
+def test_documents_are_in_plain_words(document: Path) -> None:
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert _NOT_PLAIN.findall(prose) == []

@@ -55,9 +55,19 @@ def test_every_key_is_read() -> None:
             "output_partitions": 8,
             "rate_limit": 0,
             "latency_budget": "2s",
+            "replication_factor": 3,
+            "topic_config": {"min.insync.replicas": 2, "retention.ms": "604800000", "preallocate": True},
+            "allow_retention": True,
         },
         TABLE,
     )
+    assert (job.replication_factor, job.allow_retention) == (3, True)
+    assert dict(job.topic_config) == {
+        "min.insync.replicas": "2",
+        "retention.ms": "604800000",
+        "preallocate": "true",
+    }
+    assert JobDefinition.from_json(job.to_json(), TABLE) == job
     assert job.columns == ("amount", "note")
     assert job.filter == "amount >= 10 AND region IN ('EU')"
     assert (job.output_partitions, job.rate_limit, job.latency_budget_ms) == (8, 0, 2_000)
@@ -316,3 +326,28 @@ def test_topic_names_are_kafkas() -> None:
     assert not any(
         is_topic_name(name) for name in ("", ".", "..", "a" * 250, "a/b", "a\n", "\u00e9", None, 1)
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("replication_factor", 0, "is not in 1..32767"),
+        ("replication_factor", "3", "is not in 1..32767"),
+        ("topic_config", "retention.ms=5", "is no mapping"),
+        ("topic_config", {"Retention": 5}, "is no setting"),
+        ("topic_config", {"segment.ms": [5]}, "is no text, number or boolean"),
+        ("topic_config", {"cleanup.policy": "compact,delete"}, "holds compact"),
+        ("topic_config", {"retention.ms": 1000}, "allow_retention: true allows it"),
+        ("topic_config", {"retention.bytes": 1}, "allow_retention: true allows it"),
+        ("allow_retention", "yes", "neither true nor false"),
+    ],
+)
+def test_what_is_said_of_the_topic_is_checked(key: str, value: object, told: str) -> None:
+    assert told in faults_of(COPY | {key: value})
+
+
+def test_an_output_that_may_lose_records_is_no_other_job_and_one_with_other_copies_is() -> None:
+    job = JobDefinition.declare(COPY, TABLE)
+    assert not job.differences(JobDefinition.declare(COPY | {"allow_retention": True}, TABLE))
+    more = JobDefinition.declare(COPY | {"replication_factor": 3}, TABLE)
+    assert job.differences(more) == ["replication_factor was null, is 3"]

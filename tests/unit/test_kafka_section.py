@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import serialization
 from schemas.config import load, load_kafka, reach
 from schemas.errors import Code, ConfigError
 from schemas.security import MAX_SECRET_BYTES, Secret
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.security import for_java, for_librdkafka, jaas_quoted
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.security import for_java, for_librdkafka, jaas_quoted
 from tests.kit.secure import Certificates, private
 
 TABLE = {"name": "orders", "columns": {"id": "bigint"}, "primary_key": ["id"]}

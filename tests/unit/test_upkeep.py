@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
+import os
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from queue import Queue
@@ -11,16 +15,22 @@ from typing import NoReturn
 
 import pyarrow as pa
 import pytest
+import structlog
 
 from schemas.records import Op
 from state import fold
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
 from state.fold import FoldPart, FoldResult, fold_part
-from state.replica import LOG_BOUNDS, Replica, write_log_file
+from state.journal import Journal
+from state.merge import LEAST_FILES, Merge, Merged, merge_files
+from state.progress_table import ProgressTable
+from state.replica import BASE_PATH, LOG_BOUNDS, Replica, write_log_file
+from state.snapshot import SnapshotReader
 from state.storage import Storage
-from streaming.service import maintenance
-from streaming.service.maintenance import MERGE_FILES, Upkeep
-from tests.kit.scene import table
+from state.values.plan import Slice
+from streaming.compaction import compactor, turns
+from streaming.compaction.compactor import MOST_LOG_FILES, Upkeep
+from tests.kit.tables import table
 
 TABLE = table(vnode_count=8)
 
@@ -33,31 +43,40 @@ def fold_here(parts: Sequence[FoldPart]) -> FoldResult:
     return functools.reduce(operator.or_, map(fold_part, parts), FoldResult())
 
 
-def append(replica: Replica, epoch: int, count: int = 1) -> None:
-    """A batch with so many changes."""
+def no_merge(merges: object) -> NoReturn:
+    raise AssertionError("nothing is to be merged")
+
+
+def merge_here(merges: Sequence[Merge]) -> list[Merged]:
+    return [merge_files(merge) for merge in merges]
+
+
+def append(replica: Replica, epoch: int, count: int = 1, files: int = 1) -> None:
+    """A batch with so many changes, in so many files."""
     row = {VNODE: 0, EPOCH: epoch, PARTITION: 0, OP: Op.INSERT}
     numbers = range(epoch * 100, epoch * 100 + count)
     rows = pa.Table.from_pylist([{**row, OFFSET: n, "id": n} for n in numbers], schema=log_schema(TABLE))
-    file = write_log_file(replica.storage, rows, "log")
-    replica.append([file], epoch)
+    size = count // files
+    parts = [rows.slice(first, size) for first in range(0, count, size)]
+    replica.append([write_log_file(replica.storage, part, "log") for part in parts], epoch)
 
 
 def test_a_merge_that_somebody_came_before_is_tried_again_on_what_is_there(tmp_path: Path) -> None:
     """Whom we took over from may still commit to the log: that is no reason to end."""
     storage = Storage(str(tmp_path))
     replica = Replica(storage, TABLE)
-    for epoch in range(1, MERGE_FILES + 1):
+    for epoch in range(1, LEAST_FILES + 1):
         append(replica, epoch)
-    upkeep = Upkeep(no_fold, replica, lambda report: None)
-    upkeep.between_batches(MERGE_FILES, wait_for_fold=False)
-    append(Replica(storage, TABLE), MERGE_FILES + 1)
+    upkeep = Upkeep(no_fold, merge_here, replica, lambda report: None)
+    upkeep.between_batches(LEAST_FILES, wait_for_fold=False)
+    append(Replica(storage, TABLE), LEAST_FILES + 1)
     upkeep.finish()
-    assert len(replica.log.files()) == MERGE_FILES + 1, "refused, and theirs is seen"
-    upkeep.between_batches(MERGE_FILES + 1, wait_for_fold=False)
+    assert len(replica.log.files()) == LEAST_FILES + 1, "refused, and theirs is seen"
+    upkeep.between_batches(LEAST_FILES + 1, wait_for_fold=False)
     upkeep.finish()
     upkeep.close()
     (merged,) = Replica(storage, TABLE).log.files(LOG_BOUNDS)
-    assert (merged.rows, merged.bounds[EPOCH]) == (MERGE_FILES + 1, (1, MERGE_FILES + 1))
+    assert (merged.rows, merged.bounds[EPOCH]) == (LEAST_FILES + 1, (1, LEAST_FILES + 1))
 
 
 class Pieces:
@@ -79,7 +98,7 @@ class Pieces:
 @pytest.fixture
 def pieces(monkeypatch: pytest.MonkeyPatch) -> Pieces:
     monkeypatch.setattr(fold, "ROWS_PER_PART", 1)
-    monkeypatch.setattr(maintenance, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(compactor, "PATIENCE_S", 60.0)
     return Pieces()
 
 
@@ -95,7 +114,7 @@ def test_pieces_of_a_fold_begin_in_the_pauses_between_batches_one_in_each(
     replica: Replica, pieces: Pieces
 ) -> None:
     folded: list[int] = []
-    upkeep = Upkeep(pieces, replica, lambda report: folded.append(report.epoch), fold_least_rows=0)
+    upkeep = Upkeep(pieces, no_merge, replica, lambda report: folded.append(report.epoch), fold_least_rows=0)
     upkeep.batch_begins()
     for _ in range(TABLE.vnode_count):
         assert pieces.sizes.empty()
@@ -107,7 +126,7 @@ def test_pieces_of_a_fold_begin_in_the_pauses_between_batches_one_in_each(
 
 
 def test_a_fold_ends_with_whoever_began_it(replica: Replica, pieces: Pieces) -> None:
-    upkeep = Upkeep(pieces, replica, lambda report: None, fold_least_rows=0)
+    upkeep = Upkeep(pieces, no_merge, replica, lambda report: None, fold_least_rows=0)
     upkeep.between_batches(1, wait_for_fold=False)
     pieces.sizes.get(timeout=30)
     upkeep.close()
@@ -119,8 +138,8 @@ def test_a_fold_ends_with_whoever_began_it(replica: Replica, pieces: Pieces) -> 
 def test_a_fold_waits_for_no_pause_when_its_time_is_over_and_takes_half_of_the_slots(
     replica: Replica, pieces: Pieces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "PATIENCE_S", 0.01)
-    upkeep = Upkeep(pieces, replica, lambda report: None, fold_least_rows=0, slots=lambda: 6)
+    monkeypatch.setattr(compactor, "PATIENCE_S", 0.01)
+    upkeep = Upkeep(pieces, no_merge, replica, lambda report: None, fold_least_rows=0, slots=lambda: 6)
     upkeep.between_batches(1, wait_for_fold=False)
     upkeep.batch_begins()
     upkeep.finish()
@@ -129,7 +148,196 @@ def test_a_fold_waits_for_no_pause_when_its_time_is_over_and_takes_half_of_the_s
 
 
 def test_a_fold_that_is_waited_for_is_done_in_one_piece(replica: Replica, pieces: Pieces) -> None:
-    upkeep = Upkeep(pieces, replica, lambda report: None, fold_least_rows=0)
+    upkeep = Upkeep(pieces, no_merge, replica, lambda report: None, fold_least_rows=0)
     upkeep.between_batches(1, wait_for_fold=True)
     upkeep.close()
     assert pieces.rest == [TABLE.vnode_count]
+
+
+@pytest.mark.parametrize(("least_bytes", "folded"), [(1 << 30, []), (10, [1])])
+def test_a_log_of_few_rows_is_folded_if_they_are_wide(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch, least_bytes: int, folded: list[int]
+) -> None:
+    monkeypatch.setattr(compactor, "FOLD_LEAST_BYTES", least_bytes)
+    reports: list[int] = []
+    upkeep = Upkeep(fold_here, no_merge, replica, lambda report: reports.append(report.epoch))
+    upkeep.between_batches(1, wait_for_fold=True)
+    upkeep.close()
+    assert reports == folded
+
+
+class Held:
+    """Folds once it may."""
+
+    def __init__(self) -> None:
+        self.began, self.may = threading.Event(), threading.Event()
+
+    def __call__(self, parts: Sequence[FoldPart]) -> FoldResult:
+        self.began.set()
+        assert self.may.wait(30)
+        return fold_here(parts)
+
+
+def epochs(replica: Replica) -> list[tuple[int, int]]:
+    return sorted(file.bounds[EPOCH] for file in replica.log.files(LOG_BOUNDS))
+
+
+def test_beside_a_fold_files_are_merged_that_begin_behind_it_and_no_others(replica: Replica) -> None:
+    for epoch in range(2, LEAST_FILES + 4):
+        append(replica, epoch)
+    fold, last = Held(), LEAST_FILES + 3
+    merges = Turned()
+    upkeep = Upkeep(fold, merges, replica, lambda report: None, fold_least_rows=LEAST_FILES)
+    upkeep.between_batches(last, wait_for_fold=False)
+    assert fold.began.wait(30)
+    assert merges.count == 0, "what is folded leaves the log anyway"
+    for epoch in range(last + 1, last + LEAST_FILES + 1):
+        append(replica, epoch)
+        upkeep.between_batches(epoch, wait_for_fold=False)
+    upkeep._merges.wait(30)
+    upkeep.between_batches(last + LEAST_FILES, wait_for_fold=False)
+    assert (last + 1, last + LEAST_FILES) in epochs(replica)
+    fold.may.set()
+    upkeep.finish()
+    upkeep.close()
+    assert replica.folded_epoch == last
+    assert epochs(replica) == [(last + 1, last + LEAST_FILES)]
+    assert_holds(replica, last + LEAST_FILES)
+
+
+def assert_holds(replica: Replica, epochs: int) -> None:
+    """Base and log together have one row of each epoch."""
+    files = replica.files(replica.pin())
+    reader = SnapshotReader(replica.storage, TABLE, files)
+    overlay = reader.overlay(frozenset({0}), ["id"])
+    found = [
+        row for part in reader.read(Slice(0, None, None), ["id"], overlay) for row in part["id"].to_pylist()
+    ]
+    assert sorted(found) == [epoch * 100 for epoch in range(1, epochs + 1)]
+
+
+class Turned:
+    """Merges, and notes how many."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, merges: Sequence[Merge]) -> list[Merged]:
+        self.count += len(merges)
+        return merge_here(merges)
+
+
+def test_a_merge_of_files_that_were_folded_meanwhile_comes_to_nothing(replica: Replica) -> None:
+    for epoch in range(2, LEAST_FILES + 1):
+        append(replica, epoch)
+    may = threading.Event()
+
+    def late(merges: Sequence[Merge]) -> list[Merged]:
+        assert may.wait(30)
+        return merge_here(merges)
+
+    upkeep = Upkeep(fold_here, late, replica, lambda report: None, fold_least_rows=LEAST_FILES)
+    upkeep.between_batches(LEAST_FILES, wait_for_fold=False)
+    append(replica, LEAST_FILES + 1)
+    upkeep.between_batches(LEAST_FILES + 1, wait_for_fold=True)
+    assert epochs(replica) == []
+    may.set()
+    upkeep.finish()
+    upkeep.close()
+    assert epochs(replica) == []
+    assert_holds(replica, LEAST_FILES + 1)
+
+
+def test_a_fold_of_a_base_that_somebody_else_has_folded_meanwhile_comes_to_nothing(replica: Replica) -> None:
+    """Whom we took over from may commit a last one; its files hold what ours hold."""
+    fold = Held()
+    upkeep = Upkeep(fold, no_merge, replica, lambda report: None, fold_least_rows=0)
+    theirs = Replica(replica.storage, TABLE)
+    append(replica, 2)
+    upkeep.between_batches(2, wait_for_fold=False)
+    assert fold.began.wait(30)
+    former = Upkeep(fold_here, no_merge, theirs, lambda report: None, fold_least_rows=0)
+    former.between_batches(1, wait_for_fold=True)
+    former.close()
+    replica.reload()
+    fold.may.set()
+    upkeep.finish()
+    assert replica.folded_epoch == 1
+    upkeep.between_batches(2, wait_for_fold=True)
+    upkeep.close()
+    assert replica.folded_epoch == 2
+    assert_holds(replica, 2)
+
+
+def test_a_fold_that_fails_keeps_neither_merges_nor_cleaning_waiting_and_is_tried_later_and_later(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[float] = []
+
+    def fails(parts: object) -> NoReturn:
+        tries.append(time.monotonic())
+        raise MemoryError
+
+    merges = Turned()
+    Journal(replica.storage, TABLE).take_over("me", 1, "{}")
+    ProgressTable(replica.storage, TABLE)
+    orphan = replica.storage.write_parquet(BASE_PATH, pa.table({"id": [1]}), stem="orphan")
+    os.utime(replica.storage.path(BASE_PATH, orphan.path), (0, 0))
+    monkeypatch.setattr(turns, "FIRST_DELAY_S", 0.02)
+    upkeep = Upkeep(fails, merges, replica, lambda report: None, fold_least_rows=0, first_cleaning_s=0.0)
+    with structlog.testing.capture_logs() as logged:
+        enough = 3 * LEAST_FILES
+        for epoch in itertools.takewhile(lambda n: n < enough or len(tries) < 6, itertools.count(2)):
+            append(replica, epoch)
+            upkeep.between_batches(epoch, wait_for_fold=False)
+            upkeep._folds.wait()
+        upkeep.finish()
+    upkeep.close()
+    waits = [later - sooner for sooner, later in itertools.pairwise(tries)]
+    assert all(wait >= 0.02 * 2**number for number, wait in enumerate(waits))
+    failures = [line for line in logged if line.get("work") == "fold"]
+    assert [line["failures"] for line in failures] == list(range(1, len(tries) + 1))
+    assert failures[0]["work"] == "fold"
+    assert "memory" in failures[0]["next_step"]
+    assert merges.count > 0
+    assert len(replica.log.files()) < 5 * LEAST_FILES
+    assert not Path(replica.storage.path(BASE_PATH, orphan.path)).exists()
+
+
+@pytest.mark.parametrize("lanes", [4, 80])
+def test_a_batch_meets_a_bounded_number_of_log_files_however_many_lanes_write_them(
+    tmp_path: Path, lanes: int
+) -> None:
+    replica = Replica(Storage(str(tmp_path)), TABLE)
+    upkeep = Upkeep(fold_here, merge_here, replica, lambda report: None, fold_least_rows=1 << 40)
+    most = 0
+    for epoch in range(1, 16):
+        upkeep.batch_begins()
+        most = max(most, len(replica.files(replica.pin()).log))
+        append(replica, epoch, count=lanes, files=lanes)
+        upkeep.between_batches(epoch, wait_for_fold=False)
+    upkeep.finish()
+    upkeep.close()
+    assert most <= MOST_LOG_FILES
+    assert sum(file.rows for file in replica.log.files()) == 15 * lanes
+
+
+def test_merges_take_half_of_the_slots_and_all_where_batches_wait_for_them(replica: Replica) -> None:
+    sizes: list[tuple[int, int]] = []
+
+    def noted(merges: Sequence[Merge]) -> list[Merged]:
+        sizes.append((len(replica.log.files()), len(merges)))
+        return merge_here(merges)
+
+    upkeep = Upkeep(no_fold, noted, replica, lambda report: None, fold_least_rows=1 << 40, slots=lambda: 4)
+    append(replica, 2, count=199, files=199)
+    upkeep.between_batches(2, wait_for_fold=False)
+    upkeep.finish()
+    append(replica, 3, count=300, files=300)
+    upkeep.between_batches(3, wait_for_fold=False)
+    upkeep.finish()
+    upkeep.close()
+    (at_rest, half), (behind, every), *_ = sizes
+    assert (at_rest, half) == (MOST_LOG_FILES, 2)
+    assert behind > MOST_LOG_FILES
+    assert every == 4

@@ -2,6 +2,7 @@
 "use strict";
 
 const EVERY_MS = 1000;
+const HELD_S = 10; // what lasts less is a transaction as others are
 const byId = (id) => document.getElementById(id);
 const cards = new Map();
 let status = null;
@@ -30,15 +31,28 @@ async function ask(path, options = {}) {
   return body;
 }
 
-function setCondition(name, text) {
+function setCondition(name, text, reason = null) {
   const shown = byId("condition");
-  shown.className = `condition ${name}`;
+  shown.className = `condition ${name.replaceAll(" ", "-")}`;
   if (shown.textContent !== text) shown.textContent = text;
+  byId("reason").hidden = !reason;
+  if (!reason) return;
+  byId("reason-code").textContent = reason.where ? `${reason.code} at ${reason.where}` : reason.code;
+  byId("reason-found").textContent = `Found ${reason.found}; expected ${reason.expected}.`;
+  byId("reason-next").textContent = `Next: ${reason.next_step}.`;
 }
+
+// Not ready, but for a start: for how long barriers have not come out.
+function conditionText(now) {
+  if (now.ready || now.batch_age_s === null || now.condition === "stopping") return now.condition;
+  return `${now.condition}, no batch for ${seconds(now.batch_age_s)}`;
+}
+
+const late = (age) => age !== null && age > status.late_s;
 
 function showFacts() {
   const facts = [
-    ["barrier", seconds(status.barrier_age_s), "age of the last barrier in the outputs"],
+    ["barrier", seconds(status.barrier_age_s), "age of the last barrier in the outputs", late(status.barrier_age_s)],
     ["latency p50", seconds(status.latency.p50_s), "barrier injected to readable, last minute"],
     ["latency p99", seconds(status.latency.p99_s), "barrier injected to readable, last minute"],
     ["replica rows", number(status.replica_rows), "rows in the base"],
@@ -46,9 +60,10 @@ function showFacts() {
     ["lanes", status.lanes, `${status.vnode_count} vnodes`],
     ["parked", number(status.parked), "records at fault since the start"],
   ];
-  const shown = facts.map(([label, value, title]) => {
+  const shown = facts.map(([label, value, title, isLate]) => {
     const box = document.createElement("div");
     box.title = title;
+    box.classList.toggle("late", Boolean(isLate));
     const name = document.createElement("div");
     name.className = "label";
     name.textContent = label;
@@ -64,9 +79,14 @@ function showFacts() {
 function showPartitions() {
   const rows = status.partitions.map((each) => {
     const row = document.createElement("tr");
-    for (const text of [each.partition, each.barrier ?? "none yet", seconds(each.age_s), each.barriers_waiting]) {
+    const held = each.held_s !== null && each.held_s > HELD_S;
+    row.title = held ? `an open transaction holds back ${number(each.unstable)} records` : "";
+    const open = held ? seconds(each.held_s) : "–";
+    const cells = [each.partition, each.barrier ?? "none yet", seconds(each.age_s), each.barriers_waiting, open];
+    for (const [index, text] of cells.entries()) {
       const cell = document.createElement("td");
       cell.textContent = text;
+      cell.classList.toggle("late", (index === 2 && late(each.age_s)) || (index === 4 && held));
       row.append(cell);
     }
     return row;
@@ -200,7 +220,7 @@ async function refresh() {
   try {
     const [now, history] = await Promise.all([ask("status"), ask("history")]);
     status = now;
-    setCondition(now.condition, now.trouble ? `${now.condition}: ${now.trouble}` : now.condition);
+    setCondition(now.condition, conditionText(now), now.reason);
     byId("table").textContent = now.table;
     byId("upstream").textContent = now.upstream;
     byId("version").textContent = `version ${now.version}, ${now.owner}`;

@@ -10,10 +10,10 @@ import pytest
 from schemas.codec import barrier_header, encode_barrier
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER, Barrier, BarrierKind
-from streaming.lane import output
-from streaming.runtime.consumer import RangeReader
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.transactions import TransactionalProducer
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader
+from streaming.kafka.transactions import TransactionalProducer
+from streaming.sink import kafka as output
 
 pytestmark = pytest.mark.kafka
 

@@ -14,10 +14,10 @@ from ruamel.yaml import YAML
 from schemas.config import load_kafka
 from schemas.errors import BackfillError, Code, EnvironmentProblem
 from streaming.cli.app import main
-from streaming.runtime.consumer import RangeReader
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import create_topic, partitions_of
-from streaming.runtime.transactions import TransactionalProducer
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader
+from streaming.kafka.topics import create_topic, partitions_of
+from streaming.kafka.transactions import TransactionalProducer
 from tests.kit.secure import Certificates, SecureBroker, private
 
 pytestmark = pytest.mark.kafka
@@ -159,7 +159,7 @@ def test_two_who_do_not_speak_the_same_protocol_are_told_where_to_look(
         KafkaSettings(secured.broker.bootstrap, 2, tls),
         KafkaSettings(secured.broker.address("SCRAM"), 2),
     ):
-        with pytest.raises(EnvironmentProblem, match=r"mend .*kafka\.security"):
+        with pytest.raises(EnvironmentProblem, match=r"correct .*kafka\.security"):
             partitions_of(kafka, "t")
 
 

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from cryptography.hazmat.primitives import serialization
 
-from streaming.runtime.kafka import KafkaSettings
+from streaming.kafka.clients import KafkaSettings
 from tests.kit.canary import Canary
 from tests.kit.secure import (
     OPERATOR,

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from schemas.table import declare
-from streaming.runtime.kafka import KafkaSettings
+from streaming.kafka.clients import KafkaSettings
 from tests.kit.real import RealUpstream, Stage
 
 ORDERS = {

@@ -13,8 +13,8 @@ from confluent_kafka import Message, Producer
 from schemas.errors import Fenced
 from schemas.records import Throttle
 from state.replica import LOG_PATH
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import create_topic
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import create_topic
 from tests.kit.real import RealUpstream, Run, Stage, records
 
 SetUp = Callable[..., Stage]

@@ -14,7 +14,7 @@ from schemas.codec import barrier_header, encode_barrier
 from schemas.errors import BackfillError, Code
 from schemas.records import Barrier, Change, Op
 from streaming.cli.app import main
-from streaming.runtime.topics import create_topic, partitions_of
+from streaming.kafka.topics import create_topic, partitions_of
 from tests.kit.real import RealUpstream, Run, Stage
 
 SetUp = Callable[..., Stage]
@@ -194,6 +194,11 @@ def test_a_new_job_may_not_go_behind_records_of_others(set_up: SetUp) -> None:
     foreign = RealUpstream(stage.upstream.table, stage.upstream.kafka, output, 4)
     foreign.send(2, b"k", b"v")
     foreign.close()
+    at_once = stage.fails()  # a new state has sent nothing, so no barrier has to be waited for
+    a_line(at_once, Code.OUTPUT_TOPIC_MISMATCH, f"{output}-2")
+    assert "backfill rebuild" in str(at_once)
+    with stage.running(jobs=[]) as before:
+        before.reach(stage.upstream.barrier())
     run = Run(stage.service())
     run.reach(stage.upstream.barrier())
     stage.upstream.barrier()

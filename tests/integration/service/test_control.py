@@ -10,8 +10,8 @@ from confluent_kafka import Message
 from schemas.codec import decode_barrier
 from schemas.errors import Code
 from schemas.records import BARRIER_HEADER, Add, Drop, Pause, Resume, Stop, Throttle
-from streaming.runtime.consumer import header_of, place
-from tests.kit.real import Run, Stage, records
+from streaming.kafka.consumer import header_of, place
+from tests.kit.real import RealUpstream, Run, Stage, records
 
 SetUp = Callable[..., Stage]
 
@@ -105,10 +105,19 @@ def test_a_wish_for_an_output_that_holds_records_is_refused_and_the_service_goes
     stage.upstream.put((1, "EU", None, None))
     with stage.running() as run:
         run.reach(stage.upstream.barrier())
-        wish = json.dumps({"name": "onto-itself", "output": stage.upstream.name, "output_partitions": 2})
-        run.reach(stage.upstream.barrier(Add(wish)))
-        reports = run.reach(stage.upstream.barrier()).outcome.reports
-        assert [report.refused for report in reports] == [Code.OUTPUT_TOPIC_MISMATCH]
+        filled = f"{stage.upstream.name}-filled"
+        foreign = RealUpstream(stage.upstream.table, stage.upstream.kafka, filled, 2)
+        foreign.send(0, b"k", b"v")
+        foreign.close()
+        for output, code in (
+            (filled, Code.OUTPUT_TOPIC_MISMATCH),
+            (stage.upstream.name, Code.SAME_TOPIC),
+            (f"{stage.upstream.name}.control", Code.SAME_TOPIC),
+        ):
+            wish = json.dumps({"name": "other", "output": output, "output_partitions": 2})
+            run.reach(stage.upstream.barrier(Add(wish)))
+            reports = run.reach(stage.upstream.barrier()).outcome.reports
+            assert [report.refused for report in reports] == [code]
         run.reach(stage.upstream.barrier())
         assert run.is_complete("copy")
     assert stage.verify().clean

@@ -12,12 +12,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from schemas.codec import MAX_BARRIER_BYTES, barrier_header, encode_barrier
 from schemas.errors import Code, InputError
 from schemas.records import Barrier, BarrierKind
-from state.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from schemas.table import declare
+from state.columns import OFFSET, PARTITION
+from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from streaming.kafka.clients import KafkaSettings
 from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import Fault, find_faults
-from streaming.runtime.kafka import KafkaSettings
-from streaming.service.source import UpstreamSource
+from streaming.source.decoded import check_decoded
+from streaming.source.kafka import UpstreamSource
 from tests.kit.broken import BROKEN, BROKEN_KEYS, KEY, ROW, TABLE, insert, number, sized
+from tests.kit.values import TYPES
 
 RECORDS = (
     "partition int, offset long, key binary, value binary, headers array<struct<key string, value binary>>"
@@ -88,6 +92,34 @@ def test_what_is_marked_as_a_barrier_is_no_change_whatever_its_value(decode: Dec
         (0, Code.AMBIGUOUS_RECORD),
         (2, Code.AMBIGUOUS_RECORD),
     ]
+
+
+def test_a_barriers_own_record_is_no_change_and_the_last_record_before_one_beside_the_data_is(
+    decode: Decode,
+) -> None:
+    marked: list[list[tuple[str, bytes]] | None] = [None, [("barrier", b"1")]]
+    own, faults = decode(insert(), b"\xff", keys=[KEY, None], headers=marked)
+    assert (own.rows[OFFSET].to_pylist(), faults) == ([0], [])
+    beside, faults = decode(insert(), insert())
+    assert (beside.rows[OFFSET].to_pylist(), faults) == ([0, 1], [])
+
+
+def test_a_table_with_columns_of_every_type_is_decoded_as_declared(spark: SparkSession) -> None:
+    columns = {"id": "int"} | {f"c{number}": str(kind) for number, kind in enumerate(TYPES)}
+    every = declare({"name": "t", "columns": columns, "primary_key": ["id"]})
+    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", every)
+    found = source.lane_rows(spark.createDataFrame([], RECORDS), 1)
+    check_decoded(to_arrow_schema(found.schema), every)
+
+
+def test_spark_sorts_records_by_the_intervals_that_end_before_them(spark: SparkSession) -> None:
+    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", TABLE)
+    barrier = Barrier(1 << 16, 0, BarrierKind.INITIAL, 2, 0)
+    barriers = [AlignedBarrier(barrier, ends) for ends in ((2, 0), (2, 1), (3, 3))]
+    rows = [(number, offset, KEY, insert(), None) for number in (0, 1) for offset in (2, 1, 0)]
+    found = source.lane_rows(spark.createDataFrame(rows, RECORDS), 1, in_order_of=barriers).toArrow()
+    places = zip(*(found[name].to_pylist() for name in (PARTITION, OFFSET)), strict=True)
+    assert list(places) == [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (1, 2)]
 
 
 def test_a_mark_with_a_key_or_two_marks_are_ambiguous_and_a_huge_barrier_is_not_fetched(

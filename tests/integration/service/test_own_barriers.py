@@ -10,9 +10,11 @@ import pytest
 from schemas.codec import barrier_header
 from schemas.errors import Code, InputError
 from schemas.records import Change, Op
-from streaming.runtime.topics import watermarks
-from streaming.runtime.transactions import TransactionalProducer
-from streaming.upstream.injector import BarrierInjector
+from state.replica import Replica
+from state.storage import Storage
+from streaming.kafka.topics import watermarks
+from streaming.kafka.transactions import TransactionalProducer
+from streaming.source.barriers.injector import BarrierInjector
 from tests.kit.real import Run, Stage, await_condition
 
 SetUp = Callable[..., Stage]
@@ -30,10 +32,11 @@ def test_barriers_of_another_injector_count_like_its_own(set_up: SetUp) -> None:
     # It fences the service's, which comes back an interval later.
     with stage.running(barriers="inject", barrier_interval="2s") as run:
         run.until(lambda: len(run.reports) > 1)
+        state = Replica(Storage(str(stage.folder / "state")), upstream.table).id
         for number in range(3):
             upstream.put((number, "EU", None, None))
             upstream.flush()
-            other = BarrierInjector(upstream.kafka, upstream.name, 1_000)
+            other = BarrierInjector(upstream.kafka, upstream.name, 1_000, owner=state)
             barrier = other.inject_one()
             other.stop()
             run.reach(barrier)
@@ -54,8 +57,8 @@ def test_barriers_behind_an_open_transaction_wait_for_its_end(set_up: SetUp) -> 
             stable = watermarks(upstream.kafka, upstream.name)[0].stable
             later = stable + 8
             await_condition(lambda: watermarks(upstream.kafka, upstream.name)[0].high > later, "barriers")
-            assert run.reports[-1].plan.end.offsets[0] < stable
-        run.until(lambda: run.reports[-1].plan.end.offsets[0] > later)
+            assert run.reports[-1].plan.end.ends[0] <= stable
+        run.until(lambda: run.reports[-1].plan.end.ends[0] > later)
     assert sum(report.changes for report in run.reports) == 1
     assert stage.verify().clean
 

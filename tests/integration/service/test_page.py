@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from streaming.observe.around import observed
+from streaming.observe.wiring import observed
 from tests.kit.real import Run, Stage
 
 SetUp = Callable[..., Stage]

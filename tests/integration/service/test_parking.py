@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from schemas.errors import Code, InputError
 from schemas.job import DEAD_LETTERS_SUFFIX
-from streaming.lane.dead_letters import CODE_HEADER, PLACE_HEADER
-from streaming.runtime.consumer import header_of
+from streaming.kafka.consumer import header_of
+from streaming.sink.dead_letters import CODE_HEADER, PLACE_HEADER
 from tests.kit.broken import BROKEN, BROKEN_KEYS, KEY, ROW, TABLE, insert
 from tests.kit.real import Stage, records
 

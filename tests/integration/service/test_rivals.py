@@ -6,15 +6,19 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import pytest
 
 from schemas.errors import Fenced
 from state.journal import Journal
 from state.replica import Replica
 from state.storage import Storage
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.transactions import TransactionalProducer
-from streaming.service.batches import transactional_id
-from streaming.upstream.injector import injector_id
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.transactions import TransactionalProducer
+from streaming.protocol.lane_attempts import transactional_id
+from streaming.service import service as service_module
+from streaming.source.barriers.injector import injector_id
 from tests.kit.real import Run, Stage
 
 SetUp = Callable[..., Stage]
@@ -55,6 +59,26 @@ def test_who_fences_without_having_taken_the_state_over_delays_and_does_not_end(
         run.until(lambda: run.is_complete("copy"))
     report = stage.verify()
     assert report.clean, report
+
+
+def test_a_fenced_service_that_is_started_again_waits_while_its_successor_lives(
+    set_up: SetUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Owners are told apart by their process, and here they are threads of one.
+    monkeypatch.setattr(service_module, "owner", lambda: f"thread {threading.get_ident()}")
+    stage = set_up({"name": "copy"})
+    how: dict[str, Any] = {"barriers": "inject", "barrier_interval": "100ms"}
+    first = Run(stage.service(**how))
+    first.until(lambda: len(first.reports) > 2)
+    second = Run(stage.service(**how))
+    assert isinstance(first.end(), Fenced)
+    again = Run(stage.service(**how))
+    second.until(lambda: len(second.reports) > 20)
+    assert not again.reports
+    second.stop()
+    again.until(lambda: len(again.reports) > 2)
+    again.stop()
+    assert stage.verify().clean
 
 
 def test_who_took_the_state_over_ends_the_service_and_is_named(set_up: SetUp) -> None:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.service.salts import lane_salts
+from streaming.source.lane_keys import lane_salts
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 64])

@@ -12,9 +12,9 @@ from confluent_kafka import Producer
 
 from schemas.records import BARRIER_HEADER
 from streaming.cli.app import main
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.places import CONFIG_VARIABLE
-from streaming.runtime.topics import create_topic
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import create_topic
+from streaming.runtime.paths import CONFIG_VARIABLE
 from tests.kit.real import Run, Stage, records
 
 SetUp = Callable[..., Stage]

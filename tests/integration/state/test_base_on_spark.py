@@ -20,7 +20,7 @@ from state.fold import fold_part, parts_of
 from state.replica import BASE_PATH, Replica, write_log_file
 from state.row_hash import row_hashes
 from state.storage import Storage
-from tests.kit.pure import vnode_of
+from tests.kit.tables import vnode_of
 from tests.kit.values import values_of
 
 TYPES = (

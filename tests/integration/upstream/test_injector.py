@@ -15,12 +15,12 @@ from confluent_kafka.cimpl import NewPartitions
 from schemas.codec import decode_barrier
 from schemas.errors import Code, Fenced, OutcomeUnknown, TopicError
 from schemas.records import Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
-from streaming.runtime.consumer import RangeReader, header_of, place
-from streaming.runtime.kafka import KafkaSettings
-from streaming.runtime.topics import admin, watermarks
-from streaming.runtime.transactions import TransactionalProducer
-from streaming.upstream.control import Wish, control_topic, encode_wish
-from streaming.upstream.injector import BarrierInjector
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader, header_of, place
+from streaming.kafka.topics import admin, watermarks
+from streaming.kafka.transactions import TransactionalProducer
+from streaming.source.barriers.control_requests import Wish, control_topic, encode_wish
+from streaming.source.barriers.injector import BarrierInjector
 
 Topic = Callable[..., str]
 HOUR_MS = 3_600_000
@@ -203,10 +203,10 @@ def test_a_group_that_nobody_coordinates_yet_is_asked_for_again(
                 raise KafkaException(KafkaError(error))
             return super().committed(*args, **kwargs)
 
-    monkeypatch.setattr("streaming.upstream.inbox.Consumer", Starting)
+    monkeypatch.setattr("streaming.source.barriers.control_topic.Consumer", Starting)
     with injector(kafka, name) as driven:
         assert driven.inject_one().mutation == Pause("b")
-    assert Starting.asked == 3
+    assert Starting.asked == 4  # before the one before is fenced, and after
 
 
 def test_what_is_no_wish_is_skipped_and_never_blocks(kafka: KafkaSettings, topic: Topic) -> None:

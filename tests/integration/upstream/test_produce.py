@@ -13,12 +13,12 @@ from schemas.errors import Code, EnvironmentProblem, TopicError
 from schemas.position import Key
 from schemas.records import Row
 from schemas.table import declare
-from streaming.runtime.consumer import RangeReader, header_of
-from streaming.runtime.kafka import KafkaSettings
-from streaming.upstream.generator import ChangeGenerator, Shares
-from streaming.upstream.injector import BarrierInjector
-from streaming.upstream.produce import ChangeSender, LiveChanges, produce_rows
-from streaming.upstream.resume import resume
+from streaming.dev.generator import ChangeGenerator, Shares
+from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
+from streaming.dev.resume import resume
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader, header_of
+from streaming.source.barriers.injector import BarrierInjector
 
 Topic = Callable[..., str]
 TABLE = declare(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.bench.latency import Latencies, percentile
+from streaming.dev.bench.latency import Latencies, percentile
 
 FIVE = Latencies(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), np.array([10.0, 20.0, 30.0, 40.0, 50.0]))
 

@@ -7,8 +7,8 @@ import io
 from rich.console import Console
 
 from streaming.cli.watching import Bars, forecasts_after
+from streaming.control.state_view import SeenJob, Sight
 from streaming.core.forecast import Extent, Paces
-from streaming.steering.sight import SeenJob, Sight
 from tests.kit.reports import job
 
 

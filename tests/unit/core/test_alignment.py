@@ -6,7 +6,7 @@ import pytest
 
 from schemas.errors import Code, InputError
 from schemas.records import Barrier, BarrierKind, Pause, VnodeProgress
-from state.plan import AlignedBarrier
+from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
 
 
@@ -28,9 +28,9 @@ def test_a_barrier_is_aligned_once_all_partitions_have_it_and_is_given_once() ->
     assert aligner.aligned() == []
     assert aligner.waiting == (2, 0)
     aligner.feed(1, 0, barrier(1))
-    assert aligner.aligned() == [AlignedBarrier(barrier(1), (3, 0))]
+    assert aligner.aligned() == [AlignedBarrier(barrier(1), (4, 1))]
     aligner.feed(1, 1, barrier(2))
-    assert aligner.aligned() == [AlignedBarrier(barrier(2), (9, 1))]
+    assert aligner.aligned() == [AlignedBarrier(barrier(2), (10, 2))]
     assert aligner.aligned() == []
 
 
@@ -46,12 +46,12 @@ def test_an_overlapping_range_fed_again_changes_nothing() -> None:
     for copy in copies:
         aligner.feed(*copy)
     aligner.feed(1, 8, barrier(2))
-    assert aligner.aligned() == [AlignedBarrier(barrier(2), (7, 8))]
+    assert aligner.aligned() == [AlignedBarrier(barrier(2), (8, 9))]
     assert aligner.take_duplicates(AlignedBarrier(barrier(3), (99, 99))) == ()
 
 
 def test_it_goes_on_behind_the_barrier_that_a_former_run_came_to() -> None:
-    last = AlignedBarrier(barrier(5), (50, 60))
+    last = AlignedBarrier(barrier(5), (51, 61))
     aligner = fed((0, 50, barrier(5)), (0, 52, barrier(6)), (1, 61, barrier(6)), last=last)
     assert [aligned.epoch >> 16 for aligned in aligner.aligned()] == [6]
     with pytest.raises(InputError, match="BARRIER_GAP at up-0@54"):

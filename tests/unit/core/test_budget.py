@@ -2,11 +2,17 @@ from __future__ import annotations
 
 import pytest
 
+from state.values.plan import Amount
 from streaming.core.budget import (
+    FIRST_BYTES,
     FIRST_ROWS,
     LEAST_READ_MS,
+    LONGEST_READ_MS,
+    MAX_BYTES,
     MAX_ROWS,
+    MIN_BYTES,
     MIN_ROWS,
+    PLENTY_BYTES,
     PLENTY_ROWS,
     READ_SHARE,
     UNBUDGETED_READ_MS,
@@ -16,9 +22,15 @@ from streaming.core.budget import (
     SnapshotBudget,
 )
 
+WIDTH = 80
+
+
+def spent(budget: SnapshotBudget, rows: int, *, read_ms: float, width: int = WIDTH) -> None:
+    budget.spent(Amount(rows, rows * width), read_ms)
+
 
 def rows(budget: SnapshotBudget, now_ms: int, limit: int | None = None, *, paused: bool = False) -> int:
-    return budget.rows(now_ms, paused=paused, rate_limit=limit)
+    return budget.amount(now_ms, paused=paused, rate_limit=limit).rows
 
 
 @pytest.mark.parametrize(("paused", "limit"), [(True, None), (True, 100), (False, 0)])
@@ -29,26 +41,26 @@ def test_nothing_is_read_while_paused_or_limited_to_nothing(paused: bool, limit:
 def test_without_a_latency_budget_a_batch_takes_plenty_and_then_what_it_reads_in_five_seconds() -> None:
     budget = SnapshotBudget(None)
     assert rows(budget, 0) == PLENTY_ROWS
-    budget.spent(10, read_ms=10_000)
+    spent(budget, 10, read_ms=10_000)
     assert rows(budget, 0) == PLENTY_ROWS
     for _ in range(20):
-        budget.spent(PLENTY_ROWS, read_ms=PLENTY_ROWS / 400)
+        spent(budget, PLENTY_ROWS, read_ms=PLENTY_ROWS / 400)
     assert rows(budget, 0) == 400 * UNBUDGETED_READ_MS
     for _ in range(20):
-        budget.spent(rows(budget, 0), read_ms=1)
+        spent(budget, rows(budget, 0), read_ms=1)
     assert rows(budget, 0) == MAX_ROWS
 
 
 def test_a_limit_that_is_lifted_leaves_nothing_behind_without_a_latency_budget() -> None:
     budget = SnapshotBudget(None)
-    budget.spent(rows(budget, 0, 100), read_ms=1)
+    spent(budget, rows(budget, 0, 100), read_ms=1)
     assert rows(budget, 1_000) == PLENTY_ROWS
 
 
 def test_the_first_read_is_small_and_the_next_one_follows_what_it_took() -> None:
     budget = SnapshotBudget(2_000)
     assert rows(budget, 0) == FIRST_ROWS
-    budget.spent(FIRST_ROWS, read_ms=400)  # 50 rows/ms
+    spent(budget, FIRST_ROWS, read_ms=400)  # 50 rows/ms
     assert rows(budget, 1_000) == min(50 * 1_000 * READ_SHARE, 2 * FIRST_ROWS)
 
 
@@ -56,8 +68,8 @@ def grown_rows(latency_budget_ms: int | None, company: Company, rows_per_ms: flo
     """The read of a job that has found its size."""
     budget, read = SnapshotBudget(latency_budget_ms), 0
     for now_ms in range(20):
-        read = budget.rows(now_ms, paused=False, rate_limit=None, company=company)
-        budget.spent(read, read_ms=read / rows_per_ms)
+        read = budget.amount(now_ms, paused=False, rate_limit=None, company=company).rows
+        spent(budget, read, read_ms=read / rows_per_ms)
     return read
 
 
@@ -102,7 +114,7 @@ def test_a_read_that_took_less_than_it_might_is_followed_at_once() -> None:
     budget, taken = SnapshotBudget(1_000), []
     for _ in range(10):
         taken.append(rows(budget, 0))
-        budget.spent(taken[-1], read_ms=100 + taken[-1] / 1_000)  # what a read costs in any case, and a row
+        spent(budget, taken[-1], read_ms=100 + taken[-1] / 1_000)  # what a read costs in any case, and a row
     most = (500 * READ_SHARE - 100) * 1_000
     assert taken[:2] == [FIRST_ROWS, 2 * FIRST_ROWS]
     assert all(0.8 * most <= read <= most for read in taken[5:]), taken
@@ -110,23 +122,23 @@ def test_a_read_that_took_less_than_it_might_is_followed_at_once() -> None:
 
 def test_reads_grow_at_most_twofold_and_adapt_to_a_slower_machine() -> None:
     budget = SnapshotBudget(2_000)
-    budget.spent(FIRST_ROWS, read_ms=1)
+    spent(budget, FIRST_ROWS, read_ms=1)
     assert rows(budget, 0) == 2 * FIRST_ROWS
     for _ in range(20):
-        budget.spent(rows(budget, 0), read_ms=5_000)
+        spent(budget, rows(budget, 0), read_ms=5_000)
     read = rows(budget, 0)
     assert MIN_ROWS <= read < FIRST_ROWS
 
 
 def test_progress_comes_before_latency_on_a_machine_that_is_too_slow() -> None:
     budget = SnapshotBudget(1)
-    budget.spent(10, read_ms=60_000)
+    spent(budget, 10, read_ms=60_000)
     assert rows(budget, 0) == MIN_ROWS
 
 
 def test_a_batch_that_read_nothing_teaches_nothing() -> None:
     budget = SnapshotBudget(2_000)
-    budget.spent(0, read_ms=500)
+    spent(budget, 0, read_ms=500)
     assert rows(budget, 0) == FIRST_ROWS
 
 
@@ -136,7 +148,7 @@ def test_a_rate_limit_holds_over_time_whatever_the_pace_of_the_batches(step_ms: 
     seconds = 100
     for now_ms in range(0, seconds * 1_000, step_ms):
         taken = rows(budget, now_ms, limit)
-        budget.spent(taken, read_ms=1)
+        spent(budget, taken, read_ms=1)
         read += taken
     assert read <= limit * (seconds + 2)
     if step_ms <= 2_000:
@@ -148,7 +160,7 @@ def test_a_rate_below_one_row_a_batch_adds_up_to_rows() -> None:
     taken = []
     for now_ms in range(0, 10_000, 250):
         taken.append(rows(budget, now_ms, 1))
-        budget.spent(taken[-1], read_ms=1)
+        spent(budget, taken[-1], read_ms=1)
     assert set(taken) == {0, 1}
     assert sum(taken) == 10
 
@@ -169,7 +181,7 @@ def test_a_pause_is_not_followed_by_a_burst() -> None:
 def test_rows_read_beyond_the_budget_are_paid_back() -> None:
     budget = SnapshotBudget(None)
     assert rows(budget, 0, 100) == 100
-    budget.spent(300, read_ms=1)
+    spent(budget, 300, read_ms=1)
     assert rows(budget, 1_000, 100) == 0
     assert rows(budget, 3_000, 100) == 100
 
@@ -177,12 +189,68 @@ def test_rows_read_beyond_the_budget_are_paid_back() -> None:
 def test_rows_read_without_a_limit_are_no_debt_once_there_is_one() -> None:
     budget = SnapshotBudget(None)
     rows(budget, 0)
-    budget.spent(1_000_000, read_ms=1_000)
+    spent(budget, 1_000_000, read_ms=1_000)
     assert rows(budget, 1_000, 100) == 100
 
 
 def test_debt_under_a_high_limit_is_forgiven_by_a_lower_one() -> None:
     budget = SnapshotBudget(None)
     rows(budget, 0, 100_000)
-    budget.spent(300_000, read_ms=1_000)
+    spent(budget, 300_000, read_ms=1_000)
     assert rows(budget, 1_000, 10) == 10
+
+
+def taken_bytes(
+    latency_budget_ms: int | None, width: int, bytes_per_ms: float, readers: int = 1
+) -> list[int]:
+    """What a job reads in one batch after another, whose rows have this width."""
+    budget, read = SnapshotBudget(latency_budget_ms), []
+    for now_ms in range(20):
+        most = budget.amount(now_ms, paused=False, rate_limit=None, company=Company(readers))
+        count = max(min(most.rows, most.size // width), 1)
+        read.append(count * width)
+        spent(budget, count, read_ms=count * width / bytes_per_ms, width=width)
+    return read
+
+
+@pytest.mark.parametrize("width", [50_000, 900_000])
+@pytest.mark.parametrize("bytes_per_ms", [1_000, 10_000, 100_000, 1_000_000])
+@pytest.mark.parametrize("readers", [1, 3])
+def test_wide_rows_are_read_within_half_a_transaction_and_a_gigabyte(
+    width: int, bytes_per_ms: int, readers: int
+) -> None:
+    first, *later = taken_bytes(None, width, bytes_per_ms, readers)
+    assert first <= PLENTY_BYTES
+    for read in later:
+        assert read <= MAX_BYTES / readers
+        assert read / bytes_per_ms <= LONGEST_READ_MS / readers + width / bytes_per_ms
+    assert later[-1] >= 0.9 * min(MAX_BYTES / readers, bytes_per_ms * LONGEST_READ_MS / readers)
+
+
+@pytest.mark.parametrize("width", [50_000, 900_000])
+@pytest.mark.parametrize("bytes_per_ms", [10_000, 100_000])
+def test_a_latency_budget_holds_for_wide_rows(width: int, bytes_per_ms: int) -> None:
+    first, *later = taken_bytes(2_000, width, bytes_per_ms)
+    assert first <= FIRST_BYTES
+    assert all(read <= max(1_500 * bytes_per_ms, MIN_BYTES) for read in later), later
+
+
+@pytest.mark.parametrize("width", [60, 100, 130])
+def test_bytes_take_nothing_from_narrow_rows(width: int) -> None:
+    assert taken_bytes(None, width, 1_600 * width)[-1] == MAX_ROWS * width
+    assert taken_bytes(2_000, width, 400 * width)[-1] == pytest.approx(750 * 400 * width, rel=0.01)
+
+
+def test_rows_that_become_wider_are_read_in_smaller_numbers_at_once() -> None:
+    budget = SnapshotBudget(2_000)
+    for now_ms in range(10):
+        most = budget.amount(now_ms, paused=False, rate_limit=None)
+        spent(budget, most.rows, read_ms=most.rows / 400)
+    most = budget.amount(10, paused=False, rate_limit=None)
+    assert most.size <= 1.5 * most.rows * WIDTH
+
+
+def test_bytes_that_nobody_planned_teach_nothing_of_bytes() -> None:
+    budget = SnapshotBudget(None)
+    spent(budget, 1_000, read_ms=1_000, width=0)
+    assert budget.amount(0, paused=False, rate_limit=None).size == PLENTY_BYTES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.progress import Completed, InProgress, Progress
+from state.values.progress import Completed, InProgress, Progress
 from streaming.core.forecast import WINDOW_MS, Extent, Forecast, Pace, extent, seconds_left
 
 

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import pytest
+
+from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.records import Add, Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
-from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion
 from streaming.core.jobs import add_configured, jobs_after
-from tests.kit.scene import table
+from tests.kit.tables import table
 
 TABLE = table(vnode_count=4)
 
@@ -67,3 +70,17 @@ def test_a_configured_job_is_added_once_and_what_mutations_made_of_a_known_one_s
         ("b", 0, None),
         ("c", 9, 7),
     ]
+
+
+@pytest.mark.parametrize(
+    ("mutation", "code"),
+    [
+        (Add("no definition"), Code.JOB_INVALID),
+        (Add('{"name": "Bad Name", "output": "other"}'), Code.JOB_NAME_INVALID),
+        (Resume("nobody"), Code.JOB_UNKNOWN),
+    ],
+)
+def test_a_mutation_that_can_not_be_carried_out_changes_nothing(mutation: Mutation, code: Code) -> None:
+    outcome = jobs_after(plan(mutation), TABLE)
+    assert outcome.jobs == jobs_after(plan(None), TABLE).jobs
+    assert [report.refused for report in outcome.reports] == [code]

@@ -9,11 +9,11 @@ import pytest
 from schemas.job import JobDefinition
 from schemas.position import Key
 from schemas.records import Barrier, BarrierKind
-from state.plan import AlignedBarrier, Cut, JobPlan, JobState
-from state.progress import Completed, Progress
+from state.values.plan import AlignedBarrier, Amount, Cut, JobPlan, JobState
+from state.values.progress import Completed, Progress
+from streaming.core.batch_sizer import MAX_BATCH_RECORDS, Pace
 from streaming.core.budget import FIRST_ROWS, MIN_ROWS
-from streaming.core.pace import MAX_BATCH_RECORDS, Pace
-from tests.kit.scene import table
+from tests.kit.tables import table
 
 VNODES = 8
 BARRIER = AlignedBarrier(Barrier(1 << 16, 0, BarrierKind.CHECKPOINT, 1, 0), (10,))
@@ -30,8 +30,8 @@ def pace(held_bytes: int = 1 << 40) -> Pace:
 
 
 def plans(pace: Pace, *jobs: JobState, progress: Mapping[str, Mapping[int, Progress]]) -> tuple[JobPlan, ...]:
-    def cut(vnode: int, after: Key | None, limit: int) -> Cut:
-        return Cut((limit,), limit)  # as if vnodes had no end: a slice's position is what it reads
+    def cut(vnode: int, after: Key | None, limit: Amount) -> Cut:
+        return Cut((limit.rows,), limit.rows)  # as if vnodes had no end: a slice's position is what it reads
 
     return pace.plan_jobs(jobs, progress, BARRIER, cut, now_ms=1_000)
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from schemas.job import JobDefinition
 from schemas.position import Key
 from schemas.records import Barrier, BarrierKind
-from state.plan import AlignedBarrier, Cut, Slice
-from state.progress import Completed, InProgress, NotStarted, Progress, after_slice
+from state.values.plan import AlignedBarrier, Amount, Cut, Slice
+from state.values.progress import Completed, InProgress, NotStarted, Progress, after_slice
 from streaming.core.planning import CutFunction, choose_barriers, choose_slices
-from tests.kit.scene import table
+from tests.kit.tables import table
 
 VNODES = 8
 
@@ -21,50 +21,56 @@ def job(output_partitions: int) -> JobDefinition:
     return JobDefinition.declare(declaration, table(vnode_count=VNODES))
 
 
-def cutter(sizes: Mapping[int, int]) -> CutFunction:
-    """Vnodes that hold the keys (1,), (2,), ... up to their size."""
+def budget_of(count: int) -> Amount:
+    """A budget of rows, whatever they weigh."""
+    return Amount(count, 1 << 40)
 
-    def cut(vnode: int, after: Key | None, limit: int) -> Cut:
-        assert limit >= 1
+
+def cutter(sizes: Mapping[int, int], width: int = 1) -> CutFunction:
+    """Vnodes that hold the keys (1,), (2,), ... up to their size, in rows of so many bytes."""
+
+    def cut(vnode: int, after: Key | None, limit: Amount) -> Cut:
+        assert not limit.is_nothing
         read = 0 if after is None else after[0]
         left = sizes.get(vnode, 0) - read
-        return Cut(None, left) if left <= limit else Cut((read + limit,), limit)
+        fits = max(min(limit.rows, limit.size // width), 1)
+        return Cut(None, left, left * width) if left <= fits else Cut((read + fits,), fits, fits * width)
 
     return cut
 
 
 def test_a_budget_of_nothing_reads_nothing() -> None:
-    assert choose_slices(job(2), VNODES, {}, 0, cutter({0: 5})).slices == ()
+    assert choose_slices(job(2), VNODES, {}, budget_of(0), cutter({0: 5})).slices == ()
 
 
 def test_the_walk_takes_the_vnodes_of_a_partition_in_order_and_few_at_a_time() -> None:
-    chosen = choose_slices(job(1), VNODES, {}, 7, cutter(dict.fromkeys(range(VNODES), 5)))
+    chosen = choose_slices(job(1), VNODES, {}, budget_of(7), cutter(dict.fromkeys(range(VNODES), 5)))
     assert chosen.slices == (Slice(0, None, None), Slice(1, None, (2,)))
-    assert chosen.rows == 7
+    assert chosen.amount.rows == 7
 
 
 def test_a_vnode_in_progress_goes_on_behind_its_position_and_completed_ones_are_left_alone() -> None:
     progress: dict[int, Progress] = {0: Completed((5,), 5), 1: InProgress((2,), 2)}
-    chosen = choose_slices(job(1), VNODES, progress, 2, cutter(dict.fromkeys(range(VNODES), 5)))
+    chosen = choose_slices(job(1), VNODES, progress, budget_of(2), cutter(dict.fromkeys(range(VNODES), 5)))
     assert chosen.slices == (Slice(1, (2,), (4,)),)
 
 
 def test_empty_vnodes_cost_nothing_and_complete_as_soon_as_the_walk_is_there() -> None:
-    chosen = choose_slices(job(1), VNODES, {}, 1, cutter({5: 3}))
+    chosen = choose_slices(job(1), VNODES, {}, budget_of(1), cutter({5: 3}))
     assert [item.vnode for item in chosen.slices] == [0, 1, 2, 3, 4, 5]
     assert chosen.slices[-1].upto == (1,)
 
 
 def test_partitions_share_a_budget_and_what_one_leaves_the_next_ones_take() -> None:
     sizes = dict.fromkeys(range(VNODES), 100) | {0: 3, 1: 3}
-    chosen = choose_slices(job(4), VNODES, {}, 40, cutter(sizes))
+    chosen = choose_slices(job(4), VNODES, {}, budget_of(40), cutter(sizes))
     rows = {item.vnode: item.upto for item in chosen.slices}
     assert rows == {0: None, 1: None, 2: (11,), 4: (11,), 6: (12,)}
-    assert chosen.rows == 40
+    assert chosen.amount.rows == 40
 
 
 def test_a_budget_too_small_for_all_partitions_still_moves_one() -> None:
-    chosen = choose_slices(job(8), VNODES, {}, 1, cutter(dict.fromkeys(range(VNODES), 5)))
+    chosen = choose_slices(job(8), VNODES, {}, budget_of(1), cutter(dict.fromkeys(range(VNODES), 5)))
     assert chosen.slices == (Slice(0, None, (1,)),)
 
 
@@ -81,24 +87,47 @@ def test_every_positive_budget_makes_progress_and_is_kept_to_until_all_is_read(
     while len(progress) < VNODES or not all(isinstance(state, Completed) for state in progress.values()):
         budget = budgets[batches % len(budgets)]
         batches += 1
-        chosen = choose_slices(job(partitions), VNODES, progress, budget, cut)
+        chosen = choose_slices(job(partitions), VNODES, progress, budget_of(budget), cut)
         assert chosen.slices, "live traffic starves the snapshot"
-        assert chosen.rows <= budget
+        assert chosen.amount.rows <= budget
         assert len({item.vnode for item in chosen.slices}) == len(chosen.slices)
         for item in chosen.slices:
             before = progress.get(item.vnode)
             assert item.after == (None if before is None else before.position)
             progress[item.vnode] = after_slice(before or NotStarted(), item.upto, 0)
-    assert choose_slices(job(partitions), VNODES, progress, 1, cut).slices == ()
+    assert choose_slices(job(partitions), VNODES, progress, budget_of(1), cut).slices == ()
     assert batches <= sum(sizes.values()) + partitions
 
 
-def aligned(*offsets: int) -> AlignedBarrier:
-    return AlignedBarrier(Barrier(1 << 16, 0, BarrierKind.CHECKPOINT, len(offsets), 0), offsets)
+@given(
+    sizes=st.dictionaries(st.integers(0, VNODES - 1), st.integers(0, 30)),
+    width=st.integers(1, 50),
+    budget_bytes=st.integers(1, 500),
+    partitions=st.sampled_from([1, 2, 4, 8]),
+)
+def test_a_budget_of_bytes_makes_progress_too_and_is_passed_by_less_than_a_row(
+    sizes: dict[int, int], width: int, budget_bytes: int, partitions: int
+) -> None:
+    progress: dict[int, Progress] = {}
+    cut, batches = cutter(sizes, width), 0
+    while len(progress) < VNODES or not all(isinstance(state, Completed) for state in progress.values()):
+        batches += 1
+        chosen = choose_slices(job(partitions), VNODES, progress, Amount(1_000, budget_bytes), cut)
+        assert chosen.slices, "live traffic starves the snapshot"
+        assert chosen.amount.size < budget_bytes + width
+        for item in chosen.slices:
+            before = progress.get(item.vnode)
+            assert item.after == (None if before is None else before.position)
+            progress[item.vnode] = after_slice(before or NotStarted(), item.upto, 0)
+    assert batches <= sum(sizes.values()) + partitions
+
+
+def aligned(*ends: int) -> AlignedBarrier:
+    return AlignedBarrier(Barrier(1 << 16, 0, BarrierKind.CHECKPOINT, len(ends), 0), ends)
 
 
 def test_a_batch_takes_whole_intervals_up_to_a_number_of_records() -> None:
-    waiting = [aligned(9, 9), aligned(19, 19), aligned(29, 29)]
+    waiting = [aligned(10, 10), aligned(20, 20), aligned(30, 30)]
     assert choose_barriers(waiting, (0, 0), 1_000) == waiting
     assert choose_barriers(waiting, (0, 0), 40) == waiting[:2]
     assert choose_barriers(waiting, (0, 0), 39) == waiting[:1]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import Op
-from state.progress import Completed, InProgress, NotStarted, Progress, covers
+from state.values.progress import Completed, InProgress, NotStarted, Progress, covers
 from streaming.core.visibility import HIDDEN, covered, visible_ops
 
 VNODES = 4

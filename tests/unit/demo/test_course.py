@@ -9,12 +9,12 @@ import pytest
 
 from schemas.epoch import epoch_from_unix_ms
 from schemas.records import Barrier, BarrierKind
-from state.plan import AlignedBarrier, BatchPlan, ReplicaVersion
-from state.progress import Completed, InProgress, Progress
 from state.replica import BaseFile, ReplicaFiles
+from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from state.values.progress import Completed, InProgress, Progress
 from streaming.core.jobs import Outcome
-from streaming.demo.course import Course
-from streaming.service.report import BatchReport
+from streaming.dev.demo.progress import Course
+from streaming.protocol.report import BatchReport
 
 
 def report(

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 
 from schemas.errors import BackfillError, Code
-from streaming.lane.output import LaneOutput
-from streaming.runtime.topics import Partition
+from streaming.kafka.topics import Partition
+from streaming.sink.kafka import LaneOutput
 
 PLACES = ("out", 0), ("out", 1)
 
 
 @dataclass
 class Tails:
-    """Partitions with one offset a barrier; None is an empty one, -1 one whose records retention took."""
+    """Partitions that end at offset 10; None is an empty one, -1 one with an end and no committed record."""
 
     tails: dict[Partition, int | None]
+    first: int = 0
 
     def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
         return {place: 0 if self.tails[place] is None else 10 for place in places}
@@ -28,12 +29,15 @@ class Tails:
         tail = self.tails[topic, partition]
         return None if tail == -1 else tail
 
+    def first_offset(self, topic: str, partition: int) -> int:
+        return self.first
+
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"nobody needs {name} for a look")
 
 
-def look(*tails: int | None, before: int | None = 5, known: int = 99) -> bool:
-    output = LaneOutput(Tails(dict(zip(PLACES, tails, strict=True))))
+def look(*tails: int | None, before: int | None = 5, known: int = 99, first: int = 0) -> bool:
+    output = LaneOutput(Tails(dict(zip(PLACES, tails, strict=True)), first))
     return output.already_sent(dict.fromkeys(PLACES, before), 9, dict.fromkeys(PLACES, known))
 
 
@@ -44,7 +48,7 @@ def look(*tails: int | None, before: int | None = 5, known: int = 99) -> bool:
         ((9, 9), 5, True),
         ((None, None), None, False),
         ((9, 9), None, True),
-        ((-1, -1), 5, False),
+        ((-1, -1), None, False),  # the job's first transaction was aborted
     ],
 )
 def test_a_batch_is_sent_or_not(tails: tuple[int | None, int | None], before: int | None, sent: bool) -> None:
@@ -62,6 +66,7 @@ def test_a_partition_that_ends_where_the_last_batch_left_it_is_not_looked_at() -
         ((12, 12), Code.OUTPUT_OUT_OF_STEP, 6),
         ((3, 3), Code.OUTPUT_OUT_OF_STEP, 6),  # the output was
         ((None, None), Code.OUTPUT_TOPIC_MISSING, 5),  # it was made again
+        ((-1, -1), Code.OUTPUT_TOPIC_MISSING, 5),  # retention took all that was in it
         ((9, 5), Code.FOREIGN_RECORDS, 5),
     ],
 )
@@ -70,3 +75,10 @@ def test_a_third_end_is_refused(tails: tuple[int | None, int | None], code: Code
         look(*tails)
     assert (caught.value.code, caught.value.exit_status) == (code, status)
     assert str(caught.value.where).startswith("out")
+
+
+def test_a_first_batch_is_not_sent_again_into_a_partition_that_lost_what_it_held() -> None:
+    assert look(-1, -1, before=None, first=0) is False
+    with pytest.raises(BackfillError) as caught:
+        look(-1, -1, before=None, first=10)
+    assert caught.value.code is Code.OUTPUT_TOPIC_MISSING

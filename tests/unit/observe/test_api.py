@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,16 +14,19 @@ from hypothesis import HealthCheck, settings
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from schemas.errors import Code, ConfigError
+from schemas.errors import Code, ConfigError, EnvironmentProblem
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
-from state.progress import Completed, InProgress, Progress
+from state.values.progress import Completed, InProgress, Progress
+from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
-from streaming.observe.guards import MAX_BODY_BYTES, Doorkeeper
 from streaming.observe.metrics import Metrics
-from streaming.observe.panel import Panel
+from streaming.observe.middleware import MAX_BODY_BYTES, Doorkeeper
+from streaming.observe.status_cache import Panel
+from streaming.service.vitals import Vitals
 from tests.kit.reports import TABLE, barrier, job, report
 
 TOKEN = "a token of the test"
+AWAY = EnvironmentProblem(Code.BROKER_UNREACHABLE, found="no answer", expected="one", next_step="start it")
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -41,10 +45,14 @@ class Wishes:
         return f"wish {len(self.sent)}"
 
 
+def vitals(clock: Callable[[], float] = time.monotonic) -> Vitals:
+    return Vitals("up", 1_000, late_s=30.0, injects=False, clock=clock)
+
+
 def application(
-    token: str | None = TOKEN, *, is_local: bool = True
+    token: str | None = TOKEN, *, is_local: bool = True, clock: Callable[[], float] = time.monotonic
 ) -> tuple[FastAPI, Panel, Metrics, Wishes]:
-    panel, metrics, wishes = Panel("up", "orders", "me", 4), Metrics(), Wishes()
+    panel, metrics, wishes = Panel("up", "orders", "me", 4, vitals(clock)), Metrics(), Wishes()
     panel.newest = lambda: [(barrier(1_800_000_000_000), 0), (None, 2)]
     door = Doorkeeper(token, is_local=is_local)
     return build(panel, metrics, wishes, TABLE, door, ["testserver"]), panel, metrics, wishes
@@ -55,8 +63,8 @@ def told() -> Iterator[tuple[TestClient, Wishes]]:
     app, panel, metrics, wishes = application()
     progress: dict[str, dict[int, Progress]] = {"copy": {0: Completed((9,), 50), 1: InProgress((5,), 20)}}
     last = report([job("copy", rate_limit=500)], progress, rows={"copy": 70}, stored={0: 40, 1: 40, 2: 30})
-    panel.note(last)
-    metrics.note(last)
+    metrics.note(last, panel.note(last))
+    panel.vitals.batch_done()
     with TestClient(app) as client:
         yield client, wishes
 
@@ -101,15 +109,76 @@ def test_metrics_are_prometheus_with_the_names_of_the_original(told: tuple[TestC
 
 
 def test_readiness_is_that_barriers_come_out() -> None:
-    app, panel, _, _ = application()
+    now_s = [0.0]
+    app, panel, *_ = application(clock=lambda: now_s[0])
+
+    def said(client: TestClient) -> tuple[int, str]:
+        answer = client.get("/readyz")
+        return answer.status_code, answer.text.strip()
+
     with TestClient(app) as client:
         assert client.get("/healthz").status_code == 200
-        assert client.get("/readyz").status_code == 503
-        panel.note(report())
-        assert client.get("/readyz").status_code == 200
-        panel.is_degraded("BROKER_UNREACHABLE: no answer")
-        assert (client.get("/readyz").status_code, client.get("/readyz").text) == (503, "degraded\n")
-        assert client.get("/api/v1/status").json()["trouble"] == "BROKER_UNREACHABLE: no answer"
+        assert said(client) == (503, "starting")
+        panel.vitals.streams()
+        panel.vitals.batch_done()
+        assert said(client) == (200, "serving")
+        now_s[0] = 31.0
+        assert said(client) == (503, "waiting for barriers")
+        assert client.get("/api/v1/status").json()["reason"]["code"] == "NO_BARRIERS"
+        panel.vitals.interrupted(AWAY)
+        assert said(client) == (503, "degraded")
+        status = client.get("/api/v1/status").json()
+        assert (status["reason"]["code"], status["batch_age_s"], status["late_s"]) == (
+            "BROKER_UNREACHABLE",
+            31.0,
+            30.0,
+        )
+        panel.vitals.batch_done()
+        assert said(client) == (200, "serving")
+        panel.vitals.stops()
+        assert said(client) == (503, "stopping")
+
+
+def test_an_open_transaction_shows_in_the_status_and_in_metrics() -> None:
+    now_s = [0.0]
+    app, panel, *_ = application(clock=lambda: now_s[0])
+    panel.vitals.batch_done()
+    panel.vitals.broker_answers([Watermarks(0, 7, 7), Watermarks(0, 5, 9)])
+    now_s[0] = 40.0
+    with TestClient(app) as client:
+        status = client.get("/api/v1/status").json()
+        assert status["condition"] == "upstream stuck"
+        assert [(each["unstable"], each["held_s"]) for each in status["partitions"]] == [(0, None), (4, 40.0)]
+        families = text_string_to_metric_families(client.get("/metrics").text)
+        samples = {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
+    assert samples["backfill_condition", "upstream_stuck"] == 1
+    assert sum(value for name, value in samples.items() if name[0] == "backfill_condition") == 1
+    assert samples[("backfill_ready",)] == 0
+    assert samples[("backfill_last_batch_age_seconds",)] == 40
+    assert samples["backfill_upstream_unstable_records", "1"] == 4
+    assert samples["backfill_upstream_held_seconds", "1"] == 40
+
+
+def test_clocks_that_are_set_make_no_rate_latency_or_age_absurd() -> None:
+    wall_s, now_s = [1_800_000_000.0], [0.0]
+    panel = Panel("up", "orders", "me", 4, vitals(), clock=lambda: wall_s[0], steady=lambda: now_s[0])
+    newest = [barrier(1_800_000_000_000)]
+    panel.newest = lambda: [(newest[0], 0)]
+    for step_s in (0, 0, 3_600, -3_600, -7_200, 0, 7_200):
+        now_s[0] += 1.0
+        wall_s[0] += 1.0
+        injected_ms = round(wall_s[0] * 1_000) - 250
+        newest[0] = barrier(injected_ms)
+        wall_s[0] += step_s  # between the injection and the batch
+        panel.note(report(at_ms=injected_ms))
+        status, point = panel.status(), panel.history()[-1]
+        assert status.barrier_age_s is not None
+        assert status.latency.p99_s is not None
+        assert status.partitions[0].age_s is not None
+        assert 0 <= status.barrier_age_s <= 8
+        assert 0 <= status.latency.p99_s <= 8
+        assert 0 <= status.partitions[0].age_s <= 8
+        assert point.changes_per_s == pytest.approx(10)
 
 
 def test_every_change_needs_the_token_and_becomes_a_mutation(told: tuple[TestClient, Wishes]) -> None:
@@ -200,8 +269,9 @@ def test_the_page_loads_nothing_from_elsewhere(told: tuple[TestClient, Wishes]) 
 
 
 def _described() -> FastAPI:
-    app, panel, _, _ = application()
+    app, panel, _, _ = application(clock=lambda: 0.0)
     panel.note(report([job("copy")], {"copy": {0: Completed((9,), 50)}}, stored={0: 40}))
+    panel.vitals.batch_done()
     return app
 
 

@@ -7,10 +7,10 @@ import pytest
 from schemas.errors import Code, InputError
 from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind
-from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked, ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked, ReplicaVersion
 from streaming.lane.faults import Fault
-from streaming.service.bad_records import MOST_PARKED, BadRecords
-from tests.kit.scene import table
+from streaming.protocol.bad_records import MOST_PARKED, BadRecords, without_parked
+from tests.kit.tables import table
 
 TABLE = table(vnode_count=4)
 
@@ -26,25 +26,14 @@ def fault(offset: int, code: Code = Code.EMPTY_RECORD) -> Fault:
     return Fault(0, offset, code, "this", "that")
 
 
-class Topics:
-    """Remembers which topics for dead letters were asked for."""
-
-    def __init__(self) -> None:
-        self.made: list[str] = []
-
-    def ensure(self, job: JobDefinition) -> None:
-        self.made.append(job.dead_letters)
-
-
 def test_with_a_job_every_record_is_parked_with_the_lane_that_found_it_named_ones_too() -> None:
-    topics = Topics()
-    policy = BadRecords("up", frozenset({(0, 7)}), topics.ensure)
+    policy = BadRecords("up", frozenset({(0, 7)}), parks=True)
     after = policy.leave_out(plan("a", "b"), [(fault(7), 1), (fault(3, Code.PK_NULL), 0)])
     assert after.parked == (Parked(0, 3, Code.PK_NULL, 0), Parked(0, 7, Code.EMPTY_RECORD, 1))
     assert after.skipped == ((0, 1), (0, 3), (0, 7))
-    assert topics.made == ["a-out.dead-letters", "b-out.dead-letters"]
     more = policy.leave_out(after, [(fault(8), 0)])
     assert (len(more.parked), len(more.skipped)) == (3, 4)
+    assert without_parked(more) == plan("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -59,15 +48,13 @@ def test_with_a_job_every_record_is_parked_with_the_lane_that_found_it_named_one
 def test_what_can_not_be_parked_stops_it_unless_it_is_named(
     batch: BatchPlan, found: list[tuple[Fault, int]]
 ) -> None:
-    topics = Topics()
     with pytest.raises(InputError, match="it can't be parked") as caught:
-        BadRecords("up", ensure_letters=topics.ensure).leave_out(batch, found)
+        BadRecords("up", parks=True).leave_out(batch, found)
     assert caught.value.where == "up-0@3"
     named = frozenset((each.partition, each.offset) for each, _ in found)
-    after = BadRecords("up", named, topics.ensure).leave_out(batch, found)
+    after = BadRecords("up", named, parks=True).leave_out(batch, found)
     assert after.parked == ()
     assert set(after.skipped) == named | {(0, 1)}
-    assert topics.made == []
 
 
 def test_without_the_policy_the_first_that_is_not_named_stops_it() -> None:

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import cast
 
-from state.plan import AlignedBarrier, BatchPlan, ReplicaVersion
-from streaming.core.alignment import Aligner
-from streaming.service.batches import Batches
-from streaming.service.maintenance import Upkeep
-from streaming.service.micro_batches import MicroBatches
-from streaming.service.own_barriers import Announcements, OwnBarriers
-from streaming.service.report import BatchReport
-from tests.unit.service.test_own_barriers import NO_RECORDS, PARTITIONS, Ranges, Topic, chain
+from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from streaming.compaction.compactor import Upkeep
+from streaming.protocol.batches import Batches
+from streaming.protocol.micro_batches import MicroBatches
+from streaming.protocol.report import BatchReport
+from streaming.source.barriers.announced import Announcements
+from streaming.source.barriers.in_data import InjectedBarriers
+from tests.kit.barriers import EPOCH_STEP, NO_RECORDS, MemoryInjector, MemoryRecords
+from tests.unit.service.test_own_barriers import PARTITIONS, announced, chain
 
-TOPIC = Topic(chain((3, 0), (7, 9), (20, 10)))
+TOPIC = chain((3, 0), (7, 9), (20, 10))
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Ran:
     while_it_runs: Callable[[], object] = lambda: None
 
     def run(self, waiting: Sequence[AlignedBarrier], _duplicates: object) -> BatchReport:
-        self.epochs.append([barrier.epoch for barrier in waiting])
+        self.epochs.append([barrier.epoch // EPOCH_STEP for barrier in waiting])
         for barrier in self.told_meanwhile.pop(0) if self.told_meanwhile else ():
             self.announcements.put(barrier)
         self.while_it_runs()
@@ -38,14 +39,22 @@ class Ran:
 
 
 def micro_batches(ran: Ran) -> MicroBatches:
-    aligner = Aligner("up", PARTITIONS, None)
-    own = OwnBarriers(ran.announcements, Ranges(TOPIC), aligner, (0, 0), lambda: (100, 100))
+    records = MemoryRecords(PARTITIONS, TOPIC.markers, [21, 11], seen_by_look=0)
+    source = InjectedBarriers(
+        "up",
+        PARTITIONS,
+        records,
+        injector=MemoryInjector(records, ran.announcements.put),
+        announcements=ran.announcements,
+        stable=lambda: (100, 100),
+    )
+    assert source.begin(None, (0, 0)) == []
     upkeep = SimpleNamespace(batch_begins=lambda: None, between_batches=lambda epoch, wait_for_fold: None)
-    return MicroBatches(own, aligner, cast("Batches", ran), cast("Upkeep", upkeep), lambda report: None)
+    return MicroBatches(source, cast("Batches", ran), cast("Upkeep", upkeep), lambda report: None)
 
 
 def test_barriers_that_are_told_during_a_batch_need_no_further_micro_batch() -> None:
-    first, *later = TOPIC.barriers
+    first, *later = announced(TOPIC)
     ran = Ran(Announcements(), [later])
     ran.announcements.put(first)
     micro_batches(ran)(NO_RECORDS, 0)
@@ -53,7 +62,7 @@ def test_barriers_that_are_told_during_a_batch_need_no_further_micro_batch() -> 
 
 
 def test_nothing_that_is_told_is_run_once_it_is_closed() -> None:
-    first, *later = TOPIC.barriers
+    first, *later = announced(TOPIC)
     ran = Ran(Announcements(), [later])
     running = micro_batches(ran)
     ran.while_it_runs = lambda: running.close(timeout_s=0)

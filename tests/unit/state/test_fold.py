@@ -7,6 +7,7 @@ import operator
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,16 +18,17 @@ from schemas.errors import Code, CommitConflict
 from schemas.position import Key
 from schemas.records import Op, Row
 from schemas.table import TableSchema
-from state import fold
+from state import fold, fold_rows
+from state import replica as state_replica
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
+from state.file_rows import FileRows
 from state.fold import FoldResult, Illegal, fold_part, parts_of
-from state.plan import Slice
 from state.replica import BASE_PATH, Replica, write_log_file
 from state.snapshot import SnapshotReader
 from state.storage import Storage
+from state.values.plan import Slice
 from state.vnode import SEED, hash_input
-from tests.kit.pure import vnode_of
-from tests.kit.scene import table
+from tests.kit.tables import table, vnode_of
 
 TABLE = table({"b": "string", "n": "int", "a": "decimal(5,2)"}, key=["b"], vnode_count=4)
 
@@ -74,7 +76,8 @@ class Changelog:
     def fold(self) -> FoldResult:
         replica = self.replica
         parts = parts_of(replica.storage, TABLE, replica.files(replica.pin()))
-        assert [vnode for part in parts for vnode in part.vnodes] == list(range(TABLE.vnode_count))
+        vnodes = [vnode for part in parts for vnode in part.vnodes if part.after is None]
+        assert vnodes == list(range(TABLE.vnode_count))
         result = functools.reduce(operator.or_, map(fold_part, parts))
         replica.commit_fold(result.added, result.removed, self.epoch)
         replica.trim()
@@ -206,6 +209,89 @@ def test_a_large_vnode_has_several_files_in_key_order(
         keys = [key for keys in in_files for key in keys]
         assert keys == sorted(keys)
     assert base_rows(replica) == sorted(changelog.rows.values(), key=repr)
+
+
+def in_pieces(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Parts and files of so many bytes, and row groups of two rows."""
+    for module in (fold, fold_rows):
+        monkeypatch.setattr(module, "BYTES_PER_PART", size)
+    monkeypatch.setattr(fold, "BYTES_PER_FILE", size)
+    monkeypatch.setattr(state_replica, "ROWS_PER_GROUP", 2)
+
+
+@pytest.mark.parametrize("size", [1, 50, 300])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_fold_in_pieces_makes_the_base_that_a_fold_of_everything_at_once_makes(
+    changelog: Changelog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, seed: int
+) -> None:
+    at_once = Changelog(Replica(Storage(str(tmp_path / "at-once")), TABLE))
+    for number in range(4):
+        for each in (changelog, at_once):
+            chance = random.Random(f"{seed} {number}")
+            some_changes(each, 40, chance)
+            if chance.random() < 0.5:
+                each.change(Op.INSERT, None, ("a", 7, None), partition=chance.choice([0, 3]))
+                each.change(Op.UPDATE, ("b", 8, None), ("b", 9, None))
+                each.change(Op.DELETE, ("absent", 1, None), None)
+            each.barrier()
+        whole = at_once.fold()
+        with monkeypatch.context() as patched:
+            in_pieces(patched, size)
+            pieces = changelog.fold()
+        assert (pieces.vnodes, pieces.illegal) == (whole.vnodes, whole.illegal)
+        assert base_rows(changelog.replica) == base_rows(at_once.replica)
+        assert replica_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
+        files = changelog.replica.files(changelog.replica.pin()).base
+        reader = SnapshotReader(
+            changelog.replica.storage, TABLE, changelog.replica.files(changelog.replica.pin())
+        )
+        for of_vnode in files.values():
+            runs = sorted(reader.base_keys(file)[0].to_pylist() for file in of_vnode)
+            keys = [key for run in runs for key in run]
+            assert keys == sorted(set(keys)), "files of a vnode are disjoint and sorted"
+
+
+def test_only_the_ranges_of_a_large_vnode_that_changed_are_written_anew(
+    changelog: Changelog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_pieces(monkeypatch, 60)
+    for number in range(200):
+        changelog.put((f"{number:03}", number, None))
+    changelog.barrier()
+    changelog.fold()
+    replica = changelog.replica
+    before = {file.path for files in replica.files(replica.pin()).base.values() for file in files}
+    changelog.put(("100", 1, None))
+    changelog.barrier()
+    result = changelog.fold()
+    after = {file.path for files in replica.files(replica.pin()).base.values() for file in files}
+    assert result.vnodes == 1
+    assert len(before - after) == len(result.removed) < len(before) / 8
+    assert base_rows(replica) == sorted(changelog.rows.values(), key=repr)
+
+
+def test_rows_that_are_wider_than_their_file_s_average_are_read_in_smaller_pieces(
+    changelog: Changelog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold_rows, "BYTES_PER_PART", 2_000)
+    taken: list[int] = []
+    take = FileRows.take
+
+    def noted(*args: Any) -> pa.Table | None:
+        found = take(*args)
+        taken.append(0 if found is None else found.nbytes)
+        return found
+
+    monkeypatch.setattr(FileRows, "take", noted)
+    for number in range(1_000):
+        changelog.put((f"{number:03}", number, None))
+        if number % 20 == 0:
+            changelog.put(("w" * 900 + str(number), number, None))
+    changelog.barrier()
+    changelog.fold()
+    assert max(taken) <= 2 * 2_000
+    assert 0 in taken, "no piece was larger than expected"
+    assert base_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
 
 
 def test_a_second_writer_of_the_base_is_refused(changelog: Changelog) -> None:

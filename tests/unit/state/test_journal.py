@@ -1,13 +1,23 @@
 from __future__ import annotations
 
+import dataclasses
+import os
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
 from schemas.errors import Code, CommitConflict, Fenced
 from schemas.records import Barrier, BarrierKind
+from state.cleaning import clean
 from state.journal import Journal, is_superseded
-from state.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from state.retention import Retention
 from state.storage import Storage
-from tests.kit.scene import table
+from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from tests.kit.tables import table
 
 TABLE = table()
 
@@ -92,8 +102,84 @@ def test_a_lane_sees_that_the_journal_moved_on(storage: Storage) -> None:
     assert is_superseded(storage, journal.version)
 
 
+def paused_for_long(storage: Storage, first: Journal) -> None:
+    """A successor has worked on until even the commits in front of a checkpoint are gone."""
+    second = owned(storage, "second")
+    for number in range(1, 12):
+        second.write_plan(plan(number))
+    log = Path(storage.root, "journal", "_delta_log")
+    for file in log.iterdir():
+        os.utime(file, (0, 0))
+    assert clean(storage, "journal").log
+    assert not (log / f"{first.version + 1:020d}.json").exists()
+
+
+def test_an_owner_paused_for_longer_than_the_log_is_kept_sees_that_it_is_superseded(storage: Storage) -> None:
+    often = dataclasses.replace(storage, retention=Retention(checkpoint_commits=5))
+    first = owned(often, "first")
+    paused_for_long(often, first)
+    assert first.is_superseded
+    with pytest.raises(Fenced, match="second"):
+        first.write_plan(plan(1))
+    assert first.is_superseded, "once told, it stays so"
+
+
+def test_an_owner_whose_own_commit_is_the_newest_is_not_superseded_however_old_it_is(
+    storage: Storage,
+) -> None:
+    often = dataclasses.replace(storage, retention=Retention(checkpoint_commits=5))
+    first = owned(often, "first")
+    paused_for_long(often, first)
+    heir = Journal(often, TABLE)
+    assert not heir.is_superseded
+
+
+def test_a_journal_that_is_gone_has_no_other_owner(storage: Storage) -> None:
+    journal = owned(storage, "first")
+    shutil.rmtree(storage.root)
+    assert not journal.is_superseded
+
+
+def test_a_plan_that_was_cleaned_away_is_not_found(storage: Storage) -> None:
+    often = dataclasses.replace(storage, retention=Retention(checkpoint_commits=5))
+    paused_for_long(often, owned(often, "first"))
+    journal = Journal(often, TABLE)
+    assert journal.plan_with(11 << 16) == plan(11)
+    assert journal.plan_with(1) is None
+
+
 def test_the_journal_stays_one_row_wide(storage: Storage) -> None:
     journal = owned(storage, "first")
     for number in range(1, 6):
         journal.write_plan(plan(number))
     assert len(journal._ledger.files()) == 1
+
+
+class _LateToSee:
+    """A Delta table whose new version is known only once `gate` is open."""
+
+    def __init__(self, table: Any, gate: threading.Event) -> None:
+        self._table, self._gate = table, gate
+        self.committed = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def update_incremental(self) -> None:
+        self.committed.set()
+        assert self._gate.wait(30)
+        self._table.update_incremental()
+
+
+def test_a_commit_of_its_own_under_way_is_no_successors(storage: Storage) -> None:
+    """The injector's thread asks while the batches' writes a plan."""
+    journal, gate = owned(storage, "first"), threading.Event()
+    late = _LateToSee(journal._ledger._table, gate)
+    journal._ledger._table = cast("Any", late)
+    with ThreadPoolExecutor(2) as threads:
+        written = threads.submit(journal.write_plan, plan(1))
+        assert late.committed.wait(30)
+        asked = threads.submit(lambda: journal.is_superseded)
+        gate.set()
+        written.result(30)
+        assert asked.result(30) is False

@@ -1,21 +1,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.codec import encode_barrier
 from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.position import Key
 from schemas.records import Add, Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
 from schemas.table import TableSchema, declare
-from state.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked, ReplicaVersion, Slice
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked, ReplicaVersion, Slice
 from tests.kit.values import KEY_TYPES, values_of
 
 EPOCHS = st.integers(1, 2**46).map(lambda n: n << 16)
 OFFSETS = st.integers(0, 2**62)
+FIRST = Barrier(1 << 16, 0, BarrierKind.INITIAL, 2, 0)
+SECOND = Barrier(2 << 16, 1 << 16, BarrierKind.CHECKPOINT, 2, 0)
 TEXT = st.text(max_size=20)
 MUTATIONS: st.SearchStrategy[Mutation | None] = st.one_of(
     st.none(),
@@ -40,9 +44,10 @@ KEYS: st.SearchStrategy[Key] = st.tuples(*(values_of(kind) for kind in KEY_TYPES
 
 @st.composite
 def aligned(draw: st.DrawFn, partitions: int) -> AlignedBarrier:
-    offsets = draw(st.lists(OFFSETS, min_size=partitions, max_size=partitions))
+    ends = draw(st.lists(OFFSETS, min_size=partitions, max_size=partitions))
     kind, mutation = draw(st.sampled_from(BarrierKind)), draw(MUTATIONS)
-    return AlignedBarrier(Barrier(draw(EPOCHS), 0, kind, partitions, 5, mutation), tuple(offsets))
+    barrier = Barrier(draw(EPOCHS), 0, kind, partitions, 5, mutation)
+    return AlignedBarrier(barrier, tuple(ends), in_data=draw(st.booleans()))
 
 
 @st.composite
@@ -87,3 +92,37 @@ def test_a_plan_of_a_version_that_did_not_park_can_be_gone_on_with() -> None:
     raw = json.loads(plan.to_json())
     del raw["parked"]
     assert BatchPlan.from_json(json.dumps(raw), TABLE) == plan
+
+
+@given(plans())
+def test_a_plan_of_a_version_that_wrote_the_offsets_of_barriers_is_the_same_batch(plan: BatchPlan) -> None:
+    raw = json.loads(plan.to_json())
+    for barrier in (*raw["barriers"], *([raw["start"]] if raw["start"] else [])):
+        barrier["offsets"] = [end - 1 for end in barrier.pop("ends")]
+        del barrier["in_data"]
+    start = None if plan.start is None else replace(plan.start, in_data=True)
+    barriers = tuple(replace(each, in_data=True) for each in plan.barriers)
+    assert BatchPlan.from_json(json.dumps(raw), TABLE) == replace(plan, start=start, barriers=barriers)
+
+
+def test_a_plan_that_a_former_version_left_open_is_gone_on_with() -> None:
+    """As it was written, with barriers whose own records are at the offsets 4 and 7, then 9 and 9."""
+    barriers = [
+        {"curr": "65536", "avro": encode_barrier(FIRST).hex(), "offsets": [4, 7]},
+        {"curr": "131072", "avro": encode_barrier(SECOND).hex(), "offsets": [9, 9]},
+    ]
+    text = json.dumps(
+        {
+            "start": barriers[0],
+            "barriers": barriers[1:],
+            "first_offsets": [5, 8],
+            "replica": {"base": 0, "log": 1, "folded": 0},
+            "lanes": 2,
+            "jobs": [],
+            "skipped": [[1, 8]],
+        }
+    )
+    plan = BatchPlan.from_json(text, TABLE)
+    assert plan.start == AlignedBarrier(FIRST, (5, 8))
+    assert (plan.end, plan.end_offsets) == (AlignedBarrier(SECOND, (10, 10)), (10, 10))
+    assert BatchPlan.from_json(plan.to_json(), TABLE) == plan

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from state.progress import (
+from state.values.progress import (
     Completed,
     IllegalMove,
     InProgress,

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from schemas.errors import CommitConflict
 from state import progress_table
-from state.progress import Completed, InProgress, NotStarted, Progress
 from state.progress_table import ProgressRow, ProgressTable
 from state.storage import Storage
-from tests.kit.scene import table
+from state.values.progress import Completed, InProgress, NotStarted, Progress
+from tests.kit.tables import table
 
 AMOUNT = Decimal("1.50")
 TABLE = table({"a": "decimal(5,2)", "b": "string", "n": "int"}, key=["b", "a"], vnode_count=8)
@@ -86,6 +87,46 @@ def test_many_small_files_become_one_with_the_newest_rows(
         assert len(store._ledger.files()) <= 4
     assert store.load("copy", 0) == {0: InProgress(("011", AMOUNT), 11)}
     assert store.load("b", 0) == {1: Completed(None, 0)}
+
+
+def test_rows_of_dropped_jobs_leave_the_table_when_it_is_rewritten(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_table, "_MERGE_FILES", 3)
+    store = opened(storage)
+    store.commit([*rows("kept", v0=Completed(None, 1)), *rows("dropped", v0=Completed(None, 2))], 10)
+    store.commit([*rows("again", v0=Completed(None, 3), v1=Completed(None, 4))], 20)
+    store.commit(rows("again", v1=InProgress(("x", AMOUNT), 5)), 30, {"kept": 0, "again": 20})
+    store.commit([], 40, {"kept": 0, "again": 20})
+    left = DeltaTable(storage.uri("progress")).to_pyarrow_table().select(["job", "vnode", "barrier"])
+    assert sorted(map(tuple, (row.values() for row in left.to_pylist()))) == [
+        ("again", 1, 30),
+        ("kept", 0, 10),
+    ]
+    store.commit(rows("last", v0=Completed(None, 1)), 50)
+    store.commit(rows("last", v1=Completed(None, 1)), 60)
+    store.commit([], 70, {})
+    assert (opened(storage).epoch, store._ledger.files()) == (70, [])
+
+
+def test_all_jobs_are_loaded_at_once(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(storage)
+    store.commit([*rows("a", v0=Completed(None, 1)), *rows("b", v0=InProgress(("x", AMOUNT), 2))], 10)
+    store.commit([*rows("a", v1=Completed(None, 3)), *rows("gone", v0=Completed(None, 4))], 20)
+    reads: list[str] = []
+    read = Storage.read_parquet
+
+    def counted(storage: Storage, path: str, *args: Any, **how: Any) -> Any:
+        reads.append(path)
+        return read(storage, path, *args, **how)
+
+    monkeypatch.setattr(Storage, "read_parquet", counted)
+    assert store.load_all({"a": 0, "b": 0, "new": 20}) == {
+        "a": {0: Completed(None, 1), 1: Completed(None, 3)},
+        "b": {0: InProgress(("x", AMOUNT), 2)},
+        "new": {},
+    }
+    assert reads == ["progress"]
 
 
 def test_anybody_can_read_the_table(storage: Storage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from schemas.records import Op
 from state.columns import EPOCH, VNODE, base_schema, log_schema
 from state.replica import BASE_PATH, Replica, write_log_file
 from state.storage import DataFile, Storage
-from tests.kit.scene import table
+from tests.kit.tables import table
 
 TABLE = table(vnode_count=8)
 
@@ -134,3 +135,12 @@ def test_a_lane_is_given_only_the_files_that_may_hold_its_vnodes(storage: Storag
     assert set(some.base) == {4}
     nothing = every.of_vnodes(frozenset())
     assert (nothing.log, dict(nothing.base)) == ((), {})
+
+
+def test_the_few_commits_of_folds_have_a_checkpoint_sooner_than_a_month(storage: Storage) -> None:
+    """Commits go in front of a checkpoint only; a base is folded some times a day."""
+    replica = opened(storage)
+    for number in range(storage.retention.base_checkpoint_commits):
+        commit_fold(storage, replica, number + 1, number)
+    log = Path(storage.root, BASE_PATH, "_delta_log")
+    assert len(list(log.glob("*.checkpoint.parquet"))) == 1

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
-from streaming.upstream.control import MAX_WISH_BYTES, MalformedWishError, Wish, decode_wish, encode_wish
+from streaming.source.barriers.control_requests import (
+    MAX_WISH_BYTES,
+    MalformedWishError,
+    Wish,
+    decode_wish,
+    encode_wish,
+)
 
 JOBS = st.from_regex(r"[a-z0-9][a-z0-9-]{0,62}", fullmatch=True)
 MUTATIONS: st.SearchStrategy[Mutation] = st.one_of(

@@ -1,0 +1,44 @@
+"""The format `change`: docs/contract.md#records-on-the-upstream, Avro binary without a schema in front."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from schemas.avro import change_schema, key_schema
+from schemas.formats.protocol import OutputFormat
+from schemas.table import Column
+
+if TYPE_CHECKING:
+    from schemas.formats.change_avro import AvroChanges, AvroKeys, AvroRows
+
+
+class ChangeFormat(OutputFormat):
+    """Changes with op, before and after: full images, and a delete is a record with a value."""
+
+    format: Annotated[Literal["change"], Field(description="Changes with op, before and after.")] = "change"
+    encoding: Annotated[
+        Literal["avro"], Field(description="`avro`, binary and without a schema in front.")
+    ] = "avro"
+
+    # Encoders need packages that commands such as `list` do without.
+
+    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> AvroRows:
+        from schemas.formats.change_avro import AvroRows
+
+        return AvroRows(columns, key_columns)
+
+    def keys(self, key_columns: Sequence[Column]) -> AvroKeys:
+        from schemas.formats.change_avro import AvroKeys
+
+        return AvroKeys(tuple(key_columns))
+
+    def values(self, columns: Sequence[Column]) -> AvroChanges:
+        from schemas.formats.change_avro import AvroChanges
+
+        return AvroChanges(tuple(columns))
+
+    def schemas(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> dict[str, object]:
+        return {"key": key_schema(key_columns), "value": change_schema(columns)}

@@ -1,0 +1,133 @@
+"""The door for formats: how changes of a table are written as records of a topic, and read back.
+
+A format is chosen by its name in the configuration (`schemas.formats.registry`), once for the upstream and once for
+each job: the two are separate values, whatever their kinds. Its fields are the keys that it takes there. Who calls it:
+
+    the driver, once               validates the keys; `Format.rows` for `consume`, `verify` and errors
+    Spark, each upstream record    columns of `streaming.source.formats`, which find the decoder by the format's type
+    a lane, whole columns          `Format.keys` and `OutputFormat.values`, in the worker's process
+    a lane, record by record       `Format.rows`, for the few records that the columns are in doubt about
+
+So a format is a small value: immutable, comparable, hashable, picklable, without open files or clients, and everything
+that it makes may be made again in another process at any time. What encodes must be repeatable: the same rows give the
+same bytes in every process and version, in batches of any size, because a batch that is run again has to send what it
+has sent before, and one primary key has one encoding for the life of an output. What decodes must depend on nothing but
+the record. No loop over rows in Python, but in `Rows`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from schemas.position import Key
+from schemas.records import Change
+from schemas.table import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # commands that only ask for jobs do without it
+
+
+class Images(Enum):
+    """Which rows come with a change."""
+
+    FULL = "full"
+    """INSERT has `after`, DELETE has `before`, UPDATE has both."""
+    AFTER_ONLY = "after only"
+    """No change has `before`."""
+
+
+class Rows(Protocol):
+    """The strict twin of a format's columns, one record at a time, over one list of columns.
+
+    It refuses every record that the format does not allow, and where it does not, its columns give the same row.
+    Errors are InputError with the fault's own code, and `where` as their place.
+    """
+
+    def read_key(self, data: bytes, *, where: str | None = None) -> Key:
+        """A record's key. Raises: InputError."""
+
+    def read_change(self, value: bytes | None, *, where: str | None = None) -> Change:
+        """A record's value, null only where `Format.tombstones` allows it. Raises: InputError."""
+
+    def is_key(self, data: bytes, key: Key) -> bool:
+        """Whether bytes that `Format.keys` would not have written are legal for this key all the same."""
+        return False
+
+    def write_key(self, key: Key) -> bytes:
+        """What `Format.keys` gives. ValueError, TypeError or the like for a key that the columns can't hold."""
+
+    def write_change(self, change: Change) -> bytes:
+        """What `ValueEncoder` gives. ValueError, TypeError or the like for rows that the columns can't hold."""
+
+
+class KeyEncoder(Hashable, Protocol):
+    """Record keys of whole columns. Equal encoders give equal bytes, so what one gave is used for the other."""
+
+    def __call__(self, arrays: Sequence[pa.Array]) -> pa.BinaryArray:
+        """One key for each row, from the key columns in key order.
+
+        The arrays are of one length, each of its column's exact Arrow type; slices are fine, chunked arrays are not.
+        The result has no nulls, offset 0 and 32-bit offsets.
+
+        Raises: InputError(PK_NULL); TypeError and ValueError for arrays that are not these columns;
+        pa.ArrowException for 2 GiB or more.
+        """
+
+
+class ValueEncoder(Protocol):
+    """Record values of whole columns, those of an output in its order. Arrays, results, errors as in `KeyEncoder`."""
+
+    def inserts(self, arrays: Sequence[pa.Array]) -> pa.BinaryArray:
+        """Rows of a snapshot read, each an INSERT."""
+
+    def changes(
+        self, ops: pa.Int8Array, before: Sequence[pa.Array], after: Sequence[pa.Array]
+    ) -> pa.BinaryArray:
+        """Changes in the order of `ops` (values of `records.Op`), which may be mixed.
+
+        Both halves come at full length; what `before` holds of an INSERT and `after` of a DELETE means nothing.
+        """
+
+
+class Format(BaseModel):
+    """Of an upstream: what is needed to read it. See the module for what a format may be and do.
+
+    An implementation declares `format: Literal[<its name>]` and the further keys that it takes, with defaults.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @property
+    def images(self) -> Images:
+        """What a lane may rely on in decoded changes, and refuses otherwise."""
+        return Images.FULL
+
+    @property
+    def tombstones(self) -> bool:
+        """Whether a null value is a record of the format; if not, it is TOMBSTONE_UNSUPPORTED."""
+        return False
+
+    @abstractmethod
+    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
+        """The strict twin over rows of these columns, tuples in this order."""
+
+    @abstractmethod
+    def keys(self, key_columns: Sequence[Column]) -> KeyEncoder:
+        """The keys of an output; of an upstream those that are known for right without a second look."""
+
+
+class OutputFormat(Format):
+    """Of an output: what is needed to write it, and to read it back."""
+
+    @abstractmethod
+    def values(self, columns: Sequence[Column]) -> ValueEncoder:
+        """Values over these columns, the job's, in its order."""
+
+    @abstractmethod
+    def schemas(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> dict[str, object]:
+        """What a reader has to know of `key` and `value`, as JSON can say it."""

@@ -1,0 +1,67 @@
+"""What a job may say of its output topic: Kafka's own settings, and how many copies it has.
+
+An output is a changelog with barriers in it, so compaction is refused, and a retention only taken where the job says
+that its output may lose its beginning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from schemas.faults import Faults, brief
+
+MAX_REPLICATION_FACTOR = 32_767
+RETENTION_KEYS = ("retention.ms", "retention.bytes")
+_KEY = re.compile(r"[a-z]+(\.[a-z]+){0,8}")
+_LONGEST_VALUE = 200
+
+
+def is_finite(setting: str) -> bool:
+    """Whether the value of a retention setting lets Kafka delete records; -1 does not."""
+    return not setting.startswith("-")
+
+
+def replication_factor(declared: object, faults: Faults) -> int | None:
+    """Copies of a new topic, None for the broker's default."""
+    if declared is None or (type(declared) is int and 1 <= declared <= MAX_REPLICATION_FACTOR):
+        return declared
+    faults.add(f"replication_factor {brief(declared)} is not in 1..{MAX_REPLICATION_FACTOR}")
+    return None
+
+
+def allow_retention(declared: object, faults: Faults) -> bool:
+    """Whether the output may lose its beginning."""
+    if declared is None or isinstance(declared, bool):
+        return bool(declared)
+    faults.add(f"allow_retention {brief(declared)} is neither true nor false")
+    return False
+
+
+def topic_config(declared: object, faults: Faults, *, may_lose: bool) -> tuple[tuple[str, str], ...]:
+    """Settings of a new topic by Kafka's names for them, sorted. `may_lose`: a retention is allowed."""
+    if declared is None:
+        return ()
+    if not isinstance(declared, Mapping):
+        faults.add(f"topic_config {brief(declared)} is no mapping of Kafka's topic settings")
+        return ()
+    settings: dict[str, str] = {}
+    for key, value in declared.items():
+        if not isinstance(key, str) or not _KEY.fullmatch(key):
+            faults.add(f"topic_config names {brief(key)}, which is no setting as in min.insync.replicas")
+        elif not isinstance(value, (str, int, float)) or not 0 < len(_text(value)) <= _LONGEST_VALUE:
+            faults.add(f"topic_config.{key} {brief(value)} is no text, number or boolean")
+        else:
+            settings[key] = _text(value)
+    if "compact" in settings.get("cleanup.policy", ""):
+        faults.add("topic_config.cleanup.policy holds compact, which would take barriers and changes out")
+    for key in RETENTION_KEYS:
+        if key in settings and is_finite(settings[key]) and not may_lose:
+            faults.add(
+                f"topic_config.{key} lets the output lose its beginning; allow_retention: true allows it"
+            )
+    return tuple(sorted(settings.items()))
+
+
+def _text(value: str | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,153 @@
+"""Rows of Parquet files by their places, so that wide values are read where and when they are needed.
+
+A narrow look (`find`) says which rows there are and where; their values are read later, row group by row group
+(`stream`, `take`). So memory is what is asked for and one row group, however large the files are together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from state.storage import Storage, corrupt
+
+PLACE = "_bf_place"
+"""A row's file in the upper half, its number in the file in the lower one."""
+_ROW_BITS = 32
+_STREAM_BYTES = 16 << 20
+
+Places = npt.NDArray[np.int64]
+
+
+def files_of(places: Places) -> Places:
+    """The number of the file of each place."""
+    return places >> _ROW_BITS
+
+
+class FileRows:
+    """Some files, each named by its table and its path below that; `schema` names every column that is asked for.
+
+    A column that a file lacks is null there. Not for threads.
+    Every method raises StateError(STATE_TABLE_CORRUPT) for a file that is gone, or no Parquet.
+    """
+
+    def __init__(self, storage: Storage, files: Sequence[tuple[str, str]], schema: pa.Schema) -> None:
+        self._storage, self._files, self._schema = storage, files, schema
+        self._starts: dict[int, Places] = {}
+
+    def find(self, file: int, columns: Sequence[str], wanted: pc.Expression | None = None) -> pa.Table:
+        """These columns of the rows of a file that are wanted, and their `PLACE`.
+
+        `columns` must hold what `wanted` asks about.
+        """
+        fragment = self._open(file)
+        starts = self._starts_of(file, fragment)
+        fields = [*(self._schema.field(name) for name in columns), pa.field(PLACE, pa.int64())]
+        found = pa.schema(fields).empty_table()
+        for group in _groups(fragment, wanted, self._schema):
+            rows = self._read(file, group, columns)
+            first = (file << _ROW_BITS) + int(starts[group.row_groups[0].id])
+            rows = rows.append_column(PLACE, pa.array(np.arange(first, first + rows.num_rows)))
+            found = pa.concat_tables([found, rows if wanted is None else rows.filter(wanted)])
+        return found
+
+    def read(
+        self, file: int, columns: Sequence[str], wanted: pc.Expression | None = None
+    ) -> Iterator[pa.Table]:
+        """These columns of the rows of a file that are wanted, a row group at a time."""
+        for group in _groups(self._open(file), wanted, self._schema):
+            yield self._read(file, group, columns, wanted)
+
+    def last(self, file: int, columns: Sequence[str]) -> pa.Table:
+        """These columns of the last row of a file."""
+        fragment = self._open(file)
+        group = fragment.subset(row_group_ids=[fragment.row_groups[-1].id])
+        rows = self._read(file, group, columns)
+        return rows.slice(rows.num_rows - 1)
+
+    def stream(self, places: Places, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of the rows at some places, in the order of places, in tables of some megabytes.
+
+        Every row group is read once. `places` may come in any order.
+        """
+        held: list[pa.Table] = []
+        for rows in self._by_group(np.sort(places), columns):
+            held.append(rows)
+            if sum(part.nbytes for part in held) >= _STREAM_BYTES:
+                yield pa.concat_tables(held)
+                held = []
+        if held:
+            yield pa.concat_tables(held)
+
+    def take(self, places: Places, columns: Sequence[str], most_bytes: int) -> pa.Table | None:
+        """The rows at some places, in this order; None where several rows turn out larger than that together."""
+        order = np.argsort(places)
+        held = [pa.schema([self._schema.field(name) for name in columns]).empty_table()]
+        size = 0
+        for rows in self._by_group(places[order], columns):
+            held.append(rows)
+            size += rows.nbytes
+            if size > most_bytes and len(places) > 1:
+                return None
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return pa.concat_tables(held).take(pa.array(back))
+
+    def _by_group(self, places: Places, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows at sorted places, a row group at a time."""
+        numbers = files_of(places)
+        for file in np.unique(numbers).tolist():
+            fragment = self._open(file)
+            starts = self._starts_of(file, fragment)
+            first, end = np.searchsorted(numbers, [file, file + 1])
+            rows = places[first:end] - (file << _ROW_BITS)
+            groups = np.searchsorted(starts, rows, side="right") - 1
+            for group in np.unique(groups).tolist():
+                stored = self._read(file, fragment.subset(row_group_ids=[group]), columns)
+                yield stored.take(pa.array(rows[groups == group] - starts[group]))
+
+    def _starts_of(self, file: int, fragment: ds.ParquetFileFragment) -> Places:
+        """The first row of each row group."""
+        if file not in self._starts:
+            counts = [group.num_rows for group in fragment.row_groups]
+            self._starts[file] = np.cumsum([0, *counts], dtype=np.int64)[:-1]
+        return self._starts[file]
+
+    def _open(self, file: int) -> ds.ParquetFileFragment:
+        path = self._storage.path(*self._files[file])
+        try:
+            fragment = ds.ParquetFileFormat().make_fragment(path, self._storage.filesystem)
+            fragment.ensure_complete_metadata()
+        except (FileNotFoundError, pa.ArrowInvalid) as error:
+            raise self._corrupt(file, error) from error
+        return fragment
+
+    def _read(
+        self,
+        file: int,
+        fragment: ds.ParquetFileFragment,
+        columns: Sequence[str],
+        wanted: pc.Expression | None = None,
+    ) -> pa.Table:
+        try:
+            return fragment.to_table(schema=self._schema, columns=list(columns), filter=wanted)
+        except (FileNotFoundError, pa.ArrowInvalid) as error:
+            raise self._corrupt(file, error) from error
+
+    def _corrupt(self, file: int, error: Exception) -> Exception:
+        where = self._storage.uri(self._files[file][0])
+        return corrupt(where, f"a file that can't be read ({type(error).__name__})")
+
+
+def _groups(
+    fragment: ds.ParquetFileFragment, wanted: pc.Expression | None, schema: pa.Schema
+) -> Iterator[ds.ParquetFileFragment]:
+    """The row groups that may hold something wanted, one by one."""
+    some = fragment if wanted is None else fragment.subset(filter=wanted, schema=schema)
+    for group in some.row_groups:
+        yield fragment.subset(row_group_ids=[group.id])

@@ -1,0 +1,169 @@
+"""What a part of a fold reads: the rows of its vnodes, in base and log, in bounded memory.
+
+A small part is read whole. Of a larger one only the keys and what the log adds are read first; the values follow by
+the rows' places, some megabytes at a time, and only those of rows that are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.position import Key
+from schemas.records import Op
+from schemas.table import TableSchema
+from state.columns import BEFORE_HASH, EPOCH, LOG_OWN, OFFSET, OP, PARTITION, VNODE, log_schema
+from state.file_rows import PLACE, FileRows, Places, files_of
+from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
+from state.storage import DataFile, Storage
+from state.values.order import arrays, key_at, within
+
+BYTES_PER_PART = 64 << 20
+"""Arrow bytes that a part should read, and that it holds at a time; it needs about four times as much."""
+
+
+@dataclass(frozen=True)
+class FoldPart:
+    """Some vnodes, and the files that they are in as of a version whose log ends at the barrier to fold to.
+
+    Of a single vnode it may be the range (after, upto] of its keys alone, with the base files in it.
+    """
+
+    storage: Storage
+    table: TableSchema
+    vnodes: range
+    files: ReplicaFiles
+    after: Key | None = None
+    upto: Key | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its rows as Arrow columns, an estimate."""
+        return self.files.base_bytes + self.files.log_bytes_of(frozenset(self.vnodes))
+
+
+class PartRows(Protocol):
+    """The rows of a part: those of the log from the beginning on, then those of base files as INSERTs before them."""
+
+    rows: pa.Table
+    """At least the log's own columns and the key; in no order."""
+
+    def add_base(self, files: Sequence[BaseFile]) -> None:
+        """Read base files of the part."""
+
+    def values(self, numbers: Places) -> Iterator[pa.Table]:
+        """The table's columns of some of the rows, in this order, in tables of about `BYTES_PER_PART` at most."""
+
+
+def rows_of(part: FoldPart) -> PartRows:
+    """The log's rows of a part. Raises: StateError when a file can't be read, here or later."""
+    return Held(part) if part.size <= BYTES_PER_PART else Placed(part)
+
+
+class Held:
+    """Rows of a small part, all in memory."""
+
+    def __init__(self, part: FoldPart) -> None:
+        self._part, self._schema = part, log_schema(part.table)
+        paths = [file.path for file in part.files.log]
+        self.rows = _in_range(
+            part, part.storage.read_parquet(LOG_PATH, paths, self._schema, wanted=_wanted(part))
+        )
+
+    def add_base(self, files: Sequence[BaseFile]) -> None:  # noqa: D102  (PartRows)
+        stored = pa.schema([self._schema.field(name) for name in self._part.table.column_names])
+        read = [
+            _as_inserts(
+                self._part.storage.read_parquet(BASE_PATH, [file.path], stored), file.vnode, self._schema
+            )
+            for file in files
+        ]
+        self.rows = pa.concat_tables([self.rows, *read]).combine_chunks()
+
+    def values(self, numbers: Places) -> Iterator[pa.Table]:  # noqa: D102  (PartRows)
+        yield self.rows.select(self._part.table.column_names).take(pa.array(numbers))
+
+
+class Placed:
+    """Rows of a large part: keys and places in memory, values read from the files when asked for."""
+
+    def __init__(self, part: FoldPart) -> None:
+        self._part = part
+        schema = log_schema(part.table)
+        base = [file for files in part.files.base.values() for file in files]
+        self._files: list[BaseFile | DataFile] = [*part.files.log, *base]
+        paths = [
+            *((LOG_PATH, file.path) for file in part.files.log),
+            *((BASE_PATH, file.path) for file in base),
+        ]
+        self._stored = FileRows(part.storage, paths, schema)
+        self._row_bytes = np.array([raw_bytes(file) / max(file.rows, 1) for file in self._files])
+        self._names = [*LOG_OWN, *part.table.primary_key]
+        self._schema = pa.schema([*(schema.field(name) for name in self._names), (PLACE, pa.int64())])
+        found = [
+            self._stored.find(number, self._names, _wanted(part)) for number in range(len(part.files.log))
+        ]
+        self.rows = _in_range(part, pa.concat_tables([self._schema.empty_table(), *found]))
+
+    def add_base(self, files: Sequence[BaseFile]) -> None:  # noqa: D102  (PartRows)
+        read = [
+            _as_inserts(
+                self._stored.find(self._files.index(file), self._part.table.primary_key),
+                file.vnode,
+                self._schema,
+            )
+            for file in files
+        ]
+        self.rows = pa.concat_tables([self.rows, *read]).combine_chunks()
+
+    def values(self, numbers: Places) -> Iterator[pa.Table]:  # noqa: D102  (PartRows)
+        places = self.rows[PLACE].to_numpy()[numbers]
+        piece = np.cumsum(self._row_bytes[files_of(places)]) // BYTES_PER_PART
+        for some in np.split(places, np.flatnonzero(np.diff(piece)) + 1):
+            yield from self._values(some)
+
+    def _values(self, places: Places) -> Iterator[pa.Table]:
+        """Files know the average of their rows only, so it may turn out to be more than expected."""
+        found = self._stored.take(places, self._part.table.column_names, 2 * BYTES_PER_PART)
+        if found is not None:
+            yield found
+        else:
+            middle = len(places) // 2
+            yield from self._values(places[:middle])
+            yield from self._values(places[middle:])
+
+
+def _wanted(part: FoldPart) -> pc.Expression:
+    vnodes = (pc.field(VNODE) >= part.vnodes.start) & (pc.field(VNODE) < part.vnodes.stop)
+    return vnodes & (pc.field(EPOCH) > part.files.folded_epoch)
+
+
+def _in_range(part: FoldPart, rows: pa.Table) -> pa.Table:
+    if part.after is None and part.upto is None:
+        return rows
+    return rows.filter(pa.array(within(arrays(rows, part.table.primary_key), part.after, part.upto)))
+
+
+def _as_inserts(stored: pa.Table, vnode: int, schema: pa.Schema) -> pa.Table:
+    """Base rows as INSERTs before every offset."""
+    own = {VNODE: vnode, EPOCH: 0, PARTITION: -1, OFFSET: -1, OP: Op.INSERT.value, BEFORE_HASH: None}
+    columns = [
+        pa.repeat(pa.scalar(own[field.name], field.type), stored.num_rows)
+        if field.name in own
+        else stored[field.name]
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def last_key(storage: Storage, table: TableSchema, file: BaseFile) -> Key:
+    """The key that a base file ends with."""
+    names = list(table.primary_key)
+    schema = pa.schema([(name, table.by_name[name].type.arrow) for name in names])
+    row = FileRows(storage, [(BASE_PATH, file.path)], schema).last(0, names)
+    return key_at(arrays(row, names), 0)

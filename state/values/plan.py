@@ -1,0 +1,325 @@
+"""The plan of a batch: what takes the stream from aligned barrier a to aligned barrier b.
+
+A plan is written to the journal before any effect, and a batch that is run again uses the written one. So it
+holds everything that decides what is sent: the range of every upstream partition, the barriers in it, the
+pinned versions of the replica, and the key range of every snapshot read. Nothing is looked up again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from schemas.codec import barrier_header, decode_barrier, encode_barrier
+from schemas.errors import Code
+from schemas.job import JobDefinition
+from schemas.position import Key, position_from_text, position_to_text
+from schemas.records import Barrier
+from schemas.table import TableSchema
+from state.values.progress import NotStarted, Progress, after_slice
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedBarrier:
+    """A barrier that every partition has delivered.
+
+    `ends[p]` is the exclusive end of what it closes in partition p: the first offset that belongs to a later interval.
+    Two barriers may have the same ends. `in_data`: the record before each end is the barrier's own marker; otherwise
+    the barrier stands beside the data, and every record of the topic is data.
+    """
+
+    barrier: Barrier
+    ends: tuple[int, ...]
+    in_data: bool = True
+
+    @property
+    def epoch(self) -> int:
+        """`curr` of the barrier."""
+        return self.barrier.curr
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The key range (after, upto] of one vnode that one snapshot read takes.
+
+    `after` None is −∞. `upto` None is +∞: the vnode is Completed when this slice was read.
+    """
+
+    vnode: int
+    after: Key | None
+    upto: Key | None
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much is read: rows, and what they take as Arrow columns."""
+
+    rows: int
+    size: int
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.rows + other.rows, self.size + other.size)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.rows - other.rows, self.size - other.size)
+
+    def __floordiv__(self, parts: int) -> Amount:
+        return Amount(self.rows // parts, self.size // parts)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether not a row fits in it."""
+        return self.rows <= 0 or self.size <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a slice may end: `upto` None reaches the vnode's end.
+
+    `rows` and `size` (Arrow bytes) are estimates: log rows may differ, and a file knows the average of its rows only.
+    """
+
+    upto: Key | None
+    rows: int
+    size: int = 0
+
+    @property
+    def amount(self) -> Amount:
+        """What the slice reads, about."""
+        return Amount(self.rows, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """A job as the service knows it at an aligned barrier.
+
+    `start`: epoch of the barrier at which it starts, the first record of its output. `opened`: whether that
+    record was sent. `paused` and `rate_limit` are what mutations made of them, which wins over any file.
+    """
+
+    definition: JobDefinition
+    start: int
+    opened: bool = False
+    paused: bool = False
+    rate_limit: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.definition.name
+
+    @property
+    def may_read(self) -> bool:
+        """Whether it reads its snapshot, as long as there is some left."""
+        return not self.paused and self.rate_limit != 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "definition": json.loads(self.definition.to_json()),
+            "start": self.start,
+            "opened": self.opened,
+            "paused": self.paused,
+            "rate_limit": self.rate_limit,
+        }
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any], table: TableSchema) -> JobState:
+        """From what `to_dict` gave. Raises: ConfigError for a definition that no longer fits the table."""
+        definition = JobDefinition.from_json(json.dumps(raw["definition"]), table)
+        return cls(definition, raw["start"], raw["opened"], raw["paused"], raw["rate_limit"])
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """What a batch does for one job: `opens` sends the start barrier first; then the slices, one a vnode, are read."""
+
+    state: JobState
+    slices: tuple[Slice, ...] = ()
+
+    @property
+    def opens(self) -> bool:
+        """Whether the start barrier is still to be sent."""
+        return not self.state.opened
+
+    def of_vnodes(self, vnodes: range) -> JobPlan:
+        """The same with the slices of these vnodes only."""
+        return replace(self, slices=tuple(item for item in self.slices if item.vnode in vnodes))
+
+    def progress_after(
+        self, before: Mapping[int, Progress], rows_read: Mapping[int, int] | None = None
+    ) -> Mapping[int, Progress]:
+        """The progress of the vnodes that were started, once the slices were read; `before` holds it at the start.
+
+        Positions follow from the plan alone. Row counts need `rows_read`, the rows of each slice by its vnode; without
+        it they stay as they were. `before` is left as it is, and may be the result.
+        Raises: IllegalMove for a slice that does not go on from `before`; KeyError for one whose rows nobody counted.
+        """
+        if not self.slices:
+            return before
+        after = dict(before)
+        for item in self.slices:
+            rows = 0 if rows_read is None else rows_read[item.vnode]
+            after[item.vnode] = after_slice(after.get(item.vnode, NotStarted()), item.upto, rows)
+        return after
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaVersion:
+    """The pinned replica at an aligned barrier: immutable files, so a reader needs no table.
+
+    `base` and `log` are versions of the Delta tables. The base holds the fold of all epochs up to
+    `folded_epoch`; the log's files hold at least everything after it.
+    """
+
+    base: int
+    log: int
+    folded_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """An upstream record at fault that goes to the dead letters of every job, sent by the lane that found it."""
+
+    partition: int
+    offset: int
+    code: Code
+    lane: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """From `start` (None: the topic's beginning) over `barriers`, in order, the last of which is b.
+
+    `first_offsets[p]` is the first offset of partition p that belongs to the batch; it ends where b's interval ends.
+    `skipped` are upstream records, (partition, offset), that nobody is to read: repeated barriers, and those at fault
+    that the operator told to leave out or that are `parked`.
+    `until` is for a long interval that no job waits for: then the batch brings only its records before these
+    (exclusive) offsets into the log, and the barrier is left to a later batch.
+    `silent`: the outputs hold all of it already, so the batch is for replica, progress and jobs alone.
+    """
+
+    start: AlignedBarrier | None
+    barriers: tuple[AlignedBarrier, ...]
+    first_offsets: tuple[int, ...]
+    replica: ReplicaVersion
+    lanes: int
+    jobs: tuple[JobPlan, ...] = ()
+    skipped: tuple[tuple[int, int], ...] = ()
+    parked: tuple[Parked, ...] = ()
+    until: tuple[int, ...] | None = None
+    silent: bool = False
+
+    @property
+    def sent_jobs(self) -> tuple[JobPlan, ...]:
+        """The jobs that lanes have something to do for."""
+        return () if self.silent else self.jobs
+
+    @property
+    def end(self) -> AlignedBarrier:
+        """The barrier b that the batch ends with."""
+        return self.barriers[-1]
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that this batch brings everything to; the key of every idempotent effect."""
+        return self.end.epoch
+
+    @property
+    def end_offsets(self) -> tuple[int, ...]:
+        """Exclusive: where b ends each partition's interval, or where a part of the interval ends."""
+        return self.until or self.end.ends
+
+    @property
+    def end_records(self) -> int:
+        """Offsets of all partitions before the end of the batch: it rises from batch to batch, parts included."""
+        return sum(self.end_offsets)
+
+    @property
+    def max_records(self) -> int:
+        """An upper bound of the upstream records in the batch (transaction markers count too)."""
+        return sum(end - first for first, end in zip(self.first_offsets, self.end_offsets, strict=True))
+
+    def with_jobs(self, jobs: Sequence[JobPlan]) -> BatchPlan:
+        """The same plan for other jobs."""
+        return replace(self, jobs=tuple(jobs))
+
+    def to_json(self) -> str:
+        """One line of JSON, for the journal."""
+        return json.dumps(
+            {
+                "start": None if self.start is None else _aligned_to_dict(self.start),
+                "barriers": [_aligned_to_dict(barrier) for barrier in self.barriers],
+                "first_offsets": self.first_offsets,
+                "replica": {
+                    "base": self.replica.base,
+                    "log": self.replica.log,
+                    "folded": self.replica.folded_epoch,
+                },
+                "lanes": self.lanes,
+                "jobs": [
+                    {"state": job.state.to_dict(), "slices": [_slice_to_list(item) for item in job.slices]}
+                    for job in self.jobs
+                ],
+                "skipped": self.skipped,
+                "parked": [(item.partition, item.offset, item.code, item.lane) for item in self.parked],
+                "until": self.until,
+                "silent": self.silent,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str, table: TableSchema) -> BatchPlan:
+        """From what `to_json` gave."""
+        raw = json.loads(text)
+        return cls(
+            start=None if raw["start"] is None else _aligned_from_dict(raw["start"]),
+            barriers=tuple(_aligned_from_dict(item) for item in raw["barriers"]),
+            first_offsets=tuple(raw["first_offsets"]),
+            replica=ReplicaVersion(raw["replica"]["base"], raw["replica"]["log"], raw["replica"]["folded"]),
+            lanes=raw["lanes"],
+            jobs=tuple(
+                JobPlan(
+                    JobState.from_dict(item["state"], table),
+                    tuple(_slice_from_list(values, table) for values in item["slices"]),
+                )
+                for item in raw["jobs"]
+            ),
+            skipped=tuple((partition, offset) for partition, offset in raw["skipped"]),
+            parked=tuple(
+                Parked(partition, offset, Code(code), lane)
+                for partition, offset, code, lane in raw.get("parked", ())
+            ),
+            until=tuple(raw["until"]) if raw.get("until") else None,
+            silent=raw.get("silent", False),
+        )
+
+
+def _aligned_to_dict(aligned: AlignedBarrier) -> dict[str, Any]:
+    # The wire form keeps mutation and progress in one place, the codec.
+    header, value = barrier_header(aligned.barrier), encode_barrier(aligned.barrier)
+    return {"curr": header.decode(), "avro": value.hex(), "ends": aligned.ends, "in_data": aligned.in_data}
+
+
+def _aligned_from_dict(raw: Mapping[str, Any]) -> AlignedBarrier:
+    barrier = decode_barrier(raw["curr"].encode(), bytes.fromhex(raw["avro"]), where="journal")
+    if (
+        "offsets" in raw
+    ):  # as former versions wrote it: the offset of the barrier's own record in each partition
+        return AlignedBarrier(barrier, tuple(offset + 1 for offset in raw["offsets"]))
+    return AlignedBarrier(barrier, tuple(raw["ends"]), raw.get("in_data", True))
+
+
+def _bound(key: Key | None) -> str | None:
+    return None if key is None else position_to_text(key)
+
+
+def _slice_to_list(item: Slice) -> list[Any]:
+    return [item.vnode, _bound(item.after), _bound(item.upto)]
+
+
+def _slice_from_list(raw: Sequence[Any], table: TableSchema) -> Slice:
+    after, upto = (None if text is None else position_from_text(text, table.key_columns) for text in raw[1:])
+    return Slice(raw[0], after, upto)

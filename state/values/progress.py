@@ -1,0 +1,108 @@
+"""Backfill progress of one vnode: a small state machine with named moves.
+
+    NotStarted ──advance──▶ InProgress ──advance──▶ InProgress ──finish──▶ Completed
+        └────────────────────────finish──────────────────────────────────────▲
+
+`covers(key)` is the question that decides visibility: has the snapshot read passed this key?
+
+    NotStarted   no      nothing was read yet: position −∞
+    InProgress   key <= position
+    Completed    yes     position +∞, so inserts behind the last key are covered as well
+
+It is asked per vnode, never per job ("is anything in progress?"): after a change of lanes, Completed vnodes
+stand beside NotStarted ones, and their live changes must go on. (RisingWave asks for all vnodes at once,
+`has_progress` in src/stream/src/executor/backfill/arrangement_backfill.rs, and loses these.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas.position import Key, order_key
+
+
+class IllegalMove(AssertionError):
+    """A bug in this code: the progress stays as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """Nothing was read; such a vnode has no row in the progress table."""
+
+    position: None = None
+    row_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    """`position` is a bound, not necessarily an existing key; every key <= position was read."""
+
+    position: Key
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """`position` is the last bound that was published before completion, None if there was none."""
+
+    position: Key | None
+    row_count: int
+
+
+Progress = NotStarted | InProgress | Completed
+
+
+def advance(progress: Progress, position: Key, rows_read: int) -> InProgress:
+    """Raise the position after a snapshot read that did not reach the vnode's end.
+
+    Raises: IllegalMove from Completed, or when the position does not rise, or for a negative count.
+    """
+    if isinstance(progress, Completed):
+        raise IllegalMove(f"advance to {position} after completion")
+    if isinstance(progress, InProgress) and order_key(position) <= order_key(progress.position):
+        raise IllegalMove(f"position falls from {progress.position} to {position}")
+    _check_count(rows_read)
+    return InProgress(position, progress.row_count + rows_read)
+
+
+def finish(progress: Progress, rows_read: int) -> Completed:
+    """Complete a vnode whose last slice was read; an empty vnode completes from NotStarted.
+
+    Raises: IllegalMove from Completed, or for a negative count.
+    """
+    if isinstance(progress, Completed):
+        raise IllegalMove("finished twice")
+    _check_count(rows_read)
+    return Completed(progress.position, progress.row_count + rows_read)
+
+
+def _check_count(rows_read: int) -> None:
+    if rows_read < 0:
+        raise IllegalMove(f"{rows_read} rows read")
+
+
+def covers(progress: Progress, key: Key) -> bool:
+    """Whether the snapshot read has passed `key`, so that its live changes are visible."""
+    match progress:
+        case NotStarted():
+            return False
+        case InProgress(position, _):
+            return order_key(key) <= order_key(position)
+        case Completed():
+            return True
+
+
+def after_slice(progress: Progress, upto: Key | None, rows_read: int) -> Progress:
+    """The progress once a slice that ends at `upto` (None: the vnode's end) was read."""
+    return finish(progress, rows_read) if upto is None else advance(progress, upto, rows_read)
+
+
+def is_complete(progress: Mapping[int, Progress], vnode_count: int) -> bool:
+    """Whether every vnode was read to its end."""
+    return vnodes_done(progress) == vnode_count
+
+
+def vnodes_done(progress: Mapping[int, Progress]) -> int:
+    """How many vnodes were read to their end."""
+    return sum(isinstance(state, Completed) for state in progress.values())

@@ -1,0 +1,82 @@
+"""Which configuration a command is about, by the same rule for every command.
+
+`-c FILE`, or the file alone where a command has no other use for a word; else the variable `BACKFILL_CONFIG`; else
+`config.yaml` in the working folder.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schemas.errors import Code, ConfigError
+from schemas.job import is_job_name
+from streaming.runtime.paths import CONFIG_VARIABLE
+
+_DEFAULT = Path("config.yaml")
+_WHERE_FROM = f"[env: {CONFIG_VARIABLE}; default: {_DEFAULT}]"
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help=f"The service's configuration, YAML or JSON. {_WHERE_FROM}",
+        dir_okay=False,
+        show_default=False,
+    ),
+]
+ConfigArgument = Annotated[
+    str | None, typer.Argument(metavar="[CONFIG]", help="The configuration, in place of --config.")
+]
+JobOrConfigArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[JOB]", help="Name of a job; or the configuration, in place of --config."),
+]
+
+
+def usage(found: str, expected: str, where: str | None = None) -> ConfigError:
+    """The error for a command line that can't work as written."""
+    return ConfigError(Code.USAGE, where=where, found=found, expected=expected)
+
+
+def optional_config(option: Path | None, word: str | None = None) -> Path | None:
+    """The configuration to use; None where none is named and the folder has none.
+
+    `word` is the file where it was given without the option. Raises: ConfigError(USAGE) for both.
+    """
+    if option is not None and word is not None:
+        raise usage(f"{word!r} and --config", "one configuration")
+    if option is not None or word is not None:
+        return option or Path(str(word))
+    if named := os.environ.get(CONFIG_VARIABLE):
+        return Path(named)
+    return _DEFAULT if _DEFAULT.exists() else None
+
+
+def required_config(option: Path | None, word: str | None = None) -> Path:
+    """As `optional_config`. Raises: ConfigError(CONFIG_INVALID) where there is none, too."""
+    found = optional_config(option, word)
+    if found is None:
+        raise ConfigError(
+            Code.CONFIG_INVALID,
+            found=f"no {_DEFAULT} in this folder",
+            expected="a configuration",
+            next_step=f"name the file with --config, or in the variable {CONFIG_VARIABLE}",
+        )
+    return found
+
+
+def job_or_config(word: str | None) -> tuple[str | None, str | None]:
+    """A word as a job's name or a file's: files have a `.` or a `/`, which no name of a job may hold."""
+    return (word, None) if word is None or is_job_name(word) else (None, word)
+
+
+def one_job(word: str | None, option: str | None) -> str | None:
+    """A job, named by position or by `--job`. Raises: ConfigError(USAGE) for two of them."""
+    if word is not None and option is not None and word != option:
+        raise usage(f"the jobs {word!r} and {option!r}", "one job")
+    return word or option

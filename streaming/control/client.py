@@ -1,0 +1,167 @@
+"""Asking a running service for something, and waiting until it is so.
+
+    wish ──▶ <upstream>.control ──▶ the injector puts it on the next barrier ──▶ the batch that ends with or after it
+
+Between sending and answering nothing is assumed: the barrier is looked for in the upstream, the outcome in the journal,
+from which everybody computes the same (`streaming.core.jobs`). So it does not matter who injects, and where it runs.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from schemas.codec import decode_barrier
+from schemas.errors import Code, ConfigError, EnvironmentProblem, TopicError
+from schemas.records import BARRIER_HEADER, Barrier, Mutation
+from schemas.table import TableSchema
+from state.values.plan import JobState
+from streaming.control.state_view import Onlooker, SeenJob
+from streaming.core.jobs import Report, apply
+from streaming.kafka.clients import KafkaSettings, translated
+from streaming.kafka.consumer import RangeReader, header_of, place
+from streaming.kafka.topics import create_topic
+from streaming.source.barriers.control_requests import Wish, control_topic, decode_wish, encode_wish
+
+_POLL_S = 0.1
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A mutation that took effect: the barrier that carried it, and how long that took."""
+
+    barrier: Barrier
+    report: Report
+    elapsed_s: float
+
+
+def send_wish(kafka: KafkaSettings, upstream: str, mutation: Mutation) -> str:
+    """Put a wish into the control topic and wait until it is there; its id. Raises: EnvironmentProblem."""
+    topic, wish = control_topic(upstream), Wish(uuid.uuid4().hex, mutation)
+    create_topic(kafka, topic, 1)
+    producer = Producer(kafka.producer())
+    with translated(kafka, what=topic):
+        producer.produce(topic, encode_wish(wish), partition=0)
+        if producer.flush(kafka.wait_s):
+            raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
+    return wish.id
+
+
+class Steering:
+    """Sends wishes to the service of one upstream. Use it as a context.
+
+    `patience_s` bounds the wait for a barrier, and then for its batch.
+    """
+
+    def __init__(self, kafka: KafkaSettings, upstream: str, onlooker: Onlooker, *, patience_s: float) -> None:
+        self._kafka, self._upstream, self._onlooker = kafka, upstream, onlooker
+        self._patience_s = patience_s
+        self._reader = RangeReader(kafka)
+
+    def __enter__(self) -> Steering:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+
+    def send(self, mutation: Mutation) -> str:
+        """As `send_wish`."""
+        return send_wish(self._kafka, self._upstream, mutation)
+
+    def ask(self, mutation: Mutation) -> Granted:
+        """Send a wish and wait until it took effect.
+
+        Raises:
+            ConfigError: JOB_UNKNOWN, JOB_EXISTS, JOB_INVALID as the service refused it.
+            EnvironmentProblem: NOT_SERVED when no barrier carries it, or no batch handles that, within the patience.
+        """
+        began = time.monotonic()
+        begin = self._reader.watermarks(self._upstream)[0].stable
+        self.send(mutation)
+        as_sent = decode_wish(encode_wish(Wish("as sent", mutation))).mutation
+        search = _Search(self._reader, self._upstream, begin, as_sent)
+        barrier = self._await(search, "a barrier with it", _NO_INJECTOR)
+        report = self._await(lambda: self._onlooker.report_on(barrier.curr), "the batch of its barrier")
+        if report.refused is not None:
+            raise refused(report)
+        return Granted(barrier, report, time.monotonic() - began)
+
+    def await_job(self, name: str) -> SeenJob:
+        """A job that was asked for, once its start barrier is in its output.
+
+        Raises: TopicError(OUTPUT_TOPIC_MISMATCH) when its output topic turned out to be no place for it.
+        """
+
+        def opened() -> SeenJob | bool | None:
+            seen = self._onlooker.look().job(name)
+            if seen is None:
+                return False
+            return seen if seen.state.opened else None
+
+        found = self._await(opened, f"the first barrier of {name}")
+        if isinstance(found, SeenJob):
+            return found
+        raise TopicError(
+            Code.OUTPUT_TOPIC_MISMATCH,
+            found=f"no job {name} any more: the service found its output topic unfit",
+            expected="a topic of that many partitions, and empty",
+            next_step="see the service's log line `mutation`; create the job with another output",
+        )
+
+    def _await(self, look: Callable[[], _T | None], what: str, next_step: str | None = None) -> _T:
+        deadline = time.monotonic() + self._patience_s
+        while (found := look()) is None:
+            if time.monotonic() >= deadline:
+                raise EnvironmentProblem(
+                    Code.NOT_SERVED,
+                    where=self._upstream,
+                    found=f"no sign of {what} within {self._patience_s:g} s; the request is in the control topic",
+                    next_step=next_step,
+                )
+            time.sleep(_POLL_S)
+        return found
+
+
+def refuse(
+    mutation: Mutation, epoch: int, jobs: Sequence[JobState], *, lanes: int, table: TableSchema
+) -> None:
+    """Raises: ConfigError for a mutation that the service would refuse, the jobs being these at a barrier."""
+    outcome = apply(mutation, epoch, tuple(jobs), lanes=lanes, start=epoch, table=table)
+    for report in outcome.reports:
+        if report.refused is not None:
+            raise refused(report)
+
+
+def refused(report: Report) -> ConfigError:
+    """The error for a mutation that does not fit the jobs there are."""
+    assert report.refused is not None
+    return ConfigError(report.refused, found=report.text)
+
+
+_NO_INJECTOR = "start the service (`backfill run`) or, with `barriers: embedded`, `backfill barriers`"
+
+
+class _Search:
+    """Looks at the barriers of partition 0 as they come, for one with this mutation."""
+
+    def __init__(self, reader: RangeReader, topic: str, begin: int, mutation: Mutation) -> None:
+        self._reader, self._topic, self._next, self._mutation = reader, topic, begin, mutation
+
+    def __call__(self) -> Barrier | None:
+        end = self._reader.watermarks(self._topic)[0].stable
+        begin, self._next = self._next, max(self._next, end)
+        for chunk in self._reader.read(self._topic, {0: (begin, end)}):
+            for message in chunk:
+                header = header_of(message, BARRIER_HEADER)
+                if header is None:
+                    continue
+                barrier = decode_barrier(header, message.value(), where=place(message))
+                if barrier.mutation == self._mutation:
+                    return barrier
+        return None

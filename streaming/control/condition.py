@@ -1,0 +1,72 @@
+"""What a running service says of its own condition, asked at its address."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from schemas.errors import ConfigError
+from schemas.http import HttpConfig, read_token
+
+_ANSWER_S = 2.0
+_NOT_READY = 503
+_HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+"""Who listens everywhere is asked here."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`reason` is the error's line, None where nothing is wrong; `ready` None if nobody could be asked."""
+
+    condition: str
+    ready: bool | None = None
+    reason: str | None = None
+    batch_age_s: float | None = None
+
+
+def ask(config: HttpConfig) -> Answer | None:
+    """The service's own words; one of them only where its token is not known here. None if it can't be asked."""
+    if config.listen is None or config.port == 0:
+        return None
+    try:
+        token = read_token(config)
+    except ConfigError:
+        return _asked_shortly(config)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        with _opened(config, "/api/v1/status", headers) as answer:
+            return _parsed(json.load(answer))
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _asked_shortly(config: HttpConfig) -> Answer | None:
+    try:
+        with _opened(config, "/readyz") as answer:
+            return Answer(answer.read(100).decode().strip(), ready=True)
+    except urllib.error.HTTPError as answer:
+        return Answer(answer.read(100).decode().strip(), ready=False) if answer.code == _NOT_READY else None
+    except (OSError, ValueError):
+        return None
+
+
+def _opened(config: HttpConfig, path: str, headers: Mapping[str, str] = MappingProxyType({})) -> Any:
+    host = _HERE.get(config.host, config.host)
+    address = f"http://{f'[{host}]' if ':' in host else host}:{config.port}{path}"
+    # A proxy of the environment is for other addresses than this one.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    return opener.open(urllib.request.Request(address, headers=dict(headers)), timeout=_ANSWER_S)
+
+
+def _parsed(status: dict[str, Any]) -> Answer:
+    reason = status["reason"]
+    line = None
+    if reason is not None:
+        place = f" at {reason['where']}" if reason["where"] else ""
+        line = f"{reason['code']}{place}: found {reason['found']}; next: {reason['next_step']}"
+    return Answer(status["condition"], status["ready"], line, status["batch_age_s"])

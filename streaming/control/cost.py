@@ -1,0 +1,117 @@
+"""What a job will cost, told before it is created: from the replica's file statistics and a sample of its rows.
+
+The sample goes the way that a lane's slice goes, up to Kafka: read, filter, encode. So its rate is an upper bound for
+one core, and the share that the filter keeps is as good as the sample: whole vnodes, whose keys a hash has picked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from schemas.chunks import chunks
+from schemas.filter.columnar import evaluate
+from schemas.filter.parse import parse_filter
+from schemas.job import JobDefinition, JobSchemas
+from schemas.table import TableSchema
+from state.replica import Replica
+from state.snapshot import SnapshotReader
+from state.storage import Storage
+from state.values.plan import Slice
+
+SAMPLE_ROWS = 50_000
+SAMPLE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """`rows` and `replica_bytes` are all that is read. The rest is of the sample; None where that had no row."""
+
+    rows: int
+    replica_bytes: int
+    sampled_rows: int
+    kept_share: float | None
+    bytes_per_record: float | None
+    core_rows_per_s: float | None
+
+    @property
+    def output_rows(self) -> int | None:
+        """About how many rows the output's snapshot will hold."""
+        return None if self.kept_share is None else round(self.rows * self.kept_share)
+
+    @property
+    def output_bytes(self) -> int | None:
+        """Keys and values of those, uncompressed."""
+        if self.output_rows is None or self.bytes_per_record is None:
+            return None
+        return round(self.output_rows * self.bytes_per_record)
+
+    def seconds(self, job: JobDefinition, lanes: int) -> float | None:
+        """As fast as all lanes read and encode, or as the job's limit allows. None: never, or unknown."""
+        bounds = [] if self.core_rows_per_s is None else [self.core_rows_per_s * lanes]
+        bounds += [] if job.rate_limit is None else [float(job.rate_limit)]
+        return self.rows / min(bounds) if bounds and min(bounds) > 0 else None
+
+
+def estimate(storage: Storage, table: TableSchema, job: JobDefinition) -> Cost:
+    """The cost of a job as the replica is now. Reads some vnodes of it, and takes about a second."""
+    replica = Replica(storage, table)
+    files = replica.files(replica.pin())
+    size = sum(file.size for base in files.base.values() for file in base) + sum(
+        file.size for file in files.log
+    )
+    reader = SnapshotReader(storage, table, files)
+    began = time.perf_counter()
+    sampled = kept = sent_bytes = 0
+    for rows in _sample(reader, job):
+        passed = _passing(rows, job, table)
+        sampled += rows.num_rows
+        kept += passed.num_rows
+        sent_bytes += _encoded_bytes(passed, job, table)
+    elapsed_s = time.perf_counter() - began
+    return Cost(
+        files.rows,
+        size,
+        sampled,
+        kept / sampled if sampled else None,
+        sent_bytes / kept if kept else None,
+        sampled / elapsed_s if sampled else None,
+    )
+
+
+def _sample(reader: SnapshotReader, job: JobDefinition) -> Iterator[pa.Table]:
+    """Rows of the first vnodes: enough rows, or enough bytes."""
+    columns = [column.name for column in JobSchemas.of(job, reader.table).read]
+    rows = size = 0
+    for vnode in range(reader.table.vnode_count):
+        overlay = reader.overlay(frozenset({vnode}), columns)
+        for table in reader.read(Slice(vnode, None, None), columns, overlay):
+            for chunk in chunks(table):
+                yield chunk
+                rows, size = rows + chunk.num_rows, size + chunk.nbytes
+                if size >= SAMPLE_BYTES:
+                    return
+        if rows >= SAMPLE_ROWS:
+            return
+
+
+def _passing(rows: pa.Table, job: JobDefinition, table: TableSchema) -> pa.Table:
+    if job.filter is None:
+        return rows
+    condition = parse_filter(job.filter, table)
+    arrays = {name: rows[name].combine_chunks() for name in rows.column_names}
+    return rows.filter(evaluate(condition, arrays).fill_null(False))
+
+
+def _encoded_bytes(rows: pa.Table, job: JobDefinition, table: TableSchema) -> int:
+    if not rows.num_rows:
+        return 0
+    key_arrays, arrays = (
+        [rows[name].combine_chunks() for name in names] for names in (table.primary_key, job.columns)
+    )
+    keys = job.format.keys(table.key_columns)(key_arrays)
+    values = job.format.values(table.select(job.columns)).inserts(arrays)
+    return int(keys.nbytes + values.nbytes)

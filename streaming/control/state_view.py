@@ -1,0 +1,117 @@
+"""What the state says: jobs, progress and rows, as anybody sees them who can read the state folder.
+
+The tables that the service commits are all there is to know, so it makes no difference whether it runs, and a look
+never disturbs it: nothing is locked, written or asked. A look shows the end of the last batch that is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas.errors import Code, StateError
+from schemas.table import TableSchema
+from state.journal import PATH as JOURNAL_PATH
+from state.journal import Journal
+from state.progress_table import PATH as PROGRESS_PATH
+from state.progress_table import ProgressTable
+from state.replica import BASE_PATH, LOG_PATH, Replica
+from state.storage import Storage
+from state.values.plan import BatchPlan, JobState
+from state.values.progress import Progress, vnodes_done
+from streaming.core.forecast import Extent, Phase, extent, phase
+from streaming.core.jobs import Report, jobs_after
+
+
+@dataclass(frozen=True)
+class SeenJob:
+    """A job, its progress by vnode (those that were started), and how far that is."""
+
+    state: JobState
+    progress: Mapping[int, Progress]
+    extent: Extent
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.state.name
+
+    @property
+    def phase(self) -> Phase:
+        """One word on it."""
+        return phase(self.state, self.extent)
+
+    @property
+    def vnodes_done(self) -> int:
+        """Vnodes that are Completed."""
+        return vnodes_done(self.progress)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One look. `epoch` is the barrier of the last batch that is done, 0 before the first."""
+
+    owner: str
+    lanes: int
+    epoch: int
+    jobs: tuple[SeenJob, ...]
+    rows_stored: int
+    plan: BatchPlan | None
+
+    def job(self, name: str) -> SeenJob | None:
+        """The job of that name, None if there is none."""
+        return next((job for job in self.jobs if job.name == name), None)
+
+
+class Onlooker:
+    """Looks at one state folder again and again.
+
+    Raises: StateError(STATE_PATH_INVALID) when no service has ever used the folder.
+    """
+
+    def __init__(self, storage: Storage, table: TableSchema) -> None:
+        self._storage, self._table = storage, table
+        parts = (JOURNAL_PATH, PROGRESS_PATH, BASE_PATH, LOG_PATH)
+        # Opening a table that is not there would create it.
+        if not all(storage.exists(part, "_delta_log") for part in parts):
+            raise StateError(
+                Code.STATE_PATH_INVALID,
+                where=storage.root,
+                found="no state of a service",
+                expected="the folder that `state` names in the service's configuration",
+                next_step="start the service with `backfill run`, or correct `state`",
+            )
+
+    def look(self) -> Sight:
+        """As of now."""
+        entry = Journal(self._storage, self._table).current
+        done = ProgressTable(self._storage, self._table)  # after the journal: at least as new
+        replica = Replica(self._storage, self._table)
+        files = replica.files(replica.pin())
+        stored = files.rows_by_vnode(self._table.vnode_count)
+        plan = None if entry is None else entry.plan
+        is_done = plan is not None and done.epoch >= plan.epoch
+        states: tuple[JobState, ...] = ()
+        if plan is not None:
+            states = jobs_after(plan, self._table).jobs if is_done else tuple(j.state for j in plan.jobs)
+        every = done.load_all({state.name: state.start for state in states})
+        jobs = []
+        for state in states:
+            progress = every[state.name]
+            jobs.append(SeenJob(state, progress, extent(progress, self._table.vnode_count, stored)))
+        return Sight(
+            owner="" if entry is None else entry.owner,
+            lanes=plan.lanes if plan else entry.lanes if entry else 0,
+            epoch=done.epoch,
+            jobs=tuple(jobs),
+            rows_stored=sum(stored.values()),
+            plan=plan,
+        )
+
+    def report_on(self, epoch: int) -> Report | None:
+        """What became of the mutation of this barrier; None while its batch is not done."""
+        plan = Journal(self._storage, self._table).plan_with(epoch)
+        if plan is None or ProgressTable(self._storage, self._table).epoch < plan.epoch:
+            return None
+        reports = jobs_after(plan, self._table).reports
+        return next((report for report in reports if report.epoch == epoch), None)

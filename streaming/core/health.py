@@ -1,0 +1,228 @@
+"""What condition a service is in, decided from what is known of it; times are seconds of a clock that is never set.
+
+A service is *ready* while barriers come out: its last batch is no older than `late_s`, and nothing has interrupted it
+since. Once it is late, the condition names the cause, and the reason says where it is and what to do about it:
+
+    degraded                trouble that may pass has interrupted it or its injector: Kafka is away, a Spark job failed
+    upstream stuck          an open transaction holds the last stable offset of a partition
+    waiting for barriers    none come, or one is missing in some partitions
+    stuck                   there is a barrier to work up to, and no sign of work
+    catching up             there is work, and signs of it; also while it is ready, with many barriers to go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from schemas.errors import BackfillError, Code, EnvironmentProblem, TopicError
+
+LEAST_LATE_S = 30.0
+LATE_INTERVALS = 3
+_LASTING_S = 10.0
+"""What lasts as long is no moment between two transactions, and no broker that changes its leaders."""
+
+
+def late_after_s(interval_ms: int) -> float:
+    """How long after a batch another one has to have come: 30 s, or three intervals between barriers."""
+    return max(LEAST_LATE_S, LATE_INTERVALS * interval_ms / 1_000)
+
+
+class Condition(StrEnum):
+    """One word or three on a service; the values are what the API, the page and the log say."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    CATCHING_UP = "catching up"
+    WAITING = "waiting for barriers"
+    UPSTREAM_STUCK = "upstream stuck"
+    STUCK = "stuck"
+    DEGRADED = "degraded"
+    STOPPING = "stopping"
+
+
+class Marks(Protocol):
+    """Offsets of a partition: committed readers get as far as `stable`, all others as far as `high`."""
+
+    @property
+    def stable(self) -> int: ...
+
+    @property
+    def high(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A partition whose last stable offset an open transaction has held since then."""
+
+    partition: int
+    stable: int
+    high: int
+    since_s: float
+
+
+def held_now(before: Sequence[Held], marks: Sequence[Marks], now_s: float) -> tuple[Held, ...]:
+    """The partitions that are held, from a look at the marks of all of them and what the look before has found."""
+    since = {(each.partition, each.stable): each.since_s for each in before}
+    return tuple(
+        Held(number, each.stable, each.high, since.get((number, each.stable), now_s))
+        for number, each in enumerate(marks)
+        if each.stable < each.high
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """Something that interrupted the service, and when it began."""
+
+    problem: BackfillError
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a service.
+
+    `streaming`: start-up is over. `pending`: aligned barriers that no batch has done. `missing`: for each partition
+    that lacks a barrier that others have, how far it was read. `busy_since_s`: since when Spark has been at a job, None
+    if it has none; `progress_s`: when it last showed a sign of work. `trouble` has ended the stream, `away` is the
+    broker's (None once it answers). `hindered` is the injector's.
+    """
+
+    upstream: str
+    interval_ms: int
+    late_s: float
+    started_s: float
+    injects: bool = False
+    streaming: bool = False
+    stopping: bool = False
+    last_batch_s: float | None = None
+    pending: int = 0
+    busy_since_s: float | None = None
+    progress_s: float | None = None
+    held: tuple[Held, ...] = ()
+    missing: tuple[tuple[int, int], ...] = ()
+    trouble: Interruption | None = None
+    away: Interruption | None = None
+    hindered: BackfillError | None = None
+
+    @property
+    def since_s(self) -> float:
+        """The end of the last batch, or the start."""
+        return self.started_s if self.last_batch_s is None else self.last_batch_s
+
+    @property
+    def lasting_s(self) -> float:
+        """What lasts as long counts."""
+        return min(_LASTING_S, self.late_s / 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`reason` says what is wrong and what to do, None where nothing is; `idle_s` is the time since the last batch."""
+
+    condition: Condition
+    ready: bool
+    reason: BackfillError | None
+    idle_s: float
+
+
+def health(facts: Facts, now_s: float) -> Health:
+    """The condition as of now."""
+    idle_s = max(0.0, now_s - facts.since_s)
+    is_late = idle_s > facts.late_s
+    condition, reason = _condition(facts, now_s, idle_s, is_late=is_late)
+    is_fine = condition in (Condition.SERVING, Condition.CATCHING_UP)
+    return Health(condition, is_fine and not is_late and facts.last_batch_s is not None, reason, idle_s)
+
+
+def _condition(
+    facts: Facts, now_s: float, idle_s: float, *, is_late: bool
+) -> tuple[Condition, BackfillError | None]:
+    if facts.stopping:
+        return Condition.STOPPING, None
+    if trouble := _interruption(facts, now_s):
+        return Condition.DEGRADED, trouble
+    if not is_late:
+        if facts.last_batch_s is None:
+            return Condition.STARTING, None
+        many = facts.pending * facts.interval_ms / 1_000 > facts.late_s
+        return Condition.CATCHING_UP if many else Condition.SERVING, None
+    lasting = [each for each in facts.held if now_s - each.since_s >= facts.lasting_s]
+    if lasting:
+        return Condition.UPSTREAM_STUCK, _held(facts, lasting, now_s)
+    return _late(facts, now_s, idle_s)
+
+
+def _interruption(facts: Facts, now_s: float) -> BackfillError | None:
+    """What has interrupted the service since its last batch; Kafka being away is the cause of all that follows."""
+    away, trouble = facts.away, facts.trouble
+    if away is not None and away.since_s >= facts.since_s:
+        lasts = now_s - away.since_s >= facts.lasting_s
+        return away.problem if lasts or trouble is not None else None
+    return None if trouble is None else trouble.problem
+
+
+def _late(facts: Facts, now_s: float, idle_s: float) -> tuple[Condition, BackfillError | None]:
+    works = facts.progress_s is not None and now_s - facts.progress_s <= facts.late_s
+    busy = facts.busy_since_s is not None
+    if (busy or (facts.pending and facts.streaming)) and not works:
+        return Condition.STUCK, _stuck(facts, now_s, idle_s)
+    # A long job without a barrier to work up to looks for barriers in very many records.
+    at_work = facts.pending or (busy and now_s - (facts.busy_since_s or 0.0) >= facts.lasting_s)
+    if not facts.streaming or (at_work and facts.last_batch_s is None):
+        return Condition.STARTING, None
+    if not at_work and isinstance(facts.hindered, EnvironmentProblem):
+        return Condition.DEGRADED, facts.hindered
+    return (Condition.CATCHING_UP, None) if at_work else (Condition.WAITING, _waiting(facts, idle_s))
+
+
+def _held(facts: Facts, held: Sequence[Held], now_s: float) -> TopicError:
+    first = min(held, key=lambda each: each.since_s)
+    others = f", and {len(held) - 1} more partitions like it" if len(held) > 1 else ""
+    return TopicError(
+        Code.BARRIER_STALLED,
+        where=f"{facts.upstream}-{first.partition}@{first.stable}",
+        found=f"an open transaction, for {_seconds(now_s - first.since_s)} at least, with {first.high - first.stable} "
+        f"records from there on that no committed reader sees{others}",
+    )
+
+
+def _waiting(facts: Facts, idle_s: float) -> BackfillError:
+    if facts.missing:
+        return TopicError(
+            Code.BARRIER_STALLED,
+            where=", ".join(f"{facts.upstream}-{number}@{offset}" for number, offset in facts.missing),
+            found=f"no barrier there that other partitions have, and no batch for {_seconds(idle_s)}",
+            expected="each barrier in every partition",
+            next_step="see what injects barriers into this topic, and whether all its copies arrive",
+        )
+    if facts.hindered is not None:
+        return facts.hindered
+    found = f"no new barrier for {_seconds(idle_s)}"
+    next_step = "see in the log what keeps this service's own injector"
+    if not facts.injects:
+        next_step = "start what injects barriers into this topic: `backfill barriers`, or its owner's service"
+    return TopicError(
+        Code.NO_BARRIERS,
+        where=facts.upstream,
+        found=found,
+        next_step=next_step,
+        interval=_seconds(facts.interval_ms / 1_000),
+    )
+
+
+def _stuck(facts: Facts, now_s: float, idle_s: float) -> EnvironmentProblem:
+    still_s = idle_s if facts.progress_s is None else min(idle_s, now_s - facts.progress_s)
+    return EnvironmentProblem(
+        Code.NO_PROGRESS,
+        where=facts.upstream,
+        found=f"a batch without a sign of progress for {_seconds(still_s)}",
+        late=_seconds(facts.late_s),
+    )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds < 1 else f"{seconds:.0f} s"

@@ -1,0 +1,38 @@
+"""How long each of several jobs has shown no change; times are seconds of a clock that is never set."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+
+class Stillness:
+    """Look again and again: `signs` has, for each job under way, a value that changes while the job makes progress."""
+
+    def __init__(self, now_s: float) -> None:
+        self._seen: dict[int, tuple[Hashable, float]] = {}
+        self._came_s: dict[int, float] = {}
+        self.changed_s = now_s
+        """When a job was last seen to come, go on, or go."""
+
+    @property
+    def known(self) -> frozenset[int]:
+        """The jobs that were under way at the last look."""
+        return frozenset(self._seen)
+
+    @property
+    def oldest_s(self) -> float | None:
+        """When the job that has been under way for longest was first seen; None without any."""
+        return min(self._came_s.values(), default=None)
+
+    def look(self, now_s: float, signs: Mapping[int, Hashable]) -> dict[int, float]:
+        """For how many seconds each job has been still."""
+        if self._seen.keys() - signs.keys():
+            self.changed_s = now_s
+        for job in self._seen.keys() - signs.keys():
+            del self._seen[job], self._came_s[job]
+        for job, sign in signs.items():
+            if job not in self._seen or self._seen[job][0] != sign:
+                self._seen[job] = (sign, now_s)
+                self.changed_s = now_s
+            self._came_s.setdefault(job, now_s)
+        return {job: now_s - since_s for job, (_, since_s) in self._seen.items()}

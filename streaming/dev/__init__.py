@@ -1,0 +1,1 @@
+"""What makes, measures or breaks a service; none of it is needed by one."""

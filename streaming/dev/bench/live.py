@@ -1,0 +1,144 @@
+"""How long live changes take: beside a backfill, after it, without a job, and at a high rate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from schemas.epoch import unix_ms_from_epoch
+from streaming.dev.bench.latency import Latencies, percentile
+from streaming.dev.bench.line import Line, Tell, median
+from streaming.dev.bench.rig import (
+    BACKFILL_TIMEOUT_S,
+    BUILD_TIMEOUT_S,
+    Batch,
+    job,
+    reads_snapshot,
+    rig,
+)
+
+AFTER_S = 5.0
+"""Until what was produced last has come out."""
+SETTLE_S = 10.0
+
+
+def beside(rows: int, folder: Path, tell: Tell, *, latency_budget: str = "2s") -> list[Line]:
+    """Latency of live changes beside a backfill with a latency budget, its rate, and the memory of it all."""
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        tell("backfill with live load")
+        with (
+            bench.watch() as watch,
+            bench.service(state="live", jobs=[job(latency_budget)]) as run,
+            bench.live(generator),
+        ):
+            first = run.await_batch(reads_snapshot, BUILD_TIMEOUT_S)
+            done = run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
+            run.await_seconds(AFTER_S)
+            rate, peak = run.snapshot_rate(done), run.peak_mib
+        tell("reading what came out when")
+        latencies = watch.latencies().between(first.at, done.at)
+    of = f"backfill of {rows:,} rows, budget {latency_budget}"
+    return [
+        *_latency_lines(of, latencies, 2_500),
+        Line(f"{of}: snapshot rate", rate, "rows/s", "target", 40_000),
+        Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
+    ]
+
+
+def _latency_lines(of: str, latencies: Latencies, target_p99_ms: float) -> list[Line]:
+    """The median and the 99th percentile."""
+    return [
+        Line(f"{of}: live latency p50", latencies.percentile_ms(0.50), "ms"),
+        Line(f"{of}: live latency p99", latencies.percentile_ms(0.99), "ms", "target", target_p99_ms),
+    ]
+
+
+def _batch_lines(of: str, batches: Sequence[Batch]) -> list[Line]:
+    """The median batch, and the median of each of its steps."""
+    return [
+        Line(f"{of}: batch, median", median(batch.took_ms for batch in batches), "ms", "target", 800),
+        *(
+            Line(f"{of}: of which {step}", median(batch.step_ms[step] for batch in batches), "ms")
+            for step in batches[0].step_ms
+        ),
+    ]
+
+
+def steady(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> list[Line]:
+    """Batches and latencies after completion, at a constant live load."""
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        with (
+            bench.watch() as watch,
+            bench.service(state="steady", jobs=[job(None)]) as run,
+            bench.live(generator, rate),
+        ):
+            tell("backfill")
+            run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
+            tell(f"{seconds:g} s of live load")
+            run.await_seconds(SETTLE_S)
+            since = time.time()
+            batches = run.await_seconds(seconds)
+            until, peak = time.time() - AFTER_S, run.peak_mib
+        latencies = watch.latencies().between(since, until)
+        tell("verify")
+        verdict = bench.verdict()
+    of = f"{rate:,.0f} changes/s for {seconds:g} s after completion"
+    return [
+        *_batch_lines(of, batches),
+        *_latency_lines(of, latencies, 1_800),
+        Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
+        verdict,
+    ]
+
+
+def idle(rows: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
+    """Without any job: batches, and how old a barrier is when its batch is done."""
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        with bench.service(state="idle", jobs=[]) as run, bench.live(generator):
+            tell("building the replica")
+            run.await_batch(lambda batch: batch.changes >= rows, BUILD_TIMEOUT_S)
+            tell(f"{seconds:g} s of live load")
+            run.await_seconds(SETTLE_S)
+            batches = run.await_seconds(seconds)
+    return [
+        *_batch_lines("no job", batches),
+        Line("no job: age of a barrier, p99", percentile(_ages_ms(batches), 0.99), "ms", "target", 1_800),
+    ]
+
+
+def _ages_ms(batches: Sequence[Batch]) -> list[float]:
+    return [batch.at * 1_000 - unix_ms_from_epoch(batch.epoch) for batch in batches]
+
+
+def sustained(rows: int, rate: float, seconds: float, folder: Path, tell: Tell) -> list[Line]:
+    """A high live rate with one job completed: what comes out a second, and whether barriers get older."""
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        with bench.service(state="sustained", jobs=[job(None)]) as run:
+            tell("backfill")
+            run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
+            tell(f"{rate:,.0f} changes/s for {seconds:g} s")
+            with bench.live(generator, rate) as load:
+                run.await_seconds(SETTLE_S)
+                before, began = load.sent.total, time.time()
+                batches = run.await_seconds(seconds)
+                offered = (load.sent.total - before) / (time.time() - began)
+        tell("verify")
+        verdict = bench.verdict()
+    third = max(len(batches) // 3, 1)
+    first_ms, last_ms = (median(_ages_ms(part)) for part in (batches[:third], batches[-third:]))
+    rate_out = sum(batch.changes for batch in batches) / (batches[-1].at - began)
+    of = f"{rate:,.0f} changes/s with a job completed"
+    return [
+        Line(f"{of}: changes that come out", rate_out, "changes/s", "offered", offered),
+        Line(f"{of}: age of a barrier, last third", last_ms, "ms", "first third", first_ms),
+        verdict,
+    ]

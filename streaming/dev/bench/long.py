@@ -1,0 +1,194 @@
+"""What time does to it: half an hour of live load, of folds, and of kills."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from streaming.dev.bench.latency import Latencies, percentile
+from streaming.dev.bench.line import Course, Line, Tell, course, median
+from streaming.dev.bench.live import AFTER_S, SETTLE_S
+from streaming.dev.bench.rig import (
+    BACKFILL_TIMEOUT_S,
+    BUILD_TIMEOUT_S,
+    OUTPUT,
+    Batch,
+    Rig,
+    ServiceRun,
+    job,
+    reads_snapshot,
+    rig,
+)
+
+_LATER = "bench-later"
+_STEP_S = 15.0
+_FIFTH = 0.2
+_WARM_S = 60.0
+"""After a kill, until a JVM is as fast as it gets."""
+
+
+def history(rows: int, rate: float, seconds: float, folder: Path, tell: Tell) -> list[Line]:
+    """A long time at a live load: its last fifth against its first, and folds against the rest.
+
+    A job after it stands against one before it: each is the first work of a service just started.
+    """
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        tell("building the replica")
+        bench.build(rows, state="history")
+        with bench.watch() as watch:
+            with (
+                bench.service(state="history", jobs=[job(None)]) as run,
+                bench.live(generator, rate),
+            ):
+                before = _slices_us_per_row(run, OUTPUT)
+                tell(f"{seconds:g} s of live load")
+                run.await_seconds(SETTLE_S)
+                batches = run.await_seconds(seconds)
+            tell("a job after it")
+            with (
+                bench.service(state="history", jobs=[job(None), job(None, _LATER)]) as late,
+                bench.live(generator, rate),
+            ):
+                after = _slices_us_per_row(late, _LATER)
+        tell("reading what came out when")
+        latencies = watch.latencies().between(batches[0].at, batches[-1].at - AFTER_S)
+        tell("verify")
+        verdict = bench.verdict(OUTPUT, _LATER)
+    of = f"{rate:,.0f} changes/s for {seconds:g} s"
+    return [
+        *_flat(of, run, batches, latencies),
+        *_beside_folds(of, run, latencies),
+        Line(f"{of}: slices of a job after it", after, "µs a row", "a job before it", before),
+        verdict,
+    ]
+
+
+def _slices_us_per_row(run: ServiceRun, name: str) -> float:
+    """What the lanes' snapshot reads of a job took, in microseconds a row."""
+    done = run.await_batch(lambda batch: batch.completes(name), BUILD_TIMEOUT_S)
+    read = [batch for batch in run.batches if reads_snapshot(batch) and batch.at <= done.at]
+    steps = [batch.fields["lane_steps"] for batch in read]
+    took_ms = sum(step["overlay"] + step["snapshot"] for step in steps)
+    return float(took_ms) * 1_000 / sum(batch.snapshot_rows for batch in read)
+
+
+def _flat(of: str, run: ServiceRun, batches: Sequence[Batch], latencies: Latencies) -> list[Line]:
+    """The last fifth against the first."""
+    began, ended = batches[0].at, batches[-1].at
+    fifth = (ended - began) * _FIFTH
+    took = [(batch.at, batch.took_ms) for batch in batches]
+    files = [(batch.at, float(batch.fields["log_files"])) for batch in batches]
+    memory = [(at, used) for at, used in run.memory_mib if began <= at <= ended]
+
+    def parts(values: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+        return (
+            [value for at, value in values if at <= began + fifth],
+            [value for at, value in values if at >= ended - fifth],
+        )
+
+    lines = []
+    for what, unit, values, total in (
+        ("batch, median", "ms", took, median),
+        ("files of the log, most", "", files, max),
+        ("memory of driver, JVM and workers, median", "MiB", memory, median),
+    ):
+        first, last = (total(part) for part in parts(values))
+        lines.append(
+            Line(
+                f"{of}: {what}, last fifth", last, unit, "first fifth", first, course(values, _STEP_S, total)
+            )
+        )
+    first, last = (
+        latencies.between(since, since + fifth).percentile_ms(0.99) for since in (began, ended - fifth)
+    )
+    lines.append(
+        Line(f"{of}: live latency p99, last fifth", last, "ms", "first fifth", first, _p99_course(latencies))
+    )
+    return lines
+
+
+def _p99_course(latencies: Latencies) -> Course:
+    order = latencies.produced_s.argsort()
+    pairs = zip(latencies.produced_s[order].tolist(), latencies.took_ms[order].tolist(), strict=True)
+    return course(pairs, _STEP_S, lambda values: percentile(values, 0.99))
+
+
+def _beside_folds(of: str, run: ServiceRun, latencies: Latencies) -> list[Line]:
+    folds = [(began - 1.0, ended) for began, ended in run.folds]  # a change waits for its barrier
+    folding, rest = latencies.during(folds), latencies.during(folds, outside=True)
+    return [
+        Line(f"{of}: folds", len(run.folds), ""),
+        Line(
+            f"{of}: live latency p99 while folding",
+            folding.percentile_ms(0.99),
+            "ms",
+            "the rest of the time",
+            rest.percentile_ms(0.99),
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Leg:
+    """From one start to the kill: when it was warm, when it ended, and its memory, as (when, MiB)."""
+
+    warm_at: float
+    ended_at: float
+    memory_mib: list[tuple[float, float]]
+
+    @property
+    def last_memory_mib(self) -> float:
+        """The median of the last minute."""
+        return median(used for at, used in self.memory_mib if at > self.ended_at - _WARM_S)
+
+
+def soak(rows: int, rate: float, seconds: float, kill_every_s: float, folder: Path, tell: Tell) -> list[Line]:
+    """A backfill and a long time at a high live load, with a SIGKILL of everything now and then; then `verify`."""
+    legs: list[_Leg] = []
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        with bench.watch() as watch, bench.live(generator, rate) as load:
+            began = time.time()
+            while time.time() < began + seconds:
+                tell(f"{rate:,.0f} changes/s, {len(legs)} kills so far")
+                legs.append(_leg(bench, kill_every_s))
+            with bench.service(state="soak", jobs=[job("2s")]) as run:
+                run.await_seconds(_WARM_S)
+            sent = load.sent.total
+        tell("reading what came out when")
+        latencies = watch.latencies()
+        tell("verify")
+        verdict = bench.verdict()
+    first, last = (
+        latencies.between(leg.warm_at, leg.ended_at - AFTER_S).percentile_ms(0.99)
+        for leg in (legs[0], legs[-1])
+    )
+    of = f"{rate:,.0f} changes/s for {seconds:g} s with {len(legs)} kills"
+    return [
+        Line(f"{of}: changes sent", sent, ""),
+        Line(f"{of}: live latency p99, last leg", last, "ms", "first leg", first, _p99_course(latencies)),
+        Line(
+            f"{of}: memory at the end of the last leg",
+            legs[-1].last_memory_mib,
+            "MiB",
+            "first leg",
+            legs[0].last_memory_mib,
+            course([at_used for leg in legs for at_used in leg.memory_mib], _STEP_S),
+        ),
+        verdict,
+    ]
+
+
+def _leg(bench: Rig, seconds: float) -> _Leg:
+    with bench.service(state="soak", jobs=[job("2s")]) as run:
+        began = time.time()
+        run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
+        warm = time.time() + _WARM_S
+        run.await_seconds(max(began + seconds - time.time(), _WARM_S + SETTLE_S))
+        ended = run.kill()
+    return _Leg(warm, ended, run.memory_mib)

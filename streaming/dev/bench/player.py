@@ -1,0 +1,387 @@
+"""A service of many batches in a short time, without Spark and without Kafka: what it does to its own state.
+
+Real are the plans, journal, log, progress and their commits, folds, merges, cleaning and snapshot reads, on a real
+folder. Lanes run in this process: they write the log, read slices, and send nothing. Every batch has the same number of
+changes, of keys that follow from its number, so whatever comes after a kill knows what the table has to hold.
+
+`python -m streaming.dev.bench.player FOLDER BATCHES` plays up to so many batches and then looks at what is left;
+a line of JSON on standard output for each batch, see `Played` and `Left`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import psutil
+import pyarrow as pa
+
+from schemas.job import JobDefinition
+from schemas.records import Add, Barrier, BarrierKind, Drop, Mutation, Op
+from schemas.table import declare
+from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
+from state.fold import FoldPart, FoldResult, fold_part
+from state.journal import PATH as JOURNAL_PATH
+from state.journal import Journal
+from state.ledger import files_of
+from state.merge import Merge, Merged, merge_files
+from state.progress_table import PATH as PROGRESS_PATH
+from state.replica import BASE_PATH, LOG_PATH, write_log_file
+from state.retention import Retention
+from state.row_hash import row_hashes
+from state.snapshot import SnapshotReader
+from state.storage import Storage
+from state.values.plan import AlignedBarrier, Slice
+from state.values.progress import is_complete
+from streaming.compaction.cleaning import clean_state
+from streaming.compaction.compactor import FoldReport, Upkeep
+from streaming.lane.task import LaneResult, LaneTask, Sent
+from streaming.protocol.bad_records import BadRecords
+from streaming.protocol.batches import Batches
+from streaming.protocol.forward import Forward
+
+TABLES = {"journal": JOURNAL_PATH, "progress": PROGRESS_PATH, "log": LOG_PATH, "base": BASE_PATH}
+RETENTION = Retention(files_s=10, log_s=5)
+CLEANING_S = 5.0
+KEYS, _CHANGES = 20_000, 40
+_LANES, _JOB_BATCHES = 2, 100
+"""Lanes of a batch, and batches from one job to the next, which takes its place."""
+_FOLD_LEAST_ROWS = 1_000
+_SECOND = 1_000 << 16
+"""An epoch."""
+_TABLE = declare(
+    {
+        "name": "t",
+        "columns": {"id": "bigint", "n": "bigint", "note": "string"},
+        "primary_key": ["id"],
+        "vnode_count": 16,
+    }
+)
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A batch: its number, Unix seconds of its end, what its commits took, and what it found.
+
+    `files`, `bytes` and `list_ms` of each table as it lies on disk, for some batches only.
+    """
+
+    number: int
+    at: float
+    commits_ms: float
+    log_files: int
+    memory_mib: float
+    folds: int
+    files: dict[str, int]
+    bytes: dict[str, int]
+    list_ms: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """At the end.
+
+    `dead_files`: data files that neither a table names nor the plan in the journal. `versions` of the tables.
+    """
+
+    dead_files: int
+    versions: dict[str, int]
+    wrong_rows: int
+
+
+def _changed(number: int) -> Numbers:
+    """The keys that a batch changes; the first one inserts all of them."""
+    if number == 1:
+        return np.arange(KEYS, dtype=np.int64)
+    return np.random.default_rng(number).choice(KEYS, _CHANGES, replace=False).astype(np.int64)
+
+
+def _end(number: int) -> int:
+    """Where a batch ends, with its last change: its barrier has no record."""
+    return KEYS + (number - 1) * _CHANGES
+
+
+def _rows(keys: Numbers, numbers: Numbers) -> pa.Table:
+    """Rows as the batches of these numbers have left them."""
+    notes = pa.array([f"changed by {number}" for number in numbers.tolist()])
+    return pa.table([keys, numbers, notes], names=_TABLE.column_names)
+
+
+def _hashes(rows: pa.Table) -> Numbers:
+    return row_hashes([column.combine_chunks() for column in rows.columns], _TABLE.columns)
+
+
+class _Expected:
+    """The batch that changed each key last."""
+
+    def __init__(self) -> None:
+        self._done, self.numbers = 0, np.zeros(KEYS, dtype=np.int64)
+        keys = np.arange(KEYS, dtype=np.int64)
+        self.vnodes = row_hashes([pa.array(keys)], _TABLE.key_columns) % _TABLE.vnode_count
+
+    def after(self, number: int) -> Numbers:
+        """Of each key, once a batch is done; only ever forwards."""
+        for done in range(self._done + 1, number + 1):
+            self.numbers[_changed(done)] = done
+        self._done = max(self._done, number)
+        return self.numbers
+
+    def changes(self, number: int) -> pa.Table:
+        """The log rows of a batch: of the next one, or of a later one."""
+        keys = _changed(number)
+        before = _rows(keys, self.after(number - 1)[keys])
+        count, is_new = len(keys), number == 1
+        own = {
+            VNODE: self.vnodes[keys].astype(np.int32),
+            EPOCH: np.full(count, number * _SECOND),
+            PARTITION: np.zeros(count, dtype=np.int32),
+            OFFSET: _end(number) - count + np.arange(count),
+            OP: np.full(count, Op.INSERT if is_new else Op.UPDATE, dtype=np.int8),
+            BEFORE_HASH: pa.nulls(count, pa.int64()) if is_new else _hashes(before),
+        }
+        after = _rows(keys, self.after(number)[keys])
+        return pa.table({**own, **{name: after[name] for name in after.column_names}}).cast(
+            log_schema(_TABLE)
+        )
+
+
+class _Lanes:
+    """In this process, one after the other."""
+
+    slots = _LANES
+
+    def __init__(self, expected: _Expected) -> None:
+        self._expected = expected
+
+    def carry_out(self, task: LaneTask) -> list[LaneResult]:
+        number = task.plan.epoch // _SECOND
+        changes = self._expected.changes(number)
+        return [self._lane(task, lane, changes) for lane in range(task.plan.lanes)]
+
+    def _lane(self, task: LaneTask, lane: int, changes: pa.Table) -> LaneResult:
+        vnodes = task.vnodes(lane)
+        own = changes[VNODE].to_numpy()
+        rows = changes.filter(pa.array((own >= vnodes.start) & (own < vnodes.stop)))
+        log = write_log_file(task.storage, rows, f"{task.plan.epoch:020d}-{lane}") if rows.num_rows else None
+        read = {
+            job.state.name: {item.vnode: _read(task, item).num_rows for item in job.of_vnodes(vnodes).slices}
+            for job in task.plan.jobs
+        }
+        return LaneResult(
+            lane=lane,
+            log=(log,) if log else (),
+            sent=Sent(rows_read=read),
+            changes=rows.num_rows,
+            held_bytes=rows.nbytes,
+        )
+
+
+def _read(task: LaneTask, item: Slice) -> pa.Table:
+    names, own = _TABLE.column_names, frozenset({item.vnode})
+    reader = SnapshotReader(task.storage, task.table, task.files.of_vnodes(own))
+    parts = list(reader.read(item, names, reader.overlay(own, names)))
+    return pa.concat_tables(parts) if parts else pa.table({name: [] for name in names})
+
+
+def _fold(parts: Sequence[FoldPart]) -> FoldResult:
+    return reduce(or_, map(fold_part, parts), FoldResult())
+
+
+def _merge(merges: Sequence[Merge]) -> list[Merged]:
+    return [merge_files(merge) for merge in merges]
+
+
+class _NoOutputs:
+    """Nothing is sent, so nothing is ahead of the state."""
+
+    def tails(self, topic: str) -> None:
+        return None
+
+    def begins(self, topic: str) -> tuple[()]:
+        return ()
+
+    def endings(self, topic: str, after: int) -> tuple[()]:
+        return ()
+
+    def newest(self) -> int:
+        return 0
+
+
+class _NoTopics:
+    """As `JobTopics`, of jobs that write nothing."""
+
+    def refuse_used(self, job: JobDefinition) -> None: ...
+
+    def open(self, job: JobDefinition) -> None: ...
+
+    def open_letters(self, job: JobDefinition) -> None: ...
+
+
+class Player:
+    """One service, from taking the state over to its end."""
+
+    def __init__(self, folder: Path) -> None:
+        self._storage = Storage(str(folder), RETENTION)
+        self._storage.prepare()
+        self._folds = self._number = 0
+        journal = Journal(self._storage, _TABLE)
+        journal.take_over(f"player {os.getpid()}", _LANES, "{}")
+        self._batches = Batches(
+            storage=self._storage,
+            table=_TABLE,
+            open_output=_never,
+            lanes=_Lanes(_Expected()),
+            lane_count=_LANES,
+            journal=journal,
+            first_offsets=[0],
+            topics=_NoTopics(),
+            read_letters=_never,
+            bad_records=BadRecords("played"),
+            forward=Forward(_NoOutputs(), _TABLE, _LANES),
+            now_ms=lambda: self._number * 1_000,
+        )
+
+    def play(self, batches: int, pace_s: float, look_every: int) -> Iterator[Played]:
+        """As many batches as are left; `pace_s` is the time from the begin of one to that of the next."""
+        upkeep = Upkeep(
+            _fold,
+            _merge,
+            self._batches.replica,
+            self._folded,
+            fold_least_rows=_FOLD_LEAST_ROWS,
+            slots=lambda: _LANES,
+            cleaning_s=CLEANING_S,
+            first_cleaning_s=CLEANING_S,
+        )
+        self._batches.recover()
+        position = self._batches.position
+        done = 0 if position is None else position.epoch // _SECOND
+        began, process = time.monotonic(), psutil.Process()
+        for number in range(done + 1, batches + 1):
+            time.sleep(max(began + (number - done - 1) * pace_s - time.monotonic(), 0.0))
+            self._number = number
+            upkeep.batch_begins()
+            report = self._batches.run([self._barrier(number)], lambda barrier: ())
+            assert report is not None, "nobody asks it to end"
+            upkeep.between_batches(report.plan.epoch, wait_for_fold=number == 1)
+            took = report.step_ms
+            yield Played(
+                number,
+                time.time(),
+                took["plan"] + took["replicate"] + took["progress"],
+                len(report.files.log),
+                process.memory_info().rss / 2**20,
+                self._folds,
+                *(self._look() if number % look_every == 0 else ({}, {}, {})),
+            )
+        upkeep.finish()
+        upkeep.close()
+
+    def _folded(self, report: FoldReport) -> None:
+        if report.result.illegal:
+            raise AssertionError(f"a fold found {report.result.illegal}")
+        self._folds += 1
+
+    def _barrier(self, number: int) -> AlignedBarrier:
+        at = number * _SECOND
+        barrier = Barrier(at, at - _SECOND, BarrierKind.CHECKPOINT, 1, 0, self._mutation(number))
+        return AlignedBarrier(barrier, (_end(number),))
+
+    def _mutation(self, number: int) -> Mutation | None:
+        """A job comes, reads the table and goes, and then another one."""
+        job, place = divmod(number, _JOB_BATCHES)
+        if place == 0:
+            declared = {"name": f"job-{job}", "output": f"out-{job}", "rate_limit": KEYS // 20}
+            return Add(JobDefinition.declare({**declared, "output_partitions": _LANES}, _TABLE).to_json())
+        if place == _JOB_BATCHES - 1 and job:
+            every = self._batches.progress.get(f"job-{job}", {})
+            rows = sum(progress.row_count for progress in every.values())
+            if not is_complete(every, _TABLE.vnode_count) or rows != KEYS:
+                raise AssertionError(f"job {job} has read {rows} rows of {KEYS}")
+            return Drop(f"job-{job}")
+        return None
+
+    def _look(self) -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
+        files, sizes, took = {}, {}, {}
+        for name, path in TABLES.items():
+            began = time.perf_counter()
+            found = [*_sizes(self._storage.path(path)), *_sizes(self._storage.path(path, "_delta_log"))]
+            took[name] = (time.perf_counter() - began) * 1_000
+            files[name], sizes[name] = len(found), sum(found)
+        return files, sizes, took
+
+    def left(self, batches: int) -> Left:
+        """Once the retention is over, and all is cleaned."""
+        time.sleep(max(RETENTION.files_s, RETENTION.log_s) + 1)
+        clean_state(self._storage, _TABLE, {})
+        dead, versions = 0, {}
+        plan = Journal(self._storage, _TABLE).current.plan  # type: ignore[union-attr]  # batches were played
+        pinned = {LOG_PATH: plan.replica.log, BASE_PATH: plan.replica.base} if plan else {}
+        for name, path in TABLES.items():
+            versions[name] = self._storage.delta(path).version()
+            named = {
+                file.path
+                for version in {versions[name], pinned.get(path, versions[name])}
+                for file in files_of(self._storage, path, version)
+            }
+            dead += len({file.name for file in Path(self._storage.path(path)).glob("*.parquet")} - named)
+        return Left(dead, versions, self._wrong_rows(batches))
+
+    def _wrong_rows(self, batches: int) -> int:
+        replica, names = self._batches.replica, _TABLE.column_names
+        reader = SnapshotReader(self._storage, _TABLE, replica.files(replica.pin()))
+        overlay = reader.overlay(frozenset(range(_TABLE.vnode_count)), names)
+        parts = [
+            part
+            for vnode in range(_TABLE.vnode_count)
+            for part in reader.read(Slice(vnode, None, None), names, overlay)
+        ]
+        found = pa.concat_tables(parts).sort_by("id")
+        keys = np.arange(KEYS, dtype=np.int64)
+        if found.num_rows != KEYS or found["id"].to_pylist() != keys.tolist():
+            return max(abs(int(found.num_rows) - KEYS), 1)
+        expected = _hashes(_rows(keys, _Expected().after(batches)))
+        return int(np.count_nonzero(np.not_equal(_hashes(found), expected)))
+
+
+def _sizes(folder: str) -> Iterator[int]:
+    """Of the files in it. The cleaning that goes on beside it may take some away."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                if entry.is_file():
+                    yield entry.stat().st_size
+
+
+def _never(*_: object) -> NoReturn:
+    raise AssertionError("nothing is sent, and no letters are read")
+
+
+def main(folder: str, batches: str, pace_s: str, look_every: str) -> None:
+    """Play, and tell."""
+    player = Player(Path(folder))
+    for played in player.play(int(batches), float(pace_s), int(look_every)):
+        _tell(played)
+    _tell(player.left(int(batches)))
+
+
+def _tell(what: Played | Left) -> None:
+    sys.stdout.write(json.dumps(asdict(what)) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

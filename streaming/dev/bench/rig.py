@@ -1,0 +1,286 @@
+"""The rig: a broker, an upstream topic with a table in it, and the service as a child process.
+
+The service writes a JSON line for each batch to standard error; the rig reads those, and samples the memory of
+the whole process tree (driver, JVM, Python workers) while it runs. Every case has a broker and a topic of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from schemas.errors import Code, EnvironmentProblem
+from schemas.job import JobDefinition
+from schemas.records import Add
+from schemas.table import TableSchema, declare
+from streaming.control.client import send_wish
+from streaming.dev.bench.latency import StableOffsets
+from streaming.dev.bench.line import Line
+from streaming.dev.broker import EmbeddedBroker
+from streaming.dev.generator import ChangeGenerator, Shares
+from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import create_topic
+from streaming.verify.judge import verify_topics
+
+UPSTREAM, OUTPUT = "bench-orders", "bench-copy"
+DECLARATION = {
+    "name": "orders",
+    "columns": {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "note": "string"},
+    "primary_key": ["id"],
+}
+TABLE = declare(DECLARATION)
+PARTITIONS = OUTPUT_PARTITIONS = 4
+LIVE_RATE = 500
+SHARES = Shares(updates=0.5, deletes=0.2)
+BUILD_TIMEOUT_S, BACKFILL_TIMEOUT_S = 600.0, 900.0
+_NEWBORN_S = 0.5
+_SAMPLE_S = 0.5
+_STOP_S = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch as the service's log told it. `at` is Unix seconds of its end; `fields` the line's."""
+
+    at: float
+    fields: Mapping[str, Any]
+
+    @property
+    def took_ms(self) -> float:
+        """All steps together."""
+        return sum(self.step_ms.values())
+
+    @property
+    def step_ms(self) -> dict[str, float]:
+        """By name, in their order."""
+        return {key[:-3]: float(value) for key, value in self.fields.items() if key.endswith("_ms")}
+
+    @property
+    def snapshot_rows(self) -> int:
+        """Rows that its slices read."""
+        return int(self.fields["snapshot_rows"])
+
+    @property
+    def changes(self) -> int:
+        """Upstream changes."""
+        return int(self.fields["changes"])
+
+    @property
+    def epoch(self) -> int:
+        """The last of its barriers."""
+        return int(self.fields["epoch"])
+
+    def completes(self, job: str = OUTPUT) -> bool:
+        """Whether the job's backfill is complete after it."""
+        return bool(self.fields.get(f"vnodes_done.{job}") == self.fields["vnodes"])
+
+
+def reads_snapshot(batch: Batch) -> bool:
+    """Whether a slice is part of the batch."""
+    return batch.snapshot_rows > 0
+
+
+@dataclass
+class ServiceRun:
+    """A running `backfill run`. All lists grow: `folds` are (begin, end), `memory_mib` (when, how much)."""
+
+    process: subprocess.Popen[str]
+    batches: list[Batch] = field(default_factory=list)
+    folds: list[tuple[float, float]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    memory_mib: list[tuple[float, float]] = field(default_factory=list)
+    _news: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def peak_mib(self) -> float:
+        """The most memory that the process tree used at once."""
+        return max((used for _, used in self.memory_mib), default=0.0)
+
+    def snapshot_s(self, done: Batch, *, since: float = 0.0) -> float:
+        """Seconds from the start of the first batch (since an instant) that read a slice to the end of this one."""
+        first = next(batch for batch in self.batches if batch.at > since and reads_snapshot(batch))
+        return done.at - (first.at - first.took_ms / 1_000)
+
+    def snapshot_rate(self, done: Batch, *, since: float = 0.0) -> float:
+        """Snapshot rows per second over that time."""
+        read = sum(batch.snapshot_rows for batch in self.batches if since < batch.at <= done.at)
+        return read / self.snapshot_s(done, since=since)
+
+    def await_seconds(self, seconds: float) -> list[Batch]:
+        """The batches of so many seconds from now on."""
+        began = time.time()
+        self.await_batch(lambda batch: batch.at > began + seconds, seconds + 120)
+        return [batch for batch in self.batches if batch.at > began]
+
+    def await_batch(self, wanted: Callable[[Batch], bool], timeout_s: float) -> Batch:
+        """The first batch (of those to come too) that `wanted(batch)` is true of.
+
+        Raises: EnvironmentProblem when the service ends, or the time is over, without one.
+        """
+        deadline = time.monotonic() + timeout_s
+        looked = 0
+        with self._news:
+            while True:
+                for batch in self.batches[looked:]:
+                    if wanted(batch):
+                        return batch
+                looked = len(self.batches)
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise EnvironmentProblem(
+                        Code.SPARK_FAILED,
+                        found="; ".join(self.lines[-3:]) or "a service that wrote nothing",
+                        expected=f"a batch of the awaited kind within {timeout_s:g} s",
+                        next_step="read the service's log lines",
+                    )
+                self._news.wait(1.0)
+
+    def read_log(self) -> None:
+        """Follow the service's lines to their end."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._news:
+                self.lines.append(line.rstrip())
+                with suppress(ValueError):
+                    self._note(json.loads(line))
+                self._news.notify_all()
+
+    def _note(self, fields: Mapping[str, Any]) -> None:
+        at = datetime.fromisoformat(fields["timestamp"]).timestamp()
+        if fields.get("event") == "batch":
+            self.batches.append(Batch(at, fields))
+        elif fields.get("event") == "fold":
+            self.folds.append((at - fields["took_ms"] / 1_000, at))
+
+    def kill(self) -> float:
+        """SIGKILL for the whole process tree, all of it gone afterwards; Unix seconds of the kill."""
+        root = psutil.Process(self.process.pid)
+        tree = [root, *root.children(recursive=True)]
+        at = time.time()
+        for process in tree:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(tree, timeout=_STOP_S)
+        return at
+
+    def sample_memory(self, stop: threading.Event) -> None:
+        """Proportional set size of the tree: pages that forked workers share count once.
+
+        A child of the JVM shares its memory until it has become another program, and would count all of it again.
+        """
+        root = psutil.Process(self.process.pid)
+        while not stop.wait(_SAMPLE_S):
+            used = 0
+            with suppress(psutil.Error):
+                for process in [root, *root.children(recursive=True)]:
+                    with suppress(psutil.Error):
+                        if time.time() - process.create_time() > _NEWBORN_S:
+                            used += process.memory_full_info().pss
+            self.memory_mib.append((time.time(), used / 2**20))
+
+
+def job(latency_budget: str | None, name: str = OUTPUT, **more: Any) -> dict[str, Any]:
+    """A job as the configuration declares it, with an output of its name."""
+    return {"name": name, "output": name, "latency_budget": latency_budget, **more}
+
+
+@contextmanager
+def rig(folder: Path, table: TableSchema = TABLE) -> Iterator[Rig]:
+    """A broker of its own with an empty upstream."""
+    with EmbeddedBroker(heap="1g") as broker:
+        yield Rig(KafkaSettings(broker.bootstrap), folder, table)
+
+
+@dataclass(frozen=True)
+class Rig:
+    """One upstream topic on one broker, with a folder for states."""
+
+    kafka: KafkaSettings
+    folder: Path
+    table: TableSchema = TABLE
+    upstream: str = UPSTREAM
+
+    def live(self, generator: ChangeGenerator, rate: float = LIVE_RATE) -> LiveChanges:
+        """Changes of all kinds at a rate; a context."""
+        return LiveChanges(self.kafka, self.upstream, generator, rate, SHARES)
+
+    def watch(self, output: str = OUTPUT, partitions: int = OUTPUT_PARTITIONS) -> StableOffsets:
+        """Make an output and watch when its records become readable; a context."""
+        create_topic(self.kafka, output, partitions)
+        return StableOffsets(self.kafka, self.upstream, output, partitions)
+
+    def verdict(self, *outputs: str) -> Line:
+        """What `verify` finds in these outputs together."""
+        reports = [
+            verify_topics(self.kafka, self.upstream, output, self.table) for output in outputs or (OUTPUT,)
+        ]
+        return Line("findings of verify", sum(len(report.findings) for report in reports), "")
+
+    def fill(self, rows: int) -> ChangeGenerator:
+        """Create the upstream and write `rows` INSERTs; the generator goes on from there."""
+        create_topic(self.kafka, self.upstream, PARTITIONS)
+        generator = ChangeGenerator(self.table)
+        produce_rows(ChangeSender(self.kafka, self.upstream), generator, rows)
+        return generator
+
+    def create(self, name: str) -> None:
+        """A job without a latency budget, for a service that runs."""
+        send_wish(
+            self.kafka, self.upstream, Add(JobDefinition.declare(job(None, name), self.table).to_json())
+        )
+
+    def build(self, rows: int, *, state: str) -> None:
+        """The replica of a state, by a service without a job that ends again."""
+        with self.service(state=state, jobs=[]) as run:
+            run.await_batch(lambda batch: batch.changes >= rows, BUILD_TIMEOUT_S)
+
+    @contextmanager
+    def service(self, *, state: str, jobs: list[dict[str, Any]], **settings: Any) -> Iterator[ServiceRun]:
+        """`backfill run` with these jobs, stopped by SIGTERM at the end of the block."""
+        config = self.folder / f"{state}.json"
+        declaration = {
+            "kafka": {"bootstrap": self.kafka.bootstrap},
+            "upstream": self.upstream,
+            "state": str(self.folder / state),
+            "table": self.table.to_dict(),
+            "jobs": jobs,
+            **settings,
+        }
+        config.write_text(json.dumps(declaration), encoding="utf-8")
+        process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "streaming.cli.app", "run", str(config), "--log-json"],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        run, ended = ServiceRun(process), threading.Event()
+        threads = [
+            threading.Thread(target=run.read_log, daemon=True),
+            threading.Thread(target=run.sample_memory, args=(ended,), daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield run
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            ended.set()
+            for thread in threads:
+                thread.join()

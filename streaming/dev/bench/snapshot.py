@@ -1,0 +1,99 @@
+"""How fast a table goes out: alone against Spark's own pass-through, several jobs at once, and many vnodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schemas.table import declare
+from streaming.dev.bench.line import Line, Tell, median
+from streaming.dev.bench.passthrough import passthrough_rows_per_s
+from streaming.dev.bench.rig import (
+    BACKFILL_TIMEOUT_S,
+    DECLARATION,
+    OUTPUT_PARTITIONS,
+    TABLE,
+    Batch,
+    Rig,
+    job,
+    rig,
+)
+from streaming.dev.generator import ChangeGenerator
+
+_SECOND = "bench-second"
+_WIDE_VNODES, _WIDE_PARTITIONS = 1_024, 32
+_WIDE_S = 30.0
+
+
+def snapshot(rows: int, folder: Path, tell: Tell) -> list[Line]:
+    """Snapshots into Kafka with transactions, no latency budget, beside live changes; against the pass-through.
+
+    That one runs twice, and its second run counts; so it is with two jobs here, one after the other.
+    """
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        tell("Spark's pass-through")
+        yardstick = passthrough_rows_per_s(bench.kafka, bench.upstream, "bench-through")
+        tell("backfill")
+        with bench.service(state="snapshot", jobs=[job(None)]) as run, bench.live(generator):
+            cold = run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
+            bench.create(_SECOND)
+            warm = run.await_batch(lambda batch: batch.completes(_SECOND), BACKFILL_TIMEOUT_S)
+        rate, peak = run.snapshot_rate(warm, since=cold.at), run.peak_mib
+        tell("verify")
+        verdict = bench.verdict(_SECOND)
+    what = f"snapshot of {rows:,} rows, exactly once"
+    return [
+        Line(what, rate, "rows/s", "Spark pass-through", yardstick),
+        Line(
+            f"{what}, first after a start", run.snapshot_rate(cold), "rows/s", "Spark pass-through", yardstick
+        ),
+        Line(f"{what}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
+        verdict,
+    ]
+
+
+def jobs(rows: int, count: int, folder: Path, tell: Tell) -> list[Line]:
+    """Several jobs at once on one replica, beside live changes, against one job alone; each is verified."""
+    names = [f"bench-copy-{number}" for number in range(count + 1)]
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        tell("building the replica")
+        bench.build(rows, state="jobs")
+        tell("one alone")
+        alone = _took_s(bench, generator, names[:1])
+        tell(f"{count} at once")
+        together = _took_s(bench, generator, names[1:])
+        tell("verify")
+        verdict = bench.verdict(*names)
+    what = f"{count} jobs at once, {rows:,} rows"
+    return [Line(what, together * 1_000, "ms", "one alone", alone * 1_000), verdict]
+
+
+def _took_s(bench: Rig, generator: ChangeGenerator, names: list[str]) -> float:
+    def all_complete(batch: Batch) -> bool:
+        return all(batch.completes(name) for name in names)
+
+    declared = [job(None, name) for name in names]
+    with bench.service(state="jobs", jobs=declared) as run, bench.live(generator):
+        return run.snapshot_s(run.await_batch(all_complete, BACKFILL_TIMEOUT_S))
+
+
+def wide(rows: int, folder: Path, tell: Tell) -> list[Line]:
+    """Batches of a job with 1,024 vnodes and 32 output partitions, after completion, against 64 and 4."""
+    wide_table = declare({**DECLARATION, "vnode_count": _WIDE_VNODES})
+    medians = []
+    for table, partitions in ((wide_table, _WIDE_PARTITIONS), (TABLE, OUTPUT_PARTITIONS)):
+        place = folder / str(partitions)
+        place.mkdir()
+        with rig(place, table) as bench:
+            tell(f"{table.vnode_count} vnodes, {partitions} partitions")
+            generator = bench.fill(rows)
+            declared = job(None, output_partitions=partitions)
+            with bench.service(state="wide", jobs=[declared]) as run, bench.live(generator):
+                run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
+                medians.append(median(batch.took_ms for batch in run.await_seconds(_WIDE_S)))
+    what = f"batch, median, {_WIDE_VNODES:,} vnodes and {_WIDE_PARTITIONS} partitions"
+    narrow = f"{TABLE.vnode_count} and {OUTPUT_PARTITIONS}"
+    return [Line(what, medians[0], "ms", narrow, medians[1])]

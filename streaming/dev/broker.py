@@ -1,0 +1,282 @@
+"""A Kafka broker as a child process: one node in KRaft mode (KIP-500), broker and controller in one JVM.
+
+For the demo, for tests, and for a first try: the published broker, not an imitation. Its data are real
+files; started again on the same folder and port it goes on where it was, after a kill as well. It ends
+with the thread that started it, however that ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from schemas.errors import Code, EnvironmentProblem
+from streaming.runtime.jars import JarSet, ensure
+from streaming.runtime.java import java
+from streaming.runtime.paths import log_folder
+
+_HOST = "127.0.0.1"
+_START_LIMIT_S = 60.0
+_STOP_LIMIT_S = 20.0
+# One cluster id for all: it only has to be the same for the files of one folder.
+_CLUSTER_ID = "YmFja2ZpbGwtZW1iZWRkZQ"
+
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller_port}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}{further}
+advertised.listeners=PLAINTEXT://{host}:{port}{further}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}
+log.dirs={data}
+# A mistyped topic name is an error, not a new topic.
+auto.create.topics.enable=false
+# One broker has to be enough for everything that wants copies.
+default.replication.factor=1
+min.insync.replicas=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+# A producer that died holds up readers of committed data no longer than it must.
+transaction.max.timeout.ms=900000
+transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
+group.initial.rebalance.delay.ms=0
+# After a kill the new incarnation is let in when the session of the old one has run out.
+broker.session.timeout.ms=4000
+broker.heartbeat.interval.ms=500
+# An upstream is read from its beginning: nothing expires.
+log.retention.ms=-1
+num.network.threads=2
+num.io.threads=4
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A further way in: `protocol` is Kafka's (`SASL_SSL`), `settings` are the broker's for this listener alone.
+
+    Their names come without `listener.name.<name>.`, which is put before them.
+    """
+
+    name: str
+    protocol: str
+    settings: Mapping[str, str]
+
+    def properties(self) -> str:
+        """Lines of the broker's properties; line ends and backslashes within a value are escaped."""
+        escaped = {
+            key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in self.settings.items()
+        }
+        return "".join(f"listener.name.{self.name.lower()}.{key}={value}\n" for key, value in escaped.items())
+
+
+class EmbeddedBroker:
+    """A broker on this machine, as a context manager or by `start` and `stop`.
+
+    `data` is kept when given; otherwise a temporary folder is made and deleted at the end. `port` 0 takes
+    a free one, and keeps it for a later `start`. `heap` is the JVM's. `log` is the broker's log file,
+    kept in any case. `listeners` come beside the plain one, each on a free port (see `address`); `settings` are
+    further settings of the broker.
+    """
+
+    def __init__(
+        self,
+        *,
+        data: Path | None = None,
+        port: int = 0,
+        heap: str = "512m",
+        log: Path | None = None,
+        listeners: Sequence[Listener] = (),
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._owns_data = data is None
+        self.data = data.absolute() if data else Path(tempfile.mkdtemp(prefix="backfill-kafka-"))
+        self.port = port
+        self.heap = heap
+        self.log = (log or log_folder() / f"kafka-{self.data.name}.log").absolute()
+        self._listeners, self._settings = listeners, settings
+        self._ports: dict[str, int] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def address(self, listener: str) -> str:
+        """Where a further listener is, once the broker has been started."""
+        return f"{_HOST}:{self._ports[listener]}"
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for clients; only true once the broker has been started."""
+        return f"{_HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def start(self) -> Self:
+        """Start and wait until the broker answers for itself; does nothing while it runs.
+
+        Raises:
+            EnvironmentProblem: JAVA_MISSING, DEPENDENCY_MISMATCH, or BROKER_FAILED (a port in use, a
+            folder in use).
+        """
+        if self.pid is not None:
+            return self
+        self.port = self.port or free_port()
+        self.data.mkdir(parents=True, exist_ok=True)
+        # Beside the log folders, which the broker claims for topics.
+        properties = self.data / "server.properties"
+        properties.touch(mode=0o600)
+        properties.write_text(self._properties(), encoding="utf-8")
+        if not (self.data / "topics" / "meta.properties").exists():
+            self._format(properties)
+        options = [f"-Xmx{self.heap}", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603
+                self._java(options, "kafka.Kafka", str(properties)),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # Its own session: a Ctrl-C in the terminal is for us; we stop the broker last.
+                start_new_session=True,
+                preexec_fn=_end_with_parent(),
+            )
+        self._await_answer(self._process)
+        return self
+
+    def _properties(self) -> str:
+        for listener in self._listeners:
+            self._ports.setdefault(listener.name, free_port())
+        given = _PROPERTIES.format(
+            host=_HOST,
+            port=self.port,
+            controller_port=free_port(),
+            data=self.data / "topics",
+            further="".join(f",{each.name}://{self.address(each.name)}" for each in self._listeners),
+            protocols="".join(f",{each.name}:{each.protocol}" for each in self._listeners),
+        )
+        own = "".join(f"{key}={value}\n" for key, value in self._settings.items())
+        return given + own + "".join(each.properties() for each in self._listeners)
+
+    def stop(self) -> None:
+        """End the broker cleanly, by force after 20 s; delete a temporary data folder. May be repeated."""
+        if (process := self._process) is not None:
+            process.terminate()
+            try:
+                process.wait(_STOP_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            self._process = None
+        if self._owns_data:
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End the broker as a crash would, and keep its data.
+
+        What it acknowledged is there after the next `start`.
+        """
+        if (process := self._process) is not None:
+            process.kill()
+            process.wait()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _java(self, options: list[str], main: str, *arguments: str) -> list[str]:
+        configuration = Path(__file__).with_name("log4j2.properties").as_uri()
+        class_path = ":".join(map(str, ensure(JarSet.BROKER)))
+        logging = [
+            f"-Dlog4j2.configurationFile={configuration}",
+            f"-Dbackfill.log={self.log}",
+            "-Dbackfill.log.level=WARN",
+        ]
+        return [str(java()), *options, *logging, "-cp", class_path, main, *arguments]
+
+    def _format(self, properties: Path) -> None:
+        quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        arguments = ["format", "--cluster-id", _CLUSTER_ID, "--config", str(properties)]
+        command = self._java(quick, "kafka.tools.StorageTool", *arguments)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode != 0:
+            self.log.write_text(done.stdout + done.stderr, encoding="utf-8")
+            raise self._failed("a data folder that can't be prepared")
+
+    def _await_answer(self, process: subprocess.Popen[bytes]) -> None:
+        limit = time.monotonic() + _START_LIMIT_S
+        admin = AdminClient(
+            # Until the port is open librdkafka would report every failed attempt.
+            {"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200}
+        )
+        while time.monotonic() < limit:
+            if process.poll() is not None:
+                raise self._failed(f"a broker that ended with status {process.returncode}")
+            try:
+                if admin.list_topics(timeout=0.5).brokers:
+                    return
+            except KafkaException:
+                continue
+        self.kill()
+        raise self._failed(f"a broker that does not answer within {_START_LIMIT_S:.0f} s")
+
+    def _failed(self, found: str) -> EnvironmentProblem:
+        return EnvironmentProblem(
+            Code.BROKER_FAILED,
+            found=found,
+            expected=f"a broker on {self.bootstrap} with its data in {self.data}",
+            next_step="read the end of the log; often the port or the folder is in use by another broker",
+            where=str(self.log),
+        )
+
+
+def free_port() -> int:
+    """A port of this machine that is free now; another process may take it first."""
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _end_with_parent() -> Callable[[], None] | None:
+    """For `preexec_fn`.
+
+    Have the kernel send SIGTERM to the child when the thread that started it ends (Linux only).
+    """
+    if sys.platform != "linux":
+        return None
+    # Loaded here, in the parent: between fork and exec as little as possible may run.
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    set_parent_death_signal = 1  # PR_SET_PDEATHSIG, <linux/prctl.h>
+
+    def request() -> None:
+        prctl(set_parent_death_signal, signal.SIGTERM)
+
+    return request

@@ -1,0 +1,48 @@
+"""A small backfill on a broker of its own, played once so that the JVM can note which classes it takes."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from streaming.dev.broker import EmbeddedBroker
+from streaming.dev.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, Scene
+from streaming.dev.generator import ChangeGenerator, Shares
+from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import create_topic
+from streaming.protocol.report import BatchReport
+from streaming.service.bootstrap import hosted_service
+
+_ROWS, _BATCHES = 2_000, 8
+_FOLD_LEAST_ROWS = 100
+
+
+def rehearse() -> None:
+    """Record the class archive, in about half a minute.
+
+    Raises: EnvironmentProblem when broker or Spark do not come up.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="backfill-rehearsal-") as folder,
+        EmbeddedBroker(heap="512m") as broker,
+    ):
+        kafka = KafkaSettings(broker.bootstrap)
+        config = Scene(Path(folder), _ROWS, 0).configure(broker.bootstrap)
+        create_topic(kafka, config.upstream, UPSTREAM_PARTITIONS)
+        generator = ChangeGenerator(config.table)
+        produce_rows(ChangeSender(kafka, config.upstream), generator, _ROWS)
+        seen = 0
+
+        def on_batch(report: BatchReport) -> None:
+            nonlocal seen
+            seen += 1
+            if seen >= _BATCHES:
+                service.stop()
+
+        with (
+            hosted_service(config, on_batch=on_batch, record_classes=True) as service,
+            LiveChanges(kafka, config.upstream, generator, LIVE_RATE, Shares()),
+        ):
+            service.fold_least_rows = _FOLD_LEAST_ROWS
+            service.run()

@@ -1,0 +1,258 @@
+"""How to reach Kafka: settings for each kind of client, and librdkafka's errors as ours.
+
+librdkafka retries by itself and reports trouble on the side, so two habits keep it predictable: every wait
+has an end (`KafkaSettings.wait_s`), and every `KafkaException` leaves through `translated`, which turns it
+into an error that names the broker and says what to do. Its own log lines are off: they would interleave
+with progress bars and repeat what the error says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, KafkaException
+
+from schemas.errors import BackfillError, Code, EnvironmentProblem, Fenced, InputError, TopicError
+from schemas.kafka import KafkaConfig
+from schemas.security import Security
+from streaming.kafka.security import for_java, for_librdkafka, why_no_handshake
+
+DEFAULT_WAIT_S = 15.0
+TRANSACTION_TIMEOUT_MS = 60_000
+"""After this long the broker ends a transaction that its producer left open; no reader waits longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """Where the broker is, how to come in, and how long to wait for it.
+
+    `wait_s` bounds every call in seconds: after it the broker counts as unreachable. `security` names secrets and
+    holds none, so these settings travel to lanes as they are, and each client reads the secrets when it is made: a
+    task that Spark spills to a disk gives nothing away, and a secret that was replaced holds for the next client.
+    `replication_factor` is that of topics that are created, None for the broker's default.
+    """
+
+    bootstrap: str
+    wait_s: float = DEFAULT_WAIT_S
+    security: Security = field(default_factory=Security)
+    replication_factor: int | None = None
+
+    @classmethod
+    def of(cls, config: KafkaConfig) -> Self:
+        """As a checked configuration says; it has to name a broker."""
+        assert config.bootstrap is not None
+        security = config.declared_security()
+        return cls(config.bootstrap, security=security, replication_factor=config.replication_factor)
+
+    def client(self, **over: object) -> dict[str, Any]:
+        """Configuration of any client, with the secrets in it. Never to be logged.
+
+        `over` wins; its keys have dots: pass `**{"group.id": ...}`. Raises: ConfigError when a secret is gone.
+        """
+        # Level 0 still prints fatal errors; a log queue that is never read takes those.
+        # Topics are created on purpose, never because a client asked for one.
+        quiet = {"log_level": 0, "log.queue": True, "allow.auto.create.topics": False}
+        return {"bootstrap.servers": self.bootstrap, **quiet, **for_librdkafka(self.security), **over}
+
+    def spark_options(self) -> dict[str, str]:
+        """Options of Spark's Kafka source for this broker, with the secrets in them. As `client`."""
+        java = {"bootstrap.servers": self.bootstrap, **for_java(self.security)}
+        return {f"kafka.{key}": value for key, value in java.items()}
+
+    def consumer(self, **over: object) -> dict[str, Any]:
+        """A reader of committed records that keeps no offsets and assigns partitions itself.
+
+        Retention that overtakes the reader is an error, never a jump.
+        """
+        return self.client(
+            **{
+                "group.id": "backfill-reader",  # librdkafka wants a name; nothing is committed under it
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 20,  # the end of a partition should be known at once, not after 0.5 s
+                # Once so much is fetched ahead, librdkafka fetches no more of a partition for this long, by default a
+                # whole second, and a faster reader waits: 1 M records took 5.4 s before, 1.4 now.
+                "fetch.queue.backoff.ms": 5,
+                "queued.min.messages": 20_000,
+                "queued.max.messages.kbytes": 16_384,
+                **over,
+            }
+        )
+
+    def producer(self, **over: object) -> dict[str, Any]:
+        """An idempotent producer: no record twice and none out of order within a partition while it lives.
+
+        A record without an explicit partition goes to crc32(key) % partitions.
+        """
+        return self.client(
+            **{"enable.idempotence": True, "partitioner": "consistent", "linger.ms": 5, **over}
+        )
+
+    def transactional(
+        self, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS, **over: object
+    ) -> dict[str, Any]:
+        """A transactional producer that starts fast.
+
+        `init_transactions` takes 0.02 s or 0.5 s by librdkafka's internal timers. No periodic metadata
+        refresh, short backoffs, and a connection that is up before the call keep it at the lower.
+        """
+        return self.producer(
+            **{
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": timeout_ms,
+                "topic.metadata.refresh.interval.ms": -1,
+                "retry.backoff.ms": 10,
+                "reconnect.backoff.ms": 10,
+                "topic.metadata.refresh.fast.interval.ms": 10,
+                **over,
+            }
+        )
+
+
+LEADER_MOVES = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError._NOENT,
+    }
+)
+"""What a broker says of a partition that it leads no more, or not yet, or since a restart that the client missed;
+the last is librdkafka's own, for one that has no leader as far as it knows."""
+COORDINATOR_MOVES = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+    }
+)
+"""What a broker says of a group that it does not coordinate, or not yet: it has just started, or the group is new."""
+_UNREACHABLE = (
+    LEADER_MOVES
+    | COORDINATOR_MOVES
+    | frozenset(
+        {
+            KafkaError._TRANSPORT,
+            KafkaError._ALL_BROKERS_DOWN,
+            KafkaError._RESOLVE,
+            KafkaError._TIMED_OUT,
+            KafkaError._MSG_TIMED_OUT,
+            KafkaError._TIMED_OUT_QUEUE,
+            KafkaError.REQUEST_TIMED_OUT,
+            KafkaError.BROKER_NOT_AVAILABLE,
+        }
+    )
+)
+_NO_RIGHT = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_REFUSED = _NO_RIGHT | {
+    KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.ILLEGAL_SASL_STATE,
+}
+_MISSING = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+)
+_FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+_LOST = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
+
+
+def translate(error: KafkaError, settings: KafkaSettings, *, what: str) -> BackfillError:
+    """The error to raise; `what` is the place or act that failed: `orders-0@12`, `orders`, `connecting`."""
+    code, name = error.code(), error.name()
+    if code == KafkaError._SSL:
+        return _no_tls(why_no_handshake(settings.bootstrap, settings.security) or name, settings, what=what)
+    if code in _UNREACHABLE:
+        # A broker that does not like this client's certificate just hangs up (TLS 1.3).
+        if settings.security.encrypted and (
+            reason := why_no_handshake(settings.bootstrap, settings.security)
+        ):
+            return _no_tls(reason, settings, what=what)
+        return EnvironmentProblem(
+            Code.BROKER_UNREACHABLE,
+            where=what,
+            found=f"no answer from {settings.bootstrap} within {settings.wait_s:g} s ({name})",
+        )
+    if code in _REFUSED:
+        return _refused(code, name, settings, what=what)
+    if code in _FENCED:
+        return Fenced(
+            Code.FENCED,
+            where=what,
+            found=f"a newer instance with the same transactional id, or an end by timeout ({name})",
+        )
+    if code in _MISSING:
+        return topic_missing(what, settings)
+    if code in _LOST:
+        return InputError(
+            Code.DATA_LOST,
+            where=what,
+            found="an offset that the broker no longer has",
+            start="the beginning of the topic",
+        )
+    return EnvironmentProblem(
+        Code.BROKER_FAILED, where=what, found=f"Kafka's error {name}", bootstrap=settings.bootstrap
+    )
+
+
+def _no_tls(reason: str, settings: KafkaSettings, *, what: str) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        Code.AUTH_FAILED,
+        where=what,
+        found=f"no TLS with {settings.bootstrap} ({reason})",
+        expected="a broker and a client that accept each other's certificates",
+        next_step="check kafka.ca_file, the dates of both certificates, and that kafka.bootstrap names a host of "
+        "the broker's certificate",
+    )
+
+
+def _refused(code: int, name: str, settings: KafkaSettings, *, what: str) -> EnvironmentProblem:
+    if code in _NO_RIGHT:
+        return EnvironmentProblem(
+            Code.AUTH_FAILED,
+            where=what,
+            found=f"{settings.bootstrap} does not allow this ({name})",
+            expected="the rights that docs/security.md lists",
+            next_step="grant them to this user on the broker",
+        )
+    return EnvironmentProblem(
+        Code.AUTH_FAILED, where=what, found=f"{settings.bootstrap} refused the login ({name})"
+    )
+
+
+def topic_missing(topic: str, settings: KafkaSettings) -> TopicError:
+    """The error for a topic that is not there."""
+    return TopicError(Code.TOPIC_MISSING, where=topic, found=f"no such topic on {settings.bootstrap}")
+
+
+@contextmanager
+def translated(settings: KafkaSettings, *, what: str) -> Iterator[None]:
+    """Raise the errors of `schemas.errors` in place of KafkaException."""
+    try:
+        yield
+    except KafkaException as raised:
+        raise translate(raised.args[0], settings, what=what) from None
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Whether the broker answered, and would not have this client."""
+    return error.code() in _REFUSED
+
+
+def is_missing(error: KafkaError) -> bool:
+    """Whether the topic or partition is not there (or not yet: its leader is still to be chosen)."""
+    return error.code() in _MISSING or error.code() == KafkaError.LEADER_NOT_AVAILABLE

@@ -1,0 +1,201 @@
+"""Reading ranges of offsets, committed records only, and finding the last record of its kind in a partition.
+
+Offsets have holes: transaction markers, aborted records. So the end of a range is known only by a record at
+or beyond it, or by the end of the partition, never by counting.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from schemas.errors import Code, TopicError
+from streaming.kafka.clients import KafkaSettings, translate, translated
+from streaming.kafka.topics import Watermarks, admin, watermarks
+
+_POLL_S = 0.1
+_STABLE_POLL_S, _MOST_STABLE_POLL_S, _POLL_GROWTH = 0.01, 0.5, 1.5
+"""Most transactions end within milliseconds; about one that does not, the broker is asked twice a second."""
+_CHUNK_RECORDS = 10_000
+_FIRST_WINDOW, _WINDOW_GROWTH = 32, 16
+
+Wanted = Callable[[Message], bool]
+
+
+def any_record(_: Message) -> bool:
+    """Every record is wanted."""
+    return True
+
+
+def place(message: Message) -> str:
+    """`topic-partition@offset`, the form in which errors name a record."""
+    return f"{message.topic()}-{message.partition()}@{message.offset()}"
+
+
+class RangeReader:
+    """A consumer that reads given ranges. Not for several threads; close it, or use it as a context."""
+
+    def __init__(self, settings: KafkaSettings, **over: object) -> None:
+        self._settings = settings
+        self._admin = admin(settings)
+        self._consumer = Consumer(settings.consumer(**over))
+        self._known_topics = set[str]()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the broker; idempotent."""
+        self._consumer.close()
+
+    def watermarks(self, topic: str) -> tuple[Watermarks, ...]:
+        """As of now, in partition order. Raises: TopicError(TOPIC_MISSING)."""
+        return watermarks(self._settings, topic, client=self._admin)
+
+    def await_stable(
+        self, topic: str, *, timeout_s: float, partition: int | None = None
+    ) -> tuple[Watermarks, ...]:
+        """Wait until committed readers can see everything that is in the topic at the time of the call.
+
+        With `partition`, in that one. Raises: TopicError(BARRIER_STALLED) if a transaction stays open for `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        wanted = [marks.high for marks in self.watermarks(topic)]
+        pause_s = _STABLE_POLL_S
+        while True:
+            now = self.watermarks(topic)
+            held = [
+                number
+                for number, (marks, high) in enumerate(zip(now, wanted, strict=False))
+                if marks.stable < high and partition in (None, number)
+            ]
+            if not held:
+                return now
+            if time.monotonic() >= deadline:
+                raise TopicError(
+                    Code.BARRIER_STALLED,
+                    where=f"{topic}-{held[0]}@{now[held[0]].stable}",
+                    found=f"a transaction that has stayed open for more than {timeout_s:g} s",
+                )
+            self._admin.poll(pause_s)
+            pause_s = min(pause_s * _POLL_GROWTH, _MOST_STABLE_POLL_S)
+
+    def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[list[Message]]:
+        """The committed records with start <= offset < end of each partition, in chunks of one or more.
+
+        Partitions are interleaved; within one the order is the log's. Ends once every range is read.
+
+        Raises: EnvironmentProblem(BROKER_UNREACHABLE) when nothing comes for `wait_s`; InputError(DATA_LOST)
+            when retention has removed the start.
+        """
+        self._learn_leaders(topic)
+        left = {partition: end for partition, (start, end) in ranges.items() if start < end}
+        self._consumer.assign([TopicPartition(topic, p, ranges[p][0]) for p in left])
+        last_progress = time.monotonic()
+        while left:
+            chunk = self._poll(topic)
+            if chunk:
+                last_progress = time.monotonic()
+            elif time.monotonic() - last_progress > self._settings.wait_s:
+                raise translate(KafkaError(KafkaError._TIMED_OUT), self._settings, what=topic)
+            records, done = _split(chunk, left)
+            if records:
+                yield records
+            self._drop_done(topic, done, left)
+        self._consumer.unassign()
+
+    def _learn_leaders(self, topic: str) -> None:
+        """Before the first read: an assignment that comes before the connection looks for leaders a second later."""
+        if topic not in self._known_topics:
+            with translated(self._settings, what=topic):
+                self._consumer.list_topics(topic, timeout=self._settings.wait_s)
+            self._known_topics.add(topic)
+
+    def _poll(self, topic: str) -> list[Message]:
+        """Records and end-of-partition events; any other event is an error."""
+        with translated(self._settings, what=topic):
+            first = self._consumer.poll(_POLL_S)  # `consume` alone would sit out its timeout for a full chunk
+            chunk = [] if first is None else [first, *self._consumer.consume(_CHUNK_RECORDS, timeout=0)]
+        for message in chunk:
+            error = message.error()
+            if error is not None and not _is_end(error) and not error.retriable():
+                raise translate(error, self._settings, what=place(message) if message.topic() else topic)
+        return [message for message in chunk if (error := message.error()) is None or _is_end(error)]
+
+    def _drop_done(self, topic: str, done: set[int], left: dict[int, int]) -> None:
+        for partition in done:
+            del left[partition]
+        if done and left:
+            self._consumer.incremental_unassign([TopicPartition(topic, partition) for partition in done])
+
+    def last(
+        self, topic: str, partition: int, wanted: Wanted = any_record, *, most: int | None = None
+    ) -> Message | None:
+        """The last committed record of the partition that is wanted, or None if there is none at all.
+
+        Looks back from the end in windows that grow, so a record near the end is found at once, and each
+        record is read once however far back it is; with `most` no further than that many records.
+        """
+        marks = self.watermarks(topic)[partition]
+        end, window = marks.stable, _FIRST_WINDOW
+        earliest = marks.earliest if most is None else max(marks.earliest, end - most)
+        while end > earliest:
+            start = max(earliest, end - window)
+            found: Message | None = None
+            for chunk in self.read(topic, {partition: (start, end)}):
+                found = next((message for message in reversed(chunk) if wanted(message)), found)
+            if found is not None:
+                return found
+            end, window = start, window * _WINDOW_GROWTH
+        return None
+
+
+def located(message: Message) -> tuple[int, int]:
+    """Partition and offset of a message that a consumer got."""
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None  # only a message that was never sent lacks them
+    assert offset is not None
+    return partition, offset
+
+
+def header_of(message: Message, name: str) -> bytes | None:
+    """The value of a header, None without it. A header given twice counts by its last."""
+    headers = message.headers()
+    value = dict(headers).get(name) if headers else None
+    return value.encode() if isinstance(value, str) else value
+
+
+def _is_end(error: KafkaError) -> bool:
+    return bool(error.code() == KafkaError._PARTITION_EOF)
+
+
+def _split(chunk: list[Message], ends: Mapping[int, int]) -> tuple[list[Message], set[int]]:
+    """The records within their partition's end, and the partitions of which nothing more can come.
+
+    That is so after a record at the end or beyond it, and at the end of the partition (an event, no record).
+    """
+    records, done = [], set[int]()
+    for message in chunk:
+        partition, offset = located(message)
+        end = ends.get(partition)
+        if end is None:  # fetched before its partition was dropped
+            continue
+        if message.error() is None and offset < end:
+            records.append(message)
+        if message.error() is not None or offset >= end - 1:
+            done.add(partition)
+    return records, done
+
+
+def read_tail(
+    settings: KafkaSettings, topic: str, partition: int, wanted: Wanted = any_record
+) -> Message | None:
+    """`RangeReader.last` for a single look."""
+    with RangeReader(settings) as reader:
+        return reader.last(topic, partition, wanted)

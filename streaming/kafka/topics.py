@@ -1,0 +1,325 @@
+"""Topics: are they there, with how many partitions, and from which offset to which."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._metadata import PartitionMetadata
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from schemas.errors import Code, EnvironmentProblem, TopicError
+from streaming.kafka.clients import (
+    LEADER_MOVES,
+    KafkaSettings,
+    is_missing,
+    is_refusal,
+    topic_missing,
+    translate,
+    translated,
+)
+from streaming.kafka.security import why_no_handshake
+
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # ships without annotations
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # likewise
+_LEADER_POLL_S = 0.02
+_MARGIN_S = 5.0
+_NOT_AS_ASKED = frozenset(
+    {KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION}
+)
+
+Partition = tuple[str, int]
+"""A topic and one of its partitions."""
+
+Answer = TypeVar("Answer")
+
+
+class ErrorWatch:
+    """Side channel of a client (`error_cb`): it knows *why* a broker can't be reached before a call gives up.
+
+    A refused login shows only here; the call itself would time out with a transport error. `poll` serves it.
+    """
+
+    def __init__(self) -> None:
+        self.refused: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        """Called by librdkafka with each error; keeps a refused login or right."""
+        if is_refusal(error):
+            self.refused = error
+
+
+def admin(settings: KafkaSettings) -> AdminClient:
+    """A connected admin client.
+
+    Raises: EnvironmentProblem(BROKER_UNREACHABLE) after `wait_s`, EnvironmentProblem(AUTH_FAILED) at once.
+    """
+    watch = ErrorWatch()
+    with translated(settings, what="connecting"):
+        client = AdminClient(settings.client(error_cb=watch))
+    deadline = time.monotonic() + settings.wait_s
+    while True:
+        try:
+            client.list_topics(topic="", timeout=min(1.0, settings.wait_s))
+            return client
+        except KafkaException as raised:
+            client.poll(0)
+            refused = watch.refused or _refused_by_tls(settings)
+            if refused or time.monotonic() >= deadline:
+                raise translate(refused or raised.args[0], settings, what="connecting") from None
+
+
+def _refused_by_tls(settings: KafkaSettings) -> KafkaError | None:
+    """A broker that does not like this client's certificate just hangs up (TLS 1.3), which looks like no broker."""
+    secured = settings.security.encrypted
+    return (
+        KafkaError(KafkaError._SSL)
+        if secured and why_no_handshake(settings.bootstrap, settings.security)
+        else None
+    )
+
+
+def _partitions(client: AdminClient, topic: str, settings: KafkaSettings) -> Mapping[int, PartitionMetadata]:
+    with translated(settings, what=topic):
+        found = client.list_topics(topic=topic, timeout=settings.wait_s).topics[topic]
+    if found.error is not None and not is_missing(found.error):
+        raise translate(found.error, settings, what=topic)
+    partitions: Mapping[int, PartitionMetadata] = found.partitions
+    return partitions
+
+
+def partitions_of(settings: KafkaSettings, topic: str) -> int | None:
+    """How many partitions the topic has; None if there is no such topic."""
+    return len(_partitions(admin(settings), topic, settings)) or None
+
+
+def require_topic(settings: KafkaSettings, topic: str) -> int:
+    """How many partitions the topic has. Raises: TopicError(TOPIC_MISSING)."""
+    count = partitions_of(settings, topic)
+    if count is None:
+        raise topic_missing(topic, settings)
+    return count
+
+
+def create_topic(
+    settings: KafkaSettings,
+    topic: str,
+    partitions: int,
+    *,
+    config: Mapping[str, str] | None = None,
+    replication_factor: int | None = None,
+) -> None:
+    """Make sure of a topic with exactly this many partitions, each with a leader; an existing one is taken.
+
+    `config` are topic settings for a new topic; those of an old one are left alone. A new topic keeps its
+    records for ever unless `config` says otherwise: it is read from its beginning. `replication_factor` is that of a
+    new topic; by default what `settings` say.
+
+    Raises: TopicError: OUTPUT_TOPIC_MISMATCH if it is there with another count, TOPIC_NOT_CREATED if the broker would
+    not make it so.
+    """
+    client = admin(settings)
+    if not _partitions(client, topic, settings):
+        copies = replication_factor or settings.replication_factor
+        wanted = NewTopic(
+            topic,
+            partitions,
+            -1 if copies is None else copies,
+            config={"retention.ms": "-1", "retention.bytes": "-1", **(config or {})},
+        )
+        try:
+            _result(client.create_topics([wanted], operation_timeout=settings.wait_s)[topic], settings)
+        except KafkaException as raised:
+            error = raised.args[0]
+            if error.code() in _NOT_AS_ASKED:
+                raise _not_created(wanted, error) from None
+            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise translate(error, settings, what=topic) from None
+    count = _await_leaders(client, topic, settings)
+    if count != partitions:
+        raise TopicError(
+            Code.OUTPUT_TOPIC_MISMATCH,
+            where=topic,
+            found=f"{count} partitions",
+            expected=f"{partitions} partitions",
+        )
+
+
+def _not_created(wanted: NewTopic, error: KafkaError) -> TopicError:
+    copies = "" if wanted.replication_factor < 0 else f", replication factor {wanted.replication_factor}"
+    return TopicError(
+        Code.TOPIC_NOT_CREATED,
+        where=wanted.topic,
+        found=f"Kafka's error {error.name()} for {wanted.num_partitions} partitions{copies}, "
+        f"settings {', '.join(sorted(wanted.config or ()))}",
+    )
+
+
+def _await_leaders(client: AdminClient, topic: str, settings: KafkaSettings) -> int:
+    """A topic just made is known to the controller first and to its clients a little later."""
+    deadline = time.monotonic() + settings.wait_s
+    while True:
+        partitions = _partitions(client, topic, settings)
+        if partitions and all(part.leader >= 0 for part in partitions.values()):
+            return len(partitions)
+        if time.monotonic() >= deadline:
+            raise translate(KafkaError(KafkaError._TIMED_OUT), settings, what=topic)
+        client.poll(_LEADER_POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What the broker says of a topic. No two topics ever have the same `id`, whatever their names."""
+
+    id: str
+    partitions: int
+
+
+def describe_topic(settings: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> Topic:
+    """A topic as it is now. Raises: TopicError(TOPIC_MISSING)."""
+    client = admin(settings) if client is None else client
+    with translated(settings, what=topic):
+        answer = client.describe_topics(TopicCollection([topic]), request_timeout=settings.wait_s)[topic]
+        found = _result(answer, settings)
+    return Topic(str(found.topic_id), len(found.partitions))
+
+
+def topic_settings(
+    settings: KafkaSettings, topic: str, *, client: AdminClient | None = None
+) -> dict[str, str]:
+    """A topic's settings, by Kafka's names for them. Raises: TopicError(TOPIC_MISSING)."""
+    client = admin(settings) if client is None else client
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    with translated(settings, what=topic):
+        answer = client.describe_configs([resource], request_timeout=settings.wait_s)[resource]
+        found = _result(answer, settings)
+    return {name: str(entry.value) for name, entry in found.items()}
+
+
+def topic_setting(
+    settings: KafkaSettings, topic: str, name: str, *, client: AdminClient | None = None
+) -> str:
+    """One of a topic's settings. Raises: TopicError(TOPIC_MISSING)."""
+    return topic_settings(settings, topic, client=client)[name]
+
+
+def cleanup_policy(settings: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> str:
+    """`delete`, `compact` or both. Raises: TopicError(TOPIC_MISSING)."""
+    return topic_setting(settings, topic, "cleanup.policy", client=client)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """Offsets of a partition: `earliest` is there, `stable` and `high` are one past the last.
+
+    Committed readers get as far as `stable` (the last stable offset); a transaction is open from there on.
+    """
+
+    earliest: int
+    stable: int
+    high: int
+
+
+def watermarks(
+    settings: KafkaSettings, topic: str, *, client: AdminClient | None = None
+) -> tuple[Watermarks, ...]:
+    """The watermarks of every partition, in partition order, as of now. Raises: TopicError(TOPIC_MISSING)."""
+    client = admin(settings) if client is None else client  # an idle client is falsy
+    count = len(_partitions(client, topic, settings))
+    if not count:
+        raise topic_missing(topic, settings)
+
+    places = [(topic, partition) for partition in range(count)]
+
+    def ask() -> tuple[Watermarks, ...]:
+        kinds = (
+            _offsets(client, settings, places, _EARLIEST, IsolationLevel.READ_UNCOMMITTED),
+            _offsets(client, settings, places, _LATEST, IsolationLevel.READ_COMMITTED),
+            _offsets(client, settings, places, _LATEST, IsolationLevel.READ_UNCOMMITTED),
+        )
+        return tuple(
+            Watermarks(*(_result(future, settings).offset for future in each))
+            for each in zip(*kinds, strict=True)
+        )
+
+    return _patiently(ask, client, settings, topics=[topic])
+
+
+def end_offsets(
+    settings: KafkaSettings,
+    places: Collection[Partition],
+    *,
+    client: AdminClient,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[Partition, int]:
+    """One past the last record of each (topic, partition) that such readers get as far as, as of now.
+
+    With a client that has asked for them before it is one round trip.
+    """
+
+    def ask() -> dict[Partition, int]:
+        futures = _offsets(client, settings, places, _LATEST, isolation)
+        return {
+            place: _result(future, settings).offset for place, future in zip(places, futures, strict=True)
+        }
+
+    return _patiently(ask, client, settings, topics=sorted({topic for topic, _ in places}))
+
+
+def stable_offsets(
+    settings: KafkaSettings, topic: str, partitions: int, *, client: AdminClient
+) -> tuple[int, ...]:
+    """Up to where committed readers get in each partition, as of now. One round trip, as `end_offsets`."""
+    places = [(topic, partition) for partition in range(partitions)]
+    ends = end_offsets(settings, places, client=client, isolation=IsolationLevel.READ_COMMITTED)
+    return tuple(ends[place] for place in places)
+
+
+def _offsets(
+    client: AdminClient,
+    settings: KafkaSettings,
+    places: Collection[Partition],
+    spec: OffsetSpec,
+    isolation: IsolationLevel,
+) -> list[Any]:
+    asked = {TopicPartition(*place): spec for place in places}
+    futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=settings.wait_s)
+    return [futures[partition] for partition in asked]
+
+
+def _result(answer: Future[Any], settings: KafkaSettings) -> Any:
+    """What the broker has answered. librdkafka ends its requests by itself; here is an end in case it does not.
+
+    Raises: KafkaException.
+    """
+    try:
+        return answer.result(settings.wait_s + _MARGIN_S)
+    except TimeoutError:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+
+
+def _patiently(
+    ask: Callable[[], Answer], client: AdminClient, settings: KafkaSettings, *, topics: Collection[str]
+) -> Answer:
+    deadline = time.monotonic() + settings.wait_s
+    while True:
+        try:
+            return ask()
+        except KafkaException as raised:
+            if raised.args[0].code() not in LEADER_MOVES or time.monotonic() >= deadline:
+                raise translate(raised.args[0], settings, what=", ".join(topics)) from None
+        client.poll(_LEADER_POLL_S)
+        for topic in topics:
+            # The client keeps what it knows of leaders until it is made to ask again.
+            with suppress(EnvironmentProblem):
+                if not _partitions(client, topic, settings):
+                    raise topic_missing(topic, settings)

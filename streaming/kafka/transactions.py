@@ -1,0 +1,124 @@
+"""Exactly once to Kafka: transactions of one transactional id, with the three ways that they can fail kept apart.
+
+- *Fenced*: a newer producer has the id. Nothing of ours can be written any more.
+- *OutcomeUnknown*: the answer to the commit was lost. It may or may not have happened, and Kafka's older
+  protocol can even apply a delayed commit to a later transaction. So this producer must never be used again:
+  close it, open a new one (which ends what is in flight) and look at what is there.
+- anything else: the transaction was aborted, nothing of it will be seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Self
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from schemas.errors import Code, Fenced, OutcomeUnknown
+from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings, translate, translated
+from streaming.kafka.topics import ErrorWatch
+
+_RETRY_PAUSE_S = 0.05
+
+
+class TransactionalProducer:
+    """Opening it fences the predecessor with the same id and ends its open transaction.
+
+    `over` are further settings of the producer, under librdkafka's names.
+
+    Raises: EnvironmentProblem(BROKER_UNREACHABLE, AUTH_FAILED, ...) if the broker can't be asked for that.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        transactional_id: str,
+        *,
+        timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        **over: object,
+    ) -> None:
+        self._settings, self._id = settings, transactional_id
+        watch = ErrorWatch()
+        over = {"error_cb": watch, **over}
+        try:
+            self._producer = self._initialised(timeout_ms, over)
+        except KafkaException as raised:
+            raise translate(watch.refused or raised.args[0], settings, what=transactional_id) from None
+
+    def _initialised(self, timeout_ms: int, over: Mapping[str, object]) -> Producer:
+        """A producer that has the id. A broker that allows no timeout as long as this gets the usual one."""
+        settings = self._settings
+        producer = Producer(settings.transactional(self._id, timeout_ms=timeout_ms, **over))
+        try:
+            # Without an open connection librdkafka looks for the coordinator again after 0.5 s. With this and a
+            # short reconnect backoff the opening takes 20 ms in the median, 60 ms at most; 60 and 540 ms without.
+            producer.list_topics(topic="", timeout=settings.wait_s)
+            producer.init_transactions(settings.wait_s)
+        except KafkaException as raised:
+            producer.poll(0)
+            refused = raised.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT
+            if refused and timeout_ms > TRANSACTION_TIMEOUT_MS:
+                return self._initialised(TRANSACTION_TIMEOUT_MS, over)
+            raise
+        return producer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def producer(self) -> Producer:
+        """The client itself, for those who have something to ask it outside a transaction."""
+        return self._producer
+
+    def close(self) -> None:
+        """Drop the producer and whatever it has not sent; an open transaction is left to the broker."""
+        # A client with a fatal error says so again here, in the place of the error that is on its way.
+        with suppress(KafkaException):
+            self._producer.purge(blocking=False)
+            self._producer.flush(0)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Producer]:
+        """One transaction: committed when the block ends, aborted when it raises.
+
+        Raises: Fenced; OutcomeUnknown (never use this object again); EnvironmentProblem when it was aborted.
+        """
+        with translated(self._settings, what=self._id):
+            self._producer.begin_transaction()
+            try:
+                yield self._producer
+            except BaseException:
+                self._abort()
+                raise
+        self._commit()
+
+    def _abort(self) -> None:
+        # A producer that can't abort is fenced or dead: the broker aborts for it.
+        with suppress(KafkaException):
+            self._producer.abort_transaction(self._settings.wait_s)
+
+    def _commit(self) -> None:
+        deadline = time.monotonic() + self._settings.wait_s
+        while True:
+            try:
+                self._producer.commit_transaction(max(0.1, deadline - time.monotonic()))
+                return
+            except KafkaException as raised:
+                error = raised.args[0]
+                if error.txn_requires_abort():
+                    self._abort()
+                    raise translate(error, self._settings, what=self._id) from None
+                if not (error.retriable() and time.monotonic() < deadline):
+                    ours = translate(error, self._settings, what=self._id)
+                    raise (ours if isinstance(ours, Fenced) else self._unknown(error.name())) from None
+                time.sleep(_RETRY_PAUSE_S)  # the same commit may be asked for again, and nothing else
+
+    def _unknown(self, reason: str) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            Code.OUTCOME_UNKNOWN, where=self._id, found=f"a commit without an answer ({reason})"
+        )

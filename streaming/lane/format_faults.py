@@ -1,0 +1,94 @@
+"""Upstream records that the format forbids: what its columns are in doubt about, read again by its strict twin.
+
+A decoder hands on the value of every record that it could not read, or could have read as something else than what is
+there (`streaming.source.formats.protocol`). Those are few. The twin must accept them and give the same row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.codec import ChangeCodec
+from schemas.columnar import encode_changes
+from schemas.error_table import expectation
+from schemas.errors import Code, InputError
+from schemas.formats.protocol import Format, Rows
+from schemas.records import Change
+from schemas.table import TableSchema
+from streaming.lane.changes import Bools, Changes
+from streaming.source.decoded import KEY, MARKED, VALUE
+
+Found = tuple[int, Code, str, str]
+"""Row, code, what was found, what was expected."""
+
+
+def found(row: int | np.intp, code: Code, text: str, **values: object) -> Found:
+    """With the expectation of the code; `values` fill it in."""
+    return int(row), code, text, expectation(code, **values)
+
+
+def differs(left: pa.Array, right: pa.Array | pa.ChunkedArray) -> Bools:
+    """Where both are set and not equal."""
+    return np.asarray(pc.fill_null(pc.not_equal(left, right), False), dtype=np.bool_)
+
+
+def is_set(values: pa.Array | pa.ChunkedArray) -> Bools:
+    """Where there is a value."""
+    return np.asarray(pc.is_valid(values), dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class FormatFaults:
+    """Of some changes of an upstream in this format."""
+
+    changes: Changes
+    table: TableSchema
+    format: Format
+
+    @cached_property
+    def _rows(self) -> Rows:
+        return self.format.rows(self.table.columns, self.table.key_columns)
+
+    @cached_property
+    def _plain(self) -> ChangeCodec:
+        """Whatever the format, in Avro equal rows are equal bytes, NaN and -0.0 included."""
+        return ChangeCodec(self.table.columns)
+
+    def in_values(self) -> Iterator[Found]:
+        """Records that were not decoded, or not as they were written."""
+        values, ops = self.changes.rows[VALUE], self.changes.ops
+        for row in np.flatnonzero((is_set(values) | (ops < 0)) & (ops != MARKED)):
+            value = values[row].as_py()
+            if value is None and not self.format.tombstones:
+                yield found(row, Code.TOMBSTONE_UNSUPPORTED, "a record without a value")
+                continue
+            try:
+                change = self._rows.read_change(value)
+            except InputError as error:
+                yield int(row), error.code, error.found, error.expected
+                continue
+            if ops[row] < 0 or self._plain.encode(change) != self._decoded(int(row)):
+                text = f"{len(value or b'')} bytes that readers do not agree on"
+                yield found(row, Code.CHANGE_MALFORMED, text, what=Change.__name__)
+
+    def _decoded(self, row: int) -> bytes:
+        """The change that the columns have, in Avro."""
+        changes = self.changes
+        halves = ([column.slice(row, 1) for column in half] for half in (changes.before, changes.after))
+        encoded = encode_changes(self.table.columns, pa.array(changes.ops[row : row + 1], pa.int8()), *halves)
+        return bytes(encoded[0].as_py())
+
+    def in_keys(self) -> Iterator[Found]:
+        """Records whose key is another than the row's."""
+        changes, record_keys = self.changes, self.changes.rows[KEY]
+        usual = changes.encoded_keys(self.format.keys(self.table.key_columns))
+        for row in map(int, np.flatnonzero(differs(usual, record_keys) & (changes.ops >= 0))):
+            key = tuple(column[row].as_py() for column in changes.keys)
+            if not self._rows.is_key(record_keys[row].as_py(), key):
+                yield found(row, Code.KEY_MISMATCH, "a record key that is not the row's")

@@ -1,0 +1,122 @@
+"""The live half of what a lane sends: changes that the positions make visible, and each interval's barrier.
+
+Changes come in one part or in many, in the order of `streaming.lane.changes`. An interval is over once a change of a
+later one, or the end, has come; its barrier follows what all parts held of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.records import Barrier
+from state.values.progress import Progress
+from streaming.core.visibility import HIDDEN, covered, visible_ops
+from streaming.lane.changes import Changes
+from streaming.lane.task import LaneJob, LaneTask
+
+
+class Sender(Protocol):
+    """Takes records for output partitions, in order."""
+
+    def send(
+        self, topic: str, partitions: npt.NDArray[np.int32] | int, keys: pa.Array, values: pa.Array
+    ) -> None:
+        """Queue records; a single number sends them all to that partition."""
+
+    def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
+        """Queue a barrier behind what was queued for its partition."""
+
+
+class LiveChanges:
+    """Of one lane and batch. Call `send` for each part, in order, then `end` once.
+
+    `reported` is, for each of the jobs, the progress that the batch's first barrier reports. `sent` counts the changes
+    of each job.
+    """
+
+    def __init__(
+        self,
+        task: LaneTask,
+        jobs: Sequence[LaneJob],
+        sender: Sender,
+        reported: Sequence[Mapping[int, Progress]],
+    ) -> None:
+        self._task, self._jobs, self._sender, self._reported = task, jobs, sender, reported
+        self.sent: Counter[str] = Counter()
+        self._closed = 0
+
+    def send(self, changes: Changes) -> None:
+        """Send a part."""
+        if not len(changes):
+            return
+        visible = [(job, _visible(self._task, job, changes)) for job in self._jobs]
+        for number in range(int(changes.interval[0]), int(changes.interval[-1]) + 1):
+            self._close_before(number)
+            for job, runs in visible:
+                self._send_run(job, runs[number])
+
+    def end(self) -> None:
+        """Send the barriers that are left: there is nothing before them any more."""
+        self._close_before(len(self._task.plan.barriers))
+
+    def _send_run(self, job: LaneJob, run: _Run) -> None:
+        count = len(run.keys)
+        if count:
+            self._sender.send(job.topic, run.partitions, run.keys, run.values)
+            self.sent[job.definition.name] += count
+
+    def _close_before(self, number: int) -> None:
+        """The barriers of all intervals before this one; positions are reported by the batch's first."""
+        for closed in range(self._closed, number):
+            upstream = self._task.plan.barriers[closed].barrier
+            for job, reported in zip(self._jobs, self._reported, strict=True):
+                for partition in job.partitions:
+                    barrier = job.barrier(upstream, partition, {} if closed else reported)
+                    self._sender.send_barrier(job.topic, partition, barrier)
+        self._closed = max(self._closed, number)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What one interval sends for one job."""
+
+    partitions: npt.NDArray[np.int32]
+    keys: pa.Array
+    values: pa.Array
+
+
+def _visible(task: LaneTask, job: LaneJob, changes: Changes) -> list[_Run]:
+    """The job's records of every interval, encoded in one go."""
+    vnode_count = task.table.vnode_count
+    shown = covered(changes.vnodes, changes.keys, job.positions, vnode_count)
+    names = task.table.column_names
+    before_passes = job.passes(dict(zip(names, changes.before, strict=True)))
+    after_passes = job.passes(dict(zip(names, changes.after, strict=True)))
+    ops = changes.ops
+    if before_passes is not None and after_passes is not None:
+        halves = (mask.to_numpy(zero_copy_only=False) for mask in (before_passes, after_passes))
+        ops = visible_ops(ops, *halves)
+    rows = np.flatnonzero(shown & (ops != HIDDEN))
+    taken = pa.array(rows)
+    wanted = [task.table.column_names.index(column.name) for column in job.columns]
+    values = job.values.changes(
+        pa.array(ops[rows], pa.int8()),
+        [changes.before[i].take(taken) for i in wanted],
+        [changes.after[i].take(taken) for i in wanted],
+    )
+    keys = changes.encoded_keys(job.keys).take(taken)
+    routes = np.array([job.definition.partition_of(v) for v in range(vnode_count)], dtype=np.int32)
+    partitions = routes[changes.vnodes[rows]]
+    bounds = np.searchsorted(rows, changes.bounds(len(task.plan.barriers)))
+    return [
+        _Run(partitions[low:high], keys.slice(low, high - low), values.slice(low, high - low))
+        for low, high in pairwise(bounds.tolist())
+    ]

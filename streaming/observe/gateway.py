@@ -1,0 +1,38 @@
+"""The API's control requests: what is impossible is refused here, the rest is sent to the control topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.job import JobDefinition
+from schemas.limits import Limits
+from schemas.records import Add, Mutation
+from schemas.table import TableSchema
+from streaming.control.client import refuse, send_wish
+from streaming.kafka.clients import KafkaSettings
+from streaming.observe.status_cache import Panel
+from streaming.sink.outputs import Outputs
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Of one service. It reads the jobs from the panel, so it sees the state as of the last batch."""
+
+    panel: Panel
+    kafka: KafkaSettings
+    upstream: str
+    table: TableSchema
+    limits: Limits
+
+    def __call__(self, mutation: Mutation) -> str:
+        """Check a mutation against the current jobs, and send it; the request's id.
+
+        Raises: ConfigError as the service would refuse it, TopicError for an output that is in use,
+        EnvironmentProblem.
+        """
+        epoch, lanes, jobs = self.panel.jobs()
+        refuse(mutation, epoch, jobs, lanes=lanes, table=self.table)
+        if isinstance(mutation, Add):
+            job = JobDefinition.from_json(mutation.job, self.table)
+            Outputs(self.kafka, self.upstream, self.limits, parks=False).refuse_used(job)
+        return send_wish(self.kafka, self.upstream, mutation)

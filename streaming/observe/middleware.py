@@ -1,0 +1,141 @@
+"""What every request has to pass: a known Host, a small body within a time limit, and a token where one is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import Header, Request
+from starlette.datastructures import MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from schemas.errors import Code
+from streaming.observe.models import Problem
+
+MAX_BODY_BYTES = 64 * 1024
+BODY_WITHIN_S = 10.0
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def problem(
+    status: int,
+    *,
+    found: str,
+    expected: str,
+    next_step: str,
+    code: str = Code.USAGE,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """The answer to a request that can't be served: the same form as every error of ours."""
+    told = Problem(code=code, found=found, expected=expected, next_step=next_step)
+    return JSONResponse(told.model_dump(), status, headers)
+
+
+class Bounded:
+    """ASGI middleware: the whole body is read first, up to a size and within a time; answers carry safe headers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it with 413 or 408."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        try:
+            async with asyncio.timeout(BODY_WITHIN_S):
+                body = await _body(receive)
+        except TimeoutError:
+            await _refusal(408, "a body that took too long")(scope, receive, send_safely)
+            return
+        if body is None:
+            await _refusal(413, "a body that is too large")(scope, receive, send_safely)
+            return
+        replayed = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def replay() -> Message:
+            message = next(replayed, None)
+            return await receive() if message is None else message
+
+        await self._app(scope, replay, send_safely)
+
+
+async def _body(receive: Receive) -> bytes | None:
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if sum(map(len, parts)) > MAX_BODY_BYTES:
+            return None
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _refusal(status: int, found: str) -> JSONResponse:
+    return problem(
+        status,
+        found=found,
+        expected=f"at most {MAX_BODY_BYTES} bytes within {BODY_WITHIN_S:g} s",
+        next_step="send less, or faster",
+    )
+
+
+class NotAllowed(Exception):
+    """A request without the right that it needs. `status` is 401 (no token or a wrong one) or 403 (none is set)."""
+
+    def __init__(self, status: int, found: str, next_step: str) -> None:
+        super().__init__(found)
+        self.status, self.found, self.next_step = status, found, next_step
+
+
+class Doorkeeper:
+    """Who may look, and who may steer. `token` is None where none is configured."""
+
+    def __init__(self, token: str | None, *, is_local: bool) -> None:
+        self._token, self._is_local = token, is_local
+
+    def may_look(self, authorization: Annotated[str | None, Header()] = None) -> None:
+        """Raises: NotAllowed, except on this machine, where everybody may look."""
+        if not self._is_local:
+            self._check(authorization)
+
+    def may_steer(self, authorization: Annotated[str | None, Header()] = None) -> None:
+        """Raises: NotAllowed without the token, on this machine too: any page in a browser can reach it."""
+        if self._token is None:
+            raise NotAllowed(
+                403, "no token in the service's configuration", "set http.token_file or http.token_env"
+            )
+        self._check(authorization)
+
+    def _check(self, authorization: str | None) -> None:
+        scheme, _, given = (authorization or "").partition(" ")
+        wanted = self._token or ""
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(), wanted.encode()):
+            raise NotAllowed(401, "no token, or another one", "send the header Authorization: Bearer <token>")
+
+
+def not_allowed(_: Request, refused: Exception) -> JSONResponse:
+    """The answer to a request without the right to do this."""
+    assert isinstance(refused, NotAllowed)
+    return problem(
+        refused.status,
+        found=refused.found,
+        expected="the token that the service was started with",
+        next_step=refused.next_step,
+        headers={"WWW-Authenticate": "Bearer"} if refused.status == 401 else None,
+    )

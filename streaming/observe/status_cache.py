@@ -1,0 +1,224 @@
+"""The panel: the status of a running service, kept in memory for the page, the API and the metrics.
+
+`note` is called by the stream's thread after each batch and costs microseconds; `status`, `vnodes` and `history` are
+called by any thread and see one batch's end, never half of one. Nothing here can disturb the service.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+from schemas.errors import BackfillError
+from schemas.records import Barrier
+from state.values.plan import JobState
+from state.values.progress import Completed, InProgress, Progress, vnodes_done
+from streaming.core.clocks import Age
+from streaming.core.forecast import Forecast, Paces, extent, phase
+from streaming.observe.models import (
+    JobStatus,
+    Latency,
+    PartitionStatus,
+    Point,
+    Reason,
+    Status,
+    VnodeStatus,
+)
+from streaming.protocol.report import BatchReport
+from streaming.service.vitals import Vitals
+
+_VERSION = version("arrangement-backfill")
+HISTORY = 600
+"""Points that are kept, one a second at most: ten minutes and more."""
+_LATENCY_WINDOW_S = 60.0
+
+
+@dataclass
+class Panel:
+    """Of one service. `newest` gives the newest barrier of each upstream partition and how many wait there.
+
+    `clock` gives Unix seconds, for what is shown; `steady` is a clock that is never set, for durations.
+    """
+
+    upstream: str
+    table: str
+    owner: str
+    vnode_count: int
+    vitals: Vitals
+    can_steer: bool = False
+    clock: Callable[[], float] = time.time
+    steady: Callable[[], float] = time.monotonic
+    newest: Callable[[], Sequence[tuple[Barrier | None, int]]] = list
+    started: float = field(init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _report: BatchReport | None = None
+    _jobs: tuple[JobState, ...] = ()
+    _forecasts: dict[str, Forecast] = field(default_factory=dict)
+    _paces: Paces = field(default_factory=Paces)
+    _stored: Mapping[int, int] = field(default_factory=dict)
+    _parked: int = 0
+    _noted_s: float = 0.0
+    _done: Age = field(default_factory=Age)
+    _ages: dict[int, Age] = field(default_factory=dict)
+    _latencies: deque[tuple[float, float]] = field(default_factory=deque)
+    _points: deque[Point] = field(default_factory=lambda: deque(maxlen=HISTORY))
+
+    def __post_init__(self) -> None:
+        self.started, self._noted_s = self.clock(), self.steady()
+
+    def note(self, report: BatchReport) -> list[float]:
+        """Take a batch into account. For each of its barriers the seconds from its injection until now."""
+        wall_s, now_s = self.clock(), self.steady()
+        stored = report.files.rows_by_vnode(self.vnode_count)
+        jobs = report.outcome.jobs
+        extents = {
+            job.name: extent(report.progress.get(job.name, {}), self.vnode_count, stored) for job in jobs
+        }
+        with self._lock:
+            self._report, self._jobs, self._stored = report, jobs, stored
+            self._parked += len(report.plan.parked)
+            self._forecasts = self._paces.look(
+                round(now_s * 1_000), [(job, extents[job.name]) for job in jobs]
+            )
+            latencies = [
+                self._done.seen(aligned.epoch, aligned.barrier.injected_at_ms / 1_000, wall_s, now_s)
+                for aligned in report.plan.barriers
+            ]
+            self._latencies.extend((now_s, latency_s) for latency_s in latencies)
+            while self._latencies and self._latencies[0][0] < now_s - _LATENCY_WINDOW_S:
+                self._latencies.popleft()
+            self._add_point(report, wall_s, now_s)
+        return latencies
+
+    def _add_point(self, report: BatchReport, wall_s: float, now_s: float) -> None:
+        elapsed = max(now_s - self._noted_s, 1e-3)
+        self._noted_s = now_s
+        self._points.append(
+            Point(
+                at=wall_s,
+                latency_s=self._latencies[-1][1] if self._latencies else None,
+                changes_per_s=report.changes / elapsed,
+                rows_per_s={name: rows / elapsed for name, rows in report.snapshot_rows.items()},
+                batch_s=sum(report.step_ms.values()) / 1_000,
+            )
+        )
+
+    def status(self) -> Status:
+        """As of now."""
+        health = self.vitals.health()
+        with self._lock:
+            report, files = self._report, self._report.files if self._report else None
+            epoch = report.plan.epoch if report else 0
+            return Status(
+                version=_VERSION,
+                condition=health.condition,
+                ready=health.ready,
+                reason=_reason(health.reason),
+                batch_age_s=self.vitals.idle_s(),
+                late_s=self.vitals.late_s,
+                upstream=self.upstream,
+                table=self.table,
+                owner=self.owner,
+                started=self.started,
+                barrier=epoch,
+                barrier_age_s=self._done.at(self.steady()) if epoch else None,
+                lanes=report.plan.lanes if report else 0,
+                vnode_count=self.vnode_count,
+                replica_rows=files.base_rows if files else 0,
+                log_rows=files.log_rows if files else 0,
+                parked=self._parked,
+                latency=self._latency(),
+                jobs=[self._job(job) for job in self._jobs],
+                partitions=self._partitions(),
+                can_steer=self.can_steer,
+            )
+
+    def _partitions(self) -> list[PartitionStatus]:
+        held_s, marks = self.vitals.held_s(), self.vitals.marks
+        return [
+            PartitionStatus(
+                partition=number,
+                barrier=barrier.curr if barrier else None,
+                barriers_waiting=waiting,
+                age_s=self._age_s(number, barrier) if barrier else None,
+                unstable=marks[number].high - marks[number].stable if number < len(marks) else None,
+                held_s=held_s.get(number),
+            )
+            for number, (barrier, waiting) in enumerate(self.newest())
+        ]
+
+    def _age_s(self, partition: int, newest: Barrier) -> float:
+        age = self._ages.setdefault(partition, Age())
+        return age.seen(newest.curr, newest.injected_at_ms / 1_000, self.clock(), self.steady())
+
+    def _job(self, job: JobState) -> JobStatus:
+        forecast, definition = self._forecasts[job.name], job.definition
+        assert self._report is not None
+        progress = self._report.progress.get(job.name, {})
+        return JobStatus(
+            name=job.name,
+            output=definition.output,
+            phase=phase(job, forecast.extent),
+            paused=job.paused,
+            rate_limit=job.rate_limit,
+            share=forecast.share,
+            grew=forecast.grew,
+            rows_read=forecast.extent.rows_read,
+            rows_left=forecast.extent.rows_left,
+            rows_per_s=forecast.rows_per_s,
+            seconds_left=forecast.seconds_left,
+            vnodes_done=vnodes_done(progress),
+            vnodes_in_progress=len(progress) - vnodes_done(progress),
+            start=job.start,
+            filter=definition.filter,
+            columns=list(definition.columns),
+            output_partitions=definition.output_partitions,
+        )
+
+    def _latency(self) -> Latency:
+        seen = sorted(latency for _, latency in self._latencies)
+        if not seen:
+            return Latency(p50_s=None, p99_s=None)
+        return Latency(p50_s=seen[len(seen) // 2], p99_s=seen[min(len(seen) - 1, len(seen) * 99 // 100)])
+
+    def jobs(self) -> tuple[int, int, tuple[JobState, ...]]:
+        """Epoch of the last batch, its lanes, and the jobs after it."""
+        with self._lock:
+            plan = self._report.plan if self._report else None
+            return (plan.epoch, plan.lanes, self._jobs) if plan else (0, 1, ())
+
+    def vnodes(self, job: str) -> list[VnodeStatus] | None:
+        """Every vnode of a job; None if there is no such job."""
+        with self._lock:
+            if self._report is None or all(known.name != job for known in self._jobs):
+                return None
+            progress, lanes = self._report.progress.get(job, {}), self._report.plan.lanes
+            stored = self._stored
+        return [
+            _vnode(vnode, vnode * lanes // self.vnode_count, progress.get(vnode), stored.get(vnode, 0))
+            for vnode in range(self.vnode_count)
+        ]
+
+    def history(self) -> list[Point]:
+        """The last minutes, oldest first."""
+        with self._lock:
+            return list(self._points)
+
+
+def _vnode(vnode: int, lane: int, state: Progress | None, stored: int) -> VnodeStatus:
+    if isinstance(state, Completed):
+        return VnodeStatus(vnode=vnode, lane=lane, state="completed", share=1.0, rows_read=state.row_count)
+    if isinstance(state, InProgress):
+        share = min(state.row_count / stored, 0.99) if stored else 0.0
+        return VnodeStatus(
+            vnode=vnode, lane=lane, state="in progress", share=share, rows_read=state.row_count
+        )
+    return VnodeStatus(vnode=vnode, lane=lane, state="not started", share=0.0, rows_read=0)
+
+
+def _reason(problem: BackfillError | None) -> Reason | None:
+    return Reason(code=problem.code, **problem.texts) if problem else None

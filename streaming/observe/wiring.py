@@ -1,0 +1,62 @@
+"""A service with its panel, its metrics and, if one is configured, its HTTP server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from schemas.errors import BackfillError
+from streaming.observe.metrics import Metrics
+from streaming.observe.status_cache import Panel
+from streaming.protocol.report import BatchReport
+from streaming.service.service import Service, owner
+
+log = structlog.get_logger()
+
+
+@contextmanager
+def observed(service: Service, token: str | None) -> Iterator[str | None]:
+    """Connect a service to its panel, metrics and page while the block runs. `token` allows changes.
+
+    Enter it before `service.run`. Gives the address of the page, None without one.
+
+    Raises: EnvironmentProblem(ADDRESS_UNUSABLE).
+    """
+    config, http = service.config, service.config.http
+    metrics = Metrics()
+    panel = Panel(
+        config.upstream,
+        config.table.name,
+        owner(),
+        config.table.vnode_count,
+        service.vitals,
+        can_steer=token is not None,
+    )
+    panel.newest = lambda: service.barriers.newest() if service.barriers else []
+    told = service.on_batch
+
+    def on_batch(report: BatchReport) -> None:
+        metrics.note(report, panel.note(report))
+        told(report)
+
+    def on_trouble(problem: BackfillError) -> None:
+        metrics.interrupted(problem.code)
+
+    service.on_batch, service.on_trouble = on_batch, on_trouble
+    if http.listen is None:
+        yield None
+        return
+    # The web framework takes 0.4 s to import, which a start without a page should not pay.
+    from streaming.observe.api import build
+    from streaming.observe.gateway import Desk
+    from streaming.observe.middleware import Doorkeeper
+    from streaming.observe.server import served
+
+    door = Doorkeeper(token, is_local=http.is_local)
+    desk = Desk(panel, service.kafka, config.upstream, config.table, config.limits)
+    hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]
+    with served(build(panel, metrics, desk, config.table, door, hosts), http) as address:
+        log.info("page", address=address)
+        yield address

@@ -1,0 +1,92 @@
+"""What becomes of upstream records at fault: left out because an operator named them, parked, or the service stops.
+
+Whatever is decided is part of the plan in the journal before it has an effect. Lanes that have sent their part found
+nothing wrong with theirs, so a plan without the records that others found changes nothing for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+
+from schemas.errors import Code, InputError
+from state.values.plan import BatchPlan, Parked
+from streaming.lane.faults import Fault
+
+MOST_PARKED = 10_000
+"""In one batch: a producer that gets everything wrong is to be stopped, not to be copied."""
+_UNPARKED = (
+    "it can't be parked: no job is open, too many are at fault, it is too large, or marked as a barrier"
+)
+
+_NEVER_PARKED = (Code.RECORD_TOO_LARGE, Code.AMBIGUOUS_RECORD)
+"""A letter is longer than its record, so one that is too long can't be sent anywhere; and who marks records as barriers
+has to be stopped."""
+
+log = structlog.get_logger(__name__)
+
+
+class BadRecords:
+    """The policy for one topic. `parks`: records at fault go to the jobs' dead letters.
+
+    `named` are records, (partition, offset), that may be left out should they be at fault.
+    """
+
+    def __init__(
+        self, topic: str, named: frozenset[tuple[int, int]] = frozenset(), *, parks: bool = False
+    ) -> None:
+        self._topic, self._named, self._parks = topic, named, parks
+
+    def leave_out(self, plan: BatchPlan, found: Sequence[tuple[Fault, int]]) -> BatchPlan:
+        """The plan without these records, each with the lane that found it; only what is at fault is ever left out.
+
+        They are parked if that is wished and a job is there to have them; every other one must have been named.
+        Raises: InputError for the first that was not.
+        """
+        found = sorted(found, key=lambda item: (item[0].partition, item[0].offset))
+        parked = [Parked(f.partition, f.offset, f.code, lane) for f, lane in found if self._can_park(plan, f)]
+        if len(plan.parked) + len(parked) > MOST_PARKED:
+            parked = []
+        letters = {(item.partition, item.offset) for item in parked}
+        for fault, _ in found:
+            place = fault.partition, fault.offset
+            if place in letters:
+                continue
+            if place not in self._named:
+                raise self._error(fault)
+            log.warning("record_left_out", where=self._where(*place), code=fault.code)
+        if parked:
+            self._log_parked(parked)
+        skipped = {*plan.skipped, *((fault.partition, fault.offset) for fault, _ in found)}
+        return replace(plan, skipped=tuple(sorted(skipped)), parked=(*plan.parked, *parked))
+
+    def _can_park(self, plan: BatchPlan, fault: Fault) -> bool:
+        return self._parks and bool(plan.jobs) and fault.code not in _NEVER_PARKED
+
+    def _log_parked(self, parked: Sequence[Parked]) -> None:
+        codes = Counter(str(item.code) for item in parked)
+        first = self._where(parked[0].partition, parked[0].offset)
+        log.warning("records_parked", count=len(parked), first=first, codes=dict(codes))
+
+    def _error(self, fault: Fault) -> InputError:
+        unparked = f" ({_UNPARKED})" if self._parks else ""
+        return InputError(
+            fault.code,
+            where=self._where(fault.partition, fault.offset),
+            found=fault.found,
+            expected=fault.expected,
+            next_step=f"correct the producer; to leave this record out{unparked}, start with "
+            f"--skip-record {fault.partition}@{fault.offset}",
+        )
+
+    def _where(self, partition: int, offset: int) -> str:
+        return f"{self._topic}-{partition}@{offset}"
+
+
+def without_parked(plan: BatchPlan) -> BatchPlan:
+    """The plan with the records in it that were to be parked: lanes find them at fault again."""
+    parked = {(item.partition, item.offset) for item in plan.parked}
+    return replace(plan, parked=(), skipped=tuple(each for each in plan.skipped if each not in parked))

@@ -1,0 +1,254 @@
+"""A batch: decide what to do (`planner`), carry the effects out (`executor`), in the order of `effects`, and report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from schemas.formats.protocol import Format
+from schemas.formats.registry import DEFAULT
+from schemas.job import JobDefinition
+from schemas.limits import Limits
+from schemas.table import TableSchema
+from state.journal import Journal
+from state.progress_table import ProgressTable
+from state.replica import Replica
+from state.storage import Storage
+from state.values.plan import AlignedBarrier, BatchPlan, JobState
+from state.values.progress import Progress, is_complete
+from streaming.core.batch_sizer import Pace
+from streaming.core.parts import part_ends
+from streaming.protocol.bad_records import BadRecords
+from streaming.protocol.effects import Effect, effects_of
+from streaming.protocol.executor import Done, Executor, JobTopics
+from streaming.protocol.forward import Forward
+from streaming.protocol.lane_attempts import LaneAttempts, LaneRunner, LaneTasks, monotonic_ms
+from streaming.protocol.overrun import Overruns
+from streaming.protocol.planner import DuplicatesBefore, Planner
+from streaming.protocol.recovery import Recovery
+from streaming.protocol.report import BatchReport, Sums
+from streaming.protocol.stream_state import StreamState
+from streaming.runtime import failpoints
+from streaming.runtime.stopwatch import Stopwatch
+from streaming.sink.dead_letters import ReadLetters
+from streaming.sink.kafka import OpenOutput
+
+OnPart = Callable[[BatchPlan], None]
+"""Called after each part of a long interval, with the part's plan."""
+
+
+class Batches:
+    """The one writer of the state. All calls come from one thread at a time.
+
+    The types are of the parts that it is made of. Whoever breaks one, to see that it is noticed, has another here.
+    """
+
+    replica_type: type[Replica] = Replica
+    progress_type: type[ProgressTable] = ProgressTable
+    overruns_type: type[Overruns] = Overruns
+    executor_type: type[Executor] = Executor
+    recovery_type: type[Recovery] = Recovery
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        table: TableSchema,
+        open_output: OpenOutput,
+        lanes: LaneRunner,
+        lane_count: int,
+        journal: Journal,
+        first_offsets: Sequence[int],
+        topics: JobTopics,
+        read_letters: ReadLetters,
+        bad_records: BadRecords,
+        forward: Forward,
+        limits: Limits = Limits(),  # noqa: B008 (a value)
+        upstream_format: Format = DEFAULT,
+        now_ms: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        self._table, self._limits, self._journal = table, limits, journal
+        self._lanes, self._lane_count = lanes, lane_count
+        self._pace = Pace(table.vnode_count, limits.lane_bytes * lane_count)
+        # Against the order of effects: whom we took over from may still make his last ones. If his progress is seen
+        # here, so is his log.
+        progress_table = self.progress_type(storage, table)
+        self.replica = self.replica_type(storage, table)
+        self.state = StreamState(table, first_offsets, self._pace)
+        self._attempts = LaneAttempts(
+            lanes=lanes,
+            tasks=LaneTasks(
+                storage=storage,
+                table=table,
+                open_output=open_output,
+                read_letters=read_letters,
+                limits=limits,
+                upstream_format=upstream_format,
+                journal=journal,
+                replica=self.replica,
+                pace=self._pace,
+            ),
+            overruns=self.overruns_type(journal),
+            now_ms=now_ms,
+        )
+        self.executor = self.executor_type(
+            journal=journal,
+            topics=topics,
+            attempts=self._attempts,
+            bad_records=bad_records,
+            replica=self.replica,
+            progress_table=progress_table,
+            forward=forward,
+            state=self.state,
+            effects_of=self.effects_of,
+        )
+        self._planner = Planner(
+            storage=storage,
+            table=table,
+            journal=journal,
+            replica=self.replica,
+            progress_table=progress_table,
+            topics=topics,
+            forward=forward,
+            pace=self._pace,
+            state=self.state,
+            lane_count=lane_count,
+            now_ms=now_ms,
+        )
+        self.ending = False
+        """Set to have no further part of a long interval begun."""
+
+    def effects_of(self, plan: BatchPlan) -> tuple[Effect, ...]:
+        """All effects of a plan, in their order."""
+        return effects_of(plan)
+
+    # what others see of it ---------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> AlignedBarrier | None:
+        """The barrier that the last batch ended with."""
+        return self.state.position
+
+    @property
+    def jobs(self) -> tuple[JobState, ...]:
+        """Those of the next batch."""
+        return self.state.jobs
+
+    @property
+    def progress(self) -> Mapping[str, Mapping[int, Progress]]:
+        """Of each job, its vnodes that were started."""
+        return self.state.progress
+
+    def next_offsets(self) -> tuple[int, ...]:
+        """First offset of each upstream partition that no batch has handled."""
+        return self.state.next_offsets()
+
+    def configure(self, jobs: Sequence[JobDefinition]) -> None:
+        """Jobs of the configuration; those not known yet start at the end of the next batch."""
+        self.state.configure(jobs)
+
+    def on_each_part(self, on_part: OnPart) -> None:
+        """Have it called after each part of a long interval."""
+        self.executor.on_part = on_part
+
+    def give_up(self) -> None:
+        """Have no lane tried a second time."""
+        self._attempts.give_up = True
+
+    # batches -----------------------------------------------------------------------------------------------
+
+    def recover(self) -> BatchReport | None:
+        """Go on from what the journal says: finish the batch that may be half done. Returns its report, if any."""
+        effects = self.recovery_type(self.executor).left_to_do()
+        if not effects:
+            return None
+        if effects[0].plan.until is not None:
+            self._carry_out_part(effects)
+            return None
+        return self._carry_out(effects, Stopwatch())
+
+    def run(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchReport | None:
+        """One batch over the first of the waiting barriers; `report.plan.barriers` says which it took.
+
+        None: it was asked to end (`ending`) between two parts of a long interval, or barriers are still to come that
+        the outputs hold already.
+        """
+        step = self._planner.step()
+        if step is not None:
+            found = step.barriers(waiting, self.next_offsets(), self._pace.most_records())
+            if found is None:
+                return None
+            waiting = found
+        repeated: tuple[tuple[int, int], ...] = ()
+        if not self.jobs:
+            repeated = tuple(duplicates(waiting[0]))
+            if not self._build(waiting[0], repeated):
+                return None
+        clock = Stopwatch()
+
+        def all_duplicates(end: AlignedBarrier) -> tuple[tuple[int, int], ...]:
+            return (*repeated, *duplicates(end))
+
+        if step is None:
+            plan = self._planner.ordinary(waiting, all_duplicates)
+        else:
+            plan = self._planner.forward_step(step, waiting, all_duplicates)
+        return self._carry_out(self.effects_of(plan), clock)
+
+    def _build(self, barrier: AlignedBarrier, repeated: tuple[tuple[int, int], ...]) -> bool:
+        """Bring the interval before a barrier into the log, up to a last part that an ordinary batch can take.
+
+        Nobody reads yet. What is done of a long interval (a topic that was there first) is remembered in the journal,
+        so neither a crash nor a lost worker costs more than a part. False: it was asked to end before.
+        """
+        plan = self._planner.first_part(barrier, repeated)
+        for until in part_ends(plan.first_offsets, plan.end_offsets, self._limits.interval_records):
+            if self.ending:
+                return False
+            part = replace(plan, first_offsets=self.next_offsets(), until=until)
+            self._carry_out_part(self.effects_of(part))
+        return True
+
+    def _carry_out_part(self, effects: Sequence[Effect]) -> None:
+        done = self.executor.carry_out(effects, Stopwatch())
+        self._pace.changes_were(done.sums.changes, done.sums.held_bytes)
+
+    def _carry_out(self, effects: Sequence[Effect], clock: Stopwatch) -> BatchReport:
+        failpoints.expect(last=self._ends_a_job(effects[0].plan))
+        done = self.executor.carry_out(effects, clock)
+        self._learn(done.sums, sum(clock.step_ms.values()))
+        return self._report(done)
+
+    def _ends_a_job(self, plan: BatchPlan) -> bool:
+        for job in plan.jobs:
+            after = job.progress_after(self.progress.get(job.state.name, {}))
+            if job.slices and is_complete(after, self._table.vnode_count):
+                return True
+        return False
+
+    def _learn(self, sums: Sums, took_ms: float) -> None:
+        """What the next plans go by: how large changes are, and how long snapshot rows take, and all the rest."""
+        lane_ms, rows = sums.lane_ms, sums.snapshot_rows
+        side_by_side = min(self._lanes.slots, self._lane_count)
+        read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / side_by_side if rows else 0.0
+        self._pace.took(
+            changes=sums.changes, held_bytes=sums.held_bytes, rows=rows, read_ms=read_ms, took_ms=took_ms
+        )
+
+    def _report(self, done: Done) -> BatchReport:
+        plan, sums = done.plan, done.sums
+        return BatchReport(
+            plan=plan,
+            changes=sums.changes,
+            snapshot_rows=sums.snapshot_rows,
+            sent_snapshot=sums.sent_snapshot,
+            sent_live=sums.sent_live,
+            step_ms=done.clock.step_ms,
+            lane_ms=sums.lane_ms,
+            already_sent=sums.already_sent,
+            hindrances=self._attempts.take_hindrances(),
+            outcome=done.outcome,
+            progress=dict(self.progress),
+            vnode_count=self._table.vnode_count,
+            files=self.replica.files(plan.replica),
+        )

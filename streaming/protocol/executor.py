@@ -1,0 +1,224 @@
+"""Carries effects out, one after another, and passes the crash points between them.
+
+What an effect finds can change the plan: a topic that can't be made, records at fault, slices that are too much. The
+journal then gets the new plan before anything else is done, and what is left is decided anew from it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from schemas.errors import CommitConflict, TopicError
+from schemas.job import JobDefinition
+from state.journal import Journal
+from state.progress_table import ProgressTable
+from state.replica import Replica
+from state.values.plan import BatchPlan, JobState
+from state.values.progress import Progress
+from streaming.core.jobs import Outcome
+from streaming.protocol.bad_records import BadRecords, without_parked
+from streaming.protocol.effects import (
+    AppendLog,
+    CommitProgress,
+    Effect,
+    EndPart,
+    OpenTopics,
+    RepeatLanes,
+    RunLanes,
+    Settle,
+    TakeProgress,
+    WritePlan,
+    behind,
+    journaled,
+    place_of,
+)
+from streaming.protocol.forward import Forward
+from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts
+from streaming.protocol.report import Sums
+from streaming.protocol.stream_state import StreamState
+from streaming.runtime import failpoints
+from streaming.runtime.stopwatch import Stopwatch
+
+
+class JobTopics(Protocol):
+    """The topics that jobs write."""
+
+    def refuse_used(self, job: JobDefinition) -> None:
+        """Look whether a job may open; makes nothing. Raises: TopicError for topics that are there and not fit."""
+
+    def open(self, job: JobDefinition) -> None:
+        """Make the topics of a job that are not there; those that are stay as they are. Raises: TopicError."""
+
+    def open_letters(self, job: JobDefinition) -> None:
+        """The same for the topic of its dead letters alone."""
+
+
+@dataclass
+class Done:
+    """What came of the effects so far. `plan` is the one that the journal holds by then."""
+
+    plan: BatchPlan
+    clock: Stopwatch
+    sums: Sums = field(default_factory=lambda: Sums(()))
+    outcome: Outcome = Outcome(())  # noqa: RUF009 (a value)
+
+
+@dataclass
+class Executor:
+    """The one writer of the state. `effects_of` gives all effects of a plan, for one that was changed on the way."""
+
+    journal: Journal
+    topics: JobTopics
+    attempts: LaneAttempts
+    bad_records: BadRecords
+    replica: Replica
+    progress_table: ProgressTable
+    forward: Forward
+    state: StreamState
+    effects_of: Callable[[BatchPlan], Sequence[Effect]]
+    on_part: Callable[[BatchPlan], None] = lambda plan: None
+
+    def carry_out(self, effects: Sequence[Effect], clock: Stopwatch) -> Done:
+        """Do these effects, in the order given, and what follows from a plan that they change.
+
+        Raises: Fenced when another instance has taken over; TopicError for a job of the configuration that can't open:
+        the journal has the plan without it by then.
+        """
+        done = Done(effects[0].plan, clock)
+        left = deque(effects)
+        while left:
+            effect = left.popleft()
+            place = place_of(effect)
+            if place.before is not None:
+                failpoints.reach(place.before)
+            left = deque(self.perform(effect, tuple(left), done))
+            clock.lap(place.step)
+            if not any(type(again) is type(effect) for again in left):
+                failpoints.reach(place.reached)
+        return done
+
+    def perform(self, effect: Effect, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:
+        """Do one effect. Returns what is left to do then."""
+        match effect:
+            case WritePlan():
+                self.journal.write_plan(effect.plan)
+            case OpenTopics():
+                return self._open_topics(effect.plan, left, done)
+            case RepeatLanes():
+                silent = replace(effect.plan, silent=True)
+                done.sums = Sums(self.attempts.run(silent, self.state.progress)[1])
+            case RunLanes():
+                return self._run_lanes(effect, left, done)
+            case AppendLog():
+                self._append_log(effect.plan, done)
+            case TakeProgress():
+                self._take_progress(effect.epoch)
+            case CommitProgress():
+                self._commit_progress(effect.plan, done)
+            case EndPart():
+                self.state.built = effect.plan.end_offsets
+                self.on_part(effect.plan)
+            case Settle():
+                self._settle(effect.plan, done)
+        return left
+
+    def _changed(self, plan: BatchPlan, done: Done) -> tuple[Effect, ...]:
+        self.journal.write_plan(plan)
+        done.plan = plan
+        return journaled(self.effects_of(plan))
+
+    def _open_topics(self, plan: BatchPlan, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:
+        for job in plan.jobs:
+            if job.opens:
+                try:
+                    self.topics.open(job.state.definition)
+                except TopicError as error:
+                    return self._without(plan, job.state, error, done)
+        if plan.parked:
+            try:
+                for job in plan.jobs:
+                    self.topics.open_letters(job.state.definition)
+            except TopicError:
+                # Or the next start would fail as well, whatever the configuration says about such records by then.
+                self._changed(without_parked(plan), done)
+                raise
+        return left
+
+    def _without(self, plan: BatchPlan, job: JobState, error: TopicError, done: Done) -> tuple[Effect, ...]:
+        left = self._changed(plan.with_jobs([each for each in plan.jobs if each.state != job]), done)
+        self.state.refuse(job, error)
+        return left
+
+    def _run_lanes(self, effect: RunLanes, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:
+        plan, results = self.attempts.run(effect.plan, self.state.progress)
+        found = [(fault, result.lane) for result in results for fault in result.faults]
+        if found:
+            return self._changed(self.bad_records.leave_out(plan, found), done)
+        done.sums = Sums(results)
+        if plan == effect.plan:
+            return left
+        done.plan = plan
+        return behind(self.effects_of(plan), effect)
+
+    def _append_log(self, plan: BatchPlan, done: Done) -> None:
+        files, replica = [file for result in done.sums.results for file in result.log], self.replica
+        if plan.until is None:
+            self.commit(lambda: replica.append(files, plan.epoch), replica.reload)
+        else:
+            self.commit(lambda: replica.append_part(files, plan.end_records), replica.reload)
+
+    def _commit_progress(self, plan: BatchPlan, done: Done) -> None:
+        after, rows = self.state.raised_by(plan, done.sums.rows_read)
+        self.state.progress |= after
+        table, starts = self.progress_table, self.state.starts
+        self.commit(lambda: table.commit(rows, plan.epoch, starts), table.reload)
+
+    def _take_progress(self, epoch: int) -> None:
+        state, table = self.state, self.progress_table
+        rows = self.forward.rows(state.jobs, epoch)
+        taken: dict[str, dict[int, Progress]] = {}
+        for row in rows:
+            taken.setdefault(row.job, {})[row.vnode] = row.progress
+        state.progress |= {name: {**state.progress.get(name, {}), **each} for name, each in taken.items()}
+        starts = state.starts
+        self.commit(lambda: table.commit(rows, epoch, starts), table.reload)
+        self.forward.begin(max(epoch, table.epoch))
+
+    def _settle(self, plan: BatchPlan, done: Done) -> None:
+        state = self.state
+        refused = Outcome((), state.take_refused())
+        done.outcome = refused | self.settle(plan, () if plan.silent else state.configured)
+        # One that is dropped later must not come back.
+        if plan.jobs and not plan.silent:
+            self.forward.close()
+        known = {job.name for job in state.jobs}
+        state.configured = tuple(job for job in state.configured if plan.silent and job.name not in known)
+
+    def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> Outcome:
+        """Stand at the end of a plan that is done. `configured` jobs that are new start there."""
+        outcome = self.state.settle(plan, configured)
+        if self.forward.active:
+            self.forward.begin(max(plan.epoch, self.progress_table.epoch))
+            self.state.jobs = self.forward.adopted(self.state.jobs, plan.epoch)
+        return outcome
+
+    def commit(self, effect: Callable[[], None], reload: Callable[[], None]) -> None:
+        """Commit to log or progress. `effect` does nothing if its epoch is there.
+
+        A conflict without a successor is a commit of ours whose answer was lost, or the last one of whom we took
+        over from. Both are of the open batch, or change no rows: seen, they count, or ours goes on top.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                effect()
+            except CommitConflict as conflict:
+                if self.journal.is_superseded:
+                    raise self.journal.fenced() from conflict
+                if attempt == ATTEMPTS:
+                    raise
+                reload()
+            else:
+                return

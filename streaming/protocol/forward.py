@@ -1,0 +1,318 @@
+"""Bringing a state forward that is older than its outputs: one that lost its last seconds, or was restored.
+
+The outputs know more than the state then, and nothing of it may be sent again. As lanes start a batch only after all of
+them have committed the one before, the outputs of all jobs end with at most two barriers: some lanes have committed the
+last batch (t', t], the others end with t'. So from the state's position on there are
+
+    silent steps    up to t': the upstream is replicated, mutations take effect, nothing is sent, and the positions are
+                    those that the outputs' barriers tell
+    one mixed step  (t', t]: lanes whose partitions end with t find their part sent, with the slices that their barriers
+                    tell; the others send it now, without reading, so their positions stand still
+
+Each step is an ordinary batch, with its plan in the journal: a crash in it is an ordinary recovery, after which the
+rest is found again in the same way. A job that was created in the lost interval starts with the first barrier of its
+output.
+
+A state may also be in disagreement with itself, as when it was copied while the service ran. Then its position is what
+the journal says, unless the log is behind that (`Recovery`); what log and progress are ahead is skipped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+import structlog
+
+from schemas.job import JobDefinition
+from schemas.position import position_from_text, position_to_text
+from schemas.records import Barrier, VnodeProgress
+from schemas.table import TableSchema
+from state.progress_table import ProgressRow
+from state.values.plan import BatchPlan, JobPlan, JobState, Slice
+from state.values.progress import Completed, InProgress, NotStarted, Progress
+from streaming.protocol.steps import Step, out_of_step
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a partition of an output ends: its last barrier (None: it is empty), and those that tell progress."""
+
+    last: int | None = None
+    told: tuple[Barrier, ...] = ()
+
+
+class OutputReader(Protocol):
+    """Reads barriers of outputs, those that committed readers see. Waits until all that lies there is decided."""
+
+    def tails(self, topic: str) -> Sequence[Barrier | None] | None:
+        """The last barrier of each partition (None: it is empty). None without such a topic.
+
+        Raises: TopicError(FOREIGN_RECORDS) when a partition ends with no barrier.
+        """
+
+    def begins(self, topic: str) -> Sequence[int | None]:
+        """The barrier that each partition begins with (None: it is empty). Nothing for a topic of another kind."""
+
+    def endings(self, topic: str, after: int) -> Sequence[Ending]:
+        """The end of each partition, with its barriers after this epoch that tell progress; 0 reads all of it.
+
+        Nothing without such a topic. Raises: as `tails`.
+        """
+
+    def newest(self) -> int:
+        """The newest barrier of the upstream, aligned or not; 0 without any."""
+
+
+class Forward:
+    """What the outputs hold that the state does not know of. `rebuild`: the state is new, and its outputs are not."""
+
+    def __init__(
+        self, reader: OutputReader, table: TableSchema, lane_count: int, *, rebuild: bool = False
+    ) -> None:
+        self._reader, self._table, self._lane_count = reader, table, lane_count
+        self.active = self.was_active = rebuild
+        self._rebuild = rebuild
+        self._begins: dict[str, Sequence[int | None]] = {}
+        self._endings: dict[str, Sequence[Ending]] = {}
+        self._progress_epoch = 0
+        self._over = False
+
+    # looking -----------------------------------------------------------------------------------------------
+
+    def look(self, jobs: Sequence[JobState], position: int, *, open_plan: BatchPlan | None = None) -> bool:
+        """Whether the outputs of the jobs are ahead of `position`, other than by the open plan; then it is active."""
+        tails = {job.definition.output: self._reader.tails(job.definition.output) for job in jobs}
+        lasts = [tail for found in tails.values() for tail in found or () if tail is not None]
+        if open_plan is None or open_plan.silent:
+            past = any(tail.curr > position for tail in lasts)
+        else:
+            past = any(tail.curr > position and tail.curr != open_plan.epoch for tail in lasts)
+            past = past or self._another_plan(open_plan, tails)
+        if past or (open_plan is not None and open_plan.silent):
+            self._activate(position)
+        return past
+
+    def _activate(self, position: int) -> None:
+        if not self.active:
+            log.warning("state_is_older_than_outputs", position=position)
+        self.active = self.was_active = True
+
+    def _another_plan(self, plan: BatchPlan, tails: Mapping[str, Sequence[Barrier | None] | None]) -> bool:
+        """Whether an output was sent by a plan that is not the journal's: its last barrier tells other positions."""
+        if len(plan.barriers) > 1:
+            return False  # the first one tells them
+        for job in plan.jobs:
+            definition = job.state.definition
+            for partition, tail in enumerate(tails[definition.output] or ()):
+                if tail is None or tail.curr != plan.epoch:
+                    continue
+                planned = {
+                    item.vnode: None if item.upto is None else position_to_text(item.upto)
+                    for item in job.slices
+                    if definition.partition_of(item.vnode) == partition
+                }
+                told = {item.vnode: None if item.finished else item.position for item in tail.progress}
+                if planned != told:
+                    return True
+        return False
+
+    def begin_anew(self) -> None:
+        """The state is new: what its outputs hold is somebody else's, unless it is to be made anew."""
+        if not self._rebuild:
+            self.close()
+
+    def begin(self, progress_epoch: int) -> None:
+        """From now on positions are taken from the barriers after this one: up to there the state has them."""
+        self._progress_epoch = progress_epoch
+
+    def _of(self, job: JobState) -> Sequence[Ending]:
+        """The ends of its output, if that is its own."""
+        output = job.definition.output
+        if output not in self._endings:
+            after = max(self._progress_epoch, job.start)
+            self._endings[output] = self._reader.endings(output, after) if self._has_begun(job) else ()
+        return self._endings[output]
+
+    def _has_begun(self, job: JobState) -> bool:
+        return job.opened or self._first(job.definition) == job.start
+
+    def _first(self, job: JobDefinition) -> int | None:
+        """The barrier that its output begins with."""
+        if job.output not in self._begins:
+            self._begins[job.output] = self._reader.begins(job.output)
+        return min((first for first in self._begins[job.output] if first is not None), default=None)
+
+    # jobs --------------------------------------------------------------------------------------------------
+
+    def joined(
+        self, jobs: tuple[JobState, ...], configured: Iterable[JobDefinition], position: int
+    ) -> tuple[JobState, ...]:
+        """The jobs as their outputs say, with those of the configuration that start with this position's barrier."""
+        if self._over:
+            return jobs
+        started = (definition for definition, first in self._unknown(jobs, configured) if first == position)
+        jobs = (*jobs, *(JobState(each, position, rate_limit=each.rate_limit) for each in started))
+        adopted = self.adopted(jobs, position)
+        if any(not job.opened and (self._first(job.definition) or 0) >= position for job in jobs):
+            self._activate(position)
+        return adopted
+
+    def _unknown(
+        self, jobs: Sequence[JobState], configured: Iterable[JobDefinition]
+    ) -> Iterator[tuple[JobDefinition, int]]:
+        """Jobs of the configuration that the state does not know, and where their outputs begin."""
+        known = {job.name for job in jobs} | {job.definition.output for job in jobs}
+        for definition in configured:
+            if not known & {definition.name, definition.output}:
+                first = self._first(definition)
+                if first is not None:
+                    yield definition, first
+
+    def adopted(self, jobs: Sequence[JobState], position: int) -> tuple[JobState, ...]:
+        """The jobs, those that are not open as their outputs say."""
+        return tuple(job if job.opened else self._adopted(job, position) for job in jobs)
+
+    def _adopted(self, job: JobState, position: int) -> JobState:
+        first = self._first(job.definition)
+        if first is None or first < position:
+            return job  # nobody has seen it start; or the records are another's, and it is refused when it is to open
+        begins = self._begins[job.definition.output]
+        return replace(job, start=first, opened=all(each is not None for each in begins))
+
+    # steps -------------------------------------------------------------------------------------------------
+
+    def step(
+        self,
+        jobs: Sequence[JobState],
+        configured: Iterable[JobDefinition],
+        position: int,
+        tables: Iterable[int],
+    ) -> Step | None:
+        """The next step from `position`, None when an ordinary batch comes next. `tables`: how far those are.
+
+        Raises: StateError(OUTPUT_OUT_OF_STEP) for outputs that no service has left like this.
+        """
+        if self._over:
+            return None
+        ahead = [epoch for epoch in tables if epoch > position]
+        begins = [first for _, first in self._unknown(jobs, configured) if first > position]
+        if ahead or begins:
+            self._activate(position)
+        if not self.active:
+            self.close()
+            return None
+        ends = [end for job in jobs for end in self._ends(job)]
+        if not ends:
+            return self._without_outputs(position, [*ahead, *begins])
+        low, high = min(ends), max(ends)
+        if low > position:
+            return Step(min([low, *ahead, *begins]), silent=True)
+        if low < position or ahead or set(ends) - {position, high}:
+            raise out_of_step(
+                f"outputs that end with barriers {sorted(set(ends))}",
+                f"{max([position, *ahead])}, as the state says, and one later barrier at most",
+            )
+        if high == position:
+            self.close()
+            return None
+        return Step(high, silent=False)
+
+    def _without_outputs(self, position: int, cuts: Sequence[int]) -> Step | None:
+        """No job is open. What a later barrier of the upstream adds may be."""
+        newest = self._newest
+        if position >= newest and not cuts:
+            self.close()
+        elif self._rebuild or cuts:
+            return Step(min([*cuts, *([newest] if self._rebuild else [])]), silent=True)
+        return None
+
+    @cached_property
+    def _newest(self) -> int:
+        return self._reader.newest()
+
+    def _ends(self, job: JobState) -> Iterator[int]:
+        for each in self._of(job):
+            yield job.start if each.last is None else each.last
+
+    def close(self) -> None:
+        """From here on the state leads."""
+        if self.active:
+            log.info("state_was_brought_forward")
+        self.active, self._over = False, True
+        self._begins.clear()
+        self._endings.clear()
+
+    # plans -------------------------------------------------------------------------------------------------
+
+    def jobs_of(
+        self, step: Step, jobs: Sequence[JobState], progress: Mapping[str, Mapping[int, Progress]]
+    ) -> tuple[JobPlan, ...]:
+        """What a step does for the jobs."""
+        if step.silent:
+            return tuple(JobPlan(job) for job in jobs)
+        begun = [job for job in jobs if self._has_begun(job)]
+        return tuple(JobPlan(job, tuple(self._slices(job, progress.get(job.name, {})))) for job in begun)
+
+    def _slices(self, job: JobState, progress: Mapping[int, Progress]) -> Iterator[Slice]:
+        """Those that were read for what is sent: from where the state is to where the barriers say."""
+        for told in self._told(job, math.inf).values():
+            after = progress.get(told.vnode, NotStarted()).position
+            now = self._progress(told)
+            yield Slice(told.vnode, after, None if isinstance(now, Completed) else now.position)
+
+    def lanes_of(self, step: Step, jobs: Sequence[JobPlan]) -> int:
+        """So many that the partitions of each lane end with the same barrier.
+
+        The lanes of those who sent them divide the partitions of every job, so lanes of a common divisor of these are
+        parts of theirs.
+        """
+        if step.silent or not jobs:
+            return self._lane_count
+        most = math.gcd(*(job.state.definition.output_partitions for job in jobs))
+        counts = [self._lane_count, *(n for n in range(1, most + 1) if most % n == 0)]
+        fitting = [n for n in counts if most % n == 0 and all(self._agree(step, jobs, n))]
+        if not fitting:
+            raise out_of_step(
+                "partitions of one lane that end with different barriers", "lanes that commit at once"
+            )
+        return fitting[0]
+
+    def _agree(self, step: Step, jobs: Sequence[JobPlan], lanes: int) -> Iterator[bool]:
+        sent: dict[int, set[bool]] = {}
+        for job in jobs:
+            count = job.state.definition.output_partitions
+            for partition, each in enumerate(self._of(job.state)):
+                sent.setdefault(partition * lanes // count, set()).add(each.last == step.upto)
+        return (len(found) == 1 for found in sent.values())
+
+    # progress ----------------------------------------------------------------------------------------------
+
+    def rows(self, jobs: Iterable[JobState], upto: int) -> list[ProgressRow]:
+        """What the outputs tell up to a barrier, of the vnodes that the state has an older position of."""
+        return [
+            ProgressRow(job.name, vnode, self._progress(told))
+            for job in jobs
+            for vnode, told in sorted(self._told(job, upto).items())
+        ]
+
+    def _told(self, job: JobState, upto: float) -> dict[int, VnodeProgress]:
+        barriers = (barrier for each in self._of(job) for barrier in each.told)
+        return {
+            told.vnode: told
+            for barrier in barriers
+            if self._progress_epoch < barrier.curr <= upto
+            for told in barrier.progress
+        }
+
+    def _progress(self, told: VnodeProgress) -> Progress:
+        text = told.position
+        position = None if text is None else position_from_text(text, self._table.key_columns)
+        if told.finished:
+            return Completed(position, told.row_count)
+        return NotStarted() if position is None else InProgress(position, told.row_count)

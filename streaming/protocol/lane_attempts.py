@@ -1,0 +1,176 @@
+"""As many attempts as it takes to know what became of the transactions of all lanes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from schemas.errors import BackfillError, Code, Fenced, InputError, OutcomeUnknown, StateError
+from schemas.formats.protocol import Format
+from schemas.limits import Limits
+from schemas.table import TableSchema
+from state.journal import Journal
+from state.replica import Replica, ReplicaFiles
+from state.storage import Storage
+from state.values.plan import BatchPlan
+from state.values.progress import Progress
+from streaming.core.batch_sizer import Pace
+from streaming.kafka.topics import Partition
+from streaming.lane.task import LaneResult, LaneTask
+from streaming.protocol.overrun import Overruns, is_overrun
+from streaming.runtime import failpoints
+from streaming.sink.dead_letters import ReadLetters
+from streaming.sink.kafka import OpenOutput
+
+ATTEMPTS = 5
+
+
+class LaneRunner(Protocol):
+    """Carries a task to its lanes and waits for all of them. `slots` of them run at once."""
+
+    @property
+    def slots(self) -> int: ...
+
+    def carry_out(self, task: LaneTask) -> list[LaneResult]:
+        """The result of every lane. Some may hold an error while others have sent their part.
+
+        Raises: EnvironmentProblem when lanes did not come to their end; which of them have sent is unknown then,
+        and some may still be at it.
+        """
+
+
+def monotonic_ms() -> int:
+    """The clock that rate limits and lateness go by."""
+    return time.monotonic_ns() // 1_000_000
+
+
+@dataclass
+class LaneTasks:
+    """Makes the task of a plan. `known_ends`: where the output partitions ended after the last batch."""
+
+    storage: Storage
+    table: TableSchema
+    open_output: OpenOutput
+    read_letters: ReadLetters
+    limits: Limits
+    upstream_format: Format
+    journal: Journal
+    replica: Replica
+    pace: Pace
+    known_ends: Mapping[Partition, int] = field(default_factory=dict)
+
+    def task(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LaneTask:
+        """For the journal's newest version. `progress` is that at the plan's start."""
+        vnodes = frozenset(item.vnode for job in plan.sent_jobs for item in job.slices)
+        files = self.replica.files(plan.replica).of_vnodes(vnodes) if vnodes else ReplicaFiles(0, {}, ())
+        return LaneTask(
+            storage=self.storage,
+            table=self.table,
+            plan=plan,
+            progress=dict(progress),
+            files=files,
+            open_output=self.open_output,
+            read_letters=self.read_letters,
+            transactional_id=transactional_id(self.replica),
+            journal_version=self.journal.version,
+            limits=self.limits,
+            known_ends=dict(self.known_ends),
+            upstream_format=self.upstream_format,
+            in_parts=bool(plan.sent_jobs) and self._is_long(plan),
+        )
+
+    def _is_long(self, plan: BatchPlan) -> bool:
+        """Whether lanes should not try to hold the batch's changes whole, as far as can be known before."""
+        likely_bytes = self.pace.likely_bytes(plan.max_records)
+        return (
+            plan.max_records > self.limits.interval_records
+            or likely_bytes > self.limits.lane_bytes * plan.lanes
+        )
+
+
+class LaneAttempts:
+    """Runs the lanes of plans. `give_up`: set to have no lane tried a second time."""
+
+    def __init__(
+        self, *, lanes: LaneRunner, tasks: LaneTasks, overruns: Overruns, now_ms: Callable[[], int]
+    ) -> None:
+        self._lanes, self._tasks, self._overruns, self._now_ms = lanes, tasks, overruns, now_ms
+        self._journal, self._pace = tasks.journal, tasks.pace
+        self._hindrances: list[Code] = []
+        self.give_up = False
+
+    def take_hindrances(self) -> tuple[Code, ...]:
+        """Why lanes were tried again since the last call."""
+        hindrances, self._hindrances = tuple(self._hindrances), []
+        return hindrances
+
+    def run(
+        self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]
+    ) -> tuple[BatchPlan, list[LaneResult]]:
+        """What each lane gave, and the plan that the journal holds by then: one without slices, if they were too much.
+
+        Raises: Fenced when another instance has taken over; the error of a lane that is no use to try again.
+        """
+        task, overrun = self._tasks.task(plan, progress), False
+        for attempt in range(1, ATTEMPTS + 1):
+            began_ms = self._now_ms()
+            try:
+                if overrun:
+                    task = self._overruns.relieved(task, lambda plan: self._tasks.task(plan, progress))
+                    overrun = False
+                results = self._carry_out(task)
+                if any(result.too_long for result in results):
+                    task = replace(task, in_parts=True)
+                    results = self._carry_out(task)
+                self._refuse(results)
+            except BackfillError as problem:
+                if self._journal.is_superseded:
+                    raise self._journal.fenced() from problem
+                self._hindrances.append(problem.code)
+                # Fenced without a successor: by one that we took over from, which has yet to notice it. Strange
+                # records at the tails: a lane that runs twice, looked at while the other one's become visible.
+                lasting = isinstance(problem, (InputError, StateError))
+                if lasting or attempt == ATTEMPTS or self.give_up:
+                    raise _passing(problem) from problem
+                took_ms = self._now_ms() - began_ms
+                if is_overrun(task, problem, took_ms, attempt):
+                    self._pace.overran(took_ms)
+                    overrun = True
+            else:
+                return task.plan, results
+        raise AssertionError("unreachable")
+
+    def _carry_out(self, task: LaneTask) -> list[LaneResult]:
+        return self._lanes.carry_out(replace(task, failpoint=failpoints.for_lanes()))
+
+    def _refuse(self, results: Sequence[LaneResult]) -> None:
+        """Raise what went wrong in a lane; being superseded counts more than all else, faults upstream come next."""
+        self._tasks.known_ends = {}
+        errors: list[BackfillError] = [result.error for result in results if result.error is not None]
+        if any(result.superseded for result in results):
+            raise self._journal.fenced()
+        if any(result.faults for result in results):
+            return
+        if errors:
+            raise errors[0]
+        self._tasks.known_ends = {place: end for result in results for place, end in result.ends.items()}
+
+
+def _passing(problem: BackfillError) -> BackfillError:
+    """Being fenced by no successor is trouble that passes; what it left is unknown."""
+    if not isinstance(problem, Fenced):
+        return problem
+    return OutcomeUnknown(
+        Code.OUTCOME_UNKNOWN,
+        where=problem.where,
+        found="lanes that were fenced again and again",
+        expected="a rival only if it has taken the state over",
+        next_step="nothing: the service goes on from its journal; see which other process uses this state",
+    )
+
+
+def transactional_id(replica: Replica) -> str:
+    """Prefix of the transactional ids of all lanes that ever work on this state: of no other state's service."""
+    return f"backfill-{replica.id}"

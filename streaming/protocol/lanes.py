@@ -1,0 +1,81 @@
+"""One Spark job a batch: decode, exchange by lane, one lane task each; their results come back as values."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from schemas.errors import BackfillError, Code, EnvironmentProblem
+from streaming.lane.run import run_lane
+from streaming.lane.task import LaneResult, LaneTask
+from streaming.runtime.paths import log_folder
+from streaming.runtime.session import JVM_GONE
+from streaming.runtime.tasks import run_each
+from streaming.source.kafka import UpstreamSource
+
+
+class Lanes:
+    """Runs the lanes of a batch and waits for all of them."""
+
+    def __init__(self, source: UpstreamSource) -> None:
+        self._source = source
+        self._schema: pa.Schema | None = None
+
+    @property
+    def slots(self) -> int:
+        """Lanes that Spark runs at once."""
+        return self._source.spark.sparkContext.defaultParallelism
+
+    def warm_up(self) -> None:
+        """Start the Python workers, whose imports take two seconds, beside whatever comes before the first batch."""
+        # Spark keeps the workers of plain RDDs apart, so this is a query. If it fails, the first batch will tell.
+        with suppress(EnvironmentProblem, *JVM_GONE):
+            spark = self._source.spark
+            run_each(spark.range(0, self.slots, 1, self.slots), lambda slot, batches: None)
+
+    def carry_out(self, task: LaneTask) -> list[LaneResult]:
+        """The result of every lane. Some may hold an error while others have sent their part.
+
+        Raises: EnvironmentProblem(SPARK_FAILED) when the job itself failed; which lanes have sent is unknown then.
+        """
+        plan = task.plan
+        records = self._source.range(plan.first_offsets, plan.end_offsets)
+        order = plan.barriers if task.in_parts else ()
+        rows = self._source.lane_rows(records, plan.lanes, in_order_of=order)
+        if self._schema is None:
+            self._schema = to_arrow_schema(rows.schema)
+        results = run_each(rows, _lane_work(task, self._schema))
+        for result in results:
+            if result.trace is not None:
+                raise _crashed(result.lane, result.trace)
+        return results
+
+
+def _crashed(lane: int, trace: str) -> EnvironmentProblem:
+    file = log_folder() / f"lane-{os.getpid()}.log"
+    with file.open("a", encoding="utf-8") as out:
+        out.write(trace)
+    return EnvironmentProblem(
+        Code.SPARK_FAILED,
+        where=f"lane {lane}",
+        found="an unexpected error",
+        expected="the lane to come to its end",
+        next_step=f"report it with {file}; nothing of the lane's batch became visible",
+    )
+
+
+def _lane_work(task: LaneTask, schema: pa.Schema) -> Callable[[int, Iterable[pa.RecordBatch]], LaneResult]:
+    def work(lane: int, batches: Iterable[pa.RecordBatch]) -> LaneResult:
+        try:
+            return run_lane(task, lane, batches, schema)
+        except BackfillError as error:
+            return LaneResult(lane, error=error)
+        except Exception:  # noqa: BLE001  # Spark would bury it in a Java stack and give up on the stream
+            return LaneResult(lane, trace=traceback.format_exc())
+
+    return work

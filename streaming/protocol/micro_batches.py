@@ -1,0 +1,110 @@
+"""The function that Structured Streaming calls with each micro-batch: find barriers, run the batches that they allow.
+
+A micro-batch is Spark's unit, a batch is ours; they need not match. The barrier source is asked with each micro-batch,
+and every barrier that has become aligned ends a batch. So a micro-batch may run no batch at all (nothing aligned yet),
+or several; Spark takes 0.2 s from one to the next, which a service that is behind does without. Nothing is lost if
+Spark forgets or repeats a micro-batch: the position is in the journal, and a source gives each barrier once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from schemas.errors import BackfillError, Code, EnvironmentProblem
+from state.values.plan import AlignedBarrier
+from streaming.compaction.compactor import Upkeep
+from streaming.protocol.batches import Batches
+from streaming.protocol.report import BatchReport
+from streaming.runtime.session import JVM_GONE
+from streaming.source.barriers.source import BarrierSource
+
+OnBatch = Callable[[BatchReport], None]
+
+
+class MicroBatches:
+    """Give it to `foreachBatch`. `failure` holds the error that ended it; Spark is only told its code."""
+
+    def __init__(self, source: BarrierSource, batches: Batches, upkeep: Upkeep, on_batch: OnBatch) -> None:
+        self._source, self._batches, self._upkeep, self._on_batch = source, batches, upkeep, on_batch
+        self._waiting: deque[AlignedBarrier] = deque()
+        self._busy = threading.Lock()
+        self._closed = self._settling = False
+        self.failure: BaseException | None = None
+
+    def __call__(self, records: DataFrame, micro_batch_id: int) -> None:
+        """Called by Spark, one micro-batch at a time; returning lets it commit the micro-batch's offsets.
+
+        Spark matches the message of what is raised here with a regular expression that can exhaust its stack, so
+        the cause is kept and only its code is raised.
+        """
+        with self._busy:
+            if self._closed:
+                return
+            try:
+                self.run(self._source.aligned(records))
+                while self._source.has_more and not self._closed:
+                    self.run(self._source.aligned(records))
+            except BaseException as failure:  # noqa: BLE001  # whatever it is, `run` raises it
+                self.failure = failure
+                self._closed = True
+                code = failure.code if isinstance(failure, BackfillError) else type(failure).__name__
+                raise RuntimeError(str(code)) from None
+
+    @property
+    def pending(self) -> int:
+        """Aligned barriers that no batch has done; those of the open batch count, until what follows it is done too."""
+        return len(self._waiting) + self._settling
+
+    def run(self, aligned: Iterable[AlignedBarrier]) -> None:
+        """Run every batch that these barriers allow, and those that wait."""
+        self._waiting.extend(aligned)
+        while self._waiting and not self._closed:
+            self._upkeep.batch_begins()
+            report = self._batches.run(tuple(self._waiting), self._source.take_duplicates)
+            if report is None:
+                return
+            for _ in report.plan.barriers:
+                self._waiting.popleft()
+            self._after(report)
+
+    def _after(self, report: BatchReport) -> None:
+        nobody_reads = not any(job.state.opened for job in report.plan.jobs)
+        self._settling = True
+        self._upkeep.between_batches(report.plan.epoch, wait_for_fold=nobody_reads)
+        self._settling = False
+        self._on_batch(report)
+        if report.outcome.stop:
+            self._closed = True
+
+    def close(self, timeout_s: float) -> bool:
+        """Let no further batch begin and wait for the open one. False if it is still running."""
+        self._closed = self._batches.ending = True
+        self._source.wakeup()
+        if self._busy.acquire(timeout=timeout_s):
+            self._busy.release()
+            return True
+        return False
+
+    def drop(self) -> None:
+        """Let the open batch end by whatever goes wrong next; the next start finishes it."""
+        self._batches.give_up()
+
+
+def spark_failure(query: StreamingQuery) -> EnvironmentProblem:
+    """The error for a stream that ended by itself, without one of ours."""
+    try:
+        exception = query.exception()
+        found = f"the stream ended with {type(exception).__name__ if exception else 'no exception'}"
+    except JVM_GONE:
+        found = "Spark's JVM is gone"
+    return stream_ended(found)
+
+
+def stream_ended(found: str) -> EnvironmentProblem:
+    """The error for a Spark that does not go on."""
+    return EnvironmentProblem(Code.SPARK_FAILED, found=found)

@@ -1,0 +1,81 @@
+"""A plan whose slices take longer than the broker allows a transaction, or than a worker can hold.
+
+The plan in the journal is carried out until it is done, so one that is too large would be tried for ever, and no
+pause, throttle or drop behind it would ever take effect. Its slices may be given up as long as nothing of it was sent:
+
+    1  the journal gets a new version: a lane of an older task that opens its output from here on finds itself
+       superseded, and sends nothing
+    2  every lane's id is fenced: what was under way is decided
+    3  the tails of all lanes are looked at. Do all of them end with the barrier before? Then the same batch without
+       slices takes the plan's place; the next ones read less. Has a lane sent its part? Then the plan stays, and those
+       that have not get as long as for an interval in parts (`limits.long_transaction`)
+
+It is the order of a takeover, for the same reason: with the looks before the new version or before the fences, a lane
+that Spark had lost could send its part of the old plan behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import structlog
+
+from schemas.errors import BackfillError, Code
+from state.journal import Journal, is_superseded
+from state.values.plan import BatchPlan
+from streaming.lane.task import LaneJob, LaneTask, places_before
+
+log = structlog.get_logger(__name__)
+
+
+def is_overrun(task: LaneTask, problem: BackfillError, took_ms: float, attempt: int) -> bool:
+    """Whether an attempt failed by what its slices take: the transaction's time was over, or lanes died twice.
+
+    What the broker or the client says of a timeout is of no use: a fenced epoch, a lost coordinator and messages that
+    expired look the same. An attempt that was shorter than a transaction may be did not fail by it.
+    """
+    if not any(job.slices for job in task.plan.jobs):
+        return False
+    return took_ms >= task.transaction_timeout_ms or (problem.code is Code.SPARK_FAILED and attempt > 1)
+
+
+class Overruns:
+    """Of one journal, whose owner is this instance."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def relieved(self, task: LaneTask, task_for: Callable[[BatchPlan], LaneTask]) -> LaneTask:
+        """The task to go on with: of the same batch without slices, or of the same plan with more time.
+
+        Raises: Fenced when another instance has taken over; as `LaneOutput.already_sent`; EnvironmentProblem.
+        """
+        self._journal.write_plan(task.plan)
+        renewed = task_for(task.plan)
+        if self.nothing_was_sent(renewed):
+            plan = without_slices(task.plan)
+            self._journal.write_plan(plan)
+            log.warning("plan_given_up", epoch=plan.epoch, reason="too slow for a transaction, or too large")
+            return task_for(plan)
+        log.warning("plan_gets_more_time", epoch=task.plan.epoch)
+        return replace(renewed, unhurried=True)
+
+    def nothing_was_sent(self, task: LaneTask) -> bool:
+        """Whether all lanes' partitions end with the barrier before the batch; then all lanes are fenced."""
+        return not any(self._has_sent(task, lane) for lane in range(task.plan.lanes))
+
+    def _has_sent(self, task: LaneTask, lane: int) -> bool:
+        before = places_before(task, [LaneJob.of(task, job, lane) for job in task.plan.jobs])
+        if not before:
+            return False
+        name = f"{task.transactional_id}-{lane}"
+        with task.open_output(name, task.transaction_timeout_ms) as output:
+            if is_superseded(task.storage, task.journal_version):
+                raise self._journal.fenced()
+            return output.already_sent(before, task.plan.epoch, {})
+
+
+def without_slices(plan: BatchPlan) -> BatchPlan:
+    """The same batch, which reads nothing: jobs open, changes and barriers flow."""
+    return plan.with_jobs([replace(job, slices=()) for job in plan.jobs])

@@ -1,0 +1,114 @@
+"""Decides what the next batch does. Nothing here has an effect: it looks at topics and tables, and gives a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from schemas.errors import TopicError
+from schemas.table import TableSchema
+from state.journal import Journal
+from state.progress_table import ProgressTable
+from state.replica import Replica
+from state.snapshot import SliceCutter, SnapshotReader
+from state.storage import Storage
+from state.values.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
+from streaming.core.batch_sizer import Pace
+from streaming.core.planning import choose_barriers
+from streaming.protocol.executor import JobTopics
+from streaming.protocol.forward import Forward
+from streaming.protocol.steps import Step, upto_mutation
+from streaming.protocol.stream_state import StreamState
+
+DuplicatesBefore = Callable[[AlignedBarrier], Sequence[tuple[int, int]]]
+"""Places (partition, offset) before a barrier where a barrier stands a second time."""
+
+
+class Planner:
+    """Of one service."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        table: TableSchema,
+        journal: Journal,
+        replica: Replica,
+        progress_table: ProgressTable,
+        topics: JobTopics,
+        forward: Forward,
+        pace: Pace,
+        state: StreamState,
+        lane_count: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._storage, self._table, self._journal = storage, table, journal
+        self._replica, self._progress_table = replica, progress_table
+        self._topics, self._forward, self._pace, self._state = topics, forward, pace, state
+        self._lane_count, self._now_ms = lane_count, now_ms
+        self._cutter: SliceCutter | None = None
+
+    def step(self) -> Step | None:
+        """How the next batch brings an older state forward, None for an ordinary batch."""
+        state, forward = self._state, self._forward
+        state.jobs = forward.joined(state.jobs, state.configured, state.epoch)
+        tables = self._replica.log_epoch, self._replica.folded_epoch, self._progress_table.epoch
+        return forward.step(state.jobs, state.configured, state.epoch, tables)
+
+    def first_part(self, barrier: AlignedBarrier, repeated: Sequence[tuple[int, int]]) -> BatchPlan:
+        """The interval up to a barrier that no job waits for, before it is cut into parts."""
+        return self._plan((barrier,), self._replica.pin(), repeated)
+
+    def forward_step(
+        self, step: Step, barriers: Sequence[AlignedBarrier], duplicates: DuplicatesBefore
+    ) -> BatchPlan:
+        """The plan of a step over all of these barriers."""
+        plan = self._plan(barriers, self._replica.pin(), duplicates(barriers[-1]))
+        jobs = self._forward.jobs_of(step, self._state.jobs, self._state.progress)
+        return replace(plan, jobs=jobs, lanes=self._forward.lanes_of(step, jobs), silent=step.silent)
+
+    def ordinary(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchPlan:
+        """The plan over the first of the waiting barriers. New jobs whose topics are not fit are refused first.
+
+        Raises: TopicError for such a job of the configuration.
+        """
+        state, version = self._state, self._replica.pin()
+        barriers = tuple(choose_barriers(waiting, state.next_offsets(), self._pace.most_records()))
+        if self._forward.active:
+            barriers = upto_mutation(barriers)
+        cutter = self._cutter_at(version)
+        for job in state.jobs:
+            if not job.opened:
+                self._look_at_topics(job)
+        jobs = self._pace.plan_jobs(state.jobs, state.progress, barriers[-1], cutter.cut, self._now_ms())
+        return self._plan(barriers, version, duplicates(barriers[-1])).with_jobs(jobs)
+
+    def _plan(
+        self,
+        barriers: Sequence[AlignedBarrier],
+        version: ReplicaVersion,
+        skipped: Sequence[tuple[int, int]],
+    ) -> BatchPlan:
+        return BatchPlan(
+            start=self._state.position,
+            barriers=tuple(barriers),
+            first_offsets=self._state.next_offsets(),
+            replica=version,
+            lanes=self._lane_count,
+            skipped=tuple(sorted(skipped)),
+        )
+
+    def _cutter_at(self, version: ReplicaVersion) -> SliceCutter:
+        reader = SnapshotReader(self._storage, self._table, self._replica.files(version))
+        if self._cutter is None:
+            self._cutter = SliceCutter(reader)
+        self._cutter.use(reader)
+        return self._cutter
+
+    def _look_at_topics(self, job: JobState) -> None:
+        try:
+            self._topics.refuse_used(job.definition)
+        except TopicError as error:
+            if self._journal.is_superseded:  # the records are the successor's
+                raise self._journal.fenced() from error
+            self._state.refuse(job, error)

@@ -1,0 +1,83 @@
+"""What the journal says at a start: what is known of the stream, and what is left to do of the open plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from state.values.plan import BatchPlan
+from streaming.protocol.effects import Effect, EndPart, TakeProgress, journaled, repeated
+from streaming.protocol.executor import Executor
+from streaming.runtime.stopwatch import Stopwatch
+
+
+@dataclass
+class Recovery:
+    """Goes on from what an instance before has left. It looks at the outputs before anything is done."""
+
+    executor: Executor
+
+    def left_to_do(self) -> tuple[Effect, ...]:
+        """The effects by which the plan of the journal is done; none where it is done, or where there is none."""
+        executor = self.executor
+        entry = executor.journal.current
+        plan = None if entry is None else entry.plan
+        executor.forward.begin(executor.progress_table.epoch)
+        if plan is None:
+            executor.forward.begin_anew()
+            return ()
+        executor.state.position = plan.start
+        if plan.until is not None:
+            return self.finish_part(plan)
+        executor.state.jobs = tuple(job.state for job in plan.jobs)
+        executor.state.progress = {**executor.progress_table.load_all(executor.state.starts)}
+        if executor.progress_table.epoch >= plan.epoch:
+            self.go_on_behind(plan)
+            return ()
+        return self.finish(plan)
+
+    def finish_part(self, part: BatchPlan) -> tuple[Effect, ...]:
+        """A part of a long interval may be half done."""
+        if self.executor.replica.has_part(part.end_records):
+            return (EndPart(part),)
+        return journaled(self.executor.effects_of(part))
+
+    def go_on_behind(self, plan: BatchPlan) -> None:
+        """The plan is done."""
+        self.executor.settle(plan, ())
+        is_past = self._look(None)
+        self._repair_tables(plan)
+        if is_past:
+            self._adopt()
+
+    def finish(self, plan: BatchPlan) -> tuple[Effect, ...]:
+        """The plan may be half done, or more: where the outputs are past it, it is not to be sent again."""
+        is_past = self._look(plan)
+        if self._repair_tables(plan):
+            plan = replace(plan, replica=self.executor.replica.pin())
+        if is_past and not plan.silent:
+            self._adopt()
+            return ()
+        return journaled(self.executor.effects_of(plan))
+
+    def _look(self, open_plan: BatchPlan | None) -> bool:
+        state = self.executor.state
+        return self.executor.forward.look(state.jobs, state.epoch, open_plan=open_plan)
+
+    def _adopt(self) -> None:
+        state = self.executor.state
+        state.jobs = self.executor.forward.adopted(state.jobs, state.epoch)
+
+    def _repair_tables(self, open_plan: BatchPlan) -> bool:
+        """Bring log and progress to the position, in a state whose tables were copied one after another.
+
+        True if the log was not there: versions of it that the journal knows are others then.
+        """
+        executor, here = self.executor, self.executor.state.epoch
+        log_epoch = executor.replica.log_epoch
+        if log_epoch < here:
+            for plan in executor.journal.plans_after(log_epoch, here):
+                if plan.until is None or not executor.replica.has_part(plan.end_records):
+                    executor.carry_out(repeated(plan), Stopwatch())
+        if executor.progress_table.epoch < here:
+            executor.carry_out((TakeProgress(open_plan, here),), Stopwatch())
+        return log_epoch < here

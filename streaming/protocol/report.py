@@ -1,0 +1,97 @@
+"""What a batch did: the sums over its lanes, for logs, status, metrics and progress bars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from schemas.errors import Code
+from state.replica import ReplicaFiles
+from state.values.plan import BatchPlan
+from state.values.progress import Progress
+from streaming.core.jobs import Outcome
+from streaming.lane.task import LaneResult
+
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """One batch. Times in milliseconds; `lane_ms` adds up the lanes, which ran side by side."""
+
+    plan: BatchPlan
+    changes: int
+    snapshot_rows: Mapping[str, int]
+    sent_snapshot: Mapping[str, int]
+    sent_live: Mapping[str, int]
+    step_ms: Mapping[str, float]
+    lane_ms: Mapping[str, float]
+    already_sent: int
+    hindrances: tuple[Code, ...]
+    """Why its lanes were tried again: of each attempt that was aborted, fenced, or whose end is unknown."""
+    outcome: Outcome
+    progress: Mapping[str, Mapping[int, Progress]]
+    vnode_count: int
+    files: ReplicaFiles
+    """The replica that the plan pinned."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The results of a batch's lanes, added up."""
+
+    results: Sequence[LaneResult]
+
+    @property
+    def changes(self) -> int:
+        """Upstream changes, hidden ones too."""
+        return sum(result.changes for result in self.results)
+
+    @property
+    def held_bytes(self) -> int:
+        """What those took in memory."""
+        return sum(result.held_bytes for result in self.results)
+
+    @property
+    def already_sent(self) -> int:
+        """Lanes that found their part in the output."""
+        return sum(result.already_sent for result in self.results)
+
+    @cached_property
+    def lane_ms(self) -> dict[str, float]:
+        """Time by step."""
+        return _added([result.step_ms for result in self.results])
+
+    @property
+    def sent_snapshot(self) -> dict[str, int]:
+        """Rows by job, after the filter."""
+        return _added([result.sent.snapshot for result in self.results])
+
+    @property
+    def sent_live(self) -> dict[str, int]:
+        """Changes by job."""
+        return _added([result.sent.live for result in self.results])
+
+    @cached_property
+    def rows_read(self) -> dict[str, dict[int, int]]:
+        """Snapshot rows by job and vnode, filtered ones included."""
+        merged: dict[str, dict[int, int]] = {}
+        for result in self.results:
+            for name, rows in result.sent.rows_read.items():
+                merged.setdefault(name, {}).update(rows)
+        return merged
+
+    @cached_property
+    def snapshot_rows(self) -> dict[str, int]:
+        """Snapshot rows by job."""
+        return {name: sum(by_vnode.values()) for name, by_vnode in self.rows_read.items()}
+
+
+def _added(parts: Sequence[Mapping[str, _Number]]) -> dict[str, _Number]:
+    total: dict[str, _Number] = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total[name] + value if name in total else value
+    return total

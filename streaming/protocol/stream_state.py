@@ -1,0 +1,105 @@
+"""Where the stream stands, in memory: the position, the jobs and their progress, from which the next batch is decided.
+
+All of it follows from journal, log and progress; a restart finds it again (`streaming.protocol.recovery`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from schemas.errors import TopicError
+from schemas.job import JobDefinition
+from schemas.table import TableSchema
+from state.progress_table import ProgressRow
+from state.values.plan import AlignedBarrier, BatchPlan, JobState
+from state.values.progress import Progress
+from streaming.core.batch_sizer import Pace
+from streaming.core.jobs import Outcome, Report, add_configured, jobs_after
+
+
+class StreamState:
+    """`first_offsets`: where the upstream begins. Changed by the thread that runs batches, read by others."""
+
+    def __init__(self, table: TableSchema, first_offsets: Sequence[int], pace: Pace) -> None:
+        self._table, self._pace = table, pace
+        self._beginning = tuple(first_offsets)
+        self.position: AlignedBarrier | None = None
+        self.jobs: tuple[JobState, ...] = ()
+        self.progress: dict[str, Mapping[int, Progress]] = {}
+        """Of each job, its vnodes that were started. A mapping that is in it is never changed, but replaced."""
+        self.built: tuple[int, ...] | None = None
+        """Up to where parts of the interval behind the position are in the log."""
+        self.configured: tuple[JobDefinition, ...] = ()
+        """Jobs of the configuration that are still to be added."""
+        self._in_file: frozenset[str] = frozenset()
+        self._refused: list[Report] = []
+
+    @property
+    def epoch(self) -> int:
+        """That of the position; 0 at the beginning."""
+        return 0 if self.position is None else self.position.epoch
+
+    @property
+    def starts(self) -> dict[str, int]:
+        """The barrier that each job starts with."""
+        return {job.name: job.start for job in self.jobs}
+
+    def next_offsets(self) -> tuple[int, ...]:
+        """First offset of each upstream partition that no batch has handled."""
+        if self.built is not None:
+            return self.built
+        if self.position is None:
+            return self._beginning
+        return self.position.ends
+
+    def configure(self, jobs: Sequence[JobDefinition]) -> None:
+        """Jobs of the configuration; those not known yet start at the end of the next batch."""
+        self.configured = tuple(jobs)
+        self._in_file = frozenset(job.name for job in jobs)
+
+    def refuse(self, job: JobState, error: TopicError) -> None:
+        """Go on without a new job whose topics are not fit. The next batch reports it.
+
+        Raises: the error, for a job of the configuration, whose author is there to read it.
+        """
+        if job.name in self._in_file:
+            raise error
+        self._refused.append(Report(job.start, f"add {job.name}: {error}", error.code))
+        self.jobs = tuple(each for each in self.jobs if each.name != job.name)
+        self.progress.pop(job.name, None)
+
+    def take_refused(self) -> tuple[Report, ...]:
+        """The reports of `refuse` since the last call."""
+        refused, self._refused = tuple(self._refused), []
+        return refused
+
+    def raised_by(
+        self, plan: BatchPlan, rows_read: Mapping[str, Mapping[int, int]]
+    ) -> tuple[dict[str, Mapping[int, Progress]], list[ProgressRow]]:
+        """The progress of the plan's jobs once it is done, and the rows that changed; nothing is changed here."""
+        after = {}
+        for job in plan.jobs:
+            name = job.state.name
+            after[name] = job.progress_after(self.progress.get(name, {}), rows_read.get(name, {}))
+        rows = [
+            ProgressRow(job.state.name, item.vnode, after[job.state.name][item.vnode])
+            for job in plan.jobs
+            for item in job.slices
+        ]
+        return after, rows
+
+    def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> Outcome:
+        """Stand at the plan's end. `configured` jobs that are new start there."""
+        outcome = jobs_after(plan, self._table)
+        before = {job.name for job in outcome.jobs}
+        self.jobs = add_configured(outcome.jobs, configured, plan.epoch)
+        dropped = self.progress.keys() - {job.name for job in self.jobs}
+        for name in dropped:
+            self.progress.pop(name)
+            self._pace.forget(name)
+        for job in self.jobs:
+            if job.name not in before or job.start == plan.epoch:
+                self.progress[job.name] = {}
+                self._pace.forget(job.name)
+        self.position, self.built = plan.end, None
+        return outcome

@@ -1,0 +1,109 @@
+"""What killed processes left behind: Spark's scratch folders, and log files.
+
+A scratch folder belongs to the processes that hold the lock of a file in it: this one and, by inheritance, its JVM,
+which may outlive it for some seconds. The kernel releases the lock when the last of them ends, whatever the cause; so
+neither reused process ids nor clocks matter.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+KEPT_LOGS = 20
+"""Processes whose log files are kept, the newest; those of live ones are kept anyway."""
+_PREFIX, _LOCK = "backfill-spark-", "lock"
+_LOG = re.compile(r"(?:spark|lane|demo|crash-[0-9T]+)-([0-9]+)\.(?:log(?:\.[0-9]+)?|out)")
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A folder for the length of a session. A process that is given `lock`, an open file, keeps it from being swept."""
+
+    folder: str
+    lock: int
+
+
+@contextmanager
+def scratch() -> Iterator[Scratch]:
+    """A new folder, deleted afterwards, once those that no process holds any more are deleted."""
+    sweep_scratch()
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder:
+        lock = os.open(Path(folder, _LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield Scratch(folder, lock)
+        finally:
+            os.close(lock)
+
+
+def sweep_scratch() -> int:
+    """Delete scratch folders of this user whose holders are gone; how many.
+
+    One without a lock file stays: it was just made, or by a version that made none.
+    """
+    found = [
+        folder
+        for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")
+        if _is_ours(folder) and _is_let_go(folder / _LOCK)
+    ]
+    for folder in found:
+        shutil.rmtree(folder, ignore_errors=True)
+    return len(found)
+
+
+def _is_ours(folder: Path) -> bool:
+    """A folder, not a link to one, of this user: any user may write to the folder that it is in."""
+    with suppress(OSError):
+        status = folder.lstat()
+        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    return False
+
+
+def _is_let_go(file: Path) -> bool:
+    try:
+        lock = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
+
+
+def sweep_logs(folder: Path, keep: int = KEPT_LOGS) -> int:
+    """Delete log files of processes that are gone, but for the newest of them; how many files."""
+    runs: dict[int, list[tuple[float, Path]]] = defaultdict(list)
+    for file in folder.iterdir():
+        match = _LOG.fullmatch(file.name)
+        with suppress(FileNotFoundError):  # another process sweeps as well
+            if match:
+                runs[int(match[1])].append((file.stat().st_mtime, file))
+    gone = [files for pid, files in runs.items() if not _is_alive(pid, max(files)[0])]
+    gone.sort(key=max, reverse=True)
+    swept = [file for files in gone[keep:] for _, file in files]
+    for file in swept:
+        file.unlink(missing_ok=True)
+    return len(swept)
+
+
+def _is_alive(pid: int, written_at: float) -> bool:
+    """Whether the process that wrote then is still there, and not another one of the same id."""
+    try:
+        return psutil.Process(pid).create_time() <= written_at
+    except psutil.Error:
+        return False

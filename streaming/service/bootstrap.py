@@ -1,0 +1,107 @@
+"""What a service needs around it, in the right order: a broker (embedded if none is named), then Spark.
+
+Spark takes the longest to come up, so the service, whose imports alone take more than a second, goes on beside it
+until it needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from schemas.config import ServiceConfig
+from streaming.dev.broker import EmbeddedBroker
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import admin, create_topic, partitions_of
+from streaming.runtime.session import SparkSettings, spark_starting
+
+if TYPE_CHECKING:
+    from streaming.protocol.batches import OnPart
+    from streaming.service.service import OnBatch, Service
+
+log = structlog.get_logger()
+
+EMBEDDED_UPSTREAM_PARTITIONS = 4
+
+
+@contextmanager
+def hosted_service(
+    config: ServiceConfig,
+    *,
+    on_batch: OnBatch = lambda report: None,
+    on_part: OnPart = lambda plan: None,
+    on_serving: Callable[[], None] = lambda: None,
+    exit_when_complete: bool = False,
+    rebuild: bool = False,
+    skip_records: frozenset[tuple[int, int]] = frozenset(),
+    take_over: bool = False,
+    record_classes: bool = False,
+) -> Iterator[Service]:
+    """A service ready to `run`. Afterwards Spark and an embedded broker are gone.
+
+    Raises: BackfillError when the broker or Spark does not come up, or the configuration contradicts itself.
+    """
+    with ExitStack() as stack:
+        if config.kafka.bootstrap is None:
+            kafka = KafkaSettings(stack.enter_context(_embedded(config)))
+        else:
+            kafka = KafkaSettings.of(config.kafka)
+        admin(kafka)  # a broker that won't have us is told before a JVM is started
+        spark = stack.enter_context(spark_starting(_spark_settings(config, record_classes)))
+        from streaming.service.service import Service
+
+        yield Service(
+            config,
+            kafka,
+            spark,
+            on_batch=on_batch,
+            on_part=on_part,
+            on_serving=on_serving,
+            exit_when_complete=exit_when_complete,
+            rebuild=rebuild,
+            skip_records=skip_records,
+            take_over=take_over,
+        )
+
+
+@contextmanager
+def _embedded(config: ServiceConfig) -> Iterator[str]:
+    """A broker of our own, its data beside the state, with the upstream topic made if it is not there."""
+    with EmbeddedBroker(data=Path(str(config.state)) / "kafka") as broker:
+        kafka = KafkaSettings(broker.bootstrap)
+        if partitions_of(kafka, config.upstream) is None:
+            create_topic(kafka, config.upstream, EMBEDDED_UPSTREAM_PARTITIONS)
+        yield broker.bootstrap
+
+
+def _spark_settings(config: ServiceConfig, record_classes: bool) -> SparkSettings:
+    authenticate_secret, ssl_password = config.spark.secrets()
+    settings = SparkSettings(
+        master=config.spark.master,
+        memory=config.spark.driver_memory,
+        extra={name: _java_text(value) for name, value in config.spark.settings.items()},
+        encrypt_spills=config.kafka.security != "plaintext",
+        record_classes=record_classes,
+        authenticate_secret=authenticate_secret,
+        ssl_password=ssl_password,
+    )
+    if (
+        config.kafka.security != "plaintext"
+        and not settings.is_one_machine
+        and not config.spark.authenticates
+    ):
+        log.warning(
+            "cluster_not_authenticated",
+            master=config.spark.master,
+            reason="Kafka's secrets go to the executors in the clear, and whoever reaches the driver may be one",
+            next_step="spark.authenticate and spark.network.crypto.enabled in spark.settings, see docs/security.md",
+        )
+    return settings
+
+
+def _java_text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,71 @@
+"""What is looked at beside the batches, every few seconds: is the upstream still the same, and how far does it go?
+
+From a thread of its own, for the broker may take its time to answer, or be away: that is what the look is for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from schemas.errors import EnvironmentProblem
+from streaming.core.health import Marks
+from streaming.service.vitals import Vitals
+
+_EVERY_S = 5.0
+_LOOKS_UNTIL_LATE = 6
+_END_WITHIN_S = 3.0
+
+
+class Looking(Protocol):
+    """As `UpstreamGuard`."""
+
+    def look(self, next_offsets: Sequence[int]) -> tuple[Marks, ...]: ...  # noqa: D102
+
+
+class Watch:
+    """Of one run, for as long as the context is open."""
+
+    def __init__(self, guard: Looking, vitals: Vitals) -> None:
+        self._guard, self._vitals = guard, vitals
+        self.next_offsets: Callable[[], Sequence[int]] = tuple
+        """What the batches have yet to handle, of each partition; none while the service has not recovered."""
+        self._every_s = min(_EVERY_S, vitals.late_s / _LOOKS_UNTIL_LATE)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self.failure: Exception | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join(_END_WITHIN_S)  # a question to the broker may be open; nobody needs its answer now
+
+    def check(self) -> None:
+        """Log a condition that has changed. Raises what a look has found, as `UpstreamGuard.look`."""
+        self._vitals.look()
+        if self.failure is not None:
+            raise self.failure
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._every_s):
+            try:
+                self._look()
+            except Exception as failure:  # noqa: BLE001  # whatever it is, `check` raises it
+                self.failure = failure
+                return
+            self._vitals.look()
+
+    def _look(self) -> None:
+        try:
+            marks = self._guard.look(self.next_offsets())
+        except EnvironmentProblem as problem:
+            self._vitals.broker_away(problem)
+        else:
+            self._vitals.broker_answers(marks)

@@ -1,0 +1,156 @@
+"""Whether the owner of a state lives, so that a supervisor does not start a fight.
+
+Who starts takes the state over, and the one before ends by FENCED. A supervisor that starts that one again would have
+it take the state back, and so on for ever. So an instance that is fenced leaves a note with its name and its
+successor's; started again under the same name it finds the note, and waits as long as that successor lives. It is a
+standby then: when the successor's sign of life stops, it goes on.
+
+    presence/<owner>.alive     a number that rises every few seconds while the owner's process runs
+    presence/<name>.fenced     the owner that took over from the instance of this name
+
+The name is the host's and the control group's: that of a container, a pod or a systemd unit stays when it is started
+again, and a replacement has another. A note is old after ten minutes, for a supervisor starts again sooner.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import structlog
+from pyarrow import fs
+
+from schemas.errors import Fenced
+from state.journal import Journal
+from state.storage import Storage
+
+FOLDER = "presence"
+BEAT_S = 5.0
+GONE_S = 20.0
+"""Without a sign of life for this long an owner counts as gone; a start of the JVM does not stop the signs."""
+_NOTE_IS_OLD_S = 600.0
+_LOOK_S = 0.5
+
+log = structlog.get_logger()
+
+
+def instance_name() -> str:
+    """This instance's name, the same when its supervisor starts it again."""
+    try:
+        group = Path("/proc/self/cgroup").read_text(encoding="utf-8")
+    except OSError:
+        group = ""
+    return f"{socket.gethostname()} {group}"
+
+
+class Presence:
+    """Signs of life and notes in one state folder."""
+
+    def __init__(self, storage: Storage, *, gone_s: float = GONE_S, beat_s: float = BEAT_S) -> None:
+        self._storage, self._gone_s, self._beat_s = storage, gone_s, beat_s
+
+    @contextmanager
+    def shown(self, owner: str) -> Iterator[None]:
+        """Signs of life while the block runs; none is left behind it."""
+        ended = threading.Event()
+        self._write(_alive(owner), "0")
+
+        def beat() -> None:
+            number = 0
+            while not ended.wait(self._beat_s):
+                number += 1
+                with suppress(OSError):  # of a storage that is away for a moment
+                    self._write(_alive(owner), str(number))
+
+        thread = threading.Thread(target=beat, name="presence", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            self._remove(_alive(owner))
+
+    def note_fenced(self, name: str, successor: str) -> None:
+        """Leave a note that the instance `name` was taken over from."""
+        self._write(_fenced(name), json.dumps({"successor": successor, "at_s": time.time()}))
+
+    def await_turn(self, name: str, owner: str, is_stopped: Callable[[], bool]) -> bool:
+        """Wait while `owner`, which took over from the instance `name`, lives. False: stopped meanwhile.
+
+        True at once without a note of that.
+        """
+        if self._successor(name) != owner:
+            return True
+        last, since = self._read(_alive(owner)), time.monotonic()
+        if last is not None:
+            log.info("standby", owner=owner, reason="it took the state over from this instance, and lives")
+        while last is not None and time.monotonic() - since < self._gone_s:
+            if is_stopped():
+                return False
+            time.sleep(_LOOK_S)
+            seen = self._read(_alive(owner))
+            if seen != last:
+                last, since = seen, time.monotonic()
+                self.note_fenced(name, owner)  # for another start of this instance
+        self._remove(_fenced(name))
+        return True
+
+    def _successor(self, name: str) -> str | None:
+        text = self._read(_fenced(name))
+        try:
+            note = json.loads(text or "null")
+            is_new = 0 <= time.time() - float(note["at_s"]) < _NOTE_IS_OLD_S
+            return str(note["successor"]) if is_new else None
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    def _write(self, file: str, text: str) -> None:
+        self._storage.filesystem.create_dir(self._storage.path(FOLDER))
+        with self._storage.filesystem.open_output_stream(self._storage.path(FOLDER, file)) as out:
+            out.write(text.encode())
+
+    def _read(self, file: str) -> str | None:
+        path = self._storage.path(FOLDER, file)
+        if self._storage.filesystem.get_file_info(path).type is not fs.FileType.File:
+            return None
+        try:
+            with self._storage.filesystem.open_input_stream(path) as opened:
+                return bytes(opened.read()).decode()
+        except OSError:
+            return None
+
+    def _remove(self, file: str) -> None:
+        with suppress(OSError):
+            self._storage.filesystem.delete_file(self._storage.path(FOLDER, file))
+
+
+@contextmanager
+def noting_fenced(presence: Presence, journal: Journal) -> Iterator[None]:
+    """Leave a note when the block ends because another instance took the state over."""
+    try:
+        yield
+    except Fenced:
+        successor = journal.successor()
+        if successor is not None:
+            with suppress(OSError):
+                presence.note_fenced(instance_name(), successor)
+        raise
+
+
+def _alive(owner: str) -> str:
+    return f"{_short(owner)}.alive"
+
+
+def _fenced(name: str) -> str:
+    return f"{_short(name)}.fenced"
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

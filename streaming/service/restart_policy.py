@@ -1,0 +1,103 @@
+"""Which errors of a running service may pass, and how long it waits for that.
+
+A broker that restarts, a network that is cut, a worker that is lost: nothing of it is a reason to end a service that
+could start. Spark's stream ends by itself then, with whatever its Kafka client said last, and so may a batch after its
+own attempts. The service goes on in the same process as it would after a crash: from its journal, with everything else
+made anew. That holds for the first build as well, which may take hours.
+
+What cannot pass ends it at once: the input's faults, a configuration, being fenced, a JVM that is gone. So does
+anything that goes wrong while it starts for the first time, before it has taken the state over: then somebody is there
+to read the error.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import structlog
+
+from schemas.errors import BackfillError, Code, EnvironmentProblem
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import admin
+
+LIMIT_S = 600.0
+"""Of trouble, from its beginning on."""
+CALM_S = 60.0
+"""Trouble that comes later after the one before was waited for has a beginning of its own."""
+MOST_RESTARTS = 5
+"""Without a batch or a calm of `LIMIT_S` in between, while the broker answers: then the trouble is somewhere else."""
+_PASSING = frozenset({Code.BROKER_UNREACHABLE, Code.OUTCOME_UNKNOWN, Code.SPARK_FAILED, Code.BARRIER_STALLED})
+_PAUSE_S = 1.0
+_ANSWER_S = 5.0
+
+log = structlog.get_logger()
+
+
+def broker_answers(kafka: KafkaSettings) -> bool:
+    """Whether the broker answers within some seconds."""
+    try:
+        admin(replace(kafka, wait_s=min(kafka.wait_s, _ANSWER_S)))
+    except EnvironmentProblem:
+        return False
+    return True
+
+
+class Patience:
+    """Of one service. `stop` ends any wait; `answers` tells whether Kafka can be reached."""
+
+    def __init__(
+        self,
+        answers: Callable[[], bool],
+        stop: threading.Event,
+        *,
+        limit_s: float = LIMIT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._answers, self._stop, self._limit_s, self._clock = answers, stop, limit_s, clock
+        self._has_begun = False
+        self._began_s = self._went_on_s = -float("inf")
+        self._restarts = 0
+
+    def begins(self) -> None:
+        """Topics and state are as they must be, so what goes wrong from now on may pass."""
+        self._has_begun = True
+
+    def worked(self) -> None:
+        """A batch came to its end, or a part of a long interval."""
+        if self._restarts:
+            log.info("recovered", restarts=self._restarts)
+        self._restarts, self._began_s, self._went_on_s = 0, -float("inf"), -float("inf")
+
+    def may_pass(self, problem: BackfillError) -> bool:
+        """Whether to wait at all."""
+        return problem.code in _PASSING and self._has_begun
+
+    def wait(self, problem: BackfillError) -> bool:
+        """Wait until it makes sense to go on. False: the service was stopped meanwhile.
+
+        Raises: the problem itself, when it can't pass, or has not passed for too long.
+        """
+        if not self.may_pass(problem):
+            raise problem
+        self._count()
+        log.warning("interrupted", code=problem.code, found=problem.found, restarts=self._restarts)
+        while not self._stop.wait(_PAUSE_S * min(self._restarts, 10)):
+            if self._clock() > self._began_s + self._limit_s:
+                raise problem
+            if self._answers():
+                if self._restarts > MOST_RESTARTS:
+                    raise problem
+                self._went_on_s = self._clock()
+                return True
+        return False
+
+    def _count(self) -> None:
+        calm_s = self._clock() - self._went_on_s
+        if calm_s > CALM_S:
+            self._began_s = self._clock()
+        if calm_s > self._limit_s:
+            self._restarts = 0
+        self._restarts += 1

@@ -1,0 +1,74 @@
+"""Looks after Spark's jobs: one that shows no progress for too long is ended, and so tried again.
+
+From a thread of its own, for a JVM may take its time to answer, too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+import structlog
+from pyspark.sql import SparkSession
+
+from schemas.errors import BackfillError, Code
+from streaming.core.stillness import Stillness
+from streaming.runtime import spark_jobs
+from streaming.runtime.session import JVM_GONE
+from streaming.service.vitals import Vitals
+
+_EVERY_S = 5.0
+_LOOKS = 5
+_END_WITHIN_S = 3.0
+
+log = structlog.get_logger(__name__)
+
+
+class SparkWatch:
+    """Of one service, for as long as the context is open. `limit_s`: a job that is still for as long is ended."""
+
+    def __init__(self, spark: Callable[[], SparkSession], vitals: Vitals, limit_s: float) -> None:
+        self._spark, self._vitals, self._limit_s = spark, vitals, limit_s
+        self._every_s = min(_EVERY_S, limit_s / _LOOKS, vitals.late_s / _LOOKS)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="spark-watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join(_END_WITHIN_S)
+
+    def _run(self) -> None:
+        try:
+            session = self._spark()
+        except BackfillError:
+            return  # the call that needs Spark raises the same
+        stillness = Stillness(time.monotonic())
+        while not self._ended.wait(self._every_s):
+            with suppress(*JVM_GONE):
+                self._look(session, stillness)
+
+    def _look(self, session: SparkSession, stillness: Stillness) -> None:
+        still_s = stillness.look(time.monotonic(), spark_jobs.running(session, stillness.known))
+        self._vitals.spark_works(busy_since_s=stillness.oldest_s, progress_s=stillness.changed_s)
+        for job, seconds in still_s.items():
+            if seconds >= self._limit_s:
+                log.warning(
+                    "spark_job_ended",
+                    code=Code.NO_PROGRESS,
+                    job=job,
+                    found=f"no task that ended or read anything for {seconds:.0f} s",
+                    expected="a sign of work within batch_timeout",
+                    next_step="nothing: it is tried again; if that goes on, see Spark's log, its executors and the "
+                    "storage of `state`",
+                )
+                spark_jobs.end(session, job)

@@ -1,0 +1,176 @@
+"""What a running service knows of its own health, gathered from its threads, and logged when it changes.
+
+Each thread reports what it sees; `health` gives the condition as of that moment (`streaming.core.health`). A condition
+that is not fine goes to the log once when it begins, with what to do about it, and once when it is over.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from schemas.errors import BackfillError, EnvironmentProblem
+from streaming.core.health import Condition, Facts, Health, Interruption, Marks, health, held_now
+from streaming.source.barriers.source import BarrierSource
+
+_ORDINARY = frozenset({Condition.STARTING, Condition.SERVING, Condition.STOPPING})
+
+log = structlog.get_logger(__name__)
+
+
+class Batching(Protocol):
+    """As `MicroBatches`."""
+
+    @property
+    def pending(self) -> int: ...
+
+
+class Vitals:
+    """Of one service, for all its runs. `late_s` as `streaming.core.health.late_after_s`."""
+
+    def __init__(
+        self,
+        upstream: str,
+        interval_ms: int,
+        *,
+        late_s: float,
+        injects: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._facts = Facts(upstream, interval_ms, late_s, clock(), injects=injects)
+        self._marks: tuple[Marks, ...] = ()
+        self._barriers: BarrierSource | None = None
+        self._batches: Batching | None = None
+        self._stopping = False
+        self._logged: Health | None = None
+        self._logged_s = 0.0
+
+    @property
+    def late_s(self) -> float:
+        """A batch that is older makes the service late."""
+        return self._facts.late_s
+
+    @property
+    def marks(self) -> tuple[Marks, ...]:
+        """Of each upstream partition, as of the last look; none before the first."""
+        return self._marks
+
+    def idle_s(self) -> float | None:
+        """Seconds since the last batch; None before the first."""
+        last_s = self._facts.last_batch_s
+        return None if last_s is None else max(0.0, self._clock() - last_s)
+
+    def held_s(self) -> dict[int, float]:
+        """For how long each partition was seen to be held by an open transaction; those that are."""
+        now_s = self._clock()
+        return {each.partition: now_s - each.since_s for each in self._facts.held}
+
+    # Reported by the service's threads -----------------------------------------------------------------------
+
+    def attach(self, barriers: BarrierSource, batches: Batching) -> None:
+        """The parts of a run, to be asked for what waits there."""
+        self._barriers, self._batches = barriers, batches
+
+    def detach(self) -> None:
+        """The run is over."""
+        self._barriers = self._batches = None
+        self._know(streaming=False)
+
+    def streams(self) -> None:
+        """Start-up is over."""
+        self._know(streaming=True)
+
+    def batch_done(self) -> None:
+        """A batch came to its end."""
+        self._know(last_batch_s=self._clock(), trouble=None)
+        self.look()
+
+    def interrupted(self, problem: BackfillError) -> None:
+        """Trouble that may pass has ended the stream."""
+        self._know(trouble=Interruption(problem, self._clock()))
+        self.look()
+
+    def broker_answers(self, marks: Sequence[Marks]) -> None:
+        """The upstream was looked at."""
+        self._marks = tuple(marks)
+        held = held_now(self._facts.held, marks, self._clock())
+        self._know(away=None, held=held)
+
+    def broker_away(self, problem: EnvironmentProblem) -> None:
+        """The upstream could not be looked at."""
+        if self._facts.away is None:
+            self._know(away=Interruption(problem, self._clock()))
+
+    def spark_works(self, *, busy_since_s: float | None, progress_s: float) -> None:
+        """Since when Spark has been at a job, None if it has none, and when it last showed a sign of work."""
+        self._know(busy_since_s=busy_since_s, progress_s=progress_s)
+
+    def stops(self) -> None:
+        """It was asked to stop. Safe in a signal handler: it waits for no lock."""
+        self._stopping = True
+
+    def _know(self, **news: object) -> None:
+        with self._lock:
+            self._facts = replace(self._facts, **news)  # type: ignore[arg-type]
+
+    # Read by any thread --------------------------------------------------------------------------------------
+
+    def health(self) -> Health:
+        """As of now."""
+        barriers, batches = self._barriers, self._batches
+        facts = replace(
+            self._facts,
+            stopping=self._stopping,
+            pending=batches.pending if batches else 0,
+            missing=self._missing([count for _, count in barriers.newest()]) if barriers else (),
+            hindered=barriers.hindrance if barriers else None,
+        )
+        return health(facts, self._clock())
+
+    def _missing(self, waiting: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        if not any(waiting):
+            return ()
+        known = dict(enumerate(self._marks))
+        return tuple(
+            (number, known[number].stable if number in known else 0)
+            for number, count in enumerate(waiting)
+            if not count
+        )
+
+    def look(self) -> None:
+        """Log a condition that has begun or is over; to be called often."""
+        with self._lock:
+            now, before, self_s = self.health(), self._logged, self._clock()
+            if before is not None and _kind(now) == _kind(before):
+                return
+            self._logged, began_s, self._logged_s = now, self._logged_s, self_s
+        if before is not None and before.condition not in _ORDINARY:
+            lasted_s = round(self_s - began_s)
+            log.info(
+                "condition_over", was=before.condition.value, is_now=now.condition.value, lasted_s=lasted_s
+            )
+        if now.condition not in _ORDINARY:
+            _log(now)
+
+
+def _kind(seen: Health) -> tuple[Condition, str | None]:
+    return seen.condition, seen.reason.code if seen.reason else None
+
+
+def _log(seen: Health) -> None:
+    reason = seen.reason
+    if reason is None:
+        log.info("condition", is_now=seen.condition.value, since_batch_s=round(seen.idle_s))
+        return
+    log.warning(
+        "condition",
+        is_now=seen.condition.value,
+        code=reason.code,
+        **reason.texts,
+    )

@@ -1,0 +1,1 @@
+"""What goes out: transactions on output topics, and what their tails tell."""

@@ -1,0 +1,66 @@
+"""Dead letters: upstream records at fault, as they came, for whoever is to mend them.
+
+A letter is part of the transaction of the lane that found the record, in the batch that would have read it, so it is
+there once if the batch is there, whatever crashes. It is read again from its place, since what Spark made of the bytes
+is not the bytes.
+
+    key, value     the record's own, null where they are null
+    header code    what is wrong, as an error would have said
+    header place   topic-partition@offset of the record
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from state.values.plan import Parked
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader, located
+
+CODE_HEADER, PLACE_HEADER = "code", "place"
+PARTITIONS = 1
+"""Of the topic: letters are few, and one after the other is how they are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One record at fault."""
+
+    key: bytes | None
+    value: bytes | None
+    code: str
+    place: str
+
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """As Kafka has them."""
+        return {CODE_HEADER: self.code.encode(), PLACE_HEADER: self.place.encode()}
+
+
+ReadLetters = Callable[[Sequence[Parked]], Iterable[Letter]]
+"""Reads the records in question, see `read_letters`. It goes to the lanes by pickle."""
+
+
+def read_letters(kafka: KafkaSettings, topic: str, parked: Sequence[Parked]) -> Iterator[Letter]:
+    """The records of an upstream topic, one at a time, in the order in which the broker sends them.
+
+    Raises: InputError(DATA_LOST), EnvironmentProblem as `RangeReader.read`.
+    """
+    wanted = {(item.partition, item.offset): item.code for item in parked}
+    ranges: dict[int, tuple[int, int]] = {}
+    for partition, offset in wanted:
+        first, end = ranges.get(partition, (offset, offset))
+        ranges[partition] = min(first, offset), max(end, offset + 1)
+    with RangeReader(kafka) as reader:
+        for chunk in reader.read(topic, ranges):
+            for message in chunk:
+                place = located(message)
+                if place in wanted:
+                    key, value = message.key(), message.value()
+                    text = f"{topic}-{place[0]}@{place[1]}"
+                    yield Letter(_bytes(key), _bytes(value), wanted[place], text)
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data

@@ -1,0 +1,154 @@
+"""The topics that jobs write: each job's output, and the one for its dead letters, made when they are first needed.
+
+Looking (`check`, `refuse_used`) makes nothing; `open` is an effect of a batch whose plan is in the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from schemas.errors import Code, TopicError
+from schemas.job import JobDefinition
+from schemas.limits import KAFKA_MESSAGE_BYTES, Limits
+from schemas.topic_config import RETENTION_KEYS, is_finite
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader
+from streaming.kafka.topics import (
+    create_topic,
+    describe_topic,
+    partitions_of,
+    topic_settings,
+    watermarks,
+)
+from streaming.sink.dead_letters import PARTITIONS
+from streaming.source.barriers.control_requests import control_topic
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Makes topics, or refuses those that are there. `parks`: records at fault go to the jobs' dead letters."""
+
+    kafka: KafkaSettings
+    upstream: str
+    limits: Limits
+    parks: bool
+
+    def check(self, jobs: Iterable[JobDefinition]) -> None:
+        """Outputs that are there are what their jobs say.
+
+        Raises: TopicError(OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS).
+        """
+        for job in jobs:
+            if partitions_of(self.kafka, job.output) is not None:
+                self._refuse_unfit_output(job)
+
+    def refuse_used(self, job: JobDefinition) -> None:
+        """Whether a job may open: its output is fit and empty, and fit are its dead letters, as far as they are there.
+
+        Nothing is made. Raises: TopicError(SAME_TOPIC, OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS).
+        """
+        self._refuse_same(job)
+        if self.parks and partitions_of(self.kafka, job.dead_letters) is not None:
+            _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits)
+        if partitions_of(self.kafka, job.output) is None:
+            return
+        self._refuse_unfit_output(job)
+        filled = _filled(self.kafka, job.output)
+        if filled is not None:
+            raise TopicError(
+                Code.OUTPUT_TOPIC_MISMATCH,
+                where=f"{job.output}-{filled}",
+                found=f"records in the output topic of the new job {job.name}",
+                expected="an empty topic",
+                next_step="name another topic; if a service that lost its state filled it, `backfill rebuild`",
+            )
+
+    def open(self, job: JobDefinition) -> None:
+        """Make the topics of a job that opens. An output with records is taken as it is: its batch may have sent them.
+
+        Raises: TopicError(SAME_TOPIC, TOPIC_NOT_CREATED, OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS).
+        """
+        self._refuse_same(job)
+        if partitions_of(self.kafka, job.output) is None:
+            create_topic(
+                self.kafka,
+                job.output,
+                job.output_partitions,
+                config={**self._topic_config(), **dict(job.topic_config)},
+                replication_factor=job.replication_factor,
+            )
+        if _filled(self.kafka, job.output) is None:
+            self._refuse_unfit_output(job)
+        if self.parks:
+            self.open_letters(job)
+
+    def open_letters(self, job: JobDefinition) -> None:
+        """Make the topic for a job's dead letters if it is not there.
+
+        Raises: TopicError(TOPIC_NOT_CREATED, OUTPUT_TOPIC_MISMATCH).
+        """
+        create_topic(
+            self.kafka,
+            job.dead_letters,
+            PARTITIONS,
+            config=self._topic_config(),
+            replication_factor=job.replication_factor,
+        )
+        _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits)
+
+    def _refuse_same(self, job: JobDefinition) -> None:
+        if job.output in (self.upstream, control_topic(self.upstream)):
+            raise TopicError(
+                Code.SAME_TOPIC,
+                where=f"job {job.name}",
+                found=f"output {job.output!r}, which is the upstream or its control topic",
+            )
+
+    def _refuse_unfit_output(self, job: JobDefinition) -> None:
+        settings = _refuse_unfit(self.kafka, job.output, job.output_partitions, self.limits)
+        losing = {key: settings[key] for key in RETENTION_KEYS if is_finite(settings[key])}
+        if "delete" in settings["cleanup.policy"] and losing and not job.allow_retention:
+            raise TopicError(
+                Code.OUTPUT_LOSES_RECORDS,
+                where=job.output,
+                found=", ".join(f"{key}={value}" for key, value in losing.items()),
+            )
+
+    def _topic_config(self) -> dict[str, str]:
+        return {"max.message.bytes": str(max(self.limits.message_bytes, KAFKA_MESSAGE_BYTES))}
+
+
+def _filled(kafka: KafkaSettings, topic: str) -> int | None:
+    """The first partition with records, or with some that are undecided.
+
+    What was aborted counts for nothing: a service that is restored from before its first batch for a job finds that.
+    """
+    marks = watermarks(kafka, topic)
+    held = [number for number, each in enumerate(marks) if each.high > 0]
+    if not held:
+        return None
+    with RangeReader(kafka) as reader:
+        for number in held:
+            undecided = marks[number].stable < marks[number].high
+            if undecided or marks[number].earliest > 0 or reader.last(topic, number) is not None:
+                return number
+    return None
+
+
+def _refuse_unfit(kafka: KafkaSettings, topic: str, partitions: int, limits: Limits) -> dict[str, str]:
+    """Whether a topic that is there can be written to, with as many partitions as its job says, and as long records.
+
+    Returns its settings. Raises: TopicError(TOPIC_MISSING, OUTPUT_TOPIC_MISMATCH).
+    """
+    count, settings = describe_topic(kafka, topic).partitions, topic_settings(kafka, topic)
+    policy, taken = settings["cleanup.policy"], int(settings["max.message.bytes"])
+    if count == partitions and "compact" not in policy and taken >= limits.message_bytes:
+        return settings
+    raise TopicError(
+        Code.OUTPUT_TOPIC_MISMATCH,
+        where=topic,
+        found=f"{count} partitions, cleanup.policy={policy}, max.message.bytes={taken}",
+        partitions=partitions,
+        size=limits.message_bytes,
+    )

@@ -1,0 +1,1 @@
+"""What comes in: upstream records, their barriers, and the injector of barriers."""

@@ -1,0 +1,101 @@
+"""Whose injector an upstream has: that of one state, or the one that runs alone.
+
+Two services with states of their own would both obey each request, and write the same outputs. So the injector's
+offset on the control topic carries a claim as its metadata, and moves only inside the transaction of a barrier: who
+sends a barrier has the claim. An injector of the same owner takes over at once, whatever the one before does. One of
+another owner is let in when the one before is gone, which its barriers tell: none comes for three of its intervals.
+
+    look at the claim ──▶ another's? watch its barriers ──▶ one comes, or is due: refused, nobody is fenced
+                                       │ none
+                                       ▼
+    fence ──▶ look again: another claim, or a barrier since? refused ──▶ send the first barrier, with the claim
+
+Not covered: two copies of one state folder have the same id. And an owner that is away for longer than its patience
+(suspended, cut off from the broker) loses its claim; it ends when it is back, because then the other one lives.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from schemas.errors import Code, TopicError
+from schemas.job import duration_text
+from schemas.records import Barrier
+
+ALONE = "backfill barriers"
+"""Owner of an injector without a state."""
+_MARGIN_MS = 2_000
+_LONGEST_WATCH_MS = 10_000
+_LOOK_EVERY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`owner` is the id of a state, or `ALONE` with a name; `who` says for people which process that is."""
+
+    owner: str
+    interval_ms: int
+    who: str
+
+    @property
+    def patience_ms(self) -> int:
+        """Without a barrier for this long, its injector counts as gone."""
+        return 3 * self.interval_ms + _MARGIN_MS
+
+    def to_metadata(self) -> str:
+        """As text for a committed offset."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_metadata(cls, text: str | None) -> Claim | None:
+        """Read one back; None for anything else, which a version without claims may have left."""
+        try:
+            found = json.loads(text or "null")
+            return cls(str(found["owner"]), int(found["interval_ms"]), str(found["who"]))
+        except (ValueError, TypeError, KeyError):
+            return None
+
+
+def watch_ms(claim: Claim, last: Barrier | None, now_ms: int) -> int:
+    """How long to watch for a barrier of another owner, `last` being the last one there is.
+
+    Long enough for one more of its barriers, whatever the clocks of two machines say.
+    """
+    age_ms = claim.patience_ms if last is None else now_ms - last.injected_at_ms
+    least_ms = min(claim.interval_ms + _MARGIN_MS, _LONGEST_WATCH_MS)
+    return max(least_ms, claim.patience_ms - max(0, age_ms))
+
+
+def outlive(
+    claim: Claim, upstream: str, last: Barrier | None, newer: Callable[[], bool], now_ms: int
+) -> None:
+    """Watch until another owner's injector counts as gone. `newer` tells whether a barrier came since `last`.
+
+    Raises: TopicError(BARRIERS_TAKEN), at once when that would take long.
+    """
+    wait_ms = watch_ms(claim, last, now_ms)
+    if wait_ms > _LONGEST_WATCH_MS:
+        later = duration_text(-(-wait_ms // 1_000) * 1_000)
+        raise taken(claim, upstream, f"stop that one, set `barriers: embedded` here, or try again in {later}")
+    deadline = time.monotonic() + wait_ms / 1_000
+    while time.monotonic() < deadline:
+        if newer():
+            raise taken(claim, upstream)
+        time.sleep(_LOOK_EVERY_S)
+
+
+def who() -> str:
+    """This process, in words for somebody who is refused because of it."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def taken(claim: Claim, upstream: str, next_step: str | None = None) -> TopicError:
+    """The error for an upstream that has barriers of another owner."""
+    return TopicError(
+        Code.BARRIERS_TAKEN, where=upstream, found=f"barriers of {claim.who}", next_step=next_step
+    )

@@ -1,0 +1,134 @@
+"""The control topic as an inbox whose reading is part of the reader's transaction.
+
+The place up to which wishes were taken is the committed offset of a consumer group, and it moves only
+inside the transaction that also carries the barrier with the wish. So a wish and its barrier are there
+together or not at all, whoever crashes when. It carries the claim on the upstream as its metadata (`claim`).
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+
+import structlog
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+from schemas.records import Barrier
+from streaming.kafka.clients import COORDINATOR_MOVES, KafkaSettings, translate, translated
+from streaming.kafka.consumer import RangeReader, located, place
+from streaming.kafka.topics import create_topic
+from streaming.source.barriers.claim import Claim
+from streaming.source.barriers.control_requests import MalformedWishError, Wish, control_topic, decode_wish
+
+_COORDINATOR_POLL_S = 0.05
+_COMMIT_EVERY_S = 3_600.0
+"""Kafka forgets an offset that was not committed for a week, and with it which wishes were taken."""
+_log = structlog.get_logger(__name__)
+
+
+class Inbox:
+    """Wishes not yet taken, oldest first, once it is open.
+
+    Creates the control topic if it is not there. Not for several threads.
+    """
+
+    def __init__(self, settings: KafkaSettings, upstream: str, group: str, claim: Claim) -> None:
+        self._settings, self._topic, self._claim = settings, control_topic(upstream), claim
+        create_topic(settings, self._topic, 1)
+        # A member of no group: it asks for the group's offset and lends its name to the transaction.
+        self._group = Consumer(settings.consumer(**{"group.id": group}))
+        self._reader = RangeReader(settings)
+        self._taken_to = 0
+        self._committed: int | None = None
+        self._committed_s = 0.0
+
+    def open(self, last: Barrier | None) -> Claim | None:
+        """Find the oldest wish that was not taken, and another owner's claim, if there is one.
+
+        Only when no transaction of a predecessor can still commit. `last` is the upstream's last barrier. Where it has
+        one and the offset is gone (Kafka forgets it after a week without a commit), wishes from before that barrier
+        count as taken.
+        """
+        found = committed(self._group, self._topic, self._settings)
+        if found.offset >= 0:
+            self._taken_to = found.offset
+        elif last is not None:
+            self._taken_to = self._first_since(last.injected_at_ms)
+        return other_than(self._claim, found)
+
+    def _first_since(self, unix_ms: int) -> int:
+        """Offset of the first wish that is not older, the topic's end if there is none."""
+        with translated(self._settings, what=self._topic):
+            asked = [TopicPartition(self._topic, 0, unix_ms)]
+            found = self._group.offsets_for_times(asked, timeout=self._settings.wait_s)[0].offset
+        end = self._reader.watermarks(self._topic)[0].stable
+        offset: int = found if found >= 0 else end
+        if offset:
+            _log.warning("control_offset_lost", topic=self._topic, goes_on_at=offset)
+        return offset
+
+    def close(self) -> None:
+        """Leave the broker. What was taken since the last `commit_with` will be found again."""
+        self._reader.close()
+        self._group.close()
+
+    def take(self) -> Wish | None:
+        """The oldest wish that is in the topic now, or None. What is no wish is reported and skipped."""
+        marks = self._reader.watermarks(self._topic)[0]
+        start = max(self._taken_to, marks.earliest)
+        for chunk in self._reader.read(self._topic, {0: (start, marks.stable)}):
+            for message in chunk:
+                self._taken_to = located(message)[1] + 1
+                if wish := _wish_in(message):
+                    return wish
+        self._taken_to = max(start, marks.stable)
+        return None
+
+    def commit_with(self, producer: Producer) -> None:
+        """Make what was taken part of the producer's open transaction; the claim with it, at the first."""
+        if self._taken_to != self._committed or time.monotonic() - self._committed_s > _COMMIT_EVERY_S:
+            offsets = [TopicPartition(self._topic, 0, self._taken_to, self._claim.to_metadata())]
+            metadata = self._group.consumer_group_metadata()
+            producer.send_offsets_to_transaction(offsets, metadata, self._settings.wait_s)
+            self._committed, self._committed_s = self._taken_to, time.monotonic()
+
+
+def claimed(settings: KafkaSettings, upstream: str, group: str, claim: Claim) -> Claim | None:
+    """Another owner's claim on an upstream, None if there is none; also while somebody's transaction is open."""
+    topic = control_topic(upstream)
+    # Others wait for the end of a transaction that holds an offset.
+    undecided = {"group.id": group, "isolation.level": "read_uncommitted"}
+    with closing(Consumer(settings.consumer(**undecided))) as consumer:
+        return other_than(claim, committed(consumer, topic, settings))
+
+
+def other_than(claim: Claim, offset: TopicPartition) -> Claim | None:
+    """The claim that an offset carries, if it is another owner's."""
+    found = Claim.from_metadata(offset.metadata)
+    return None if found is None or found.owner == claim.owner else found
+
+
+def committed(consumer: Consumer, topic: str, settings: KafkaSettings) -> TopicPartition:
+    """The group's offset, negative if there is none. A broker that has just started may need a moment to find it."""
+    with translated(settings, what=topic):
+        consumer.list_topics(
+            topic, timeout=settings.wait_s
+        )  # else the group is looked for half a second later
+    deadline = time.monotonic() + settings.wait_s
+    while True:
+        try:
+            return consumer.committed([TopicPartition(topic, 0)], timeout=settings.wait_s)[0]
+        except KafkaException as raised:
+            if raised.args[0].code() not in COORDINATOR_MOVES or time.monotonic() >= deadline:
+                raise translate(raised.args[0], settings, what=topic) from None
+        consumer.poll(_COORDINATOR_POLL_S)
+
+
+def _wish_in(message: Message) -> Wish | None:
+    try:
+        wish = decode_wish(message.value())
+    except MalformedWishError as reason:
+        _log.warning("wish_skipped", where=place(message), reason=str(reason))
+        return None
+    _log.info("wish_taken", where=place(message), mutation=type(wish.mutation).__name__)
+    return wish

@@ -1,0 +1,132 @@
+"""Which records of the upstream are barriers, however they were read.
+
+Spark's stream finds them among all that comes in. At a start some thousand records behind the last batch are looked
+through without Spark, while its JVM comes up, so that the first batch need not wait for the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Message
+
+from schemas.codec import MAX_BARRIER_BYTES, decode_barrier
+from schemas.errors import Code, InputError
+from schemas.records import BARRIER_HEADER, Barrier
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader, located
+from streaming.source.upstream_checks import refuse_lost_behind
+
+_LOOK_RECORDS, _LOOK_BYTES = 200_000, 256 << 20
+"""What a look takes at most: about a second, which Spark takes longer to come up."""
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBarrier:
+    """A barrier and its place; None where an operator told to leave it out."""
+
+    partition: int
+    offset: int
+    barrier: Barrier | None
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A record with the header of a barrier. `value` may be left out (None) where `size` is above any barrier's.
+
+    `ambiguous`: it has the key of a change, or several such headers.
+    """
+
+    place: Place
+    value: bytes | None
+    size: int
+    header: bytes | None
+    ambiguous: bool
+
+
+def found_barrier(topic: str, marked: Marked, left_out: frozenset[Place]) -> FoundBarrier:
+    """The barrier that a marked record is.
+
+    Raises: InputError as `decode_barrier`, AMBIGUOUS_RECORD, and AVRO_LIMIT for one that is larger than any barrier.
+    """
+    place = marked.place
+    if place in left_out:
+        return FoundBarrier(*place, None)
+    where = f"{topic}-{place[0]}@{place[1]}"
+    if marked.ambiguous:
+        raise _ambiguous(where, place)
+    if marked.size > MAX_BARRIER_BYTES:
+        raise _oversized(where, marked.size)
+    return FoundBarrier(*place, decode_barrier(marked.header, marked.value, where=where))
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look has found, in offset order within a partition, and the offset at which each partition goes on."""
+
+    found: list[FoundBarrier]
+    next_offsets: tuple[int, ...]
+
+
+def look_ahead(
+    kafka: KafkaSettings, topic: str, first_offsets: Sequence[int], left_out: frozenset[Place]
+) -> Look:
+    """Look through committed records from these offsets on for barriers; ends early where there are very many.
+
+    Raises: as `found_barrier`; EnvironmentProblem; InputError(DATA_LOST).
+    """
+    found: list[FoundBarrier] = []
+    next_offsets = list(first_offsets)
+    records = size = 0
+    with RangeReader(kafka) as reader:
+        all_marks = reader.watermarks(topic)
+        refuse_lost_behind(topic, all_marks, first_offsets)
+        ends = [marks.stable for marks in all_marks]
+        for chunk in reader.read(topic, dict(enumerate(zip(first_offsets, ends, strict=True)))):
+            for message in chunk:
+                partition, offset = located(message)
+                next_offsets[partition] = offset + 1
+                size += len(message)
+                marked = _marked(message)
+                if marked is not None:
+                    found.append(found_barrier(topic, marked, left_out))
+            records += len(chunk)
+            if records >= _LOOK_RECORDS or size >= _LOOK_BYTES:
+                break
+    return Look(found, tuple(next_offsets))
+
+
+def _marked(message: Message) -> Marked | None:
+    headers = message.headers()
+    if not headers:
+        return None
+    marks = [value for name, value in list(headers) if name == BARRIER_HEADER]
+    if not marks:
+        return None
+    value, header = message.value(), marks[0]
+    assert value is None or isinstance(value, bytes)
+    assert header is None or isinstance(header, bytes)
+    ambiguous = len(marks) > 1 or message.key() is not None
+    return Marked(located(message), value, len(value or b""), header, ambiguous)
+
+
+def _ambiguous(where: str, place: Place) -> InputError:
+    return InputError(
+        Code.AMBIGUOUS_RECORD,
+        where=where,
+        found="a record that is marked as a barrier and has a key, or several marks",
+        record=f"{place[0]}@{place[1]}",
+    )
+
+
+def _oversized(where: str, size: int) -> InputError:
+    return InputError(
+        Code.AVRO_LIMIT,
+        where=where,
+        found=f"a barrier of {size} bytes",
+        expected=f"at most {MAX_BARRIER_BYTES}",
+    )

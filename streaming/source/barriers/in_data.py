@@ -1,0 +1,170 @@
+"""Barriers that stand in the data: records of the upstream topic, one in every partition, aligned by their chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from schemas.errors import BackfillError
+from schemas.records import Barrier
+from state.values.plan import AlignedBarrier
+from streaming.core.alignment import Aligner
+from streaming.kafka.topics import admin, stable_offsets
+from streaming.source.barriers.announced import Announcements, OwnBarriers
+from streaming.source.barriers.found import FoundBarrier, Place
+from streaming.source.barriers.injector import BarrierInjector
+from streaming.source.barriers.source import BarrierSetup, BarrierSource, Newest, Records
+
+
+class EmbeddedBarriers(BarrierSource):
+    """Barriers that the upstream's owner writes; found by looking through the records."""
+
+    def __init__(self, topic: str, partitions: int, records: Records) -> None:
+        self._topic, self._partitions, self._records = topic, partitions, records
+        self._aligner = Aligner(topic, partitions, None)
+        self._stream_from: tuple[int, ...] = ()
+
+    def begin(self, position: AlignedBarrier | None, first: Sequence[int]) -> list[AlignedBarrier]:
+        """As `BarrierSource.begin`: looks through some thousand records, without Spark."""
+        self._aligner = Aligner(self._topic, self._partitions, position)
+        look = self._records.look(first)
+        self._stream_from = look.next_offsets
+        return self._align(look.found)
+
+    def stream(self) -> DataFrame:
+        """The data, from where the first look has ended."""
+        return self._records.stream(self._stream_from)
+
+    def aligned(self, records: DataFrame) -> list[AlignedBarrier]:
+        """As `BarrierSource.aligned`: those among the records."""
+        return self._align(self._records.barriers(records))
+
+    def take_duplicates(self, end: AlignedBarrier) -> Sequence[Place]:
+        """As `BarrierSource.take_duplicates`; what the operator left out is among them."""
+        return self._aligner.take_duplicates(end)
+
+    def newest(self) -> Newest:
+        """As `BarrierSource.newest`."""
+        return self._aligner.newest()
+
+    def _align(self, barriers: Iterable[FoundBarrier]) -> list[AlignedBarrier]:
+        """Feed barriers, those of a partition in offset order. They may be looked for as they are asked for."""
+        for found in barriers:
+            if found.barrier is None:
+                self._aligner.leave_out(found.partition, found.offset)
+            else:
+                self._aligner.feed(found.partition, found.offset, found.barrier)
+        return self._aligner.aligned()
+
+
+class Injecting(Protocol):
+    """What writes barriers, as `BarrierInjector`."""
+
+    hindrance: BackfillError | None
+
+    def start(self) -> None: ...  # noqa: D102
+
+    def check(self) -> None: ...  # noqa: D102
+
+    def stop(self) -> None: ...  # noqa: D102
+
+
+class InjectedBarriers(EmbeddedBarriers):
+    """Barriers that this service's injector writes and announces; those of others are found where they come between.
+
+    `announcements` get what the injector has committed. `stable` gives how far committed readers get now.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partitions: int,
+        records: Records,
+        *,
+        injector: Injecting,
+        announcements: Announcements,
+        stable: Callable[[], Sequence[int]],
+    ) -> None:
+        super().__init__(topic, partitions, records)
+        self._injector, self._announcements, self._stable = injector, announcements, stable
+        self._own: OwnBarriers | None = None
+
+    @property
+    def hindrance(self) -> BackfillError | None:
+        """What keeps the injector."""
+        return self._injector.hindrance
+
+    def start(self) -> None:
+        """Raises: as `BarrierInjector.start`."""
+        self._injector.start()
+
+    def begin(self, position: AlignedBarrier | None, first: Sequence[int]) -> list[AlignedBarrier]:
+        """As `BarrierSource.begin`; among them may be some that are announced too."""
+        known = super().begin(position, first)
+        self._own = OwnBarriers(
+            self._announcements, self._records, self._aligner, self._stream_from, self._stable
+        )
+        return known
+
+    def aligned(self, records: DataFrame) -> list[AlignedBarrier]:
+        """Wait for the next barriers that are announced; the records only tell that time goes on."""
+        assert self._own is not None
+        return self._align(self._own.barriers())
+
+    @property
+    def has_more(self) -> bool:
+        """Whether barriers were announced since."""
+        return self._announcements.has_news
+
+    def check(self) -> None:
+        """Raises: as `BarrierInjector.check`."""
+        self._injector.check()
+
+    def wakeup(self) -> None:
+        """As `BarrierSource.wakeup`."""
+        self._announcements.close()
+
+    def close(self) -> None:
+        """As `BarrierSource.close`."""
+        self.wakeup()
+        self._injector.stop()
+
+
+def embedded(setup: BarrierSetup) -> EmbeddedBarriers:
+    """Barriers that the owner of a Kafka topic writes into it."""
+    return EmbeddedBarriers(setup.upstream, setup.partitions, setup.records)
+
+
+def injected(setup: BarrierSetup) -> InjectedBarriers:
+    """Barriers that an injector of the service's own writes into a Kafka topic."""
+    announcements = Announcements()
+    injector = BarrierInjector(
+        setup.kafka,
+        setup.upstream,
+        setup.interval_ms,
+        left_out=setup.left_out,
+        is_ours=setup.is_ours,
+        on_barrier=announcements.put,
+        owner=setup.owner,
+        search=partial(_search, setup.records),
+    )
+    return InjectedBarriers(
+        setup.upstream,
+        setup.partitions,
+        setup.records,
+        injector=injector,
+        announcements=announcements,
+        stable=partial(
+            stable_offsets, setup.kafka, setup.upstream, setup.partitions, client=admin(setup.kafka)
+        ),
+    )
+
+
+def _search(records: Records, first: Sequence[int], end: Sequence[int]) -> Iterator[tuple[int, Barrier]]:
+    """As `BarrierSearch`."""
+    for found in records.barriers(records.range(first, end)):
+        if found.barrier is not None:
+            yield found.partition, found.barrier

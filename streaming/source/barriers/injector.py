@@ -1,0 +1,314 @@
+"""The barrier injector: at each interval one barrier into every partition, in one transaction.
+
+All copies of a barrier become visible together, so no two partitions disagree on the order of barriers. The
+topic itself is the only memory: a new injector fences the one before, finds the last barrier at the ends of
+the partitions, however much data follows it, and goes on from there.
+
+What may fail, and what follows:
+
+- *another owner*: a topic has the barriers of one state (`claim`); whose owner lives is left alone.
+- *fenced*: another injector took over; this one is done. Unless its owner knows better (`is_ours`): an instance that
+  was taken over from, and has yet to notice it, may still fence the one in its place.
+- *outcome unknown*: open anew, look whether the barrier is there, and send one only if it is not.
+- *broker away*: keep trying; the first barrier after the gap closes a long interval, nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from typing import Self
+
+import structlog
+from confluent_kafka import KafkaError, Message
+
+from schemas.codec import barrier_header, encode_barrier
+from schemas.errors import (
+    BackfillError,
+    Code,
+    EnvironmentProblem,
+    Fenced,
+    OutcomeUnknown,
+    TopicError,
+)
+from schemas.records import BARRIER_HEADER, Barrier, Mutation
+from state.values.plan import AlignedBarrier
+from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
+from streaming.kafka.consumer import RangeReader, header_of, located
+from streaming.kafka.topics import require_topic
+from streaming.kafka.transactions import TransactionalProducer
+from streaming.runtime import failpoints
+from streaming.runtime.failpoints import Failpoint
+from streaming.source.barriers.claim import ALONE, Claim, outlive, taken, who
+from streaming.source.barriers.control_topic import Inbox, claimed
+from streaming.source.barriers.last import BarrierLookup, BarrierSearch, Places
+from streaming.source.barriers.schedule import next_barrier, next_due_ms
+
+_OTHERS_TRANSACTIONS_S = TRANSACTION_TIMEOUT_MS / 1000 + 15
+_ATTEMPTS = 3
+_END_WITHIN_S = 5.0
+_log = structlog.get_logger(__name__)
+
+
+def unix_ms() -> int:
+    """The wall clock."""
+    return time.time_ns() // 1_000_000
+
+
+def injector_id(upstream: str) -> str:
+    """Transactional id, and consumer group on the control topic, of an upstream's one injector."""
+    return f"{upstream}.barriers"
+
+
+class BarrierWatch:
+    """Whether a barrier has come to partition 0 since this was made, or was asked last."""
+
+    def __init__(self, reader: RangeReader, topic: str) -> None:
+        self._reader, self._topic = reader, topic
+        self._next = reader.watermarks(topic)[0].stable
+
+    def __call__(self) -> bool:
+        """Raises: as `RangeReader.read`."""
+        begin, self._next = self._next, self._reader.watermarks(self._topic)[0].stable
+        chunks = list(self._reader.read(self._topic, {0: (begin, self._next)}))
+        return any(header_of(message, BARRIER_HEADER) is not None for chunk in chunks for message in chunk)
+
+
+class _Session:
+    """One life of the transactional id: from the fencing of the predecessor to the first failure."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        upstream: str,
+        lookup: BarrierLookup,
+        claim: Claim,
+        clock: Callable[[], int],
+    ) -> None:
+        self._upstream = upstream
+        self._partitions = require_topic(settings, upstream)
+        name = injector_id(upstream)
+        with ExitStack() as opening, RangeReader(settings) as reader:
+            self._inbox = opening.enter_context(closing(Inbox(settings, upstream, name, claim)))
+            other, seen = claimed(settings, upstream, name, claim), None
+            if other is not None:
+                newer = BarrierWatch(reader, upstream)
+                seen = lookup.last_of(reader, 0)
+                outlive(other, upstream, seen, newer, clock())
+            self._producer = opening.enter_context(TransactionalProducer(settings, name))
+            reader.await_stable(upstream, timeout_s=_OTHERS_TRANSACTIONS_S)
+            self.last = lookup.last(reader, self._partitions)
+            now = self._inbox.open(self.last)  # decisive: since the fencing nobody else can have claimed it
+            if now is not None and (now != other or seen != self.last):
+                raise taken(now, upstream)
+            opening.pop_all()
+
+    def close(self) -> None:
+        self._inbox.close()
+        self._producer.close()
+
+    def next_barrier(self, mutation: Mutation | None, now_ms: int) -> Barrier:
+        """What to send next. Without a mutation of its own it takes the next wish."""
+        if mutation is None:
+            wish = self._inbox.take()
+            mutation = wish.mutation if wish else None
+        return next_barrier(self.last, partitions=self._partitions, now_ms=now_ms, mutation=mutation)
+
+    def send(self, barrier: Barrier) -> AlignedBarrier:
+        value, header = encode_barrier(barrier), barrier_header(barrier)
+        ends: dict[int, int] = {}
+
+        def delivered(error: KafkaError | None, copy: Message) -> None:
+            if error is None:  # otherwise the commit tells
+                partition, offset = located(copy)
+                ends[partition] = offset + 1
+
+        with self._producer.transaction() as producer:
+            for partition in range(self._partitions):
+                producer.produce(
+                    self._upstream,
+                    value,
+                    partition=partition,
+                    headers=[(BARRIER_HEADER, header)],
+                    on_delivery=delivered,
+                )
+            self._inbox.commit_with(producer)
+            failpoints.reach(Failpoint.BARRIER_SENT)
+        self.last = barrier
+        failpoints.reach(Failpoint.BARRIER_COMMITTED)
+        return AlignedBarrier(barrier, tuple(ends[partition] for partition in range(self._partitions)))
+
+
+def _not_ours(upstream: str) -> Fenced:
+    return Fenced(Code.FENCED, where=injector_id(upstream), found="a newer instance of the service")
+
+
+class BarrierInjector:
+    """Injects barriers from a thread of its own (`start`, `stop`) or one by one (`inject_one`).
+
+    Only one injector of an upstream is alive at a time: one that opens fences the one before, which then
+    ends with `failure` set to Fenced. `clock` tells Unix milliseconds, for epochs and `injected_at`. `left_out`
+    are records of the topic that look like barriers and are none. `is_ours`, asked after each take-over and each time
+    that the thread was fenced, tells whether this injector is the one to go on. `on_barrier` hears of each barrier
+    that is committed, which ends right behind its copies, but for one whose commit was left without an answer. `owner`
+    is the id of the state that it injects for, by which its successors know it. `search` finds barriers in very many
+    records.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        upstream: str,
+        interval_ms: int,
+        *,
+        clock: Callable[[], int] = unix_ms,
+        left_out: Places = frozenset(),
+        is_ours: Callable[[], bool] | None = None,
+        on_barrier: Callable[[AlignedBarrier], None] = lambda barrier: None,
+        owner: str = ALONE,
+        search: BarrierSearch | None = None,
+    ) -> None:
+        self._settings, self._upstream = settings, upstream
+        self._interval_ms, self._clock = interval_ms, clock
+        self._lookup = BarrierLookup(upstream, left_out, search)
+        self._is_ours, self._on_barrier = is_ours, on_barrier
+        self._claim = Claim(owner, interval_ms, who())
+        self._session: _Session | None = None
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.last_barrier: Barrier | None = None
+        """The last barrier known to be in the topic: found there or sent."""
+        self.failure: Exception | None = None
+        """Why the thread ended by itself; a BackfillError unless it is a fault of ours."""
+        self.hindrance: BackfillError | None = None
+        """What keeps the thread from injecting, and may pass."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Take over, then inject a barrier at once and one at each interval, until `stop`.
+
+        The first barrier is in the topic when this returns, unless what hindered it may pass.
+
+        Raises what shows at once: TopicError (BARRIERS_TAKEN when another owner's injector lives), InputError,
+            EnvironmentProblem. Later trouble is in `failure`.
+        """
+        with self._lock:
+            self._open()
+        self._inject_unless_hindered()
+        self._ending.clear()
+        self._thread = threading.Thread(target=self._run, name="barrier-injector", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; a barrier under way is finished, if that takes no more than some seconds.
+
+        Idempotent, also without a thread.
+        """
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join(_END_WITHIN_S)
+            if (
+                self._thread.is_alive()
+            ):  # asks a broker that is away; it closes what it has opened when it is through
+                return
+            self._thread = None
+        with self._lock:
+            self._close()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether the thread has ended, by `stop` or by itself, within the time."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout_s)
+        return thread is None or not thread.is_alive()
+
+    def check(self) -> None:
+        """Raise what ended the thread, if something did."""
+        if self.failure is not None:
+            raise self.failure
+
+    def inject_one(self, mutation: Mutation | None = None) -> Barrier:
+        """Send the next barrier now and return it once it is committed.
+
+        It carries `mutation`, or without one the oldest wish of the control topic.
+
+        Raises: Fenced; EnvironmentProblem when the broker can't be reached; OutcomeUnknown only if the broker
+            keeps losing its answers.
+        """
+        with self._lock:
+            return self._inject(mutation)
+
+    def _inject(self, mutation: Mutation | None) -> Barrier:
+        sent: Barrier | None = None
+        for attempt in range(1, _ATTEMPTS + 1):
+            session = self._open()
+            if sent is not None and session.last is not None and session.last.curr == sent.curr:
+                return sent  # the commit whose answer was lost did happen
+            try:
+                sent = session.next_barrier(mutation, self._clock())
+                placed = session.send(sent)
+            except OutcomeUnknown:
+                self._close()
+                if attempt == _ATTEMPTS:
+                    raise
+            except BaseException:
+                self._close()
+                raise
+            else:
+                self.last_barrier = sent
+                self._on_barrier(placed)
+                return sent
+        raise AssertionError("the last attempt returned or raised")
+
+    def _open(self) -> _Session:
+        if self._session is None:
+            self._session = _Session(self._settings, self._upstream, self._lookup, self._claim, self._clock)
+            self.last_barrier = self._session.last
+            if self._is_ours is not None and not self._is_ours():
+                self._close()
+                raise _not_ours(self._upstream)
+        return self._session
+
+    def _close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _run(self) -> None:
+        self._inject_at_each_interval()
+        with self._lock:
+            if self._ending.is_set():
+                self._close()
+
+    def _inject_at_each_interval(self) -> None:
+        due_ms = time.monotonic_ns() // 1_000_000 + self._interval_ms
+        while not self._ending.wait(max(0, due_ms - time.monotonic_ns() // 1_000_000) / 1000):
+            try:
+                self._inject_unless_hindered()
+            except Exception as failure:  # noqa: BLE001  # its owner has to learn of it, whatever it is
+                _log.error("barriers_ended", upstream=self._upstream, reason=type(failure).__name__)
+                self.failure = failure
+                return
+            due_ms = next_due_ms(due_ms, time.monotonic_ns() // 1_000_000, self._interval_ms)
+
+    def _inject_unless_hindered(self) -> None:
+        try:
+            self.inject_one()
+        except (EnvironmentProblem, OutcomeUnknown, Fenced, TopicError) as trouble:
+            if isinstance(trouble, Fenced) and (self._is_ours is None or not self._is_ours()):
+                raise
+            if isinstance(trouble, TopicError) and trouble.code is not Code.BARRIER_STALLED:
+                raise
+            self.hindrance = trouble
+            _log.warning("barrier_delayed", upstream=self._upstream, code=str(trouble.code))
+        else:
+            self.hindrance = None

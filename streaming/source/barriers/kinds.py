@@ -1,0 +1,24 @@
+"""The registry of barrier sources: what carries out each kind of barriers that can be configured.
+
+A new kind is a model in `schemas.barriers` and an entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from schemas.barriers import BarriersConfig, Embedded, Inject
+from streaming.source.barriers.in_data import embedded, injected
+from streaming.source.barriers.source import BarrierSetup, BarrierSource
+
+SOURCES: dict[type[BarriersConfig], Callable[[Any, BarrierSetup], BarrierSource]] = {
+    Inject: lambda _, setup: injected(setup),
+    Embedded: lambda _, setup: embedded(setup),
+}
+"""By its model, an instance of which is the first argument."""
+
+
+def barrier_source(config: BarriersConfig, setup: BarrierSetup) -> BarrierSource:
+    """A source of the configured kind, which nothing was done with yet. Raises: EnvironmentProblem."""
+    return SOURCES[type(config)](config, setup)

@@ -1,0 +1,114 @@
+"""The barrier that was injected last, found in the topic itself.
+
+Mostly it stands near the end of each partition, and a short look back finds it. A topic that has never had one, or
+whose injector was away for hours, has millions of records behind it: those are left to a search that does not handle
+records one by one, Spark's for a service. It goes back from the end in windows until every partition has one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+from confluent_kafka import Message
+
+from schemas.codec import decode_barrier
+from schemas.errors import Code, InputError, TopicError
+from schemas.records import BARRIER_HEADER, Barrier
+from streaming.kafka.consumer import RangeReader, header_of, located, place
+
+_NEAR_RECORDS = 10_000
+"""Of a partition; what a reader in Python takes a moment for."""
+_WINDOW_RECORDS = 4_000_000
+"""Of all partitions; what a search takes in one go."""
+
+Places = frozenset[tuple[int, int]]
+"""Records of a topic as (partition, offset)."""
+
+BarrierSearch = Callable[[Sequence[int], Sequence[int]], Iterable[tuple[int, Barrier]]]
+"""The barriers of [first[p], end[p]) of every partition p, each with its partition, in offset order within one."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierLookup:
+    """For one topic. Barriers `left_out` don't count; without a `search` a reader goes back as far as it takes."""
+
+    topic: str
+    left_out: Places = frozenset()
+    search: BarrierSearch | None = None
+
+    def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
+        """The last barrier of the topic, None for one without any.
+
+        Raises:
+            TopicError: PARTITIONS_CHANGED, the topic has other partitions than the barrier went to.
+            InputError: BARRIER_DISAGREE, partitions end with different barriers; BARRIER_MALFORMED.
+        """
+        found = {number: self.last_of(reader, number) for number in range(partitions)}
+        if self.search is not None:
+            found |= self._far(reader, [number for number, barrier in found.items() if barrier is None])
+        barriers = {barrier.curr: barrier for barrier in found.values() if barrier is not None}
+        if not barriers:
+            return None
+        last = barriers[max(barriers)]
+        if last.partitions != partitions:
+            raise _changed(self.topic, partitions, last)
+        for partition, barrier in found.items():
+            if barrier is None or barrier.curr != last.curr:
+                raise _disagree(f"{self.topic}-{partition}", barrier, last)
+        return last
+
+    def last_of(self, reader: RangeReader, partition: int) -> Barrier | None:
+        """The last barrier of a partition; with a `search` only one that is near its end."""
+
+        def is_barrier(record: Message) -> bool:
+            return header_of(record, BARRIER_HEADER) is not None and located(record) not in self.left_out
+
+        most = None if self.search is None else _NEAR_RECORDS
+        message = reader.last(self.topic, partition, is_barrier, most=most)
+        if message is None:
+            return None
+        return decode_barrier(header_of(message, BARRIER_HEADER), message.value(), where=place(message))
+
+    def _far(self, reader: RangeReader, missing: Sequence[int]) -> dict[int, Barrier]:
+        """The last barriers of partitions that have none near their end."""
+        assert self.search is not None
+        marks = reader.watermarks(self.topic)
+        ends = [each.stable if number in missing else each.earliest for number, each in enumerate(marks)]
+        found: dict[int, Barrier] = {}
+        while left := sum(end - each.earliest for end, each in zip(ends, marks, strict=True)):
+            if left > _WINDOW_RECORDS:
+                _log.info("looking_for_the_last_barrier", upstream=self.topic, records=left)
+            share = min(_WINDOW_RECORDS / left, 1.0)
+            firsts = [
+                end - math.ceil((end - each.earliest) * share) for end, each in zip(ends, marks, strict=True)
+            ]
+            found |= dict(self.search(firsts, ends))
+            ends = [
+                each.earliest if number in found else first
+                for number, (first, each) in enumerate(zip(firsts, marks, strict=True))
+            ]
+        return found
+
+
+def _changed(topic: str, partitions: int, last: Barrier) -> TopicError:
+    return TopicError(
+        Code.PARTITIONS_CHANGED,
+        where=topic,
+        found=f"{partitions} partitions",
+        partitions=last.partitions,
+        before=f"the last barrier ({last.curr}) says",
+    )
+
+
+def _disagree(where: str, barrier: Barrier | None, last: Barrier) -> InputError:
+    return InputError(
+        Code.BARRIER_DISAGREE,
+        where=where,
+        found=f"{barrier.curr if barrier else 'none'} as its last barrier",
+        other=f"in another partition: {last.curr}",
+    )

@@ -1,0 +1,148 @@
+"""What a service asks of its upstream's barriers, whoever writes them and wherever they stand.
+
+    start ──▶ begin ──▶ stream ──▶ aligned, again and again ──▶ wakeup ──▶ close
+                                     └ take_duplicates, for each batch
+
+A source serves one run of the service, in the driver. A run that is interrupted closes its source, and the next one
+makes another, which begins at the journal's position: the journal is the only memory of how far barriers were handled.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from schemas.errors import BackfillError
+from schemas.records import Barrier
+from state.values.plan import AlignedBarrier
+from streaming.kafka.clients import KafkaSettings
+from streaming.source.barriers.found import FoundBarrier, Look, Place
+
+Newest = Sequence[tuple[Barrier | None, int]]
+"""Of each partition, the newest barrier and how many of its barriers wait for the other partitions."""
+
+
+class BarrierSource(Protocol):
+    """The aligned barriers of one upstream. To be inherited from: what is not abstract suits sources without it.
+
+    What `begin` and `aligned` give together is one chain without a gap: each barrier's `prev` is the `curr` of the one
+    before it, and the first one follows the position. Its `ends` are exclusive, one a partition of the data, and never
+    fall; equal ones mean that nothing came between two barriers. Committed readers can read everything below them. A
+    source whose barriers stand beside the data gives them with `in_data` False.
+
+    A barrier and its ends are decided once: another source that begins at the same or an earlier position gives the
+    same barriers with the same ends, after any crash. A plan in the journal relies on it.
+
+    Unless they say otherwise, calls come from one thread at a time: first that of the service's start, from `stream` on
+    that of Spark's stream.
+    """
+
+    @property
+    def hindrance(self) -> BackfillError | None:
+        """What keeps barriers from being written, and may pass. Read by any thread."""
+        return None
+
+    def start(self) -> None:
+        """Take over whatever of an earlier run still writes barriers, and begin to write them, if this source does.
+
+        Called once, when the state is this instance's and before its unfinished batch is recovered: a transaction that
+        an earlier writer left open ends here, behind which committed readers would see nothing.
+
+        Raises what does not pass: TopicError, as BARRIERS_TAKEN; InputError; Fenced; EnvironmentProblem.
+        """
+        return
+
+    @abstractmethod
+    def begin(self, position: AlignedBarrier | None, first: Sequence[int]) -> list[AlignedBarrier]:
+        """The barriers behind `position` (None: the topic's beginning) that a short look finds; there may be more.
+
+        Called once, after `start` and the recovery. `first[p]` is the first offset of partition p that no batch has
+        handled: the end of `position`, or behind it where a long interval is handled in parts.
+
+        Raises: InputError(DATA_LOST) when the topics lack what comes behind it; as `aligned`.
+        """
+
+    @abstractmethod
+    def stream(self) -> DataFrame:
+        """A stream of records, the arrival of which says that there may be news; called once, after `begin`.
+
+        It is Spark's and not started. For barriers beside the data it is that of their topic: they come also when no
+        data does.
+        """
+
+    @abstractmethod
+    def aligned(self, records: DataFrame) -> list[AlignedBarrier]:
+        """The next barriers, in order, each given once; maybe none.
+
+        Called with each micro-batch of the `stream`, and again with the same one while `has_more`. It may wait for a
+        barrier, until `wakeup`. A micro-batch that is repeated, or records that were seen by `begin`, change nothing.
+
+        Raises: InputError with the code of what is wrong with the chain or with a record, at its place;
+        EnvironmentProblem. The source is unusable then. A source that knows where its barriers are need not look at
+        other records: what is marked like a barrier among the data of a batch, its lanes refuse.
+        """
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `aligned` would give more without further records."""
+        return False
+
+    def take_duplicates(self, end: AlignedBarrier) -> Sequence[Place]:
+        """Records of the data before `end` that belong to no interval: repeated markers. Each is given once."""
+        return ()
+
+    @abstractmethod
+    def newest(self) -> Newest:
+        """The newest barriers, from `begin` on, for people to look at. Called by any thread."""
+
+    def check(self) -> None:
+        """Raise what has ended the writing of barriers for good, if something did. Called by any thread, often.
+
+        Raises: Fenced when another instance writes them; whatever else the writer came to.
+        """
+        return
+
+    def wakeup(self) -> None:
+        """Let `aligned` wait no longer and give nothing, now and later. Called by any thread; idempotent."""
+        return
+
+    def close(self) -> None:
+        """Stop writing barriers and leave the broker, within seconds. Called by any thread, also after a failure.
+
+        Idempotent. A barrier that is under way is committed or not; nobody has to know which.
+        """
+        return
+
+
+class Records(Protocol):
+    """The upstream's records, as far as sources whose barriers stand in the data need them; see `UpstreamSource`."""
+
+    def look(self, first: Sequence[int]) -> Look: ...  # noqa: D102
+
+    def stream(self, first: Sequence[int]) -> DataFrame: ...  # noqa: D102
+
+    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame: ...  # noqa: D102
+
+    def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarrierSetup:
+    """What a source is made from, beside the settings of its kind.
+
+    `left_out` are records, (partition, offset), that an operator named: no barrier is among them. `owner` is the id of
+    the state, and `is_ours` tells whether this instance is still the one that may write it.
+    """
+
+    kafka: KafkaSettings
+    upstream: str
+    partitions: int
+    interval_ms: int
+    records: Records
+    left_out: frozenset[Place]
+    owner: str
+    is_ours: Callable[[], bool]

@@ -1,0 +1,39 @@
+"""The Spark half of an upstream's format: records to the columns of `streaming.source.decoded`.
+
+The driver makes a decoder once a source, and its columns once; the executors evaluate them for every record of a batch,
+in the JVM: no Python function may be among them. They must be repeatable, as a batch that is run again has to decode
+what it has decoded before, and they never raise: whatever a record holds, it becomes a row, with a null op where it is
+no change. What is said of it then is up to the strict twin (`schemas.formats.protocol.Rows`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Spark columns of one record, named as in `streaming.source.decoded`.
+
+    `op`: a number of `records.Op`, or null where the record does not decode. `before` and `after`: structs of the
+    table's columns, in their order and types, or null. `value`: the record's value where the strict twin has to look
+    at it, which is where `op` is null and where these columns might say something else than the twin; else null.
+    """
+
+    op: Column
+    before: Column
+    after: Column
+    value: Column
+
+
+class Decoder(Protocol):
+    """Of one format and table."""
+
+    def read(self, key: Column, value: Column) -> Column:
+        """The costly part, one column that is evaluated once a record. `key` and `value` are binary and may be null."""
+
+    def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
+        """What becomes of it; `read` may be used any number of times."""

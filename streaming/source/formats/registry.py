@@ -1,0 +1,19 @@
+"""The decoder of each kind of upstream format in `schemas.formats.registry`, found by the format's type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from schemas.formats.change import ChangeFormat
+from schemas.formats.protocol import Format
+from schemas.table import TableSchema
+from streaming.source.formats.change import ChangeDecoder
+from streaming.source.formats.protocol import Decoder
+
+DECODERS: dict[type[Format], Callable[[Any, TableSchema], Decoder]] = {ChangeFormat: ChangeDecoder}
+
+
+def decoder_of(format_: Format, table: TableSchema) -> Decoder:
+    """What decodes an upstream of this format. KeyError for a kind that was registered without a decoder."""
+    return DECODERS[type(format_)](format_, table)

@@ -1,0 +1,201 @@
+"""The upstream topic as Spark sees it: a stream that tells when barriers come, and ranges between two barriers.
+
+The stream's own rows are only looked through for barriers, which costs no decoding. A batch then reads exactly
+the range from its first to its last barrier, so no row behind the last aligned barrier is ever decoded, carried
+over or held; what the stream delivered too early is simply read when its barrier has come.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from schemas.codec import MAX_BARRIER_BYTES
+from schemas.formats.protocol import Format
+from schemas.formats.registry import DEFAULT
+from schemas.records import BARRIER_HEADER
+from schemas.table import TableSchema
+from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
+from state.values.plan import AlignedBarrier
+from state.vnode import vnode_expression
+from streaming.kafka.clients import KafkaSettings
+from streaming.runtime.session import collect
+from streaming.runtime.spark_jobs import sorted_rows
+from streaming.source.barriers.found import FoundBarrier, Look, Marked, found_barrier, look_ahead
+from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE
+from streaming.source.formats.registry import decoder_of
+from streaming.source.lane_keys import lane_salts
+
+
+class UpstreamSource:
+    """One topic of one table.
+
+    `left_out` are records, (partition, offset), that an operator named: a barrier among them is none.
+    """
+
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        kafka: KafkaSettings,
+        topic: str,
+        table: TableSchema,
+        left_out: frozenset[tuple[int, int]] = frozenset(),
+        format_: Format = DEFAULT,
+    ) -> None:
+        self._spark, self._kafka, self._topic, self._table = spark, kafka, topic, table
+        self._left_out = left_out
+        self._decoder = decoder_of(format_, table)
+        self._ranges = f"backfill-{uuid.uuid4()}"
+        self._lane_salts: dict[int, Column] = {}
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that it reads with; waits for it."""
+        return self._spark()
+
+    def _options(self) -> dict[str, str]:
+        return {
+            **self._kafka.spark_options(),
+            "kafka.isolation.level": "read_committed",
+            # A task that reads up to the end of a partition would wait half a second for more.
+            "kafka.fetch.max.wait.ms": "5",
+            "failOnDataLoss": "true",
+            # A topic that was deleted must not come back empty because somebody still reads it.
+            "kafka.allow.auto.create.topics": "false",
+        }
+
+    def stream(self, first: Sequence[int]) -> DataFrame:
+        """The topic from first[p] of every partition p on."""
+        return (
+            self._spark()
+            .readStream.format("kafka")
+            .options(**self._options())
+            .option("assign", self._partitions(first))
+            .option("startingOffsets", self._offsets(first))
+            .option("includeHeaders", "true")
+            .load()
+        )
+
+    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
+        """The records of [first[p], end[p]) of every partition p."""
+        return (
+            self._spark()
+            .read.format("kafka")
+            .options(**self._options())
+            # Spark keeps consumers by this name, which nothing is committed under: one range goes on where the last
+            # one ended, with what was fetched ahead. Without it every range makes new ones, 30 ms each.
+            .option("kafka.group.id", self._ranges)
+            .option("assign", self._partitions(first))
+            .option("startingOffsets", self._offsets(first))
+            .option("endingOffsets", self._offsets(end))
+            .option("includeHeaders", "true")
+            .load()
+        )
+
+    def _partitions(self, offsets: Sequence[int]) -> str:
+        return json.dumps({self._topic: list(range(len(offsets)))})
+
+    def _offsets(self, offsets: Sequence[int]) -> str:
+        return json.dumps({self._topic: {str(number): offset for number, offset in enumerate(offsets)}})
+
+    def look(self, first: Sequence[int]) -> Look:
+        """As `look_ahead`: without Spark."""
+        return look_ahead(self._kafka, self._topic, first, self._left_out)
+
+    def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]:
+        """The barriers among some records, in offset order within each partition.
+
+        Raises: InputError at the first that is none, as `found_barrier`; EnvironmentProblem(SPARK_FAILED).
+        """
+        marked, marks = self._marks
+        found = collect(records.where(marked).select(*marks))
+        for row in sorted(found, key=lambda row: (row["partition"], row["offset"])):
+            header, value = (None if row[name] is None else bytes(row[name]) for name in ("header", "value"))
+            place = row["partition"], row["offset"]
+            record = Marked(place, value, row["size"] or 0, header, row["ambiguous"])
+            yield found_barrier(self._topic, record, self._left_out)
+
+    def lane_rows(
+        self, records: DataFrame, lanes: int, *, in_order_of: Sequence[AlignedBarrier] = ()
+    ) -> DataFrame:
+        """Records decoded and brought to their lanes: Spark partition i holds lane i, also when it is empty.
+
+        `in_order_of` are the barriers of a batch whose changes are to come by interval, partition and offset. Spark
+        sorts them, on disk where they are many. Without it they come in any order.
+
+        A record that does not decode has a null op, and goes to lane 0. Its value comes along for a second look, as
+        does one that Spark would have written in other bytes (`streaming.lane.faults`). What is marked as a barrier
+        has the op `MARKED`.
+        """
+        if lanes not in self._lane_salts:
+            self._lane_salts[lanes] = self._lane_salt(lanes)
+        rows = records.select(*self._decoded).select(*self._named)
+        rows = rows.repartition(lanes, self._lane_salts[lanes])
+        return sorted_rows(rows, _order(in_order_of)) if in_order_of else rows
+
+    # Columns are built once: each takes a dozen calls into the JVM, 0.1 s a batch in all. Every step of a DataFrame is
+    # analysed anew, 10 ms each.
+
+    @cached_property
+    def _marks(self) -> tuple[Column, list[Column]]:
+        """What tells a barrier, and what is asked of one."""
+        ours = F.filter("headers", lambda header: header["key"] == BARRIER_HEADER)
+        return self._is_marked, [
+            *map(F.col, ("partition", "offset")),
+            # The driver holds them all: what is longer than any barrier only tells its length.
+            F.when(F.length("value") <= MAX_BARRIER_BYTES, F.col("value")).alias("value"),
+            F.length("value").alias("size"),
+            ours[0]["value"].alias("header"),
+            ((F.size(ours) > 1) | F.col("key").isNotNull()).alias("ambiguous"),
+        ]
+
+    @cached_property
+    def _is_marked(self) -> Column:
+        return F.col("headers").isNotNull() & F.exists(
+            "headers", lambda header: header["key"] == BARRIER_HEADER
+        )
+
+    @cached_property
+    def _decoded(self) -> list[Column]:
+        read = self._decoder.read(F.col("key"), F.col("value"))
+        marked = self._is_marked.alias("marked")
+        return [*map(F.col, ("partition", "offset", "key", "value")), marked, read.alias("read")]
+
+    @cached_property
+    def _named(self) -> list[Column]:
+        """The columns of `streaming.source.decoded`, in a step of their own: `read` is evaluated once."""
+        found = self._decoder.decoded(F.col("read"), F.col("key"), F.col("value"))
+        row = F.coalesce(found.after, found.before)
+        before_hash = F.xxhash64(*(found.before.getField(name) for name in self._table.column_names))
+        return [
+            F.col("partition").alias(PARTITION),
+            F.col("offset").alias(OFFSET),
+            F.col("key").alias(KEY),
+            found.value.alias(VALUE),
+            F.expr("coalesce(length(key), 0) + coalesce(length(value), 0)").alias(SIZE),
+            F.when(F.col("marked"), F.lit(MARKED)).otherwise(found.op).cast("tinyint").alias(OP),
+            F.when(row.isNotNull(), vnode_expression(self._table, row)).alias(VNODE),
+            found.before.alias(BEFORE),
+            found.after.alias(AFTER),
+            F.when(found.before.isNotNull(), before_hash).alias(BEFORE_HASH),
+        ]
+
+    def _lane_salt(self, lanes: int) -> Column:
+        lane = F.coalesce(F.floor(F.col(VNODE) * lanes / self._table.vnode_count).cast("int"), F.lit(0))
+        return F.element_at(F.array(*map(F.lit, lane_salts(lanes))), lane + 1)
+
+
+def _order(barriers: Sequence[AlignedBarrier]) -> list[Column]:
+    """Interval, partition, offset. A row's interval is the number of intervals that end before it in its partition."""
+    place = [F.col(PARTITION), F.col(OFFSET)]
+    if len(barriers) == 1:
+        return place
+    ends = (",".join(map(str, column)) for column in zip(*(each.ends for each in barriers), strict=True))
+    arrays = ",".join(f"array({numbers})" for numbers in ends)
+    own = f"element_at(array({arrays}), {PARTITION} + 1)"
+    return [F.expr(f"size(filter({own}, upto -> upto <= {OFFSET}))"), *place]

@@ -1,0 +1,173 @@
+"""The topics as the state knows them: are they still the same ones, and is nothing missing?
+
+A topic that was deleted and made again has the old name and other records, and offsets that mean something else; so a
+state is bound to the topic's id, which Kafka never uses twice. Partitions that were added hold no barriers, retention
+and compaction take away what a replica is made of. Each of these is looked for before anything is touched, every few
+seconds while the service runs, and when Spark gives up without a reason of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Self
+
+from confluent_kafka.admin import AdminClient
+
+from schemas.errors import BackfillError, Code, EnvironmentProblem, InputError, StateError, TopicError
+from schemas.table import TableSchema
+from state.journal import PATH as JOURNAL_PATH
+from state.journal import Journal
+from state.progress_table import PATH as PROGRESS_PATH
+from state.replica import BASE_PATH, LOG_PATH
+from state.storage import Storage, corrupt
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import Watermarks, admin, cleanup_policy, describe_topic, watermarks
+
+_WAIT_S = 2.0
+"""For an answer while the service runs: who asks also has to notice SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The upstream that a state was made from."""
+
+    topic: str
+    id: str
+    partitions: int
+
+    @classmethod
+    def of(cls, kafka: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> Self:
+        """As it is now. Raises: TopicError(TOPIC_MISSING)."""
+        found = describe_topic(kafka, topic, client=client)
+        return cls(topic, found.id, found.partitions)
+
+    def refuse_other(self, found: Bound, *, state: str) -> None:
+        """Raises: StateError(STATE_FOREIGN); TopicError(TOPIC_REPLACED, PARTITIONS_CHANGED)."""
+        if found.topic != self.topic:
+            raise StateError(
+                Code.STATE_FOREIGN, where=state, found=f"a state of topic {self.topic}", topic=found.topic
+            )
+        if found.id != self.id:
+            raise TopicError(
+                Code.TOPIC_REPLACED,
+                where=self.topic,
+                found=f"a topic with this name and another id ({found.id})",
+                id=self.id,
+            )
+        if found.partitions != self.partitions:
+            raise TopicError(
+                Code.PARTITIONS_CHANGED,
+                where=self.topic,
+                found=f"{found.partitions} partitions",
+                partitions=self.partitions,
+                before="when the state was made",
+            )
+
+
+def binding(table: TableSchema, upstream: Bound) -> str:
+    """What a state is of, table and topic, as JSON for the journal."""
+    return json.dumps({**table.to_dict(), "upstream": asdict(upstream)})
+
+
+def refuse_foreign(known: str, table: TableSchema, upstream: Bound, *, state: str) -> None:
+    """Whether a state, of which `known` is the binding, can be gone on with.
+
+    Raises: StateError(SCHEMA_CHANGED, VNODE_LAYOUT_CHANGED, PK_CHANGED); as `Bound.refuse_other`.
+    """
+    before, declared = json.loads(known), table.to_dict()
+    topic = before.pop("upstream", None)
+    changed = [key for key in declared if declared[key] != before.get(key)]
+    if changed:
+        code = Code.SCHEMA_CHANGED
+        if "vnode_count" in changed or "distribution_key" in changed:
+            code = Code.VNODE_LAYOUT_CHANGED
+        elif "primary_key" in changed:
+            code = Code.PK_CHANGED
+        raise StateError(code, where=state, found=f"a state for another {', '.join(changed)}")
+    if topic is not None:
+        Bound(**topic).refuse_other(upstream, state=state)
+
+
+def refuse_partial(storage: Storage, journal: Journal) -> None:
+    """Whether all tables of the state are there: a table that was taken out would be made anew, empty.
+
+    The journal comes first and the others before the first plan, so a crash leaves no other gaps.
+    Raises: StateError(STATE_TABLE_CORRUPT).
+    """
+    others = {path: storage.exists(path, "_delta_log") for path in (BASE_PATH, LOG_PATH, PROGRESS_PATH)}
+    entry = journal.current
+    if entry is None and any(others.values()):
+        missing = JOURNAL_PATH
+    elif entry is not None and entry.plan is not None and not all(others.values()):
+        missing = next(path for path, there in others.items() if not there)
+    else:
+        return
+    raise corrupt(storage.uri(missing), "a state without this table")
+
+
+class UpstreamGuard:
+    """Looks after one upstream for a running service. `state` is where its state lies, for messages."""
+
+    def __init__(self, kafka: KafkaSettings, bound: Bound, state: str) -> None:
+        self._kafka, self._bound, self._state = replace(kafka, wait_s=_WAIT_S), bound, state
+        self._client: AdminClient | None = None
+
+    def look(self, next_offsets: Sequence[int]) -> tuple[Watermarks, ...]:
+        """How far the upstream goes, which is the one it was, and holds everything from `next_offsets` on.
+
+        Not for several threads. Raises: as `Bound.refuse_other` and `refuse_lost`; TopicError(TOPIC_MISSING);
+        EnvironmentProblem.
+        """
+        topic = self._bound.topic
+        try:
+            if self._client is None:
+                self._client = admin(self._kafka)
+            self._bound.refuse_other(Bound.of(self._kafka, topic, client=self._client), state=self._state)
+            marks = watermarks(self._kafka, topic, client=self._client)
+        except EnvironmentProblem:
+            self._client = None
+            raise
+        refuse_lost_behind(topic, marks, next_offsets)
+        return marks
+
+    def reason(self, problem: EnvironmentProblem, next_offsets: Sequence[int]) -> BackfillError:
+        """What is behind Spark's giving up, if it is the upstream or its broker; else the problem itself."""
+        if problem.code is not Code.SPARK_FAILED:
+            return problem
+        try:
+            UpstreamGuard(self._kafka, self._bound, self._state).look(next_offsets)
+        except BackfillError as reason:
+            return reason
+        return problem
+
+
+def refuse_lost(kafka: KafkaSettings, topic: str, next_offsets: Sequence[int]) -> None:
+    """As `refuse_lost_behind`, of the topic as it is now."""
+    refuse_lost_behind(topic, watermarks(kafka, topic), next_offsets)
+
+
+def refuse_lost_behind(topic: str, found: Sequence[Watermarks], next_offsets: Sequence[int]) -> None:
+    """Raises: InputError(DATA_LOST) when a partition no longer holds what was not read yet, at either end."""
+    for partition, (marks, wanted) in enumerate(zip(found, next_offsets, strict=False)):
+        if marks.earliest <= wanted <= marks.high:
+            continue
+        gone = (
+            f"{wanted} to {marks.earliest - 1}"
+            if wanted < marks.earliest
+            else f"{marks.high} to {wanted - 1}"
+        )
+        raise InputError(
+            Code.DATA_LOST,
+            where=f"{topic}-{partition}@{wanted}",
+            found=f"a partition without its records {gone}",
+            start=wanted,
+        )
+
+
+def refuse_compacted(kafka: KafkaSettings, topic: str) -> None:
+    """Raises: TopicError(COMPACTED_INPUT)."""
+    policy = cleanup_policy(kafka, topic)
+    if "compact" in policy:
+        raise TopicError(Code.COMPACTED_INPUT, where=topic, found=f"cleanup.policy={policy}")

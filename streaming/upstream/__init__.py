@@ -1,1 +1,0 @@
-"""What feeds an upstream topic: barriers, wishes from the control topic, and test events."""

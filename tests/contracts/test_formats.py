@@ -1,0 +1,325 @@
+"""What every format has to keep (`schemas.formats.protocol`), the product's and one that only this suite has."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from schemas.config import check
+from schemas.errors import Code, ConfigError, InputError
+from schemas.formats.protocol import Format, Images, OutputFormat
+from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, UPSTREAM_FORMATS
+from schemas.job import JobDefinition
+from schemas.records import Barrier, BarrierKind, Change, Op, Row
+from schemas.table import TableSchema, declare
+from schemas.types import ColumnType
+from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from streaming.kafka.clients import KafkaSettings
+from streaming.lane.changes import Changes, order_changes
+from streaming.lane.faults import Fault, find_faults
+from streaming.source.formats.registry import DECODERS
+from streaming.source.kafka import UpstreamSource
+from tests.kit.line_format import LINE_TYPES, LineDecoder, LineFormat
+from tests.kit.tables import items, table
+from tests.kit.upstream import Upstream
+from tests.kit.values import TYPES, rows_of
+from tests.simulation.undisturbed import undisturbed
+
+RECORDS = (
+    "partition int, offset long, key binary, value binary, headers array<struct<key string, value binary>>"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A format and a table with a column of each type that it can hold."""
+
+    format: OutputFormat
+    types: Sequence[ColumnType]
+
+    def table(self) -> TableSchema:
+        columns = {f"c{number}": str(kind) for number, kind in enumerate(self.types)}
+        key = ["id", *(name for name, kind in columns.items() if ColumnType.parse(kind).allowed_in_key)][:2]
+        return declare({"name": "t", "columns": {"id": "bigint"} | columns, "primary_key": key})
+
+    def changes(self) -> st.SearchStrategy[list[Change]]:
+        """Changes that leave their keys as they are."""
+        table = self.table()
+
+        def change(op: Op, before: Row, after: Row) -> Change:
+            kept = tuple(
+                old if column.name in table.primary_key else new
+                for column, old, new in zip(table.columns, before, after, strict=True)
+            )
+            return Change(op, None if op is Op.INSERT else before, None if op is Op.DELETE else kept)
+
+        rows = rows_of(table.columns)
+        return st.lists(st.builds(change, st.sampled_from(Op), rows, rows), min_size=1, max_size=4)
+
+
+CASES = [Case(kind(), TYPES) for kind in OUTPUT_FORMATS.values()] + [Case(LineFormat(), LINE_TYPES)]
+few = settings(max_examples=12)
+"""The rows are wide, and `tests/property` goes deeper into single types."""
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.format.format)
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new kind, known from now on: the registry is all that has to be touched."""
+    monkeypatch.setitem(UPSTREAM_FORMATS, "lines", LineFormat)
+    monkeypatch.setitem(OUTPUT_FORMATS, "lines", LineFormat)
+    decoders: dict[Any, Any] = DECODERS
+    monkeypatch.setitem(decoders, LineFormat, LineDecoder)
+
+
+def half(table: TableSchema, rows: Sequence[Row | None]) -> list[pa.Array]:
+    """Whole columns; rows that are not there are nulls."""
+    return [
+        pa.array([None if row is None else row[index] for row in rows], column.type.arrow)
+        for index, column in enumerate(table.columns)
+    ]
+
+
+def encoded(format_: OutputFormat, table: TableSchema, changes: Sequence[Change]) -> list[bytes]:
+    ops = pa.array([change.op for change in changes], pa.int8())
+    before, after = ([getattr(change, name) for change in changes] for name in ("before", "after"))
+    columns = format_.values(table.columns).changes(ops, half(table, before), half(table, after))
+    return list(map(bytes, columns.to_pylist()))
+
+
+def keys_of(format_: Format, table: TableSchema, changes: Sequence[Change]) -> list[bytes]:
+    arrays = half(table, [change.row for change in changes])
+    return list(
+        map(bytes, format_.keys(table.key_columns)([arrays[i] for i in table.key_indices]).to_pylist())
+    )
+
+
+@every_case
+@few
+@given(data=st.data())
+def test_columns_are_written_as_their_twin_writes_rows_and_read_back_the_same(
+    case: Case, data: st.DataObject
+) -> None:
+    table, changes = case.table(), data.draw(case.changes())
+    rows = case.format.rows(table.columns, table.key_columns)
+    values, keys = encoded(case.format, table, changes), keys_of(case.format, table, changes)
+    assert values == [rows.write_change(change) for change in changes]
+    assert keys == [rows.write_key(table.key_of(change.row)) for change in changes]
+    assert [rows.write_change(rows.read_change(value)) for value in values] == values
+    assert [rows.write_key(rows.read_key(key)) for key in keys] == keys
+    assert [rows.read_change(value).op for value in values] == [change.op for change in changes]
+
+
+@every_case
+@few
+@given(data=st.data())
+def test_a_snapshot_row_is_an_insert(case: Case, data: st.DataObject) -> None:
+    table = case.table()
+    found = data.draw(st.lists(rows_of(table.columns), min_size=1, max_size=4))
+    values = case.format.values(table.columns).inserts(half(table, found))
+    assert values.to_pylist() == encoded(case.format, table, [Change(Op.INSERT, None, row) for row in found])
+
+
+@every_case
+@few
+@given(data=st.data())
+def test_the_same_rows_are_the_same_bytes_in_batches_of_any_size_and_in_another_process(
+    case: Case, data: st.DataObject
+) -> None:
+    table, changes = case.table(), data.draw(case.changes())
+    cut = data.draw(st.integers(0, len(changes)))
+    parts = [part for part in (changes[:cut], changes[cut:]) if part]
+    again: OutputFormat = pickle.loads(pickle.dumps(case.format))  # noqa: S301 (as Spark sends it)
+    for encode in (encoded, keys_of):
+        assert encode(case.format, table, changes) == [
+            each for part in parts for each in encode(again, table, part)
+        ]
+    assert (again, hash(again)) == (case.format, hash(case.format))
+    assert again.keys(table.key_columns) == case.format.keys(table.key_columns)
+    assert hash(again.keys(table.key_columns)) == hash(case.format.keys(table.key_columns))
+
+
+@every_case
+@few
+@given(data=st.data())
+def test_what_is_cut_short_or_goes_on_is_refused_with_its_place(case: Case, data: st.DataObject) -> None:
+    table, changes = case.table(), data.draw(case.changes())
+    rows = case.format.rows(table.columns, table.key_columns)
+    values, keys = encoded(case.format, table, changes[:1]), keys_of(case.format, table, changes[:1])
+    for [sound], read in ((values, rows.read_change), (keys, rows.read_key)):
+        cut = data.draw(st.integers(0, len(sound) - 1))
+        for broken in (b"", sound[:cut], sound + b"\x00"):
+            with pytest.raises(InputError) as caught:
+                read(broken, where="t-0@7")
+            assert caught.value.where == "t-0@7"
+            assert not rows.is_key(broken, table.key_of(changes[0].row))
+
+
+Decode = Callable[[Sequence[tuple[bytes | None, bytes | None]]], tuple[Changes, list[Fault]]]
+
+
+def decoder(spark: SparkSession, case: Case) -> Decode:
+    """Keys and values through Spark into a single lane."""
+    table = case.table()
+    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", table, format_=case.format)
+
+    def run(records: Sequence[tuple[bytes | None, bytes | None]]) -> tuple[Changes, list[Fault]]:
+        rows = [(0, offset, *record, None) for offset, record in enumerate(records)]
+        found = source.lane_rows(spark.createDataFrame(rows, RECORDS), 1)
+        decoded: pa.Table = found.toArrow().cast(to_arrow_schema(found.schema))
+        barrier = AlignedBarrier(Barrier(1 << 16, 0, BarrierKind.INITIAL, 1, 0), (len(rows),))
+        plan = BatchPlan(None, (barrier,), (0,), ReplicaVersion(0, 0, 0), 1)
+        changes = order_changes(decoded.to_batches(), decoded.schema, plan, table)
+        return changes, find_faults(changes, table, format_=case.format)
+
+    return run
+
+
+@pytest.mark.spark
+@every_case
+@pytest.mark.usefixtures("lines")
+def test_spark_reads_what_the_twin_writes(spark: SparkSession, case: Case) -> None:
+    table, decode = case.table(), decoder(spark, case)
+
+    @settings(max_examples=4)
+    @given(case.changes())
+    def holds(changes: list[Change]) -> None:
+        records = list(
+            zip(keys_of(case.format, table, changes), encoded(case.format, table, changes), strict=True)
+        )
+        found, faults = decode(records)
+        assert not faults
+        ops = pa.array(found.ops, pa.int8())
+        read = DEFAULT.values(table.columns).changes(ops, found.before, found.after)
+        assert read.to_pylist() == encoded(DEFAULT, table, changes)
+
+    holds()
+
+
+@pytest.mark.spark
+@every_case
+@pytest.mark.usefixtures("lines")
+def test_spark_and_the_twin_leave_no_broken_record_unseen(spark: SparkSession, case: Case) -> None:
+    table, decode = case.table(), decoder(spark, case)
+
+    @settings(max_examples=2)
+    @given(rows_of(table.columns))
+    def holds(row: Row) -> None:
+        change = Change(Op.INSERT, None, row)
+        [value], [key] = encoded(case.format, table, [change]), keys_of(case.format, table, [change])
+        broken = [(key, value[:cut]) for cut in range(len(value))]
+        broken += [(key, value + b"\x00"), (key[:-1], value)]
+        _, faults = decode([(key, value), *broken, (None, value), (key, None)])
+        refused = len(broken) + 1 + (not case.format.tombstones)
+        assert [fault.offset for fault in faults] == list(range(1, 1 + refused))
+        assert case.format.tombstones or faults[-1].code is Code.TOMBSTONE_UNSUPPORTED
+
+    holds()
+
+
+def test_every_kind_has_its_name_and_those_for_upstreams_have_a_decoder() -> None:
+    for kinds in (UPSTREAM_FORMATS, OUTPUT_FORMATS):
+        assert all(model().model_dump()["format"] == kind for kind, model in kinds.items())
+    assert set(DECODERS) == set(UPSTREAM_FORMATS.values())
+    assert isinstance(DEFAULT.images, Images)
+
+
+# Chosen in the configuration ------------------------------------------------------------------------------
+
+COPY = {"name": "copy", "output": "out"}
+CONFIG = {"state": "s", "table": Case(LineFormat(), LINE_TYPES).table().to_dict()}
+
+
+def declared(upstream: object, **job: object) -> tuple[Format, JobDefinition]:
+    config = check({**CONFIG, "upstream": upstream, "jobs": [{**COPY, **job}]}, path=Path("c.yaml"))
+    return config.upstream_format, config.jobs[0]
+
+
+def test_without_a_format_or_with_the_default_written_out_it_is_change() -> None:
+    short, at_length = (
+        declared("up"),
+        declared({"topic": "up", "format": "change", "encoding": "avro"}, format="change"),
+    )
+    assert short == at_length
+    assert short[0] == short[1].format == DEFAULT
+    assert short[1].to_json() == at_length[1].to_json()
+    assert "format" not in short[1].to_json()
+
+
+@pytest.mark.parametrize(
+    ("keys", "fault"),
+    [
+        ({"format": "debezium"}, "format 'debezium' is not one of: change"),
+        ({"format": None}, "format None is not one of: change"),
+        ({"format": ["change"]}, "format ['change'] is not one of: change"),
+        ({"encoding": "json"}, "encoding is 'json': input should be 'avro'"),
+        ({"encodng": "avro"}, "did you mean 'encoding'?"),
+        ({"tombstones": False}, "tombstones'"),
+        ({"before": "full"}, "before'"),
+        ({"time": "connect"}, "time'"),
+        ({"barrier_topic": "b"}, "barrier_topic'"),
+    ],
+)
+def test_a_kind_or_a_key_that_is_not_there_is_refused_for_upstream_and_job(
+    keys: dict[str, Any], fault: str
+) -> None:
+    for upstream, job in (({"topic": "up", **keys}, {}), ("up", keys)):
+        with pytest.raises(ConfigError) as caught:
+            declared(upstream, **job)
+        assert fault in caught.value.found
+
+
+@pytest.mark.parametrize("upstream", [{}, {"topic": None}, {"topic": "a b"}, {"format": "change"}, ["up"]])
+def test_an_upstream_without_a_topics_name_is_refused(upstream: object) -> None:
+    with pytest.raises(ConfigError, match="upstream"):
+        declared(upstream)
+
+
+@pytest.mark.usefixtures("lines")
+def test_a_new_kind_is_chosen_for_upstream_and_job_each_by_itself() -> None:
+    assert declared({"topic": "up", "format": "lines"})[0] == LineFormat()
+    plain, job = declared("up", format="lines")
+    assert (plain, job.format) == (DEFAULT, LineFormat())
+    table = Case(LineFormat(), LINE_TYPES).table()
+    assert JobDefinition.from_json(job.to_json(), table) == job
+    assert job.differences(declared("up")[1]) == ['format was "lines", is null']
+
+
+@pytest.mark.usefixtures("lines")
+def test_a_lane_sends_a_new_kind_that_its_twin_reads_and_the_judge_finds_lawful() -> None:
+    schema = table()
+    declared_job = {
+        "name": "copy",
+        "output": "copy",
+        "output_partitions": 2,
+        "rate_limit": 2,
+        "format": "lines",
+    }
+    job = JobDefinition.declare(declared_job, schema)
+    upstream = Upstream(schema, 2)
+    upstream.put_all(items(range(20)))
+    upstream.barrier()
+    upstream.put((3, 1, "other"))
+    upstream.put((99, 0, "new"))
+    world = undisturbed(upstream, job)
+    rows, found = LineFormat().rows(schema.columns, schema.key_columns), dict[Any, Row | None]()
+    topics = world.lasting.topics
+    for place in topics.partitions(job.output):
+        for entry in topics.committed(place):
+            if entry.barrier is None:
+                change = rows.read_change(entry.value)
+                assert rows.read_key(entry.key or b"") == schema.key_of(change.row)
+                found[schema.key_of(change.row)] = change.after
+    assert found == {schema.key_of(row): row for row in [*items(range(20)), (99, 0, "new")]} | {
+        (3,): (3, 1, "other")
+    }

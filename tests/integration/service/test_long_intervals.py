@@ -1,0 +1,153 @@
+"""No interval is too large: what a lane does not hold at once, and what no job waits for, goes in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from schemas.errors import BackfillError, Code
+from schemas.records import Change, Op
+from state.values.plan import BatchPlan
+from streaming.service.service import Service
+from streaming.source.barriers import last as last_barrier
+from tests.kit.real import Run, Stage
+
+SetUp = Callable[..., Stage]
+COPY = {"name": "copy"}
+IN_PARTS: dict[str, Any] = {"limits": {"interval_records": 50}}
+
+
+def row(number: int, note: str | None = None) -> tuple[Any, ...]:
+    return (number, "EU", None, note)
+
+
+def completed(stage: Stage, **how: Any) -> Run:
+    """Run the service until its jobs are complete, and a barrier further."""
+    with stage.running(**how) as run:
+        run.reach(stage.upstream.barrier())
+        while not run.is_complete("copy"):
+            run.reach(stage.upstream.barrier())
+    return run
+
+
+def lawful(stage: Stage, number: int = 0, **how: Any) -> None:
+    report = stage.verify(number, **how)
+    assert report.clean, report.findings[:3]
+
+
+def test_an_outage_is_one_interval_and_goes_in_parts(set_up: SetUp) -> None:
+    stage = set_up(COPY, {"name": "few", "filter": "note LIKE '%7%'", "columns": ["note"]}, partitions=3)
+    upstream = stage.upstream
+    for number in range(100):
+        upstream.put(row(number))
+    completed(stage)
+    for number in range(400):
+        upstream.put(row(number % 130, f"outage {number}"))
+        if number % 9 == 0:
+            upstream.delete(number % 130)
+    upstream.barrier()
+    completed(stage, **IN_PARTS)
+    lawful(stage, 0)
+    lawful(stage, 1)
+
+
+def test_more_bytes_than_a_lane_holds_go_in_parts_of_several_intervals(set_up: SetUp) -> None:
+    """The lanes find out themselves: nothing is known of how large these changes are."""
+    stage = set_up(COPY, partitions=3)
+    upstream = stage.upstream
+    for number in range(30):
+        upstream.put(row(number))
+    completed(stage)
+    for interval in range(4):
+        for number in range(25):
+            upstream.put(row(number, f"{interval} " * 20_000))
+        upstream.barrier()
+    with stage.running(limits={"lane_bytes": "1m"}) as run:
+        run.reach(upstream.barrier())
+    assert max(len(report.plan.barriers) for report in run.reports) >= 4
+    lawful(stage)
+
+
+def test_a_record_at_fault_in_a_later_part_leaves_nothing_of_the_earlier_ones(set_up: SetUp) -> None:
+    stage = set_up(COPY)
+    upstream = stage.upstream
+    for number in range(20):
+        upstream.put(row(number))
+    completed(stage)
+    for number in range(100):
+        upstream.put(row(number, "before"))
+    bad = upstream.change(Change(Op.UPDATE, row(8), row(9)))
+    upstream.barrier()
+    error = stage.fails(**IN_PARTS)
+    assert isinstance(error, BackfillError)
+    assert (error.code, error.where) == (Code.UPDATE_CHANGES_PK, f"{upstream.name}-0@{bad}")
+    with stage.running(skip=frozenset({(0, bad)}), **IN_PARTS) as run:
+        run.reach(upstream.barrier())
+    lawful(stage, left_out=frozenset({(0, bad)}))
+
+
+def test_a_topic_that_is_there_first_is_built_in_parts_that_are_remembered(set_up: SetUp) -> None:
+    stage = set_up(COPY, partitions=3)
+    upstream = stage.upstream
+    for number in range(600):
+        upstream.put(row(number % 250, f"{number}"))
+    upstream.barrier()
+    first, parts = _parts_of(stage.service(**IN_PARTS), most=5)
+    assert len(parts) == 5
+    assert first.error is None
+    assert not first.reports
+    second, further = _parts_of(stage.service(until_complete=True, **IN_PARTS))
+    while second.is_alive:
+        upstream.barrier()
+        second.await_more()
+    assert second.error is None
+    assert further[0].end_offsets == parts[-1].end_offsets  # found in the log, and reported once more
+    assert further[1].first_offsets == parts[-1].end_offsets
+    assert 5 <= len(further) <= 9
+    lawful(stage)
+
+
+def _parts_of(service: Service, most: int | None = None) -> tuple[Run, list[BatchPlan]]:
+    """The parts that a run builds, until it has built so many, or its first batch is done."""
+    parts: list[BatchPlan] = []
+
+    def built(plan: BatchPlan) -> None:
+        parts.append(plan)
+        if len(parts) == most:
+            service.stop()
+
+    service.on_part = built
+    run = Run(service)
+    if most is None:
+        run.until(lambda: bool(run.reports))
+    else:
+        run.end()
+    return run, parts
+
+
+@pytest.mark.parametrize("barriers", [0, 3])
+def test_the_last_barrier_is_found_behind_very_many_records(
+    set_up: SetUp, monkeypatch: pytest.MonkeyPatch, barriers: int
+) -> None:
+    """By Spark, in windows; in partition 0 there are hardly any records behind it."""
+    monkeypatch.setattr(last_barrier, "_NEAR_RECORDS", 10)
+    monkeypatch.setattr(last_barrier, "_WINDOW_RECORDS", 70)
+    stage = set_up(COPY, partitions=3)
+    upstream = stage.upstream
+    for _ in range(barriers):
+        for number in range(30):
+            upstream.put(row(number))
+        upstream.barrier()
+    for number in range(300):
+        key = upstream.keys.encode((1_000 + number,))
+        change = upstream.changes.encode(Change(Op.INSERT, None, row(1_000 + number)))
+        upstream.send(1 + number % 2, key, change)
+    with stage.running(barriers="inject") as run:
+        run.until(lambda: len(run.reports) > 2 and run.is_complete("copy"))
+    first = run.reports[0].plan.barriers
+    assert [aligned.barrier.prev for aligned in first][barriers] == (
+        upstream.last.curr if upstream.last else 0
+    )
+    lawful(stage)

@@ -1,0 +1,163 @@
+"""Upstreams in memory of which only the barriers count, and barrier sources on them, without a broker and Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from pyspark.sql import DataFrame
+
+from schemas.errors import BackfillError, Code, Fenced, InputError
+from schemas.records import Barrier, BarrierKind
+from state.values.plan import AlignedBarrier
+from streaming.kafka.topics import Watermarks
+from streaming.source.barriers.found import FoundBarrier, Look
+from streaming.source.barriers.source import BarrierSource, Newest
+from streaming.source.upstream_checks import refuse_lost_behind
+
+NO_RECORDS = cast("DataFrame", None)
+EPOCH_STEP = 1 << 16
+
+
+def barrier(number: int, partitions: int) -> Barrier:
+    """Number 1 is a topic's first."""
+    kind = BarrierKind.CHECKPOINT if number > 1 else BarrierKind.INITIAL
+    return Barrier(number * EPOCH_STEP, (number - 1) * EPOCH_STEP, kind, partitions, 0)
+
+
+@dataclass
+class MemoryRecords:
+    """A topic with `ends[p]` records in partition p, some of them markers; `Records` in memory.
+
+    `earliest`: what is before is lost. `seen_by_look`: a look gets no further than that many records of a partition.
+    """
+
+    partitions: int
+    markers: list[FoundBarrier] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    earliest: int = 0
+    seen_by_look: int = 1_000
+    looked_through: list[tuple[Sequence[int], Sequence[int]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ends = self.ends or [0] * self.partitions
+
+    def write(self, partition: int) -> int:
+        """A record of data; its offset."""
+        self.ends[partition] += 1
+        return self.ends[partition] - 1
+
+    def mark(self, barrier: Barrier, *partitions: int) -> AlignedBarrier:
+        """Markers of a barrier in these partitions, by default in all."""
+        for number in partitions or range(self.partitions):
+            self.markers.append(FoundBarrier(number, self.write(number), barrier))
+        return AlignedBarrier(barrier, tuple(self.ends))
+
+    def look(self, first: Sequence[int]) -> Look:
+        refuse_lost_behind("up", [Watermarks(self.earliest, end, end) for end in self.ends], first)
+        ends = tuple(min(end, begin + self.seen_by_look) for begin, end in zip(first, self.ends, strict=True))
+        return Look(list(self._between(first, ends)), ends)
+
+    def stream(self, first: Sequence[int]) -> DataFrame:
+        return cast("DataFrame", (first, self.ends))
+
+    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
+        self.looked_through.append((first, end))
+        return cast("DataFrame", (first, end))
+
+    def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]:
+        first, ends = cast("tuple[Sequence[int], Sequence[int]]", records)
+        yield from self._between(first, ends)
+
+    def _between(self, first: Sequence[int], ends: Sequence[int]) -> Iterator[FoundBarrier]:
+        for number in range(self.partitions):
+            for found in self.markers:
+                if found.partition == number and first[number] <= found.offset < ends[number]:
+                    yield found
+
+
+@dataclass
+class MemoryInjector:
+    """Writes barriers into a topic in memory when it is told to, and announces them."""
+
+    records: MemoryRecords
+    announce: Callable[[AlignedBarrier], None]
+    hindrance: BackfillError | None = None
+    failure: BackfillError | None = None
+    stopped: int = 0
+
+    def start(self) -> None:
+        self.inject()
+
+    def inject(self) -> Barrier:
+        last = max((found.barrier.curr for found in self.records.markers if found.barrier), default=0)
+        sent = barrier(last // EPOCH_STEP + 1, self.records.partitions)
+        self.announce(self.records.mark(sent))
+        return sent
+
+    def fence(self) -> None:
+        self.failure = Fenced(Code.FENCED, where="up.barriers", found="a newer instance of the service")
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+@dataclass
+class BesideTopic:
+    """Data without markers, and beside it a topic of one partition: each record a barrier with its ends."""
+
+    partitions: int
+    ends: list[int] = field(default_factory=list)
+    barriers: list[AlignedBarrier] = field(default_factory=list)
+    earliest: int = 0
+
+    def __post_init__(self) -> None:
+        self.ends = self.ends or [0] * self.partitions
+
+    def write(self, partition: int) -> int:
+        """A record of data; its offset."""
+        self.ends[partition] += 1
+        return self.ends[partition] - 1
+
+    def add(self, barrier: Barrier) -> None:
+        """A barrier behind all data that there is."""
+        self.barriers.append(AlignedBarrier(barrier, tuple(self.ends), in_data=False))
+
+
+class BesideBarriers(BarrierSource):
+    """Barriers beside the data, in memory."""
+
+    def __init__(self, topic: BesideTopic) -> None:
+        self._topic = topic
+        self._last: AlignedBarrier | None = None
+        self._taken = 0
+
+    def begin(self, position: AlignedBarrier | None, first: Sequence[int]) -> list[AlignedBarrier]:
+        topic = self._topic
+        refuse_lost_behind("up", [Watermarks(topic.earliest, end, end) for end in topic.ends], first)
+        self._last = position
+        return self._news()
+
+    def stream(self) -> DataFrame:
+        return NO_RECORDS
+
+    def aligned(self, records: DataFrame) -> list[AlignedBarrier]:
+        return self._news()
+
+    def newest(self) -> Newest:
+        return [(self._last.barrier if self._last else None, 0)] * self._topic.partitions
+
+    def _news(self) -> list[AlignedBarrier]:
+        epoch = self._last.epoch if self._last else 0
+        found, self._taken = self._topic.barriers[self._taken :], len(self._topic.barriers)
+        news = [each for each in found if each.epoch > epoch]
+        for each in news:
+            if each.barrier.prev != epoch:
+                raise InputError(Code.BARRIER_GAP, where="up", found=f"prev {each.barrier.prev}", last=epoch)
+            epoch, self._last = each.epoch, each
+        return news

@@ -1,0 +1,126 @@
+"""A format that is not in the product, as small as one can be: JSON text, `[op, before, after]`, and `[key...]`.
+
+It holds booleans, whole numbers and texts, and loops over rows, which is right for a test only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F
+
+from schemas.errors import Code, InputError
+from schemas.formats.protocol import OutputFormat, Rows
+from schemas.position import Key
+from schemas.records import Change, Op
+from schemas.table import Column, TableSchema
+from schemas.types import ColumnType
+from streaming.source.formats.protocol import Decoded
+
+LINE_TYPES = tuple(map(ColumnType.parse, ("boolean", "int", "bigint", "string")))
+
+
+def line(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+class LineFormat(OutputFormat):
+    """Text lines."""
+
+    format: Literal["lines"] = "lines"
+
+    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> LineRows:
+        return LineRows(len(columns), len(key_columns))
+
+    def keys(self, key_columns: Sequence[Column]) -> LineKeys:
+        return LineKeys()
+
+    def values(self, columns: Sequence[Column]) -> LineValues:
+        return LineValues()
+
+    def schemas(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> dict[str, object]:
+        return {"key": "JSON", "value": "JSON"}
+
+
+@dataclass(frozen=True)
+class LineRows(Rows):
+    columns: int
+    key_columns: int
+
+    def read_key(self, data: bytes, *, where: str | None = None) -> Key:
+        return self._row(self._read(data, where), self.key_columns, where)
+
+    def read_change(self, value: bytes | None, *, where: str | None = None) -> Change:
+        op, *halves = self._row(self._read(value or b"", where), 3, where)
+        rows = [None if half is None else self._row(half, self.columns, where) for half in halves]
+        return Change(Op(op), *rows)
+
+    def write_key(self, key: Key) -> bytes:
+        return line(key)
+
+    def write_change(self, change: Change) -> bytes:
+        return line([change.op, change.before, change.after])
+
+    def _read(self, data: bytes, where: str | None) -> object:
+        try:
+            return json.loads(data)
+        except ValueError:
+            raise InputError(Code.CHANGE_MALFORMED, where=where, found="no JSON", what="line") from None
+
+    def _row(self, found: Any, length: int, where: str | None) -> tuple[Any, ...]:
+        if not isinstance(found, list) or len(found) != length:
+            raise InputError(Code.CHANGE_MALFORMED, where=where, found="no such list", what="line")
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class LineKeys:
+    def __call__(self, arrays: Sequence[pa.Array]) -> pa.BinaryArray:
+        return pa.array([line(key) for key in rows_of(arrays)], pa.binary())
+
+
+@dataclass(frozen=True)
+class LineValues:
+    def inserts(self, arrays: Sequence[pa.Array]) -> pa.BinaryArray:
+        return pa.array([line([Op.INSERT, None, row]) for row in rows_of(arrays)], pa.binary())
+
+    def changes(
+        self, ops: pa.Int8Array, before: Sequence[pa.Array], after: Sequence[pa.Array]
+    ) -> pa.BinaryArray:
+        changes = zip(ops.to_pylist(), rows_of(before), rows_of(after), strict=True)
+        lines = [
+            line([op, None if op == Op.INSERT else old, None if op == Op.DELETE else new])
+            for op, old, new in changes
+        ]
+        return pa.array(lines, pa.binary())
+
+
+def rows_of(arrays: Sequence[pa.Array]) -> list[tuple[Any, ...]]:
+    return list(zip(*(array.to_pylist() for array in arrays), strict=True))
+
+
+class LineDecoder:
+    """Hands every value on to the strict twin."""
+
+    def __init__(self, _: LineFormat, table: TableSchema) -> None:
+        self._columns = table.columns
+
+    def read(self, key: SparkColumn, value: SparkColumn) -> SparkColumn:
+        return F.from_json(value.cast("string"), "array<string>")
+
+    def decoded(self, read: SparkColumn, key: SparkColumn, value: SparkColumn) -> Decoded:
+        op = F.get(read, F.lit(0)).cast("int")
+        return Decoded(op, self._half(read, 1), self._half(read, 2), value)
+
+    def _half(self, read: SparkColumn, place: int) -> SparkColumn:
+        cells = F.from_json(F.get(read, F.lit(place)), "array<string>")
+        named = [
+            F.get(cells, F.lit(i)).cast(str(column.type)).alias(column.name)
+            for i, column in enumerate(self._columns)
+        ]
+        return F.when(cells.isNotNull(), F.struct(*named))

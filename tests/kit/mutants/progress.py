@@ -1,0 +1,141 @@
+"""Progress that says what is not so."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+from schemas.position import position_to_text
+from schemas.records import VnodeProgress
+from streaming.verify.findings import Rule
+from tests.kit.histories import History, Item, ordered
+from tests.kit.mutants.spots import (
+    barrier_indices,
+    mutant,
+)
+
+Told = tuple[list[Item], int, int]
+"""Where a progress entry stands: the partition's items, the barrier's index, the entry's index."""
+
+
+def _told(history: History) -> Iterator[tuple[Told, VnodeProgress]]:
+    for items in history.output:
+        for index in barrier_indices(items):
+            barrier = items[index].barrier
+            assert barrier is not None
+            for entry, progress in enumerate(barrier.progress):
+                yield (items, index, entry), progress
+
+
+def _retell(told: Told, progress: VnodeProgress) -> None:
+    items, index, entry = told
+    barrier = items[index].barrier
+    assert barrier is not None
+    entries = list(barrier.progress)
+    entries[entry] = progress
+    items[index] = Item(barrier=replace(barrier, progress=tuple(entries)))
+
+
+@mutant(Rule.POSITION_FELL)
+def position_fallen(history: History, rng: random.Random) -> bool:
+    first: dict[int, str] = {}
+    candidates = []
+    for told, progress in _told(history):
+        if progress.vnode in first and not progress.finished:
+            candidates.append((told, progress))
+        elif progress.position is not None and not progress.finished:
+            first[progress.vnode] = progress.position
+    if not candidates:
+        return False
+    told, progress = rng.choice(candidates)
+    lower = [key for key in history.keys if position_to_text(key) == first[progress.vnode]]
+    below = [key for key in history.keys if ordered(key) < ordered(lower[0])]
+    _retell(told, replace(progress, position=position_to_text(rng.choice(below)) if below else None))
+    return True
+
+
+@mutant(Rule.FINISHED_UNSET)
+def finished_unset(history: History, rng: random.Random) -> bool:
+    candidates = [(told, progress) for told, progress in _told(history) if progress.finished]
+    candidates = [(told, p) for told, p in candidates if told[1] != barrier_indices(told[0])[-1]]
+    if not candidates:
+        return False
+    (items, index, _), progress = rng.choice(candidates)
+    later = rng.choice([at for at in barrier_indices(items) if at > index])
+    barrier = items[later].barrier
+    assert barrier is not None
+    entries = (*barrier.progress, replace(progress, finished=False))
+    items[later] = Item(barrier=replace(barrier, progress=entries))
+    return True
+
+
+@mutant(Rule.PROGRESS_UNCHANGED)
+def progress_told_again(history: History, rng: random.Random) -> bool:
+    candidates = [
+        (told, p) for told, p in _told(history) if p.finished and told[1] != barrier_indices(told[0])[-1]
+    ]
+    if not candidates:
+        return False
+    (items, index, _), progress = rng.choice(candidates)
+    later = rng.choice([at for at in barrier_indices(items) if at > index])
+    barrier = items[later].barrier
+    assert barrier is not None
+    items[later] = Item(barrier=replace(barrier, progress=(*barrier.progress, progress)))
+    return True
+
+
+@mutant(Rule.PROGRESS_INVALID)
+def progress_in_the_wrong_partition(history: History, rng: random.Random) -> bool:
+    candidates = list(_told(history))
+    if len(history.output) == 1 or not candidates:
+        return False
+    (items, _, _), progress = rng.choice(candidates)
+    other = rng.choice([partition for partition in history.output if partition is not items])
+    index = rng.choice(barrier_indices(other))
+    barrier = other[index].barrier
+    assert barrier is not None
+    other[index] = Item(barrier=replace(barrier, progress=(*barrier.progress, progress)))
+    return True
+
+
+@mutant(Rule.PROGRESS_INVALID)
+def position_unreadable(history: History, rng: random.Random) -> bool:
+    candidates = list(_told(history))
+    if not candidates:
+        return False
+    told, progress = rng.choice(candidates)
+    _retell(told, replace(progress, position=rng.choice(["", "[]", "{", "[null]", '["x","y","z","w"]'])))
+    return True
+
+
+@mutant(Rule.ROW_COUNT_WRONG)
+def row_count_wrong(history: History, rng: random.Random) -> bool:
+    candidates = list(_told(history))
+    if not candidates:
+        return False
+    told, progress = rng.choice(candidates)
+    _retell(told, replace(progress, row_count=progress.row_count + rng.choice([-1, 1, 1000])))
+    return True
+
+
+@mutant(Rule.ROW_COUNT_WRONG)
+def finished_too_early(history: History, rng: random.Random) -> bool:
+    """A vnode is told to be finished while rows above its position were never read."""
+    tables = dict(history.tables())
+    candidates = []
+    for told, progress in _told(history):
+        barrier = told[0][told[1]].barrier
+        assert barrier is not None
+        unread = [
+            key
+            for key in tables[barrier.prev]
+            if history.vnode(key) == progress.vnode and not history.covers(barrier.curr, key)
+        ]
+        if unread:
+            candidates.append((told, progress))
+    if not candidates:
+        return False
+    told, progress = rng.choice(candidates)
+    _retell(told, replace(progress, finished=True))
+    return True

@@ -1,0 +1,83 @@
+"""What mutants share: their registry, and places in a history."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from schemas.position import Key
+from schemas.records import Change, Row
+from streaming.verify.findings import Rule
+from tests.kit.histories import History, Item
+
+Mutant = Callable[[History, random.Random], bool]
+Spot = tuple[int, int]
+"""Partition and index of an output record."""
+
+MUTANTS: dict[str, tuple[Mutant, frozenset[Rule] | None]] = {}
+"""By name: how to break, and the rules of which at least one has to be named (None: any)."""
+
+
+def mutant(*rules: Rule) -> Callable[[Mutant], Mutant]:
+    def register(function: Mutant) -> Mutant:
+        MUTANTS[function.__name__] = function, frozenset(rules) or None
+        return function
+
+    return register
+
+
+def spots_of(history: History, wanted: Callable[[Item], bool] = lambda _: True) -> list[Spot]:
+    return [
+        (number, index)
+        for number, items in enumerate(history.output)
+        for index, item in enumerate(items)
+        if item.change is not None and wanted(item)
+    ]
+
+
+def item_at(history: History, spot: Spot) -> Item:
+    return history.output[spot[0]][spot[1]]
+
+
+def pick(
+    history: History, rng: random.Random, wanted: Callable[[Item], bool] = lambda _: True
+) -> Spot | None:
+    spots = spots_of(history, wanted)
+    return rng.choice(spots) if spots else None
+
+
+def barrier_indices(items: list[Item]) -> list[int]:
+    return [index for index, item in enumerate(items) if item.barrier is not None]
+
+
+def next_barrier(items: list[Item], index: int) -> int:
+    return next(at for at in barrier_indices(items) if at > index)
+
+
+def change_of(item: Item) -> Change:
+    assert item.change is not None
+    return item.change
+
+
+def key_of(item: Item) -> Key:
+    assert item.key is not None
+    return item.key
+
+
+def is_snapshot(item: Item) -> bool:
+    return item.source is None
+
+
+def alter(history: History, row: Row) -> Row:
+    """The row with another value in a column outside the key, or the row itself if it has none such."""
+    if "n" not in history.columns:
+        return row
+    index = history.columns.index("n")
+    return (*row[:index], 99 if row[index] != 99 else 98, *row[index + 1 :])
+
+
+def project(history: History, row: Row | None) -> Row | None:
+    if row is None:
+        return None
+    by_name = dict(zip(history.table.column_names, row, strict=True))
+    return tuple(by_name[name] for name in history.columns)

@@ -1,0 +1,126 @@
+"""What a scenario prints: the records that became visible on the outputs, and what journal, log and progress say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from schemas.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.records import Op, Row, VnodeProgress
+from state.journal import Journal
+from state.progress_table import ProgressTable
+from state.replica import Replica
+from state.values.plan import BatchPlan, JobState
+from state.values.progress import Completed, Progress
+from streaming.core.jobs import jobs_after
+from streaming.kafka.topics import Partition
+from streaming.verify.history import Entry
+from tests.kit.upstream import EPOCH_STEP
+from tests.scenarios.keys import Keys
+from tests.simulation.world import World
+
+
+class Shown:
+    """Remembers which records were printed."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._counts: dict[Partition, int] = {}
+
+    def news(self, world: World) -> Iterator[str]:
+        """What a committed reader sees that it did not see before, by output partition."""
+        for output, job in world.setting.every_job.items():
+            for place in world.lasting.topics.partitions(output):
+                entries = world.lasting.topics.committed(place)
+                new = entries[self._counts.get(place, 0) :]
+                self._counts[place] = len(entries)
+                if new:
+                    yield f"{place[0]}-{place[1]}"
+                    yield from (f"  {self._record(world, job.columns, entry)}" for entry in new)
+            yield from self._letters(world, job.dead_letters)
+
+    def _letters(self, world: World, topic: str) -> Iterator[str]:
+        place = (topic, 0)
+        if not world.lasting.topics.partitions(topic):
+            return
+        letters = world.lasting.topics.letters(topic)
+        new = letters[self._counts.get(place, 0) :]
+        self._counts[place] = len(letters)
+        yield from (f"{topic}: the record at {letter.place}" for letter in new)
+
+    def _record(self, world: World, columns: tuple[str, ...], entry: Entry) -> str:
+        table = world.setting.table
+        if entry.barrier is not None:
+            barrier = decode_barrier(entry.barrier, entry.value, where="output")
+            listed = ", ".join(map(self._position, barrier.progress))
+            mutation = "" if barrier.mutation is None else f" with {barrier.mutation}"
+            return f"barrier {number_of(barrier.curr)}{mutation}" + (f": {listed}" if listed else "")
+        (id_,) = KeyCodec(table.key_columns).decode(entry.key or b"")
+        change = ChangeCodec(table.select(columns)).decode(entry.value or b"")
+        halves = [_text(half, columns) for half in (change.before, change.after) if half is not None]
+        values = halves[-1:] if change.op is Op.INSERT else halves
+        listed = " -> ".join(values) if any(values) else ""
+        return f"{change.op.name} {self._keys.name(id_)} {listed}".rstrip()
+
+    def _position(self, listed: VnodeProgress) -> str:
+        position = None if listed.position is None else tuple(json.loads(listed.position))
+        return self._vnode(listed.vnode, position, listed.finished, listed.row_count)
+
+    def _vnode(self, vnode: int, position: Row | None, finished: bool, rows: int) -> str:
+        at = (
+            "complete"
+            if finished
+            else "at its beginning"
+            if position is None
+            else f"at {self._keys.name(position[0])}"
+        )
+        return f"{self._keys.vnode(vnode)} {at} ({rows} {'row' if rows == 1 else 'rows'})"
+
+    # the state ---------------------------------------------------------------------------------------------
+
+    def state(self, world: World) -> Iterator[str]:
+        """How far journal, log and progress are, and each job's positions as the progress table has them."""
+        entry = Journal(world.storage, world.setting.table).current
+        plan = None if entry is None else entry.plan
+        if plan is None:
+            yield "no plan"
+            return
+        table = ProgressTable(world.storage, world.setting.table)
+        log = Replica(world.storage, world.setting.table)
+        yield f"plan: {self._plan(plan)}"
+        yield f"log: barrier {number_of(log.log_epoch)}, base: barrier {number_of(log.folded_epoch)}"
+        yield f"progress: barrier {number_of(table.epoch)}"
+        # A batch whose progress is not there is open: its mutations have yet to take effect.
+        jobs = tuple(job.state for job in plan.jobs)
+        if table.epoch >= plan.epoch:
+            jobs = jobs_after(plan, world.setting.table).jobs
+        for job in jobs:
+            yield self._job(job, table.load(job.name, job.start))
+
+    def _plan(self, plan: BatchPlan) -> str:
+        first, last = (number_of(aligned.epoch) for aligned in (plan.barriers[0], plan.barriers[-1]))
+        what = f"barrier {last}" if first == last else f"barriers {first} to {last}"
+        part = "" if plan.until is None else f", a part up to {'/'.join(map(str, plan.until))}"
+        parked = f", {len(plan.parked)} parked" if plan.parked else ""
+        return f"{what}, {plan.lanes} {'lane' if plan.lanes == 1 else 'lanes'}{part}{parked}"
+
+    def _job(self, job: JobState, progress: dict[int, Progress]) -> str:
+        vnodes = [
+            self._vnode(vnode, state.position, isinstance(state, Completed), state.row_count)
+            for vnode, state in sorted(progress.items())
+        ]
+        limit = "" if job.rate_limit is None else f", rate {job.rate_limit}"
+        return f"{job.name}{', paused' if job.paused else ''}{limit}: {', '.join(vnodes) or 'not started'}"
+
+
+def number_of(epoch: int) -> int:
+    """Barriers count from 1."""
+    return epoch // EPOCH_STEP
+
+
+def _text(row: Row, columns: tuple[str, ...]) -> str:
+    return "/".join(
+        "null" if value is None else str(value)
+        for value, name in zip(row, columns, strict=True)
+        if name != "id"
+    )

@@ -1,0 +1,77 @@
+"""Scenario files as such: what is wrong in one is shown with file and line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scenarios.player import Player
+from tests.scenarios.script import ScriptError, differences, parse, render
+
+SHORT = """\
+# One row.
+table
+job copy
+
+insert a1 x
+start
+step
+
+step
+----
+copy-0
+  barrier 1
+  INSERT a1 x
+  barrier 2: a complete (1 row), b complete (0 rows)
+"""
+
+
+def found(text: str) -> str:
+    blocks = parse(text)
+    printed, complaints = Player(blocks).play()
+    assert not complaints
+    return render(blocks, printed)
+
+
+def test_what_is_expected_is_written_again_as_it_was() -> None:
+    assert found(SHORT) == SHORT
+    assert found(SHORT[: SHORT.index("----")]) == SHORT
+
+
+def test_a_difference_is_shown_with_file_and_line() -> None:
+    wrong = SHORT.replace("INSERT a1 x", "INSERT a1 y")
+    shown = differences("a.txt", wrong, found(wrong)).splitlines()
+    assert shown[0].startswith("a.txt:13: ")
+    assert {"-  INSERT a1 y", "+  INSERT a1 x"} <= set(shown)
+    assert not differences("a.txt", SHORT, SHORT)
+
+
+def test_what_is_missing_at_the_end_is_a_difference() -> None:
+    assert differences("a.txt", "step\n", "step\n----\nx\n").startswith("a.txt:2: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("insert a1 x", "is there already"),
+        ("update a2 x", "is absent"),
+        ("insert z1 x", "is no key"),
+        ("insert a9", "does not take"),
+        ("step rows=1", "does not take rows"),
+        ("step seconds=x", "is no number"),
+        ("restart", "is alive"),
+        ("restore", "there is no backup"),
+        ("crash before breakfast", "is no place"),
+        ("crash before commit progress", "no instance has come to"),
+        ("dance", "there is no command"),
+        ("insert 'a1", "No closing quotation"),
+        ("table vnodes=99", "vnodes are 2 to"),
+    ],
+)
+def test_a_line_that_can_not_be_carried_out_is_named(line: str, reason: str) -> None:
+    with pytest.raises(ScriptError, match=f"line 1[0-9].*{reason}"):
+        found(SHORT[: SHORT.index("----")] + "\n" + line + "\n")
+
+
+def test_a_barrier_carries_one_mutation() -> None:
+    with pytest.raises(ScriptError, match="one mutation"):
+        found(SHORT[: SHORT.index("----")] + "\npause copy\nresume copy\nstep\n")

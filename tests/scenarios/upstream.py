@@ -1,0 +1,192 @@
+"""The upstream of a scenario: written in full before anything runs, as the simulation wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from schemas.codec import KeyCodec
+from schemas.job import JobDefinition
+from schemas.limits import Limits
+from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
+from schemas.table import TableSchema
+from tests.kit.upstream import Upstream
+from tests.scenarios.keys import MOST_VNODES, Keys, table_of
+from tests.scenarios.script import Command, ScriptError
+from tests.simulation.changelog import Changelog
+from tests.simulation.world import Setting
+
+JOB_OPTIONS = "output", "filter", "columns", "partitions", "rate"
+
+
+class Writer:
+    """Carries out the lines of a script that write to the upstream, and those before the first start.
+
+    `setting` is what the simulation runs, once every line was seen.
+    """
+
+    def __init__(self) -> None:
+        self._upstream: Upstream | None = None
+        self._configured: list[JobDefinition] = []
+        self._jobs: dict[str, JobDefinition] = {}
+        self._mutation: Mutation | None = None
+        self._faulty: list[tuple[int, int]] = []
+        self._limits = Limits()
+        self.keys: Keys
+
+    @property
+    def upstream(self) -> Upstream:
+        assert self._upstream is not None, "a scenario starts with `table`"
+        return self._upstream
+
+    @property
+    def table(self) -> TableSchema:
+        """Of the upstream."""
+        return self.upstream.table
+
+    def write(self, commands: Iterable[Command]) -> None:
+        """Carry out a script's lines; those of others are left out. Raises: ScriptError."""
+        for command in commands:
+            if self._upstream is None and command.name != "table":
+                raise ScriptError(command.line, "a scenario starts with `table`")
+            handler = getattr(self, f"do_{command.name}", None)
+            if handler is not None:
+                handler(command)
+
+    def setting(self) -> Setting:
+        """All barriers stay back until the player lets them come; the last ones let every job finish."""
+        if self._mutation is not None:
+            self.upstream.barrier(self._mutation)
+        names = {job.name: None for job in self._jobs.values()}
+        for last in (Resume(None), *(Throttle(name, None) for name in names), None, None):
+            self.upstream.barrier(last)
+        changelog = Changelog(self.upstream, frozenset(self._faulty))
+        return Setting(
+            self.table,
+            changelog,
+            tuple(self._configured),
+            self._jobs,
+            lanes=(1,),
+            folds=True,
+            closing=len(changelog.barriers[0]),
+            limits=self._limits,
+        )
+
+    # before the first start --------------------------------------------------------------------------------
+
+    def do_table(self, command: Command) -> None:
+        """`table vnodes=2 partitions=1`: of the upstream."""
+        command.expect(1, "vnodes", "partitions")
+        vnodes = command.number("vnodes", 2)
+        if not 2 <= vnodes <= MOST_VNODES:
+            raise ScriptError(command.line, f"vnodes are 2 to {MOST_VNODES}")
+        table = table_of(vnodes)
+        self._upstream, self.keys = Upstream(table, command.number("partitions", 1)), Keys(table)
+
+    def do_job(self, command: Command) -> None:
+        """`job copy rate=2 filter="v = 'x'"`: a job of the configuration."""
+        self._configured.append(self._job(command))
+
+    def do_limits(self, command: Command) -> None:
+        """`limits interval=3 part=1`: records from which on an interval goes in parts, and of a part."""
+        command.expect(1, "interval", "part")
+        self._limits = Limits(
+            interval_records=command.number("interval", 3), part_records=command.number("part", 1)
+        )
+
+    def _job(self, command: Command) -> JobDefinition:
+        command.expect(2, *JOB_OPTIONS)
+        name, given = command.words[1], command.options
+        declared: dict[str, object] = {"name": name, "output": given.get("output", name)}
+        declared["output_partitions"] = command.number("partitions", 1)
+        declared |= {"filter": given["filter"]} if "filter" in given else {}
+        declared |= {"columns": given["columns"].split(",")} if "columns" in given else {}
+        declared |= {"rate_limit": command.number("rate", 0)} if "rate" in given else {}
+        job = JobDefinition.declare(declared, self.table)
+        self._jobs.setdefault(job.output, job)
+        return job
+
+    # changes -----------------------------------------------------------------------------------------------
+
+    def do_insert(self, command: Command) -> None:
+        """`insert a1 x`."""
+        self._put(command, present=False)
+
+    def do_update(self, command: Command) -> None:
+        """`update a1 y`."""
+        self._put(command, present=True)
+
+    def do_delete(self, command: Command) -> None:
+        """`delete a1`."""
+        command.expect(2)
+        self.upstream.delete(self._id(command, present=True))
+
+    def do_bad(self, command: Command) -> None:
+        """`bad a1`: a record with this key whose value is no change."""
+        command.expect(2)
+        key = (self.keys.id(command.words[1]),)
+        number, topic = self.upstream.home(key), self.upstream.topic
+        topic.append(number, KeyCodec(self.table.key_columns).encode(key), b"?")
+        self._faulty.append((number, topic.partitions[number][-1].offset))
+
+    def _put(self, command: Command, *, present: bool) -> None:
+        command.expect(3)
+        value = None if command.words[2] == "null" else command.words[2]
+        self.upstream.put((self._id(command, present=present), value))
+
+    def _id(self, command: Command, *, present: bool) -> int:
+        id_ = self.keys.id(command.words[1])
+        if id_ is None:
+            raise ScriptError(command.line, f"{command.words[1]} is no key: a letter of a vnode and a number")
+        if ((id_,) in self.upstream.rows) != present:
+            raise ScriptError(
+                command.line, f"{command.words[1]} is {'absent' if present else 'there already'}"
+            )
+        return id_
+
+    # barriers ----------------------------------------------------------------------------------------------
+
+    def do_barrier(self, command: Command) -> None:
+        """`barrier`: closes an interval; it carries the mutation before it, if there is one."""
+        self.upstream.barrier(self._mutation)
+        self._mutation = None
+
+    def do_step(self, command: Command) -> None:
+        """`step` begins with a barrier."""
+        self.do_barrier(command)
+
+    def do_repeat(self, command: Command) -> None:
+        """`repeat`: the newest barrier is written again, as a producer that retries may do it."""
+        command.expect(1)
+        self.upstream.repeat_barrier(range(len(self.upstream.topic.partitions)))
+
+    def do_create(self, command: Command) -> None:
+        """`create late rate=1`: Add, on the next barrier."""
+        self._mutate(command, Add(self._job(command).to_json()))
+
+    def do_drop(self, command: Command) -> None:
+        """`drop late`."""
+        command.expect(2)
+        self._mutate(command, Drop(command.words[1]))
+
+    def do_pause(self, command: Command) -> None:
+        """`pause late`, or `pause` for every job."""
+        self._mutate(command, Pause(self._one_or_all(command)))
+
+    def do_resume(self, command: Command) -> None:
+        """`resume late`, or `resume`."""
+        self._mutate(command, Resume(self._one_or_all(command)))
+
+    def do_throttle(self, command: Command) -> None:
+        """`throttle late rate=0`; without a rate the limit goes."""
+        command.expect(2, "rate")
+        rate = command.number("rate", 0) if "rate" in command.options else None
+        self._mutate(command, Throttle(command.words[1], rate))
+
+    def _one_or_all(self, command: Command) -> str | None:
+        command.expect(min(len(command.words), 2))
+        return command.words[1] if len(command.words) == 2 else None
+
+    def _mutate(self, command: Command, mutation: Mutation) -> None:
+        if self._mutation is not None:
+            raise ScriptError(command.line, "a barrier carries one mutation")
+        self._mutation = mutation

@@ -1,0 +1,51 @@
+"""Every power failure of one job: before each step, with each way to lose what was not synced.
+
+All instances are gone at once, and with them any part of what the disk had not yet. The broker is another host, and
+keeps everything. What a file can come to is up to the file, so the ways are few: at most one commit and its files are
+at risk where all is synced in time, and more where a canary leaves a sync out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.simulation.crashes import play_on
+from tests.simulation.essence import essence
+from tests.simulation.fates import Order
+from tests.simulation.instance import Instance
+from tests.simulation.storage import Loss
+from tests.simulation.world import Lasting, Setting, World
+
+WAYS: dict[str, Loss] = {
+    "all is gone": lambda path: "gone",
+    "all is empty": lambda path: "empty",
+    "only commits are left": lambda path: "kept" if path.endswith(".json") else "gone",
+    "commits are gone": lambda path: "gone" if path.endswith(".json") else "kept",
+    "journal and progress are left": lambda path: (
+        "kept" if path.startswith(("journal", "progress")) else "gone"
+    ),
+    "the replica is left": lambda path: "kept" if path.startswith("replica") else "gone",
+}
+
+
+def power_failures(
+    setting: Setting, order: Order, instance_type: type[Instance] = Instance
+) -> Iterator[tuple[str, list[str]]]:
+    """Step and way of each that leaves something new, and what is wrong in the end."""
+    left: list[Lasting] = []
+
+    def look(step: int, world: World) -> None:
+        left.append(world.lasting.copy())
+
+    _, wrong = play_on(setting, order, Lasting.beginning(setting), look, instance_type)
+    yield "none", wrong
+    known: set[tuple[bytes, str]] = set()
+    for step, lasting in enumerate(left):
+        before = essence(lasting)
+        for way, loss in WAYS.items():
+            losses = repr([(path, loss(path)) for path in lasting.files.at_risk])
+            if lasting.files.at_risk and (before, losses) not in known:
+                known.add((before, losses))
+                lost = lasting.copy()
+                lost.files.lose_power(loss)
+                yield f"step {step}, {way}", play_on(setting, order, lost, instance_type=instance_type)[1]

@@ -1,0 +1,103 @@
+"""Every older state of one job, restored at later moments.
+
+The state folder is copied before each step. Later all instances end, a copy is put in its place, and the service is
+started again, perhaps with another number of lanes. The outputs are as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
+from tests.kit.upstream import Upstream
+from tests.simulation.changelog import Changelog
+from tests.simulation.crashes import VNODES, play_on
+from tests.simulation.fates import Order
+from tests.simulation.histories import job_of, table_of
+from tests.simulation.instance import Instance
+from tests.simulation.storage import Files
+from tests.simulation.world import Lasting, Setting, World
+
+EVERY = 9
+"""Steps from one restore to the next: more than the commits of a batch, and no divisor of its steps."""
+
+
+@cache
+def jobs_that_come_and_go() -> Setting:
+    """A job of the file; another that is added, limited, paused and dropped; one more under its name."""
+    table = table_of(VNODES)
+    jobs = {
+        "copy": job_of("copy", "copy", VNODES, rate_limit=1),
+        "late": job_of("late", "late", VNODES, rate_limit=1, condition="n >= 1"),
+        "later": job_of("late", "later", VNODES, rate_limit=2),
+    }
+    upstream = Upstream(table, partitions=2)
+    mutations: dict[int, Mutation] = {
+        2: Add(jobs["late"].to_json()),
+        4: Throttle("copy", 2),
+        5: Pause("late"),
+        6: Drop("late"),
+        7: Add(jobs["later"].to_json()),
+        8: Resume(None),
+    }
+    for epoch in range(10):
+        for key in range(8) if epoch == 0 else (epoch % 4, 4 + epoch % 3, 10 + epoch):
+            upstream.put((key, epoch))
+        if epoch % 3 == 2:
+            upstream.delete(epoch % 4)
+        upstream.barrier(mutations.get(epoch))
+    closing: list[Mutation | None] = [Throttle("copy", None), Throttle("late", None), None, None]
+    for last in closing:
+        upstream.barrier(last)
+    changelog = Changelog(upstream)
+    return Setting(table, changelog, (jobs["copy"],), jobs, lanes=(2, 1), folds=True, closing=len(closing))
+
+
+def restores(
+    setting: Setting, order: Order, instance_type: type[Instance] = Instance, every: int = EVERY
+) -> Iterator[tuple[str, list[str]]]:
+    """When which state is restored, and what is wrong in the end."""
+    left: list[Lasting] = []
+
+    def look(step: int, world: World) -> None:
+        left.append(world.lasting.copy())
+
+    _, wrong = play_on(setting, order, Lasting.beginning(setting), look, instance_type)
+    yield "none", wrong
+    for moment in range(every, len(left), every):
+        for older, files in _copies(left[:moment]):
+            lasting = left[moment].copy()
+            lasting.files.restore(files)
+            lasting.restored = True
+            where = f"before step {moment} the state of step {older}"
+            yield where, play_on(setting, order, lasting, instance_type=instance_type)[1]
+
+
+class _Rebuilds(Instance):
+    def __init__(self, *parts: Any, **named: Any) -> None:
+        super().__init__(*parts, **named)
+        self.rebuilds = True
+
+
+def rebuilds(setting: Setting, order: Order, every: int) -> Iterator[tuple[str, list[str]]]:
+    """When the state is lost as a whole, and what is wrong in the end."""
+    left: list[Lasting] = []
+    play_on(setting, order, Lasting.beginning(setting), lambda step, world: left.append(world.lasting.copy()))
+    for moment in range(every, len(left), every):
+        lasting = left[moment].copy()
+        lasting.files.restore(Files())
+        lasting.restored = True
+        yield f"step {moment}", play_on(setting, order, lasting, instance_type=_Rebuilds)[1]
+
+
+def _copies(left: list[Lasting]) -> Iterator[tuple[int, Files]]:
+    """States that differ, with a plan at least: a new one is no older state."""
+    known: set[tuple[int, ...]] = set()
+    for step, lasting in enumerate(left):
+        tables = lasting.files.tables
+        versions = tuple(len(tables.get(path, ())) for path in sorted(tables))
+        if len(tables) == 4 and lasting.files.has_plan() and versions not in known:
+            known.add(versions)
+            yield step, lasting.files

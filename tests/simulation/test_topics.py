@@ -1,0 +1,88 @@
+"""A job whose topic can't be made: it is refused, and the service goes on, whatever the journal said of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from schemas.errors import Code, TopicError
+from state.journal import PATH as JOURNAL_PATH
+from streaming.protocol.report import BatchReport
+from tests.simulation.broker import Broker
+from tests.simulation.crashes import job_of_epochs
+from tests.simulation.fates import Straight
+from tests.simulation.instance import Instance
+from tests.simulation.scheduler import Strand
+from tests.simulation.world import World
+
+
+class MakesNoTopic(Broker):
+    def create_topic(self, topic: str, partitions: int) -> None:
+        self.scheduler.step(f"create {topic}")
+        raise TopicError(Code.TOPIC_NOT_CREATED, where=topic, found="too many copies")
+
+
+class Without(Instance):
+    broker_type = MakesNoTopic
+
+    def __init__(self, name: str, **parts: Any) -> None:
+        super().__init__(name, **parts)
+        self.reports: list[BatchReport] = []
+
+    def told(self, report: BatchReport) -> None:
+        super().told(report)
+        self.reports.append(report)
+
+
+class Dying(Straight):
+    """So many times, before a topic is made."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.left = times
+
+    def befalls(self, strand: Strand) -> str:
+        if self.left and strand.at.startswith("create "):
+            self.left -= 1
+            return "death"
+        return "nothing"
+
+
+def jobs_of_plans(world: World) -> list[int]:
+    plans = [json.loads(plan) for plan in world.storage.every_row(JOURNAL_PATH, "plan") if plan]
+    return [len(plan["jobs"]) for plan in plans]
+
+
+@pytest.mark.parametrize("deaths", [0, 1, 2])
+def test_a_job_that_was_added_is_refused_and_batches_go_on(deaths: int) -> None:
+    world = World(job_of_epochs(6), Dying(deaths), instance_type=Without)
+    world.start()
+    world.settle()
+    assert world.lasting.starts == 1 + deaths
+    last = world.instances[-1]
+    assert isinstance(last, Without)
+    assert last.process.alive
+    refused = [each.refused for report in last.reports for each in report.outcome.reports if each.refused]
+    assert Code.TOPIC_NOT_CREATED in refused or deaths, "a recovered batch has no listener"
+    counts = jobs_of_plans(world)
+    assert 1 in counts, "the journal had the plan before anything was made"
+    assert counts[-1] == 0
+    assert not world.lasting.topics.partitions("copy")
+
+
+def test_a_job_of_the_configuration_ends_the_service_and_has_left_the_journal() -> None:
+    setting = job_of_epochs(6)
+    setting = replace(setting, jobs=tuple(setting.every_job.values()))
+    world = World(setting, Dying(1), instance_type=Without)
+    for _ in range(3):
+        instance = world.start()
+        while world.scheduler.turn():
+            pass
+        assert not instance.process.alive or instance.process.ended_by is not None
+    ends = [instance.process.ended_by for instance in world.instances]
+    assert ends[0] is None, "it was killed"
+    assert [getattr(end, "code", None) for end in ends[1:]] == [Code.TOPIC_NOT_CREATED] * 2
+    assert jobs_of_plans(world)[-1] == 0

@@ -1,0 +1,95 @@
+"""A command that only asks is over soon: it imports no more than it needs. Held by what is imported, not by time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from schemas.job import JobDefinition
+from schemas.records import Barrier, BarrierKind
+from state.journal import Journal
+from state.progress_table import ProgressRow, ProgressTable
+from state.replica import Replica
+from state.storage import Storage
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion
+from state.values.progress import Completed, InProgress
+from tests.kit.tables import table
+
+TABLE = table()
+SPARK = {"pyspark", "py4j", "fastapi", "starlette", "uvicorn", "prometheus_client", "pandas"}
+KAFKA = {"confluent_kafka", "cryptography"}
+UNASKED = {"numpy", "structlog"}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Of a service that has run: a job half way, in all four tables."""
+    storage = Storage(str(tmp_path / "state"))
+    storage.prepare()
+    job = JobDefinition.declare({"name": "copy", "output": "copy", "filter": "id > 3"}, TABLE)
+    barrier = Barrier(2 << 16, 1 << 16, BarrierKind.CHECKPOINT, 1, 0)
+    state = JobState(job, start=1 << 16, opened=True)
+    journal = Journal(storage, TABLE)
+    journal.take_over("this test", 2, "{}")
+    journal.write_plan(
+        BatchPlan(
+            None,
+            (AlignedBarrier(barrier, (7,)),),
+            (0,),
+            ReplicaVersion(0, 0, 0),
+            2,
+            (JobPlan(state),),
+        )
+    )
+    progress = ProgressTable(storage, TABLE)
+    progress.commit(
+        [ProgressRow("copy", 0, Completed(None, 0)), ProgressRow("copy", 1, InProgress((5,), 3))], 2 << 16
+    )
+    Replica(storage, TABLE)
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        json.dumps(
+            {
+                "kafka": {"bootstrap": "127.0.0.1:1"},
+                "upstream": "orders",
+                "state": "state",
+                "table": TABLE.to_dict(),
+            }
+        )
+    )
+    return path
+
+
+def imported(*arguments: object) -> tuple[str, set[str]]:
+    """What a command says, and the packages that are there when it is done."""
+    program = (
+        "import sys; sys.argv = ['backfill', *sys.argv[1:]];"
+        "from streaming.cli.app import main; status = main();"
+        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr); sys.exit(status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "arguments", [["list"], ["list", "--json"], ["status", "--json"], ["status", "copy"]]
+)
+def test_a_command_that_only_asks_needs_neither_spark_nor_kafka_nor_numpy(
+    config: Path, arguments: list[str]
+) -> None:
+    said, modules = imported(*arguments, "-c", config)
+    assert "copy" in said
+    assert not modules & (SPARK | KAFKA | UNASKED)
+
+
+def test_the_help_of_a_command_that_steers_needs_no_spark() -> None:
+    for name in ("create", "pause", "drop", "plan", "verify", "consume", "produce"):
+        _, modules = imported(name, "--help")
+        assert not modules & SPARK, name

@@ -1,0 +1,118 @@
+"""`backfill status` fits into 80 columns, whatever it has to say, and asks the service itself how it is."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from rich.console import Console
+
+from schemas.http import HttpConfig
+from state.values.progress import Completed, InProgress, Progress
+from streaming.cli import status
+from streaming.cli.watching import forecasts_after
+from streaming.control.condition import Answer, ask
+from streaming.control.state_view import SeenJob, Sight
+from streaming.core.forecast import Extent, Paces
+from tests.kit.reports import job, report
+
+TOKEN = "a token of sixteen characters"
+REASON = (
+    "BARRIER_STALLED at orders-1@1234567: found an open transaction, for 412 s at least, with 118230 records from "
+    "there on that no committed reader sees; next: end its producer, or abort it: kafka-transactions.sh find-hanging "
+    "names it"
+)
+
+
+def shown(
+    answer: Answer | None, vnode_count: int, *, late_s: float = 30.0, at_ms: int | None = None
+) -> list[str]:
+    progress: dict[int, Progress] = {1: InProgress((5,), 2)}
+    progress.update({vnode: Completed((9,), 50) for vnode in range(0, vnode_count, 2)})
+    seen = SeenJob(job("a-job-with-a-name-of-some-length"), progress, Extent(1_234_567_890, 9_876_543_210))
+    plan = report(at_ms=at_ms).plan
+    owner = "process 4194304 on a-machine-with-a-long-name, started 2026-11-21T21:28:22Z"
+    sight = Sight(owner, 64, plan.epoch, (seen,), 11_111_111_100, plan)
+    out = io.StringIO()
+    condition = status._condition(answer, sight, late_s)
+    forecasts = forecasts_after(Paces(), sight)
+    status._show(Console(file=out, width=80), condition, sight, [seen], forecasts, vnode_count)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("vnode_count", [2, 3, 16, 63, 64, 65, 1_000, 32_768])
+def test_no_line_is_wider_than_80_columns_and_the_vnodes_have_one(vnode_count: int) -> None:
+    lines = shown(Answer("upstream stuck", ready=False, reason=REASON, batch_age_s=412.0), vnode_count)
+    assert max(map(len, lines)) <= 80, lines
+    (vnodes,) = [line for line in lines if line.endswith(f" of {vnode_count:d} vnodes")]
+    if vnode_count <= 16:
+        assert vnodes.split()[0] == "".join(
+            "█" if v % 2 == 0 else "▄" if v == 1 else "·" for v in range(vnode_count)
+        )
+
+
+def test_it_says_what_the_service_says_of_itself() -> None:
+    lines = shown(Answer("upstream stuck", ready=False, reason=REASON, batch_age_s=412.0), 64)
+    assert lines[0].split(maxsplit=1) == ["condition", "upstream stuck: not ready, no batch for 6 min 52 s"]
+    assert "BARRIER_STALLED" in lines[1]
+    assert shown(Answer("serving", ready=True), 64)[0].split(maxsplit=1) == ["condition", "serving"]
+
+
+def test_without_an_address_the_state_tells_whether_barriers_come_out() -> None:
+    assert shown(None, 64)[0].split(maxsplit=1) == ["condition", "barriers come out"]
+    assert "no barrier for" in shown(None, 64, at_ms=1_700_000_000_000)[0]
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A service that is stuck."""
+
+    def do_GET(self) -> None:
+        if self.path == "/readyz":
+            self.say(503, b"stuck\n")
+        elif self.headers.get("Authorization") == f"Bearer {TOKEN}":
+            reason = {"code": "NO_PROGRESS", "where": None, "found": "nothing", "next_step": "look"}
+            answer = {"condition": "stuck", "ready": False, "reason": reason, "batch_age_s": 77.0}
+            self.say(200, json.dumps(answer).encode())
+        else:
+            self.say(401, b"{}")
+
+    def say(self, code: int, body: bytes) -> None:
+        self.send_response(code)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def service() -> Iterator[int]:
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_the_service_is_asked_at_its_address_with_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    with service() as port:
+        config = HttpConfig.model_validate({"listen": f"0.0.0.0:{port}", "token_env": "STATUS_TOKEN"})
+        assert ask(config) == Answer("stuck", ready=False)
+        monkeypatch.setenv("STATUS_TOKEN", TOKEN)
+        assert ask(config) == Answer("stuck", False, "NO_PROGRESS: found nothing; next: look", 77.0)
+
+
+def test_nobody_who_answers_is_no_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert ask(HttpConfig.model_validate({"listen": f"127.0.0.1:{taken.getsockname()[1]}"})) is None
+    assert ask(HttpConfig.model_validate({})) is None

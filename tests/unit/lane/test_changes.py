@@ -1,0 +1,130 @@
+"""Which records of a batch are changes, and of which interval."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from schemas.columnar import encode_keys
+from schemas.errors import Code
+from schemas.limits import Limits
+from schemas.records import Barrier, BarrierKind, Op
+from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
+from state.replica import LOG_PATH, ReplicaFiles
+from state.storage import Storage
+from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from streaming.kafka.clients import KafkaSettings
+from streaming.lane.changes import Changes, order_changes
+from streaming.lane.faults import find_faults
+from streaming.lane.run import run_lane
+from streaming.lane.task import LaneTask
+from streaming.sink.kafka import lane_output
+from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE, decoded_schema
+from tests.kit.tables import table
+
+TABLE = table()
+
+
+def insert(id_: int, partition: int, offset: int) -> dict[str, Any]:
+    key = encode_keys(TABLE.key_columns, [pa.array([id_])])[0].as_py()
+    row = {"id": id_, "n": 0, "v": ""}
+    own = {
+        PARTITION: partition,
+        OFFSET: offset,
+        KEY: key,
+        VALUE: None,
+        SIZE: 9,
+        OP: Op.INSERT.value,
+        VNODE: 0,
+    }
+    return {**own, BEFORE: None, AFTER: row, BEFORE_HASH: None}
+
+
+def marked(partition: int, offset: int, key: bytes | None = None) -> dict[str, Any]:
+    own = {PARTITION: partition, OFFSET: offset, KEY: key, VALUE: b"-", SIZE: 1, OP: MARKED, VNODE: None}
+    return {**own, BEFORE: None, AFTER: None, BEFORE_HASH: None}
+
+
+def plan(*ends: tuple[int, ...], in_data: bool = True) -> BatchPlan:
+    """Of barriers that end so."""
+    barriers = tuple(
+        AlignedBarrier(Barrier(n << 16, (n - 1) << 16, BarrierKind.CHECKPOINT, len(each), 0), each, in_data)
+        for n, each in enumerate(ends, 1)
+    )
+    return BatchPlan(None, barriers, (0,) * len(ends[0]), ReplicaVersion(0, 0, 0), 1)
+
+
+def decoded(*rows: dict[str, Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(rows), schema=decoded_schema(TABLE))
+
+
+def ordered(plan: BatchPlan, *rows: dict[str, Any]) -> Changes:
+    batch = decoded(*reversed(rows))
+    return order_changes([batch], batch.schema, plan, TABLE)
+
+
+def intervals(changes: Changes) -> list[tuple[int, int, int]]:
+    """Interval, partition and offset of each change."""
+    places = (changes.rows[name].to_pylist() for name in (PARTITION, OFFSET))
+    return list(zip(changes.interval.tolist(), *places, strict=True))
+
+
+@pytest.mark.parametrize("has_records", [True, False])
+def test_intervals_end_before_the_ends_of_barriers_with_or_without_records_of_their_own(
+    has_records: bool,
+) -> None:
+    changes = [insert(number, 0, number) for number in (0, 1, 3, 4)] + [insert(9, 1, 0)]
+    own = [marked(0, 2), marked(0, 5), marked(1, 1), marked(1, 2)] if has_records else []
+    ends = ((3, 2), (6, 3)) if has_records else ((3, 1), (5, 1))
+    found = ordered(plan(*ends, in_data=has_records), *changes, *own)
+    assert intervals(found) == [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 3), (1, 0, 4)]
+    assert not find_faults(found, TABLE)
+
+
+def test_the_last_record_before_a_barrier_beside_the_data_is_a_change_like_any_other() -> None:
+    beside = plan((1,), (3,), (3,), (4,), in_data=False)
+    found = ordered(beside, *(insert(number, 0, number) for number in range(4)))
+    assert intervals(found) == [(0, 0, 0), (1, 0, 1), (1, 0, 2), (3, 0, 3)]
+
+
+@pytest.mark.parametrize(("in_data", "faults"), [(True, []), (False, [Code.AMBIGUOUS_RECORD])])
+def test_a_marked_record_right_before_the_end_of_a_barrier_beside_the_data_is_not_its_marker(
+    in_data: bool, faults: list[Code]
+) -> None:
+    found = ordered(plan((2,), in_data=in_data), insert(0, 0, 0), marked(0, 1))
+    assert [fault.code for fault in find_faults(found, TABLE)] == faults
+
+
+def test_a_lane_writes_the_last_record_before_a_barrier_beside_the_data_to_the_log(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    storage.filesystem.create_dir(storage.path(LOG_PATH), recursive=True)
+    rows = decoded(*(insert(number, 0, number) for number in range(4)))
+    task = LaneTask(
+        storage=storage,
+        table=TABLE,
+        plan=plan((2,), (4,), in_data=False),
+        progress={},
+        files=ReplicaFiles(0, {}, ()),
+        open_output=partial(lane_output, KafkaSettings("none")),
+        read_letters=lambda parked: (),
+        transactional_id="none",
+        journal_version=0,
+        limits=Limits(),
+        known_ends={},
+    )
+    result = run_lane(task, 0, [rows], rows.schema)
+    assert (result.changes, [file.rows for file in result.log]) == (4, [4])
+
+
+@pytest.mark.parametrize(("offset", "key"), [(1, None), (1, b"\x02"), (3, b"\x02")])
+def test_what_is_marked_as_a_barrier_and_is_none_of_the_plan_is_at_fault(
+    offset: int, key: bytes | None
+) -> None:
+    found = ordered(plan((4,)), insert(0, 0, 0), marked(0, offset, key))
+    assert [(fault.offset, fault.code) for fault in find_faults(found, TABLE)] == [
+        (offset, Code.AMBIGUOUS_RECORD)
+    ]

@@ -1,0 +1,43 @@
+"""What the container files promise an orchestrator, as far as it can be read from them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from schemas.job import parse_duration
+
+ROOT = Path(__file__).parents[2]
+LEAST_START_MS = 5 * 60_000
+"""A cluster on a busy machine was seen to take two minutes."""
+
+
+def test_a_start_is_given_time_and_readiness_is_what_is_asked_for() -> None:
+    dockerfile = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    check = re.search(r"^HEALTHCHECK (.*?)\n.*?/readyz", dockerfile, re.MULTILINE | re.DOTALL)
+    assert check is not None
+    period = re.search(r"--start-period=(\w+)", check[1])
+    assert period is not None
+    assert parse_duration(period[1]) >= LEAST_START_MS
+
+
+def test_a_process_of_the_cluster_that_dies_is_started_again() -> None:
+    cluster = YAML(typ="safe").load(ROOT / "docker" / "cluster.yaml")
+    spark = {name: service for name, service in cluster["services"].items() if name.startswith("spark-")}
+    assert len(spark) == 2
+    assert all(service.get("restart") == "unless-stopped" for service in spark.values())
+
+
+def test_down_takes_every_container_away_and_only_the_service_has_the_state() -> None:
+    """`docker compose down --volumes` leaves what belongs to a profile, and a state without its topics is of no use."""
+    services = YAML(typ="safe").load(ROOT / "compose.yaml")["services"]
+    assert not [name for name, service in services.items() if "profiles" in service]
+    with_state = [
+        name
+        for name, service in services.items()
+        if any(str(volume).startswith("state:") for volume in service.get("volumes", ()))
+    ]
+    assert with_state == ["backfill"]
+    assert services["events"]["scale"] == 0

@@ -1,0 +1,108 @@
+"""What `docs/contract.md` shows and lists is what the code has: bytes, vnodes, requests, commands, types."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from schemas.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.epoch import epoch_from_unix_ms
+from schemas.errors import BackfillError
+from schemas.records import Barrier, BarrierKind, Change, Op, Throttle, VnodeProgress
+from schemas.table import declare
+from schemas.types import TYPE_NAMES
+from state.vnode import compute_vnode
+from streaming.cli.app import COMMANDS
+from streaming.source.barriers.control_requests import decode_wish
+
+ROOT = Path(__file__).parents[2]
+CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
+HOW_IT_WORKS = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+
+
+def section(document: str, title: str) -> str:
+    found = re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#|\Z)", document, re.MULTILINE | re.DOTALL)
+    assert found is not None, title
+    return found[1]
+
+
+def test_the_bytes_shown_are_those_of_the_records() -> None:
+    text = {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "note": "string"}
+    table = declare({"name": "orders", "columns": text, "primary_key": ["id"]})
+    shown = re.findall(r"^(.*?) +((?:[0-9a-f]{2}(?: |$))+)$", section(CONTRACT, "Changes"), re.MULTILINE)
+    inserted = (7, "EU", Decimal("250.00"), None)
+    updated = (7, "EU", Decimal("99.90"), "late")
+    codec = ChangeCodec(table.columns)
+    assert [(label, bytes.fromhex(data)) for label, data in shown] == [
+        ("key of 7", KeyCodec(table.key_columns).encode((7,))),
+        ("INSERT 7, EU, 250.00, null", codec.encode(Change(Op.INSERT, None, inserted))),
+        ("UPDATE to 7, EU, 99.90, late", codec.encode(Change(Op.UPDATE, inserted, updated))),
+    ]
+
+
+def test_the_barrier_shown_is_one() -> None:
+    *_, block = re.findall(r"```\n(.*?)```", section(CONTRACT, "Barriers"), re.DOTALL)
+    at = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
+    epoch, at_ms = 10002471321600000, int(at.timestamp() * 1000)
+    assert epoch_from_unix_ms(at_ms) == epoch
+    assert decode_barrier(str(epoch).encode(), bytes.fromhex(block)) == Barrier(
+        curr=epoch,
+        prev=10002471256064000,
+        kind=BarrierKind.CHECKPOINT,
+        partitions=4,
+        injected_at_ms=at_ms,
+        mutation=Throttle("big-orders", 100),
+        progress=(VnodeProgress(41, "[7]", finished=False, row_count=3),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "columns", "values"),
+    [
+        ("CAST(7 AS BIGINT)", {"id": "bigint"}, (7,)),
+        ("CAST(-1 AS BIGINT)", {"id": "bigint"}, (-1,)),
+        (
+            "'EU', 7, DATE '2026-01-31'",
+            {"region": "string", "id": "int", "day": "date"},
+            ("EU", 7, dt.date(2026, 1, 31)),
+        ),
+    ],
+)
+def test_the_vnodes_shown_are_those(call: str, columns: dict[str, str], values: tuple[object, ...]) -> None:
+    table = declare({"name": "t", "columns": columns, "primary_key": list(columns)})
+    vnode = compute_vnode(values, table.key_columns, 64)
+    assert re.search(rf"xxhash64\({re.escape(call)}\), 64\) +-- {vnode}\b", CONTRACT)
+
+
+def test_every_control_request_shown_is_one() -> None:
+    block = re.search(r"```json\n(.*?)```", CONTRACT, re.DOTALL)
+    assert block is not None
+    requests = [decode_wish(line.encode()) for line in block[1].splitlines()]
+    assert len({type(request.mutation) for request in requests}) == 6
+
+
+def test_it_lists_every_command_and_every_exit_status() -> None:
+    commands = section(CONTRACT, "Command line")
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", commands, re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(COMMANDS)
+    statuses = {int(number) for number in re.findall(r"^\| (\d+)\b", commands, re.MULTILINE)}
+    assert {kind.exit_status for kind in BackfillError.__subclasses__()} <= statuses
+
+
+def test_it_names_every_type() -> None:
+    named = re.findall(r"^\| (`.*?)[|]", section(CONTRACT, "Tables and vnodes"), re.MULTILINE)
+    assert {name for row in named for name in re.findall(r"`([^`]+)`", row)} == set(TYPE_NAMES)
+
+
+def test_every_place_of_exactly_once_is_there() -> None:
+    table = section(HOW_IT_WORKS, "Where exactly-once is made")
+    places = re.findall(r"`([\w/]+\.py)`: ((?:`\w+`(?:, )?)+)", table)
+    assert len(places) > 10
+    for file, functions in places:
+        source = (ROOT / file).read_text(encoding="utf-8")
+        for name in re.findall(r"`(\w+)`", functions):
+            assert re.search(rf"^( *def {name}\(|{name}\b.* = )", source, re.MULTILINE), (file, name)
