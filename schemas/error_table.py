@@ -89,9 +89,7 @@ _BARRIERS = {
 _PRODUCER = "correct the producer"
 _SCHEMA = "check the producer's schema against the table's declaration"
 _HISTORY = "read the topic from its beginning; if this is the beginning, correct the producer"
-_FOLDED = (
-    "Found by `verify`, `consume --fold` and the fold, which reports it in the log of a service that goes on."
-)
+_COMPACTED = "Found by `verify`, `consume --fold` and compaction, which logs it while the service goes on."
 _CHANGES = {
     Code.CHANGE_MALFORMED: Advice("schemaless Avro of {what} as the table declares it", _SCHEMA),
     Code.AVRO_TRUNCATED: Advice("schemaless Avro of {what} as the table declares it", _SCHEMA),

@@ -14,7 +14,7 @@ OFFSET = "_bf_offset"
 """Where the change stands upstream. All changes of a key are in one partition, so offsets order them."""
 OP = "_bf_op"
 BEFORE_HASH = "_bf_before_hash"
-"""Spark's xxhash64 of the change's `before` columns, null for INSERT: the fold checks it against the stored row."""
+"""Spark's xxhash64 of the change's `before` columns, null for INSERT: checked at compaction against the stored row."""
 
 LOG_OWN = (VNODE, EPOCH, PARTITION, OFFSET, OP, BEFORE_HASH)
 

@@ -65,7 +65,7 @@ def choose_merges(files: Sequence[DataFile], *, others: int = 0) -> list[tuple[D
     for file in small:
         tiers[int(math.log(max(file.rows, 1), LEAST_FILES))].append(file)
     full = [tier for _, tier in sorted(tiers.items()) if len(tier) >= LEAST_FILES]
-    # In the order of time: what the fold takes out of the log goes by files.
+    # In the order of time: what the compaction takes out of the log goes by files.
     ordered = (sorted(tier, key=lambda file: file.bounds[EPOCH]) for tier in full)
     return [group for tier in ordered for group in _groups(tier, large_rows, large_bytes)]
 

@@ -1,14 +1,14 @@
 """The replica of the upstream table: `base` and `log`, two ordinary Delta tables.
 
-    base   the table as of the barrier `folded_epoch`: partitioned by vnode, files sorted by primary key, the files
-           of one vnode disjoint in key. Written by the fold alone.
+    base   the table as of the barrier `compacted_epoch`: partitioned by vnode, files sorted by primary key, the files
+           of one vnode disjoint in key. Written by the compaction alone.
     log    every change after that barrier (older ones may still be there): append-only, one commit a batch.
 
 The table at barrier b is base ⊕ log up to b. A plan pins a version of both; all files of a version are
 immutable, so readers are given paths and never look at "latest".
 
-Only the driver's batch thread commits. The fold runs beside it and writes files; what it has made goes into the base,
-and out of the log, between two batches.
+Only the driver's batch thread commits. The compaction runs beside it and writes files; what it has made goes into the
+base, and out of the log, between two batches.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def raw_bytes(file: BaseFile | DataFile) -> int:
 class ReplicaFiles:
     """The files of a pinned version: all that a reader of the snapshot needs, small enough to send to a lane."""
 
-    folded_epoch: int
+    compacted_epoch: int
     base: Mapping[int, tuple[BaseFile, ...]]
     log: tuple[DataFile, ...]
 
@@ -102,7 +102,7 @@ class ReplicaFiles:
         return self.base_rows + self.log_rows
 
     def rows_by_vnode(self, vnode_count: int) -> dict[int, int]:
-        """About what each vnode holds: its rows in the base or, before the first fold, its share of the log."""
+        """About what each vnode holds: its rows in the base or, before the first compaction, its share of the log."""
         if not self.base:
             return dict.fromkeys(range(vnode_count), -(-self.log_rows // vnode_count))
         return {vnode: sum(file.rows for file in files) for vnode, files in self.base.items()}
@@ -112,7 +112,7 @@ class ReplicaFiles:
         ordered = sorted(vnodes)
         base = {vnode: self.base[vnode] for vnode in ordered if vnode in self.base}
         return ReplicaFiles(
-            self.folded_epoch, base, tuple(file for file in self.log if _holds(file, ordered))
+            self.compacted_epoch, base, tuple(file for file in self.log if _holds(file, ordered))
         )
 
 
@@ -162,14 +162,14 @@ class Replica:
 
     def pin(self) -> ReplicaVersion:
         """The newest version of both tables that this writer has seen."""
-        return ReplicaVersion(self.base.version, self.log.version, self.folded_epoch)
+        return ReplicaVersion(self.base.version, self.log.version, self.compacted_epoch)
 
     @property
-    def folded_epoch(self) -> int:
-        """The barrier that the base is complete up to; 0 before the first fold."""
+    def compacted_epoch(self) -> int:
+        """The barrier that the base is complete up to; 0 before the first compaction."""
         return self.base.epoch
 
-    def commit_fold(
+    def commit_compaction(
         self,
         added: Sequence[DataFile],
         removed: Sequence[BaseFile],
@@ -177,14 +177,14 @@ class Replica:
         *,
         read_at: int | None = None,
     ) -> bool:
-        """Swap the files of the vnodes that were folded; whether it did. Only between two batches.
+        """Swap the files of the vnodes that were compacted; whether it did. Only between two batches.
 
-        `removed` are all base files of these vnodes that the fold has read, of the base as of `read_at`, the barrier
-        that it was complete up to; the base is then complete up to `epoch`. Does nothing where that is done, and where
-        another fold came in between: one of whom we took over from, seen by a `reload`.
+        `removed` are all base files of these vnodes that the compaction has read, of the base as of `read_at`, the
+        barrier that it was complete up to; the base is then complete up to `epoch`. Does nothing where that is done,
+        and where another compaction came in between: one of whom we took over from, seen by a `reload`.
         Raises: CommitConflict when another writer committed to the base.
         """
-        is_due = epoch > self.folded_epoch and read_at in (None, self.folded_epoch)
+        is_due = epoch > self.compacted_epoch and read_at in (None, self.compacted_epoch)
         if is_due:
             self.base.commit(added, [_as_committed(file) for file in removed], epoch=epoch)
         return is_due
@@ -199,7 +199,7 @@ class Replica:
             if previous is not None and previous[0].base == version.base
             else self._base_files(version)
         )
-        files = ReplicaFiles(version.folded_epoch, base, self._log_files(version))
+        files = ReplicaFiles(version.compacted_epoch, base, self._log_files(version))
         self._cached = (version, files)
         return files
 
@@ -212,10 +212,10 @@ class Replica:
             files = self.log.files(LOG_BOUNDS)
         else:
             files = self.log.files_at(version.log, LOG_BOUNDS)
-        return tuple(file for file in files if file.bounds[EPOCH][1] > version.folded_epoch)
+        return tuple(file for file in files if file.bounds[EPOCH][1] > version.compacted_epoch)
 
     def reload(self) -> None:
-        """See what others committed. The log first: it is never seen trimmed beyond what the base has folded."""
+        """See what others committed. The log first: it is never seen trimmed beyond what the base has compacted."""
         self.log.reload()
         self.base.reload()
 
@@ -240,11 +240,13 @@ class Replica:
         return self.log.records >= records
 
     def trim(self) -> int:
-        """Take log files out that the base has folded. Returns how many. Only between two batches."""
-        folded = [file for file in self.log.files(LOG_BOUNDS) if file.bounds[EPOCH][1] <= self.folded_epoch]
-        if folded:
-            self.log.commit([], folded, epoch=None)
-        return len(folded)
+        """Take log files out that the base has compacted. Returns how many. Only between two batches."""
+        compacted = [
+            file for file in self.log.files(LOG_BOUNDS) if file.bounds[EPOCH][1] <= self.compacted_epoch
+        ]
+        if compacted:
+            self.log.commit([], compacted, epoch=None)
+        return len(compacted)
 
     def replace_log_files(self, merged: Sequence[DataFile], by: DataFile) -> None:
         """Swap small log files for one with the same rows. Only between two batches."""

@@ -1,8 +1,8 @@
 """Spark's `xxhash64` of whole rows, for many rows at once.
 
-Spark folds the columns of a row: the hash of one is the seed of the next, and a null leaves the seed as it is. Columns
-of a fixed width are hashed as arrays; texts, bytes and wide decimals one by one, in C.
-(Spark: catalyst/expressions/hash.scala, XxHash64Function; common/unsafe, XXH64.hashInt and hashLong.)
+Spark chains the columns of a row: the hash of one is the seed of the next, and a null leaves the seed as it is.
+Columns of a fixed width are hashed as arrays; texts, bytes and wide decimals one by one, in C. (Spark:
+catalyst/expressions/hash.scala, XxHash64Function; common/unsafe, XXH64.hashInt and hashLong.)
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class SnapshotReader:
         names = list(dict.fromkeys([VNODE, OP, OFFSET, *keys, *columns]))
         if not self.files.log or not vnodes:
             return Overlay(self._schema(names).empty_table())
-        wanted = pc.field(VNODE).isin(sorted(vnodes)) & (pc.field(EPOCH) > self.files.folded_epoch)
+        wanted = pc.field(VNODE).isin(sorted(vnodes)) & (pc.field(EPOCH) > self.files.compacted_epoch)
         if set(columns) <= set(keys) or self.files.log_bytes_of(vnodes) <= HELD_BYTES:
             paths = [file.path for file in self.files.log]
             return Overlay(self._newest(self._scan(LOG_PATH, paths, names, wanted)))

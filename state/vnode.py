@@ -2,7 +2,7 @@
 
     vnode = pmod(xxhash64(distribution key columns in order), vnode_count)
 
-Spark's `xxhash64` with its seed 42, so that a user can recompute it in SQL. Spark folds the columns: the
+Spark's `xxhash64` with its seed 42, so that a user can recompute it in SQL. Spark chains the columns: the
 hash of one is the seed of the next. This module has the pure-Python twin; the expression is for the JVM.
 (Spark: catalyst/expressions/hash.scala, XxHash64Function.)
 """

@@ -100,7 +100,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs Spark or a broker, by the fixtures it asks for; `make quick` leaves these out."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        if fixtures & {"spark", "ordeal"}:
+        if fixtures & {"spark", "kill_scenario"}:
             item.add_marker(pytest.mark.spark)
         if fixtures & {"bootstrap", "broker"}:
             item.add_marker(pytest.mark.kafka)

@@ -170,13 +170,13 @@ class JobPlan:
 class ReplicaVersion:
     """The pinned replica at an aligned barrier: immutable files, so a reader needs no table.
 
-    `base` and `log` are versions of the Delta tables. The base holds the fold of all epochs up to
-    `folded_epoch`; the log's files hold at least everything after it.
+    `base` and `log` are versions of the Delta tables. The base holds the changes of all epochs up to
+    `compacted_epoch`; the log's files hold at least everything after it.
     """
 
     base: int
     log: int
-    folded_epoch: int
+    compacted_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class BatchPlan:
                 "replica": {
                     "base": self.replica.base,
                     "log": self.replica.log,
-                    "folded": self.replica.folded_epoch,
+                    "folded": self.replica.compacted_epoch,
                 },
                 "lanes": self.lanes,
                 "jobs": [

@@ -33,7 +33,7 @@ def command(
         str | None, typer.Option(help="Time between two barriers, 100ms to 1h; by default 1s.")
     ] = None,
 ) -> None:
-    """Inject barriers into a topic until SIGTERM or Ctrl-C, and take wishes from its control topic.
+    """Inject barriers into a topic until SIGTERM or Ctrl-C, and take requests from its control topic.
 
     It goes on after the last barrier in the topic. Another injector of the same topic is refused while this one lives.
     """

@@ -17,18 +17,16 @@ from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from streaming.cli import job_options as options
 from streaming.cli.configuration import ConfigArgument, ConfigOption, usage
 from streaming.cli.served import Served
-from streaming.control.state_view import SeenJob
+from streaming.control.state_view import JobView
 
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 _JobArgument = Annotated[str, typer.Argument(help="Name of the job.")]
 _JobOrAllArgument = Annotated[str | None, typer.Argument(help="Name of the job.")]
 _AllOption = Annotated[bool, typer.Option("--all", help="All jobs, in place of one.")]
 _NoWaitOption = Annotated[
     bool, typer.Option("--no-wait", help="Send the request, and don't wait for its barrier.")
 ]
-_PatienceOption = Annotated[
-    float, typer.Option("--timeout", help="Seconds to wait for the service.", min=0.1)
-]
+_TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the service.", min=0.1)]
 
 
 def create(
@@ -45,7 +43,7 @@ def create(
         bool, typer.Option("--wait", help="Show how it goes on until the backfill is complete.")
     ] = False,
     no_wait: _NoWaitOption = False,
-    timeout: _PatienceOption = _PATIENCE_S,
+    timeout: _TimeoutOption = _TIMEOUT_S,
 ) -> None:
     """Start a backfill: the whole table goes to a new output topic, and then every change.
 
@@ -71,15 +69,15 @@ def create(
             steering.send(mutation)
             typer.echo(f"sent; {job.name} starts at the end of the batch that holds its barrier")
             return
-        granted = steering.ask(mutation)
+        applied = steering.ask(mutation)
         seen = steering.await_job(job.name)
     typer.echo(
-        f"{job.name}: starts at barrier {seen.state.start}, after {granted.elapsed_s:.1f} s; output {job.output}"
+        f"{job.name}: starts at barrier {seen.state.start}, after {applied.elapsed_s:.1f} s; output {job.output}"
     )
     if wait:
         from streaming.cli.watching import watch_until_complete
 
-        watch_until_complete(Console(stderr=True), served.onlooker, job.name)
+        watch_until_complete(Console(stderr=True), served.state_reader, job.name)
 
 
 def list_jobs(
@@ -88,7 +86,7 @@ def list_jobs(
     as_json: Annotated[bool, typer.Option("--json", help="JSON, one object a line.")] = False,
 ) -> None:
     """List the jobs: how far each is, its limit, its output. The service need not run."""
-    jobs = Served.of(config, file).onlooker.look().jobs
+    jobs = Served.of(config, file).state_reader.look().jobs
     if as_json:
         for job in jobs:
             typer.echo(json.dumps(as_dict(job)))
@@ -114,7 +112,7 @@ def list_jobs(
     Console().print(table)
 
 
-def as_dict(job: SeenJob) -> dict[str, object]:
+def as_dict(job: JobView) -> dict[str, object]:
     """A job as JSON values."""
     return {
         "job": job.name,
@@ -135,7 +133,7 @@ def pause(
     config: ConfigOption = None,
     every: _AllOption = False,
     no_wait: _NoWaitOption = False,
-    timeout: _PatienceOption = _PATIENCE_S,
+    timeout: _TimeoutOption = _TIMEOUT_S,
 ) -> None:
     """Halt the backfill of a job, or of all, at the next barrier. Live changes go on.
 
@@ -149,7 +147,7 @@ def resume(
     config: ConfigOption = None,
     every: _AllOption = False,
     no_wait: _NoWaitOption = False,
-    timeout: _PatienceOption = _PATIENCE_S,
+    timeout: _TimeoutOption = _TIMEOUT_S,
 ) -> None:
     """Go on with the backfill of a job, or of all, from the next barrier on."""
     _steer(config, Resume(_one(job, every)), no_wait, timeout)
@@ -162,7 +160,7 @@ def throttle(
     ],
     config: ConfigOption = None,
     no_wait: _NoWaitOption = False,
-    timeout: _PatienceOption = _PATIENCE_S,
+    timeout: _TimeoutOption = _TIMEOUT_S,
 ) -> None:
     """Limit the backfill of a job, all its lanes together. Live changes are never limited."""
     _steer(config, Throttle(job, _limit(rows_per_second)), no_wait, timeout)
@@ -172,7 +170,7 @@ def drop(
     job: _JobArgument,
     config: ConfigOption = None,
     no_wait: _NoWaitOption = False,
-    timeout: _PatienceOption = _PATIENCE_S,
+    timeout: _TimeoutOption = _TIMEOUT_S,
 ) -> None:
     """End a job: all partitions of its output end with the same barrier. The topic stays as it is.
 
@@ -204,7 +202,7 @@ def _steer(config: Path | None, mutation: Mutation, no_wait: bool, timeout_s: fl
             steering.send(mutation)
             typer.echo("sent; it takes effect at the end of the batch that holds its barrier")
             return
-        granted = steering.ask(mutation)
+        applied = steering.ask(mutation)
     typer.echo(
-        f"{granted.report.text}: since barrier {granted.barrier.curr}, after {granted.elapsed_s:.1f} s"
+        f"{applied.report.text}: since barrier {applied.barrier.curr}, after {applied.elapsed_s:.1f} s"
     )

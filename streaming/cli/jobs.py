@@ -9,7 +9,7 @@ from schemas.errors import Code, ConfigError, StateError
 from schemas.job import JobDefinition
 from schemas.table import nearest
 from state.storage import Storage
-from streaming.control.state_view import Onlooker
+from streaming.control.state_view import StateReader
 
 
 def known_jobs(config: ServiceConfig) -> dict[str, JobDefinition]:
@@ -19,12 +19,12 @@ def known_jobs(config: ServiceConfig) -> dict[str, JobDefinition]:
     """
     jobs = {job.name: job for job in config.jobs}
     try:
-        sight = Onlooker(Storage(str(config.state)), config.table).look()
+        view = StateReader(Storage(str(config.state)), config.table).look()
     except StateError as error:
         if error.code is not Code.STATE_PATH_INVALID:
             raise
         return jobs
-    return jobs | {job.name: job.state.definition for job in sight.jobs}
+    return jobs | {job.name: job.state.definition for job in view.jobs}
 
 
 def job_named(name: str, jobs: Mapping[str, JobDefinition]) -> JobDefinition:

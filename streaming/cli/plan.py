@@ -50,7 +50,7 @@ def command(
     table = served.config.table
     job = options.checked(declared, table, file)
     cost = estimate(served.storage, table, job)
-    lanes = served.onlooker.look().lanes or served.config.lanes
+    lanes = served.state_reader.look().lanes or served.config.lanes
     seconds = cost.seconds(job, lanes)
     _show(job, cost, seconds, lanes)
     if schema:

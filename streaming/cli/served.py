@@ -14,7 +14,7 @@ from schemas.errors import Code, ConfigError
 from schemas.records import Mutation
 from state.storage import Storage
 from streaming.cli.configuration import required_config
-from streaming.control.state_view import Onlooker
+from streaming.control.state_view import StateReader
 
 if TYPE_CHECKING:
     from streaming.control.client import Steering
@@ -28,7 +28,7 @@ class Served:
 
     config: ServiceConfig
     storage: Storage
-    onlooker: Onlooker
+    state_reader: StateReader
 
     @classmethod
     def of(cls, option: Path | None, word: str | None = None) -> Served:
@@ -39,7 +39,7 @@ class Served:
         """
         config = load(required_config(option, word))
         storage = Storage(str(config.state))
-        return cls(config, storage, Onlooker(storage, config.table))
+        return cls(config, storage, StateReader(storage, config.table))
 
     @property
     def kafka(self) -> KafkaSettings:
@@ -64,16 +64,16 @@ class Served:
         parks = self.config.on_bad_record == "park"
         return Outputs(self.kafka, self.config.upstream, self.config.limits, parks=parks)
 
-    def steering(self, patience_s: float) -> Steering:
-        """The way to send wishes; a context."""
+    def steering(self, timeout_s: float) -> Steering:
+        """The way to send requests; a context."""
         from streaming.control.client import Steering
 
-        return Steering(self.kafka, self.config.upstream, self.onlooker, patience_s=patience_s)
+        return Steering(self.kafka, self.config.upstream, self.state_reader, timeout_s=timeout_s)
 
     def check(self, mutation: Mutation) -> None:
         """Raises: ConfigError for a mutation that the service would refuse as things are now."""
         from streaming.control.client import refuse
 
-        sight = self.onlooker.look()
-        states = [job.state for job in sight.jobs]
-        refuse(mutation, sight.epoch, states, lanes=sight.lanes, table=self.config.table)
+        view = self.state_reader.look()
+        states = [job.state for job in view.jobs]
+        refuse(mutation, view.epoch, states, lanes=view.lanes, table=self.config.table)

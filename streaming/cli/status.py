@@ -19,8 +19,8 @@ from streaming.cli.job_commands import as_dict
 from streaming.cli.served import Served
 from streaming.cli.watching import LOOK_EVERY_S, described, forecasts_after, seconds_text, watch
 from streaming.control.condition import Answer, ask
-from streaming.control.state_view import Onlooker, SeenJob, Sight
-from streaming.core.forecast import Forecast, Paces
+from streaming.control.state_view import JobView, StateReader, StateView
+from streaming.core.forecast import Forecast, RateEstimators
 from streaming.core.health import late_after_s
 
 _TWO_LOOKS_S = 3.0
@@ -40,45 +40,45 @@ def command(
     job, file = job_or_config(word)
     served = Served.of(config, file)
 
-    def chosen(sight: Sight) -> Sequence[SeenJob]:
-        found = [each for each in sight.jobs if job in (None, each.name)]
+    def chosen(view: StateView) -> Sequence[JobView]:
+        found = [each for each in view.jobs if job in (None, each.name)]
         if job is not None and not found:
             raise ConfigError(
-                Code.JOB_UNKNOWN, found=f"no job {job!r}{nearest(job, [each.name for each in sight.jobs])}"
+                Code.JOB_UNKNOWN, found=f"no job {job!r}{nearest(job, [each.name for each in view.jobs])}"
             )
         return found
 
     if follow:
-        watch(Console(), served.onlooker, chosen)
+        watch(Console(), served.state_reader, chosen)
         return
-    sight, forecasts = _two_looks(served.onlooker)
-    jobs, answer = chosen(sight), ask(served.config.http)
+    view, forecasts = _two_looks(served.state_reader)
+    jobs, answer = chosen(view), ask(served.config.http)
     if as_json:
-        typer.echo(json.dumps(_as_dict(sight, jobs, forecasts, answer)))
+        typer.echo(json.dumps(_as_dict(view, jobs, forecasts, answer)))
     else:
-        condition = _condition(answer, sight, late_after_s(served.config.barrier_interval_ms))
-        _show(Console(), condition, sight, jobs, forecasts, served.config.table.vnode_count)
+        condition = _condition(answer, view, late_after_s(served.config.barrier_interval_ms))
+        _show(Console(), condition, view, jobs, forecasts, served.config.table.vnode_count)
 
 
-def _two_looks(onlooker: Onlooker) -> tuple[Sight, dict[str, Forecast]]:
+def _two_looks(state_reader: StateReader) -> tuple[StateView, dict[str, Forecast]]:
     """A rate needs two batches; a service that stands still is not waited for long."""
-    paces = Paces()
-    first = onlooker.look()
-    forecasts = forecasts_after(paces, first)
-    sight, deadline = first, time.monotonic() + _TWO_LOOKS_S
-    while sight.epoch == first.epoch and any(job.extent.rows_left for job in first.jobs):
+    rates = RateEstimators()
+    first = state_reader.look()
+    forecasts = forecasts_after(rates, first)
+    view, deadline = first, time.monotonic() + _TWO_LOOKS_S
+    while view.epoch == first.epoch and any(job.extent.rows_left for job in first.jobs):
         if time.monotonic() >= deadline:
             break
         time.sleep(LOOK_EVERY_S)
-        sight = onlooker.look()
-        forecasts = forecasts_after(paces, sight)
-    return sight, forecasts
+        view = state_reader.look()
+        forecasts = forecasts_after(rates, view)
+    return view, forecasts
 
 
-def _condition(answer: Answer | None, sight: Sight, late_s: float) -> tuple[str, str | None]:
+def _condition(answer: Answer | None, view: StateView, late_s: float) -> tuple[str, str | None]:
     """In words, and why: the service's own if it could be asked, else what its state tells."""
     if answer is None:
-        return _condition_of_state(_age_s(sight), late_s), None
+        return _condition_of_state(_age_s(view), late_s), None
     if answer.ready:
         return answer.condition, answer.reason
     since = "" if answer.batch_age_s is None else f", no batch for {seconds_text(answer.batch_age_s)}"
@@ -96,8 +96,8 @@ def _condition_of_state(age_s: float | None, late_s: float) -> str:
 def _show(
     console: Console,
     condition: tuple[str, str | None],
-    sight: Sight,
-    jobs: Sequence[SeenJob],
+    view: StateView,
+    jobs: Sequence[JobView],
     forecasts: dict[str, Forecast],
     vnode_count: int,
 ) -> None:
@@ -106,11 +106,11 @@ def _show(
     facts.add_row("condition", words)
     if reason is not None:
         facts.add_row("", reason)
-    facts.add_row("owner", sight.owner)
-    facts.add_row("lanes", str(sight.lanes))
-    facts.add_row("replica", f"{sight.rows_stored:,} rows")
-    age_s = _age_s(sight)
-    facts.add_row("barrier", "none yet" if age_s is None else f"{sight.epoch}, {seconds_text(age_s)} ago")
+    facts.add_row("owner", view.owner)
+    facts.add_row("lanes", str(view.lanes))
+    facts.add_row("replica", f"{view.rows_stored:,} rows")
+    age_s = _age_s(view)
+    facts.add_row("barrier", "none yet" if age_s is None else f"{view.epoch}, {seconds_text(age_s)} ago")
     console.print(facts, highlight=False)
     for job in jobs:
         console.print(f"\n[bold]{job.name}[/bold] → {job.state.definition.output}")
@@ -118,15 +118,15 @@ def _show(
         console.print(f"  {vnode_line(job, vnode_count, console.width - 2)}", highlight=False)
 
 
-def _age_s(sight: Sight) -> float | None:
+def _age_s(view: StateView) -> float | None:
     """Of the last barrier that is done; None before the first."""
-    if sight.plan is None or not sight.epoch:
+    if view.plan is None or not view.epoch:
         return None
-    done = sight.plan.end if sight.plan.epoch == sight.epoch else sight.plan.start
+    done = view.plan.end if view.plan.epoch == view.epoch else view.plan.start
     return None if done is None else max(0.0, time.time() - done.barrier.injected_at_ms / 1_000)
 
 
-def vnode_line(job: SeenJob, vnode_count: int, width: int = 80) -> str:
+def vnode_line(job: JobView, vnode_count: int, width: int = 80) -> str:
     """The vnodes from left to right, within so many columns: a dot is not started, a full block completed."""
     count = f" {job.vnodes_done} of {vnode_count} vnodes"
     columns = max(1, min(_MOST_BLOCKS, vnode_count, width - len(count)))
@@ -140,16 +140,16 @@ def vnode_line(job: SeenJob, vnode_count: int, width: int = 80) -> str:
 
 
 def _as_dict(
-    sight: Sight, jobs: Sequence[SeenJob], forecasts: dict[str, Forecast], answer: Answer | None
+    view: StateView, jobs: Sequence[JobView], forecasts: dict[str, Forecast], answer: Answer | None
 ) -> dict[str, object]:
     return {
         "condition": answer.condition if answer else None,
         "ready": answer.ready if answer else None,
         "reason": answer.reason if answer else None,
-        "owner": sight.owner,
-        "lanes": sight.lanes,
-        "barrier": sight.epoch,
-        "rows_stored": sight.rows_stored,
+        "owner": view.owner,
+        "lanes": view.lanes,
+        "barrier": view.epoch,
+        "rows_stored": view.rows_stored,
         "jobs": [
             as_dict(job)
             | {

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from streaming.control.state_view import Onlooker, SeenJob, Sight
-from streaming.core.forecast import Forecast, Paces
+from streaming.control.state_view import JobView, StateReader, StateView
+from streaming.core.forecast import Forecast, RateEstimators
 
 LOOK_EVERY_S = 0.5
 _PLAIN_EVERY_S = 5.0
@@ -35,7 +35,7 @@ class Bars:
         """A context: bars are drawn until its block ends."""
         return self._progress
 
-    def tell(self, jobs: Sequence[SeenJob], forecasts: dict[str, Forecast]) -> None:
+    def tell(self, jobs: Sequence[JobView], forecasts: dict[str, Forecast]) -> None:
         """How far they are now."""
         plain = not self._console.is_terminal and time.monotonic() - self._told >= _PLAIN_EVERY_S
         for job in jobs:
@@ -48,7 +48,7 @@ class Bars:
                 self._console.print(f"{job.name}: {note}", soft_wrap=True, highlight=False)
 
 
-def described(job: SeenJob, forecast: Forecast) -> str:
+def described(job: JobView, forecast: Forecast) -> str:
     """One line: share, rows, rate, time left; or why nothing moves."""
     seen = forecast.extent
     parts = [f"{forecast.share:6.1%}" if seen.rows_left else "100.0%", f"{seen.rows_read:,} rows"]
@@ -73,19 +73,21 @@ def seconds_text(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def forecasts_after(paces: Paces, sight: Sight) -> dict[str, Forecast]:
+def forecasts_after(rates: RateEstimators, view: StateView) -> dict[str, Forecast]:
     """Forecasts of every job, from one more look."""
     now_ms = time.monotonic_ns() // 1_000_000
-    return paces.look(now_ms, [(job.state, job.extent) for job in sight.jobs])
+    return rates.look(now_ms, [(job.state, job.extent) for job in view.jobs])
 
 
-def watch(console: Console, onlooker: Onlooker, chosen: Callable[[Sight], Sequence[SeenJob]]) -> None:
+def watch(
+    console: Console, state_reader: StateReader, chosen: Callable[[StateView], Sequence[JobView]]
+) -> None:
     """Show jobs as they go on, until Ctrl-C or until every one that is chosen is complete."""
-    bars, paces = Bars(console), Paces()
+    bars, rates = Bars(console), RateEstimators()
     with bars.shown():
         while True:
-            sight = onlooker.look()
-            forecasts, jobs = forecasts_after(paces, sight), chosen(sight)
+            view = state_reader.look()
+            forecasts, jobs = forecasts_after(rates, view), chosen(view)
             bars.tell(jobs, forecasts)
             if all(job.phase == "live" for job in jobs):
                 break
@@ -94,6 +96,6 @@ def watch(console: Console, onlooker: Onlooker, chosen: Callable[[Sight], Sequen
         console.print(f"{job.name}: {described(job, forecasts[job.name])}", soft_wrap=True, highlight=False)
 
 
-def watch_until_complete(console: Console, onlooker: Onlooker, name: str) -> None:
+def watch_until_complete(console: Console, state_reader: StateReader, name: str) -> None:
     """Show one job until its backfill is complete, or the job is gone."""
-    watch(console, onlooker, lambda sight: [job for job in sight.jobs if job.name == name])
+    watch(console, state_reader, lambda view: [job for job in view.jobs if job.name == name])

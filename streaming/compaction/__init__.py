@@ -1,1 +1,1 @@
-"""Upkeep of the replica beside the batches: the log into the base, small files into one, dead files gone."""
+"""Maintenance of the replica beside the batches: the log into the base, small files into one, dead files gone."""

@@ -1,17 +1,17 @@
-"""Upkeep of the state beside the batches: folding the log into the base, merging small log files, deleting dead ones.
+"""Maintenance beside the batches: compacting the log into the base, merging small log files, deleting dead ones.
 
-Each of the three has its own turn (`streaming.compaction.turns`), so neither a fold of hours nor one that fails keeps
-the others waiting. What was made is committed by the batch thread, between two batches, so the replica
-keeps a single writer:
+Each of the three has its own turn (`streaming.compaction.turns`), so neither a compaction of hours nor one that fails
+keeps the others waiting. What was made is committed by the batch thread, between two batches, so the replica keeps a
+single writer:
 
-    fold     log up to barrier e ⊕ base  ──▶  new base files; then log files that end at e or before leave the log
-    merge    log files of about one size ──▶  one. While a fold to e is under way only such as begin behind e: no file
-             has rows on both sides of e then, and all that was folded leaves the log with the fold
-    clean    files that no version names, longer ago than the retention
+    compact  log up to barrier e ⊕ base  ──▶  new base files; then log files that end at e or before leave the log
+    merge    log files of about one size ──▶  one. While a compaction to e is under way, only those that begin behind e:
+             then no file has rows on both sides of e, and all compacted rows leave the log with the compaction
+    clean    files that no version has named for longer than the retention
 
-A fold is one short piece of work after another, each begun in the pause that follows a batch. With 5,000 changes/s the
-p99 of changes during folds was 3.2 s while a fold took all slots at once and went on beside the batches, 1.9 s since;
-it is 1.5 s without folds.
+A compaction is one short piece of work after another, each begun in the pause that follows a batch. With 5,000
+changes/s the p99 of changes during compactions was 3.2 s while a compaction took all slots at once and went on beside
+the batches, 1.9 s since; it is 1.5 s without compactions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import structlog
 from schemas.errors import CommitConflict
 from state.cleaning import Cleaned
 from state.columns import EPOCH
-from state.fold import FoldPart, FoldResult, parts_of
+from state.compaction import CompactionPart, CompactionResult, parts_of
 from state.merge import Merge, Merged, choose_merges
 from state.replica import BASE_PATH, LOG_PATH, Replica, ReplicaFiles
 from state.storage import now_ms
@@ -37,14 +37,14 @@ from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.stopwatch import Stopwatch
 
-FOLD_LEAST_ROWS = 100_000
-"""A log below this is never folded: a slice reads it in a moment."""
-FOLD_SHARE = 0.25
-"""Log rows per base row at which the log is folded: what a slice reads on top stays a fraction of it."""
-FOLD_LEAST_BYTES, FOLD_BYTES_SHARE = 1 << 30, 0.5
+COMPACTION_LEAST_ROWS = 100_000
+"""A log below this is never compacted: a slice reads it in a moment."""
+COMPACTION_SHARE = 0.25
+"""Log rows per base row at which the log is compacted: what a slice reads on top stays a fraction of it."""
+COMPACTION_LEAST_BYTES, COMPACTION_BYTES_SHARE = 1 << 30, 0.5
 """The same in bytes, for wide rows: narrow ones come to their share of rows first."""
-PATIENCE_S = 1.0
-"""How long a piece of a fold waits for the end of the batch under way: a fold goes on beside long batches too."""
+LONGEST_WAIT_S = 1.0
+"""How long a piece of a compaction waits for the end of the batch under way: long batches do not stop it."""
 MOST_LOG_FILES = 200
 """A slice opens all of them: where merges can't keep up, batches wait."""
 KEEP_UP_S = 10.0
@@ -58,53 +58,53 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class FoldReport:
-    """A fold that was committed: the base was complete up to `read_at`, and now is up to `epoch`.
+class CompactionReport:
+    """A compaction that was committed: the base was complete up to `read_at`, and now is up to `epoch`.
 
     `took_ms` is with the waits for pauses between its pieces, and without the commit.
     """
 
     epoch: int
     read_at: int
-    result: FoldResult
+    result: CompactionResult
     took_ms: float
 
 
-RunFold = Callable[[Sequence[FoldPart]], FoldResult]
-"""Folds parts somewhere, all side by side."""
+RunCompaction = Callable[[Sequence[CompactionPart]], CompactionResult]
+"""Compacts parts somewhere, all side by side."""
 RunMerges = Callable[[Sequence[Merge]], Sequence[Merged]]
 """Merges files somewhere, all merges side by side."""
 
 
-class Upkeep:
+class Compactor:
     """Call `batch_begins` and `between_batches` from the batch thread only; they wait where it is said.
 
-    `slots` tells how many parts can be folded at once; beside batches a fold takes no more than half of them, and
-    merges no more either, unless batches wait for them. `cleaning_s` and `first_cleaning_s` are times between
+    `slots` tells how many parts can be compacted at once; beside batches a compaction takes no more than half of them,
+    and merges no more either, unless batches wait for them. `cleaning_s` and `first_cleaning_s` are times between
     cleanings, and until the first.
     """
 
     def __init__(
         self,
-        run_fold: RunFold,
+        run_compaction: RunCompaction,
         run_merges: RunMerges,
         replica: Replica,
-        on_fold: Callable[[FoldReport], None],
+        on_compaction: Callable[[CompactionReport], None],
         *,
-        fold_least_rows: int = FOLD_LEAST_ROWS,
+        compaction_least_rows: int = COMPACTION_LEAST_ROWS,
         slots: Callable[[], int] = lambda: 1,
         cleaning_s: float = CLEANING_INTERVAL_S,
         first_cleaning_s: float = FIRST_CLEANING_S,
     ) -> None:
-        self._run_fold, self._run_merges = run_fold, run_merges
-        self._replica, self._on_fold, self._slots = replica, on_fold, slots
-        self._fold_least_rows, self._cleaning_s = fold_least_rows, cleaning_s
+        self._run_compaction, self._run_merges = run_compaction, run_merges
+        self._replica, self._on_compaction, self._slots = replica, on_compaction, slots
+        self._compaction_least_rows, self._cleaning_s = compaction_least_rows, cleaning_s
         self._next_cleaning_s = time.monotonic() + first_cleaning_s
         self._pause = threading.Event()
         self._closed = False
-        self._folding_to: int | None = None
-        self._folds = Turn[FoldReport](
-            "fold", "see that workers have memory for the largest vnode, and the state's disk has room"
+        self._compacting_to: int | None = None
+        self._compaction = Turn[CompactionReport](
+            "compaction", "see that workers have memory for the largest vnode, and the state's disk has room"
         )
         self._merges = Turn[Sequence[Merged]](
             "merge of log files", "see that the state can be read and its disk has room"
@@ -112,25 +112,25 @@ class Upkeep:
         self._cleaning = Turn[Cleaned]("cleaning", "see that files of the state may be deleted by this user")
 
     def batch_begins(self) -> None:
-        """Let no further piece of a fold begin."""
+        """Let no further piece of a compaction begin."""
         self._pause.clear()
 
-    def between_batches(self, epoch: int, *, wait_for_fold: bool) -> None:
+    def between_batches(self, epoch: int, *, wait_for_compaction: bool) -> None:
         """Commit what is ready and begin what is due. `epoch`: the barrier that the log is complete up to.
 
-        `wait_for_fold` is for a replica that nobody reads yet: its first fold should come before the first slice. Waits
-        for merges too, while there are more log files than slices should open.
+        `wait_for_compaction` is for a replica that nobody reads yet: its first compaction should come before the first
+        slice. Waits for merges too, while there are more log files than slices should open.
         """
         if self._closed:
             return
         self._pause.set()
         self._collect()
         files = self._files()
-        if self._folds.is_free and self._fold_due(files):
-            self._folding_to = epoch
-            self._folds.begin(lambda: self._fold(files, epoch, at_once=wait_for_fold))
-            if wait_for_fold:
-                self._folds.wait()
+        if self._compaction.is_free and self._compaction_due(files):
+            self._compacting_to = epoch
+            self._compaction.begin(lambda: self._compact(files, epoch, at_once=wait_for_compaction))
+            if wait_for_compaction:
+                self._compaction.wait()
                 self._collect()
         self._begin_merges()
         self._keep_up()
@@ -141,15 +141,17 @@ class Upkeep:
     def _files(self) -> ReplicaFiles:
         return self._replica.files(self._replica.pin())
 
-    def _fold_due(self, files: ReplicaFiles) -> bool:
-        many = files.log_rows > max(self._fold_least_rows, FOLD_SHARE * files.base_rows)
-        return many or files.log_bytes > max(FOLD_LEAST_BYTES, FOLD_BYTES_SHARE * files.base_bytes)
+    def _compaction_due(self, files: ReplicaFiles) -> bool:
+        many = files.log_rows > max(self._compaction_least_rows, COMPACTION_SHARE * files.base_rows)
+        return many or files.log_bytes > max(
+            COMPACTION_LEAST_BYTES, COMPACTION_BYTES_SHARE * files.base_bytes
+        )
 
     def _begin_merges(self) -> None:
         if not self._merges.is_free:
             return
         files = self._files().log
-        after = self._folding_to or 0
+        after = self._compacting_to or 0
         free = [file for file in files if file.bounds[EPOCH][0] > after]
         groups = choose_merges(free, others=len(files) - len(free))
         if groups:
@@ -175,13 +177,13 @@ class Upkeep:
     def _begin_cleaning(self) -> None:
         storage, table = self._replica.storage, self._replica.table
         began_ms = dict.fromkeys(STATE_TABLES, now_ms())
-        for path, at in ((BASE_PATH, self._folds.began_ms), (LOG_PATH, self._merges.began_ms)):
+        for path, at in ((BASE_PATH, self._compaction.began_ms), (LOG_PATH, self._merges.began_ms)):
             began_ms[path] = began_ms[path] if at is None else at
         self._cleaning.begin(lambda: clean_state(storage, table, began_ms, lambda: self._closed))
 
     def finish(self) -> None:
         """Wait for what is running, and commit it."""
-        for turn in (self._folds, self._merges, self._cleaning):
+        for turn in (self._compaction, self._merges, self._cleaning):
             turn.wait()
         self._collect()
 
@@ -189,52 +191,52 @@ class Upkeep:
         """Let go of the threads, without waiting for the work under way; nothing is committed any more."""
         self._closed = True
         self._pause.set()
-        for turn in (self._folds, self._merges, self._cleaning):
+        for turn in (self._compaction, self._merges, self._cleaning):
             turn.close()
 
-    def _fold(self, files: ReplicaFiles, epoch: int, *, at_once: bool) -> FoldReport:
+    def _compact(self, files: ReplicaFiles, epoch: int, *, at_once: bool) -> CompactionReport:
         clock = Stopwatch()
         parts = parts_of(self._replica.storage, self._replica.table, files)
-        result = self._run_fold(parts) if at_once else self._fold_in_pauses(parts)
-        clock.lap("fold")
-        return FoldReport(epoch, files.folded_epoch, result, clock.step_ms["fold"])
+        result = self._run_compaction(parts) if at_once else self._compact_in_pauses(parts)
+        clock.lap("compaction")
+        return CompactionReport(epoch, files.compacted_epoch, result, clock.step_ms["compaction"])
 
-    def _fold_in_pauses(self, parts: Sequence[FoldPart]) -> FoldResult:
-        result, width = FoldResult(), self._width()
+    def _compact_in_pauses(self, parts: Sequence[CompactionPart]) -> CompactionResult:
+        result, width = CompactionResult(), self._width()
         for first in range(0, len(parts), width):
-            self._pause.wait(PATIENCE_S)
+            self._pause.wait(LONGEST_WAIT_S)
             self._pause.clear()
             if self._closed:
                 raise CancelledError
-            result |= self._run_fold(parts[first : first + width])
+            result |= self._run_compaction(parts[first : first + width])
         return result
 
     def _collect(self) -> None:
         try:
             self._commit()
         except CommitConflict:  # a successor, as the next plan will find, or one whom we took over from
-            log.warning("upkeep refused, to be tried again")
+            log.warning("maintenance refused, to be tried again")
             self._replica.reload()
 
     def _commit(self) -> None:
         self._cleaning.take()
         for merged in self._merges.take() or ():
             self._commit_merge(merged)
-        report = self._folds.take()
-        if not self._folds.is_running:
-            self._folding_to = None
+        report = self._compaction.take()
+        if not self._compaction.is_running:
+            self._compacting_to = None
         if report is not None:
-            self._commit_fold(report)
+            self._commit_compaction(report)
 
-    def _commit_fold(self, report: FoldReport) -> None:
+    def _commit_compaction(self, report: CompactionReport) -> None:
         made, replica = report.result, self._replica
-        if replica.commit_fold(made.added, made.removed, report.epoch, read_at=report.read_at):
-            failpoints.reach(Failpoint.FOLDED)
+        if replica.commit_compaction(made.added, made.removed, report.epoch, read_at=report.read_at):
+            failpoints.reach(Failpoint.COMPACTED)
             replica.trim()
-            self._on_fold(report)
+            self._on_compaction(report)
 
     def _commit_merge(self, merged: Merged) -> None:
-        """Not of files that have left the log: a fold was faster, or somebody else has merged them."""
+        """Not of files that have left the log: a compaction was faster, or somebody else has merged them."""
         failpoints.reach(Failpoint.MERGED)
         there = {file.path for file in self._replica.log.files()}
         if there.issuperset(file.path for file in merged.files):

@@ -82,7 +82,7 @@ class Turn(Generic[Result]):
         delay_s = min(FIRST_DELAY_S * 2.0 ** (self._failures - 1), LONGEST_DELAY_S)
         self._not_before_s = self._now_s() + delay_s
         log.warning(
-            "upkeep failed, to be tried again",
+            "maintenance failed, to be tried again",
             work=self._work,
             error=str(failure.code) if isinstance(failure, BackfillError) else type(failure).__name__,
             failures=self._failures,

@@ -1,6 +1,6 @@
 """Asking a running service for something, and waiting until it is so.
 
-    wish ──▶ <upstream>.control ──▶ the injector puts it on the next barrier ──▶ the batch that ends with or after it
+    request ──▶ <upstream>.control ──▶ the injector puts it on the next barrier ──▶ the batch that ends with or after it
 
 Between sending and answering nothing is assumed: the barrier is looked for in the upstream, the outcome in the journal,
 from which everybody computes the same (`streaming.core.jobs`). So it does not matter who injects, and where it runs.
@@ -21,19 +21,24 @@ from schemas.errors import Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.records import BARRIER_HEADER, Barrier, Mutation
 from schemas.table import TableSchema
 from state.values.plan import JobState
-from streaming.control.state_view import Onlooker, SeenJob
+from streaming.control.state_view import JobView, StateReader
 from streaming.core.jobs import Report, apply
 from streaming.kafka.clients import KafkaSettings, translated
 from streaming.kafka.consumer import RangeReader, header_of, place
 from streaming.kafka.topics import create_topic
-from streaming.source.barriers.control_requests import Wish, control_topic, decode_wish, encode_wish
+from streaming.source.barriers.control_requests import (
+    ControlRequest,
+    control_topic,
+    decode_request,
+    encode_request,
+)
 
 _POLL_S = 0.1
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class Applied:
     """A mutation that took effect: the barrier that carried it, and how long that took."""
 
     barrier: Barrier
@@ -41,27 +46,29 @@ class Granted:
     elapsed_s: float
 
 
-def send_wish(kafka: KafkaSettings, upstream: str, mutation: Mutation) -> str:
-    """Put a wish into the control topic and wait until it is there; its id. Raises: EnvironmentProblem."""
-    topic, wish = control_topic(upstream), Wish(uuid.uuid4().hex, mutation)
+def send_request(kafka: KafkaSettings, upstream: str, mutation: Mutation) -> str:
+    """Put a request into the control topic and wait until it is there; its id. Raises: EnvironmentProblem."""
+    topic, request = control_topic(upstream), ControlRequest(uuid.uuid4().hex, mutation)
     create_topic(kafka, topic, 1)
     producer = Producer(kafka.producer())
     with translated(kafka, what=topic):
-        producer.produce(topic, encode_wish(wish), partition=0)
+        producer.produce(topic, encode_request(request), partition=0)
         if producer.flush(kafka.wait_s):
             raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
-    return wish.id
+    return request.id
 
 
 class Steering:
-    """Sends wishes to the service of one upstream. Use it as a context.
+    """Sends requests to the service of one upstream. Use it as a context.
 
-    `patience_s` bounds the wait for a barrier, and then for its batch.
+    `timeout_s` bounds the wait for a barrier, and then for its batch.
     """
 
-    def __init__(self, kafka: KafkaSettings, upstream: str, onlooker: Onlooker, *, patience_s: float) -> None:
-        self._kafka, self._upstream, self._onlooker = kafka, upstream, onlooker
-        self._patience_s = patience_s
+    def __init__(
+        self, kafka: KafkaSettings, upstream: str, state_reader: StateReader, *, timeout_s: float
+    ) -> None:
+        self._kafka, self._upstream, self._state_reader = kafka, upstream, state_reader
+        self._timeout_s = timeout_s
         self._reader = RangeReader(kafka)
 
     def __enter__(self) -> Steering:
@@ -71,41 +78,41 @@ class Steering:
         self._reader.close()
 
     def send(self, mutation: Mutation) -> str:
-        """As `send_wish`."""
-        return send_wish(self._kafka, self._upstream, mutation)
+        """As `send_request`."""
+        return send_request(self._kafka, self._upstream, mutation)
 
-    def ask(self, mutation: Mutation) -> Granted:
-        """Send a wish and wait until it took effect.
+    def ask(self, mutation: Mutation) -> Applied:
+        """Send a request and wait until it took effect.
 
         Raises:
             ConfigError: JOB_UNKNOWN, JOB_EXISTS, JOB_INVALID as the service refused it.
-            EnvironmentProblem: NOT_SERVED when no barrier carries it, or no batch handles that, within the patience.
+            EnvironmentProblem: NOT_SERVED when no barrier carries it, or no batch handles that, within the timeout.
         """
         began = time.monotonic()
         begin = self._reader.watermarks(self._upstream)[0].stable
         self.send(mutation)
-        as_sent = decode_wish(encode_wish(Wish("as sent", mutation))).mutation
+        as_sent = decode_request(encode_request(ControlRequest("as sent", mutation))).mutation
         search = _Search(self._reader, self._upstream, begin, as_sent)
         barrier = self._await(search, "a barrier with it", _NO_INJECTOR)
-        report = self._await(lambda: self._onlooker.report_on(barrier.curr), "the batch of its barrier")
+        report = self._await(lambda: self._state_reader.report_on(barrier.curr), "the batch of its barrier")
         if report.refused is not None:
             raise refused(report)
-        return Granted(barrier, report, time.monotonic() - began)
+        return Applied(barrier, report, time.monotonic() - began)
 
-    def await_job(self, name: str) -> SeenJob:
+    def await_job(self, name: str) -> JobView:
         """A job that was asked for, once its start barrier is in its output.
 
         Raises: TopicError(OUTPUT_TOPIC_MISMATCH) when its output topic turned out to be no place for it.
         """
 
-        def opened() -> SeenJob | bool | None:
-            seen = self._onlooker.look().job(name)
+        def opened() -> JobView | bool | None:
+            seen = self._state_reader.look().job(name)
             if seen is None:
                 return False
             return seen if seen.state.opened else None
 
         found = self._await(opened, f"the first barrier of {name}")
-        if isinstance(found, SeenJob):
+        if isinstance(found, JobView):
             return found
         raise TopicError(
             Code.OUTPUT_TOPIC_MISMATCH,
@@ -115,13 +122,13 @@ class Steering:
         )
 
     def _await(self, look: Callable[[], _T | None], what: str, next_step: str | None = None) -> _T:
-        deadline = time.monotonic() + self._patience_s
+        deadline = time.monotonic() + self._timeout_s
         while (found := look()) is None:
             if time.monotonic() >= deadline:
                 raise EnvironmentProblem(
                     Code.NOT_SERVED,
                     where=self._upstream,
-                    found=f"no sign of {what} within {self._patience_s:g} s; the request is in the control topic",
+                    found=f"no sign of {what} within {self._timeout_s:g} s; the request is in the control topic",
                     next_step=next_step,
                 )
             time.sleep(_POLL_S)

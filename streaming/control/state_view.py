@@ -24,7 +24,7 @@ from streaming.core.jobs import Report, jobs_after
 
 
 @dataclass(frozen=True)
-class SeenJob:
+class JobView:
     """A job, its progress by vnode (those that were started), and how far that is."""
 
     state: JobState
@@ -48,22 +48,22 @@ class SeenJob:
 
 
 @dataclass(frozen=True)
-class Sight:
+class StateView:
     """One look. `epoch` is the barrier of the last batch that is done, 0 before the first."""
 
     owner: str
     lanes: int
     epoch: int
-    jobs: tuple[SeenJob, ...]
+    jobs: tuple[JobView, ...]
     rows_stored: int
     plan: BatchPlan | None
 
-    def job(self, name: str) -> SeenJob | None:
+    def job(self, name: str) -> JobView | None:
         """The job of that name, None if there is none."""
         return next((job for job in self.jobs if job.name == name), None)
 
 
-class Onlooker:
+class StateReader:
     """Looks at one state folder again and again.
 
     Raises: StateError(STATE_PATH_INVALID) when no service has ever used the folder.
@@ -82,7 +82,7 @@ class Onlooker:
                 next_step="start the service with `backfill run`, or correct `state`",
             )
 
-    def look(self) -> Sight:
+    def look(self) -> StateView:
         """As of now."""
         entry = Journal(self._storage, self._table).current
         done = ProgressTable(self._storage, self._table)  # after the journal: at least as new
@@ -98,8 +98,8 @@ class Onlooker:
         jobs = []
         for state in states:
             progress = every[state.name]
-            jobs.append(SeenJob(state, progress, extent(progress, self._table.vnode_count, stored)))
-        return Sight(
+            jobs.append(JobView(state, progress, extent(progress, self._table.vnode_count, stored)))
+        return StateView(
             owner="" if entry is None else entry.owner,
             lanes=plan.lanes if plan else entry.lanes if entry else 0,
             epoch=done.epoch,

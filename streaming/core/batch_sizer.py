@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from state.values.plan import AlignedBarrier, Amount, JobPlan, JobState
 from state.values.progress import Progress, is_complete
-from streaming.core.budget import Company, Lateness, Rest, SnapshotBudget
+from streaming.core.budget import BatchLoad, OverheadMs, SnapshotBudget, StartDelay
 from streaming.core.planning import NOTHING, CutFunction, choose_slices
 
 MAX_BATCH_RECORDS = 500_000
@@ -15,7 +15,7 @@ _LIKELY_CHANGE_BYTES = 500.0
 """Decoded; used until a batch has been measured."""
 
 
-class Pace:
+class BatchSizer:
     """Of one service. `held_bytes`: what the changes of a batch may take in memory, in all lanes together."""
 
     def __init__(self, vnode_count: int, held_bytes: int) -> None:
@@ -23,7 +23,7 @@ class Pace:
         self._change_bytes = _LIKELY_CHANGE_BYTES
         self._budgets: dict[str, SnapshotBudget] = {}
         self._planned: dict[str, Amount] = {}
-        self._rest, self._lateness = Rest(), Lateness()
+        self._rest, self._start_delay = OverheadMs(), StartDelay()
 
     def most_records(self) -> int:
         """Upstream records in a batch of several intervals: half of what lanes hold, by the size of changes so far."""
@@ -48,16 +48,16 @@ class Pace:
         readers = sum(
             job.may_read and not is_complete(progress.get(job.name, {}), self._vnode_count) for job in jobs
         )
-        late_ms = self._lateness.of(end.barrier.injected_at_ms, now_ms)
-        company = Company(max(readers, 1), self._rest.ms, late_ms)
+        late_ms = self._start_delay.of(end.barrier.injected_at_ms, now_ms)
+        load = BatchLoad(max(readers, 1), self._rest.ms, late_ms)
         self._planned = {}
-        return tuple(self._plan_job(job, progress.get(job.name, {}), cut, now_ms, company) for job in jobs)
+        return tuple(self._plan_job(job, progress.get(job.name, {}), cut, now_ms, load) for job in jobs)
 
     def _plan_job(
-        self, job: JobState, progress: Mapping[int, Progress], cut: CutFunction, now_ms: int, company: Company
+        self, job: JobState, progress: Mapping[int, Progress], cut: CutFunction, now_ms: int, load: BatchLoad
     ) -> JobPlan:
         budget = self._budgets.setdefault(job.name, SnapshotBudget(job.definition.latency_budget_ms))
-        most = budget.amount(now_ms, paused=job.paused, rate_limit=job.rate_limit, company=company)
+        most = budget.amount(now_ms, paused=job.paused, rate_limit=job.rate_limit, load=load)
         chosen = choose_slices(job.definition, self._vnode_count, progress, most, cut)
         self._planned[job.name] = chosen.amount
         return JobPlan(job, chosen.slices)

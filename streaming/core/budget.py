@@ -51,7 +51,7 @@ READ_SHARE = 0.75
 """Of what half the budget leaves to reads."""
 LEAST_READ_MS = 200.0
 """Of a job, however little is left: half of it goes to what a read costs in any case."""
-LATENESS_WINDOW_MS = 120_000
+START_DELAY_WINDOW_MS = 120_000
 """How far back barriers are compared: many batches, and soon over for a clock that was set."""
 _SMOOTHING, _CLEARLY_LESS = 0.4, 0.8
 _GROWTH = 2.0
@@ -60,7 +60,7 @@ _WIDER = 1.5
 _BUCKET_SECONDS = 2.0
 
 
-class Rest:
+class OverheadMs:
     """What a batch takes beside its snapshot reads: the median of the last few, for a long interval says little."""
 
     def __init__(self) -> None:
@@ -76,11 +76,11 @@ class Rest:
         return statistics.median(self._last_ms) if self._last_ms else 0.0
 
 
-class Lateness:
+class StartDelay:
     """How long the last barrier of a batch had to wait for it, compared with the recent one that waited least.
 
     So the two clocks, of the injector and of the service, need not agree, only go equally fast. One that is set makes
-    a difference until the barriers of before are forgotten, `LATENESS_WINDOW_MS` later.
+    a difference until the barriers of before are forgotten, `START_DELAY_WINDOW_MS` later.
     """
 
     def __init__(self) -> None:
@@ -93,16 +93,16 @@ class Lateness:
         while self._least and self._least[-1][1] >= waited_ms:
             self._least.pop()
         self._least.append((now_ms, waited_ms))
-        while self._least[0][0] < now_ms - LATENESS_WINDOW_MS:
+        while self._least[0][0] < now_ms - START_DELAY_WINDOW_MS:
             self._least.popleft()
         return float(waited_ms - self._least[0][1])
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
+class BatchLoad:
     """What a job's read shares a batch with: the reads of so many jobs, its own among them, and the rest.
 
-    `late_ms`: how late the batch begins, from `Lateness`.
+    `late_ms`: how late the batch begins, from `StartDelay`.
     """
 
     readers: int = 1
@@ -110,7 +110,7 @@ class Company:
     late_ms: float = 0.0
 
 
-ALONE = Company()
+ALONE = BatchLoad()
 
 
 @dataclass(slots=True)
@@ -127,20 +127,18 @@ class SnapshotBudget:
     _filled_ms: int | None = None
     _limit: int | None = None
 
-    def amount(
-        self, now_ms: int, *, paused: bool, rate_limit: int | None, company: Company = ALONE
-    ) -> Amount:
+    def amount(self, now_ms: int, *, paused: bool, rate_limit: int | None, load: BatchLoad = ALONE) -> Amount:
         """What the next batch may read; `now_ms` must not fall between calls."""
-        rows = self._rows(now_ms, paused, rate_limit, company)
-        return Amount(rows, self._fitting_bytes(company))
+        rows = self._rows(now_ms, paused, rate_limit, load)
+        return Amount(rows, self._fitting_bytes(load))
 
-    def _rows(self, now_ms: int, paused: bool, rate_limit: int | None, company: Company) -> int:
+    def _rows(self, now_ms: int, paused: bool, rate_limit: int | None, load: BatchLoad) -> int:
         if rate_limit != self._limit:  # what was read under another limit is no debt under this one
             self._limit, self._filled_ms, self._tokens = rate_limit, None, 0.0
         if paused:
             self._filled_ms, self._tokens = now_ms, 0.0
             return 0
-        self._read_ms = self._fitting_ms(company)
+        self._read_ms = self._fitting_ms(load)
         fitting = self._fitting_rows()
         if rate_limit is None:
             return fitting
@@ -154,22 +152,22 @@ class SnapshotBudget:
         wanted = max(self._rows_per_ms * self._read_ms, least)
         return int(min(wanted, max(self._last_rows * _GROWTH, first), MAX_ROWS))
 
-    def _fitting_bytes(self, company: Company) -> int:
+    def _fitting_bytes(self, load: BatchLoad) -> int:
         hurried = self.latency_budget_ms is not None
         first, least = (FIRST_BYTES, MIN_BYTES) if hurried else (PLENTY_BYTES, MIN_BYTES)
-        most = MAX_BYTES // company.readers
+        most = MAX_BYTES // load.readers
         if self._bytes_per_ms is None:
             return min(first, most)
-        may_take_ms = self._read_ms * _WIDER if hurried else LONGEST_READ_MS / company.readers
+        may_take_ms = self._read_ms * _WIDER if hurried else LONGEST_READ_MS / load.readers
         wanted = max(self._bytes_per_ms * may_take_ms, least)
         return int(min(wanted, max(self._last_bytes * _GROWTH, first), most))
 
-    def _fitting_ms(self, company: Company) -> float:
+    def _fitting_ms(self, load: BatchLoad) -> float:
         """How long a read may take."""
         if self.latency_budget_ms is None:
-            return UNBUDGETED_READ_MS / company.readers
-        left = self.latency_budget_ms / 2 - company.rest_ms - company.late_ms
-        return max(left * READ_SHARE / company.readers, LEAST_READ_MS)
+            return UNBUDGETED_READ_MS / load.readers
+        left = self.latency_budget_ms / 2 - load.rest_ms - load.late_ms
+        return max(left * READ_SHARE / load.readers, LEAST_READ_MS)
 
     def _fill(self, now_ms: int, rate_limit: int) -> float:
         elapsed_ms = 1_000 if self._filled_ms is None else max(now_ms - self._filled_ms, 0)

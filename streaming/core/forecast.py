@@ -79,7 +79,7 @@ class Forecast:
 
 
 @dataclass
-class Pace:
+class RateEstimator:
     """Estimates the rate of one job's backfill from repeated looks. `now_ms` is any clock that only rises."""
 
     _looks: deque[tuple[int, int]] = field(default_factory=deque)
@@ -113,15 +113,15 @@ class Pace:
 
 
 @dataclass
-class Paces:
+class RateEstimators:
     """The pace of every job that was seen; a job that was created again under its name starts again."""
 
-    _paces: dict[tuple[str, int], Pace] = field(default_factory=dict)
+    _rates: dict[tuple[str, int], RateEstimator] = field(default_factory=dict)
 
     def look(self, now_ms: int, seen: Iterable[tuple[JobState, Extent]]) -> dict[str, Forecast]:
         """Forecasts by job after one more look at them."""
         return {
-            job.name: self._paces.setdefault((job.name, job.start), Pace()).look(
+            job.name: self._rates.setdefault((job.name, job.start), RateEstimator()).look(
                 now_ms, extent, rate_limit=job.rate_limit, paused=job.paused
             )
             for job, extent in seen

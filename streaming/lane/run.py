@@ -24,7 +24,7 @@ from state.storage import DataFile
 from streaming.lane.changes import Changes, log_rows, order_changes
 from streaming.lane.faults import MOST_FAULTS, Fault, find_faults
 from streaming.lane.live import Sender
-from streaming.lane.sending import Silent, send_all, send_letters
+from streaming.lane.sending import NullSender, send_all, send_letters
 from streaming.lane.task import LaneJob, LaneResult, LaneTask, Sent, places_before
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
@@ -147,7 +147,9 @@ class _Lane:
             )
             self.watch.lap("look")
             sent = (
-                self._send_all(parts, Silent()) if already_sent else self._send_in_transaction(parts, output)
+                self._send_all(parts, NullSender())
+                if already_sent
+                else self._send_in_transaction(parts, output)
             )
             self.watch.lap("commit")
             return LaneResult(self.lane, sent=sent, ends=output.ends(), already_sent=already_sent)

@@ -31,7 +31,7 @@ from schemas.table import TableSchema
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import Bounded, Doorkeeper, NotAllowed, not_allowed, problem
 from streaming.observe.models import Point, Problem, Status, Taken, VnodeStatus
-from streaming.observe.status_cache import Panel
+from streaming.observe.status_cache import StatusCache
 
 _STATIC = File(__file__).parent / "page"
 _PAGE = {"/": "index.html", "/page.js": "page.js", "/page.css": "page.css"}
@@ -56,7 +56,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     503: {"model": Problem, "description": "Kafka can't be reached"},
 }
 
-Wishes = Callable[[Mutation], str]
+Requests = Callable[[Mutation], str]
 """Checks a mutation, sends it and returns the request's id. Raises: BackfillError."""
 
 JobName = Annotated[str, Path(description="Name of a job.", max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
@@ -99,7 +99,12 @@ class Limit(BaseModel):
 
 
 def build(
-    panel: Panel, metrics: Metrics, wishes: Wishes, table: TableSchema, door: Doorkeeper, hosts: list[str]
+    cache: StatusCache,
+    metrics: Metrics,
+    requests: Requests,
+    table: TableSchema,
+    door: Doorkeeper,
+    hosts: list[str],
 ) -> FastAPI:
     """The application. `hosts` are the names that it answers to."""
     app = FastAPI(
@@ -116,9 +121,9 @@ def build(
     app.add_exception_handler(BackfillError, _problem)
     app.add_exception_handler(RequestValidationError, _not_as_described)
     app.add_exception_handler(HTTPException, _not_here)
-    app.include_router(_machines(panel, metrics, door))
-    app.include_router(_looking(panel, door))
-    app.include_router(_steering(panel, wishes, table, door))
+    app.include_router(_machines(cache, metrics, door))
+    app.include_router(_looking(cache, door))
+    app.include_router(_steering(cache, requests, table, door))
     _serve_page(app)
     return app
 
@@ -156,7 +161,7 @@ def _usage(status: int, found: str, headers: Mapping[str, str] | None = None) ->
     )
 
 
-def _machines(panel: Panel, metrics: Metrics, door: Doorkeeper) -> APIRouter:
+def _machines(cache: StatusCache, metrics: Metrics, door: Doorkeeper) -> APIRouter:
     router = APIRouter(tags=["machines"])
 
     @router.get("/healthz", response_class=PlainTextResponse)
@@ -173,18 +178,18 @@ def _machines(panel: Panel, metrics: Metrics, door: Doorkeeper) -> APIRouter:
     )
     def ready() -> PlainTextResponse:
         """Barriers come out."""
-        health = panel.vitals.health()
+        health = cache.vitals.health()
         return PlainTextResponse(f"{health.condition}\n", 200 if health.ready else 503)
 
     @router.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(door.may_look)])
     def exposition() -> Response:
         """Prometheus metrics."""
-        return Response(metrics.text(panel.status()), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(metrics.text(cache.status()), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return router
 
 
-def _looking(panel: Panel, door: Doorkeeper) -> APIRouter:
+def _looking(cache: StatusCache, door: Doorkeeper) -> APIRouter:
     refusals: dict[int | str, dict[str, Any]] = {number: _REFUSALS[number] for number in (401, 404, 422)}
     router = APIRouter(
         prefix="/api/v1", tags=["looking"], dependencies=[Depends(door.may_look)], responses=refusals
@@ -193,17 +198,17 @@ def _looking(panel: Panel, door: Doorkeeper) -> APIRouter:
     @router.get("/status")
     def status() -> Status:
         """The whole service at a glance."""
-        return panel.status()
+        return cache.status()
 
     @router.get("/history")
     def history() -> list[Point]:
         """The last minutes, a point a batch, oldest first."""
-        return panel.history()
+        return cache.history()
 
     @router.get("/jobs/{job}/vnodes")
     def vnodes(job: JobName) -> list[VnodeStatus]:
         """How far each vnode of a job is."""
-        found = panel.vnodes(job)
+        found = cache.vnodes(job)
         if found is None:
             raise unknown_job(job)
         return found
@@ -216,7 +221,7 @@ def unknown_job(job: str) -> ConfigError:
     return ConfigError(Code.JOB_UNKNOWN, found=f"no job {job}")
 
 
-def _steering(panel: Panel, wishes: Wishes, table: TableSchema, door: Doorkeeper) -> APIRouter:
+def _steering(cache: StatusCache, requests: Requests, table: TableSchema, door: Doorkeeper) -> APIRouter:
     router = APIRouter(
         prefix="/api/v1/jobs",
         tags=["steering"],
@@ -229,27 +234,27 @@ def _steering(panel: Panel, wishes: Wishes, table: TableSchema, door: Doorkeeper
     def create(job: NewJob) -> Taken:
         """A new job: the whole table, then every change, into a topic of its own."""
         definition = JobDefinition.declare(job.model_dump(exclude_none=True), table)
-        return Taken(wish=wishes(Add(definition.to_json())))
+        return Taken(wanted=requests(Add(definition.to_json())))
 
     @router.delete("/{job}", status_code=202)
     def drop(job: JobName) -> Taken:
         """End a job; its topic stays."""
-        return Taken(wish=wishes(Drop(job)))
+        return Taken(wanted=requests(Drop(job)))
 
     @router.post("/{job}/pause", status_code=202)
     def pause(job: JobName) -> Taken:
         """Halt its backfill; live changes go on."""
-        return Taken(wish=wishes(Pause(job)))
+        return Taken(wanted=requests(Pause(job)))
 
     @router.post("/{job}/resume", status_code=202)
     def resume(job: JobName) -> Taken:
         """Go on with its backfill."""
-        return Taken(wish=wishes(Resume(job)))
+        return Taken(wanted=requests(Resume(job)))
 
     @router.post("/{job}/throttle", status_code=202)
     def throttle(job: JobName, limit: Limit) -> Taken:
         """Bound the snapshot rows per second that it reads."""
-        return Taken(wish=wishes(Throttle(job, limit.rate_limit)))
+        return Taken(wanted=requests(Throttle(job, limit.rate_limit)))
 
     return router
 

@@ -8,17 +8,17 @@ from schemas.job import JobDefinition
 from schemas.limits import Limits
 from schemas.records import Add, Mutation
 from schemas.table import TableSchema
-from streaming.control.client import refuse, send_wish
+from streaming.control.client import refuse, send_request
 from streaming.kafka.clients import KafkaSettings
-from streaming.observe.status_cache import Panel
+from streaming.observe.status_cache import StatusCache
 from streaming.sink.outputs import Outputs
 
 
 @dataclass(frozen=True)
-class Desk:
+class Gateway:
     """Of one service. It reads the jobs from the panel, so it sees the state as of the last batch."""
 
-    panel: Panel
+    cache: StatusCache
     kafka: KafkaSettings
     upstream: str
     table: TableSchema
@@ -30,9 +30,9 @@ class Desk:
         Raises: ConfigError as the service would refuse it, TopicError for an output that is in use,
         EnvironmentProblem.
         """
-        epoch, lanes, jobs = self.panel.jobs()
+        epoch, lanes, jobs = self.cache.jobs()
         refuse(mutation, epoch, jobs, lanes=lanes, table=self.table)
         if isinstance(mutation, Add):
             job = JobDefinition.from_json(mutation.job, self.table)
             Outputs(self.kafka, self.upstream, self.limits, parks=False).refuse_used(job)
-        return send_wish(self.kafka, self.upstream, mutation)
+        return send_request(self.kafka, self.upstream, mutation)

@@ -65,7 +65,9 @@ class Metrics:
         self._replica = gauge("backfill_replica_rows", "Rows in the replica's base.")
         self._log = gauge("backfill_replica_log_rows", "Changes that wait to be folded.")
         self._log_files = gauge("backfill_replica_log_files", "Files of the replica's log.")
-        self._fold_age = gauge("backfill_fold_age_seconds", "Age of the barrier that the base holds.")
+        self._compaction_age = gauge(
+            "backfill_compaction_age_seconds", "Age of the barrier that the base holds."
+        )
         self._epoch = gauge("backfill_epoch", "Epoch of the last barrier that is done.")
         self._condition = gauge("backfill_condition", "1 for the condition that it is in.", "condition")
         self._ready = gauge("backfill_ready", "1 while barriers come out, as /readyz tells.")
@@ -102,9 +104,9 @@ class Metrics:
         self._replica.set(files.base_rows)
         self._log.set(files.log_rows)
         self._log_files.set(len(files.log))
-        if files.folded_epoch:
-            behind_ms = unix_ms_from_epoch(report.plan.epoch) - unix_ms_from_epoch(files.folded_epoch)
-            self._fold_age.set(behind_ms / 1_000 + latencies_s[-1])
+        if files.compacted_epoch:
+            behind_ms = unix_ms_from_epoch(report.plan.epoch) - unix_ms_from_epoch(files.compacted_epoch)
+            self._compaction_age.set(behind_ms / 1_000 + latencies_s[-1])
 
     def interrupted(self, code: str) -> None:
         """Count an interruption of the service, by the code of its error."""

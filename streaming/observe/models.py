@@ -133,4 +133,4 @@ class Problem(_Model):
 class Taken(_Model):
     """A control request that is in the topic; it takes effect at the end of the batch that holds its barrier."""
 
-    wish: str
+    wanted: str

@@ -18,7 +18,7 @@ from schemas.records import Barrier
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress, vnodes_done
 from streaming.core.clocks import Age
-from streaming.core.forecast import Forecast, Paces, extent, phase
+from streaming.core.forecast import Forecast, RateEstimators, extent, phase
 from streaming.observe.models import (
     JobStatus,
     Latency,
@@ -38,7 +38,7 @@ _LATENCY_WINDOW_S = 60.0
 
 
 @dataclass
-class Panel:
+class StatusCache:
     """Of one service. `newest` gives the newest barrier of each upstream partition and how many wait there.
 
     `clock` gives Unix seconds, for what is shown; `steady` is a clock that is never set, for durations.
@@ -58,7 +58,7 @@ class Panel:
     _report: BatchReport | None = None
     _jobs: tuple[JobState, ...] = ()
     _forecasts: dict[str, Forecast] = field(default_factory=dict)
-    _paces: Paces = field(default_factory=Paces)
+    _rates: RateEstimators = field(default_factory=RateEstimators)
     _stored: Mapping[int, int] = field(default_factory=dict)
     _parked: int = 0
     _noted_s: float = 0.0
@@ -81,7 +81,7 @@ class Panel:
         with self._lock:
             self._report, self._jobs, self._stored = report, jobs, stored
             self._parked += len(report.plan.parked)
-            self._forecasts = self._paces.look(
+            self._forecasts = self._rates.look(
                 round(now_s * 1_000), [(job, extents[job.name]) for job in jobs]
             )
             latencies = [

@@ -9,7 +9,7 @@ import structlog
 
 from schemas.errors import BackfillError
 from streaming.observe.metrics import Metrics
-from streaming.observe.status_cache import Panel
+from streaming.observe.status_cache import StatusCache
 from streaming.protocol.report import BatchReport
 from streaming.service.service import Service, owner
 
@@ -26,7 +26,7 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
     """
     config, http = service.config, service.config.http
     metrics = Metrics()
-    panel = Panel(
+    cache = StatusCache(
         config.upstream,
         config.table.name,
         owner(),
@@ -34,11 +34,11 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
         service.vitals,
         can_steer=token is not None,
     )
-    panel.newest = lambda: service.barriers.newest() if service.barriers else []
+    cache.newest = lambda: service.barriers.newest() if service.barriers else []
     told = service.on_batch
 
     def on_batch(report: BatchReport) -> None:
-        metrics.note(report, panel.note(report))
+        metrics.note(report, cache.note(report))
         told(report)
 
     def on_trouble(problem: BackfillError) -> None:
@@ -50,13 +50,13 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
         return
     # The web framework takes 0.4 s to import, which a start without a page should not pay.
     from streaming.observe.api import build
-    from streaming.observe.gateway import Desk
+    from streaming.observe.gateway import Gateway
     from streaming.observe.middleware import Doorkeeper
     from streaming.observe.server import served
 
     door = Doorkeeper(token, is_local=http.is_local)
-    desk = Desk(panel, service.kafka, config.upstream, config.table, config.limits)
+    gateway = Gateway(cache, service.kafka, config.upstream, config.table, config.limits)
     hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]
-    with served(build(panel, metrics, desk, config.table, door, hosts), http) as address:
+    with served(build(cache, metrics, gateway, config.table, door, hosts), http) as address:
         log.info("page", address=address)
         yield address

@@ -43,7 +43,7 @@ class BadRecords:
     def leave_out(self, plan: BatchPlan, found: Sequence[tuple[Fault, int]]) -> BatchPlan:
         """The plan without these records, each with the lane that found it; only what is at fault is ever left out.
 
-        They are parked if that is wished and a job is there to have them; every other one must have been named.
+        They are parked if that is asked for and a job is there to have them; every other one must have been named.
         Raises: InputError for the first that was not.
         """
         found = sorted(found, key=lambda item: (item[0].partition, item[0].offset))

@@ -16,7 +16,7 @@ from state.replica import Replica
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Progress, is_complete
-from streaming.core.batch_sizer import Pace
+from streaming.core.batch_sizer import BatchSizer
 from streaming.core.parts import part_ends
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.effects import Effect, effects_of
@@ -69,12 +69,12 @@ class Batches:
     ) -> None:
         self._table, self._limits, self._journal = table, limits, journal
         self._lanes, self._lane_count = lanes, lane_count
-        self._pace = Pace(table.vnode_count, limits.lane_bytes * lane_count)
+        self._batch_sizer = BatchSizer(table.vnode_count, limits.lane_bytes * lane_count)
         # Against the order of effects: whom we took over from may still make his last ones. If his progress is seen
         # here, so is his log.
         progress_table = self.progress_type(storage, table)
         self.replica = self.replica_type(storage, table)
-        self.state = StreamState(table, first_offsets, self._pace)
+        self.state = StreamState(table, first_offsets, self._batch_sizer)
         self._attempts = LaneAttempts(
             lanes=lanes,
             tasks=LaneTasks(
@@ -86,7 +86,7 @@ class Batches:
                 upstream_format=upstream_format,
                 journal=journal,
                 replica=self.replica,
-                pace=self._pace,
+                batch_sizer=self._batch_sizer,
             ),
             overruns=self.overruns_type(journal),
             now_ms=now_ms,
@@ -110,7 +110,7 @@ class Batches:
             progress_table=progress_table,
             topics=topics,
             forward=forward,
-            pace=self._pace,
+            batch_sizer=self._batch_sizer,
             state=self.state,
             lane_count=lane_count,
             now_ms=now_ms,
@@ -175,7 +175,7 @@ class Batches:
         """
         step = self._planner.step()
         if step is not None:
-            found = step.barriers(waiting, self.next_offsets(), self._pace.most_records())
+            found = step.barriers(waiting, self.next_offsets(), self._batch_sizer.most_records())
             if found is None:
                 return None
             waiting = found
@@ -211,7 +211,7 @@ class Batches:
 
     def _carry_out_part(self, effects: Sequence[Effect]) -> None:
         done = self.executor.carry_out(effects, Stopwatch())
-        self._pace.changes_were(done.sums.changes, done.sums.held_bytes)
+        self._batch_sizer.changes_were(done.sums.changes, done.sums.held_bytes)
 
     def _carry_out(self, effects: Sequence[Effect], clock: Stopwatch) -> BatchReport:
         failpoints.expect(last=self._ends_a_job(effects[0].plan))
@@ -231,7 +231,7 @@ class Batches:
         lane_ms, rows = sums.lane_ms, sums.snapshot_rows
         side_by_side = min(self._lanes.slots, self._lane_count)
         read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / side_by_side if rows else 0.0
-        self._pace.took(
+        self._batch_sizer.took(
             changes=sums.changes, held_bytes=sums.held_bytes, rows=rows, read_ms=read_ms, took_ms=took_ms
         )
 

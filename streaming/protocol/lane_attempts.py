@@ -16,7 +16,7 @@ from state.replica import Replica, ReplicaFiles
 from state.storage import Storage
 from state.values.plan import BatchPlan
 from state.values.progress import Progress
-from streaming.core.batch_sizer import Pace
+from streaming.core.batch_sizer import BatchSizer
 from streaming.kafka.topics import Partition
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.protocol.overrun import Overruns, is_overrun
@@ -58,7 +58,7 @@ class LaneTasks:
     upstream_format: Format
     journal: Journal
     replica: Replica
-    pace: Pace
+    batch_sizer: BatchSizer
     known_ends: Mapping[Partition, int] = field(default_factory=dict)
 
     def task(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LaneTask:
@@ -83,7 +83,7 @@ class LaneTasks:
 
     def _is_long(self, plan: BatchPlan) -> bool:
         """Whether lanes should not try to hold the batch's changes whole, as far as can be known before."""
-        likely_bytes = self.pace.likely_bytes(plan.max_records)
+        likely_bytes = self.batch_sizer.likely_bytes(plan.max_records)
         return (
             plan.max_records > self.limits.interval_records
             or likely_bytes > self.limits.lane_bytes * plan.lanes
@@ -97,7 +97,7 @@ class LaneAttempts:
         self, *, lanes: LaneRunner, tasks: LaneTasks, overruns: Overruns, now_ms: Callable[[], int]
     ) -> None:
         self._lanes, self._tasks, self._overruns, self._now_ms = lanes, tasks, overruns, now_ms
-        self._journal, self._pace = tasks.journal, tasks.pace
+        self._journal, self._batch_sizer = tasks.journal, tasks.batch_sizer
         self._hindrances: list[Code] = []
         self.give_up = False
 
@@ -136,7 +136,7 @@ class LaneAttempts:
                     raise _passing(problem) from problem
                 took_ms = self._now_ms() - began_ms
                 if is_overrun(task, problem, took_ms, attempt):
-                    self._pace.overran(took_ms)
+                    self._batch_sizer.overran(took_ms)
                     overrun = True
             else:
                 return task.plan, results

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem
 from state.values.plan import AlignedBarrier
-from streaming.compaction.compactor import Upkeep
+from streaming.compaction.compactor import Compactor
 from streaming.protocol.batches import Batches
 from streaming.protocol.report import BatchReport
 from streaming.runtime.session import JVM_GONE
@@ -29,8 +29,10 @@ OnBatch = Callable[[BatchReport], None]
 class MicroBatches:
     """Give it to `foreachBatch`. `failure` holds the error that ended it; Spark is only told its code."""
 
-    def __init__(self, source: BarrierSource, batches: Batches, upkeep: Upkeep, on_batch: OnBatch) -> None:
-        self._source, self._batches, self._upkeep, self._on_batch = source, batches, upkeep, on_batch
+    def __init__(
+        self, source: BarrierSource, batches: Batches, compactor: Compactor, on_batch: OnBatch
+    ) -> None:
+        self._source, self._batches, self._compactor, self._on_batch = source, batches, compactor, on_batch
         self._waiting: deque[AlignedBarrier] = deque()
         self._busy = threading.Lock()
         self._closed = self._settling = False
@@ -64,7 +66,7 @@ class MicroBatches:
         """Run every batch that these barriers allow, and those that wait."""
         self._waiting.extend(aligned)
         while self._waiting and not self._closed:
-            self._upkeep.batch_begins()
+            self._compactor.batch_begins()
             report = self._batches.run(tuple(self._waiting), self._source.take_duplicates)
             if report is None:
                 return
@@ -75,7 +77,7 @@ class MicroBatches:
     def _after(self, report: BatchReport) -> None:
         nobody_reads = not any(job.state.opened for job in report.plan.jobs)
         self._settling = True
-        self._upkeep.between_batches(report.plan.epoch, wait_for_fold=nobody_reads)
+        self._compactor.between_batches(report.plan.epoch, wait_for_compaction=nobody_reads)
         self._settling = False
         self._on_batch(report)
         if report.outcome.stop:

@@ -13,7 +13,7 @@ from state.replica import Replica
 from state.snapshot import SliceCutter, SnapshotReader
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
-from streaming.core.batch_sizer import Pace
+from streaming.core.batch_sizer import BatchSizer
 from streaming.core.planning import choose_barriers
 from streaming.protocol.executor import JobTopics
 from streaming.protocol.forward import Forward
@@ -37,14 +37,14 @@ class Planner:
         progress_table: ProgressTable,
         topics: JobTopics,
         forward: Forward,
-        pace: Pace,
+        batch_sizer: BatchSizer,
         state: StreamState,
         lane_count: int,
         now_ms: Callable[[], int],
     ) -> None:
         self._storage, self._table, self._journal = storage, table, journal
         self._replica, self._progress_table = replica, progress_table
-        self._topics, self._forward, self._pace, self._state = topics, forward, pace, state
+        self._topics, self._forward, self._batch_sizer, self._state = topics, forward, batch_sizer, state
         self._lane_count, self._now_ms = lane_count, now_ms
         self._cutter: SliceCutter | None = None
 
@@ -52,7 +52,7 @@ class Planner:
         """How the next batch brings an older state forward, None for an ordinary batch."""
         state, forward = self._state, self._forward
         state.jobs = forward.joined(state.jobs, state.configured, state.epoch)
-        tables = self._replica.log_epoch, self._replica.folded_epoch, self._progress_table.epoch
+        tables = self._replica.log_epoch, self._replica.compacted_epoch, self._progress_table.epoch
         return forward.step(state.jobs, state.configured, state.epoch, tables)
 
     def first_part(self, barrier: AlignedBarrier, repeated: Sequence[tuple[int, int]]) -> BatchPlan:
@@ -73,14 +73,16 @@ class Planner:
         Raises: TopicError for such a job of the configuration.
         """
         state, version = self._state, self._replica.pin()
-        barriers = tuple(choose_barriers(waiting, state.next_offsets(), self._pace.most_records()))
+        barriers = tuple(choose_barriers(waiting, state.next_offsets(), self._batch_sizer.most_records()))
         if self._forward.active:
             barriers = upto_mutation(barriers)
         cutter = self._cutter_at(version)
         for job in state.jobs:
             if not job.opened:
                 self._look_at_topics(job)
-        jobs = self._pace.plan_jobs(state.jobs, state.progress, barriers[-1], cutter.cut, self._now_ms())
+        jobs = self._batch_sizer.plan_jobs(
+            state.jobs, state.progress, barriers[-1], cutter.cut, self._now_ms()
+        )
         return self._plan(barriers, version, duplicates(barriers[-1])).with_jobs(jobs)
 
     def _plan(

@@ -13,15 +13,15 @@ from schemas.table import TableSchema
 from state.progress_table import ProgressRow
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Progress
-from streaming.core.batch_sizer import Pace
+from streaming.core.batch_sizer import BatchSizer
 from streaming.core.jobs import Outcome, Report, add_configured, jobs_after
 
 
 class StreamState:
     """`first_offsets`: where the upstream begins. Changed by the thread that runs batches, read by others."""
 
-    def __init__(self, table: TableSchema, first_offsets: Sequence[int], pace: Pace) -> None:
-        self._table, self._pace = table, pace
+    def __init__(self, table: TableSchema, first_offsets: Sequence[int], batch_sizer: BatchSizer) -> None:
+        self._table, self._batch_sizer = table, batch_sizer
         self._beginning = tuple(first_offsets)
         self.position: AlignedBarrier | None = None
         self.jobs: tuple[JobState, ...] = ()
@@ -96,10 +96,10 @@ class StreamState:
         dropped = self.progress.keys() - {job.name for job in self.jobs}
         for name in dropped:
             self.progress.pop(name)
-            self._pace.forget(name)
+            self._batch_sizer.forget(name)
         for job in self.jobs:
             if job.name not in before or job.start == plan.epoch:
                 self.progress[job.name] = {}
-                self._pace.forget(job.name)
+                self._batch_sizer.forget(job.name)
         self.position, self.built = plan.end, None
         return outcome

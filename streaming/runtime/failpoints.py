@@ -51,7 +51,7 @@ class Failpoint(StrEnum):
     REPLICATED = "replicated"
     PROGRESSED = "progressed"
     SETTLED = "settled"
-    FOLDED = "folded"
+    COMPACTED = "compacted"
     MERGED = "merged"
     BARRIER_SENT = "barrier-sent"
     BARRIER_COMMITTED = "barrier-committed"
@@ -78,7 +78,7 @@ MEANING: Mapping[Failpoint, str] = {
     Failpoint.REPLICATED: "the log is committed",
     Failpoint.PROGRESSED: "the progress is committed",
     Failpoint.SETTLED: "mutations took effect; Spark has not committed its offsets",
-    Failpoint.FOLDED: "the log was folded into the base; the log still has its files",
+    Failpoint.COMPACTED: "the log was compacted into the base; the log still has its files",
     Failpoint.MERGED: "log files were merged into one; the log still has them",
     Failpoint.BARRIER_SENT: "a barrier is on its way to every partition",
     Failpoint.BARRIER_COMMITTED: "a barrier is committed",

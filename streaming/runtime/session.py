@@ -42,7 +42,7 @@ from streaming.runtime.paths import log_folder
 JVM_GONE = (Py4JError, OSError)
 """What calls to the JVM raise once it is gone."""
 
-UPKEEP_POOL = "upkeep"
+MAINTENANCE_POOL = "maintenance"
 """The scheduler pool for jobs that lanes must not wait for."""
 
 _TASK_JAVA_OPTIONS = (

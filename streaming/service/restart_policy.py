@@ -45,7 +45,7 @@ def broker_answers(kafka: KafkaSettings) -> bool:
     return True
 
 
-class Patience:
+class RestartPolicy:
     """Of one service. `stop` ends any wait; `answers` tells whether Kafka can be reached."""
 
     def __init__(

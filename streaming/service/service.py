@@ -46,8 +46,8 @@ from state.journal import Journal, is_superseded
 from state.storage import Storage
 from state.values.plan import BatchPlan
 from state.values.progress import is_complete
-from streaming.compaction.compactor import FOLD_LEAST_ROWS, FoldReport, Upkeep
-from streaming.compaction.spark_tasks import fold_on, merge_on
+from streaming.compaction.compactor import COMPACTION_LEAST_ROWS, CompactionReport, Compactor
+from streaming.compaction.spark_tasks import compact_on, merge_on
 from streaming.core.health import late_after_s
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.transactions import TransactionalProducer
@@ -65,7 +65,7 @@ from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.service.health import Watch
 from streaming.service.job_checks import refuse_changed_jobs, refuse_misfit_lanes, refuse_nothing_to_do
 from streaming.service.presence import Presence, instance_name, noting_fenced
-from streaming.service.restart_policy import LIMIT_S, Patience, broker_answers
+from streaming.service.restart_policy import LIMIT_S, RestartPolicy, broker_answers
 from streaming.service.spark_watch import SparkWatch
 from streaming.service.vitals import Vitals
 from streaming.sink.dead_letters import read_letters
@@ -75,8 +75,8 @@ from streaming.source.barriers.kinds import barrier_source
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
 from streaming.source.kafka import UpstreamSource
 from streaming.source.upstream_checks import (
-    Bound,
     UpstreamGuard,
+    UpstreamIdentity,
     binding,
     refuse_compacted,
     refuse_foreign,
@@ -115,10 +115,10 @@ class Service:
     rebuild: bool = False
     skip_records: frozenset[tuple[int, int]] = frozenset()
     take_over: bool = False
-    fold_least_rows: int = FOLD_LEAST_ROWS
+    compaction_least_rows: int = COMPACTION_LEAST_ROWS
     late_s: float | None = None
     """After how long without a batch it is late, in place of what the barriers' interval makes of it."""
-    patience_s: float = LIMIT_S
+    trouble_limit_s: float = LIMIT_S
     """For how long trouble is waited for that may pass."""
     barriers: BarrierSource | None = None
     """Of the run under way, or the last one."""
@@ -144,25 +144,27 @@ class Service:
         Raises: BackfillError of whatever ended it; the state then allows to go on where it was.
         """
         failpoints.arm(os.environ.get(failpoints.VARIABLE))
-        patience = Patience(partial(broker_answers, self.kafka), self._stop, limit_s=self.patience_s)
+        restart_policy = RestartPolicy(
+            partial(broker_answers, self.kafka), self._stop, limit_s=self.trouble_limit_s
+        )
         with SparkWatch(self.spark, self.vitals, self.config.batch_timeout_ms / 1_000):
             while True:
                 try:
-                    self._run_once(patience)
+                    self._run_once(restart_policy)
                     return
                 except (EnvironmentProblem, OutcomeUnknown, TopicError) as problem:
-                    if not (patience.may_pass(problem) and is_alive(self.spark())):
+                    if not (restart_policy.may_pass(problem) and is_alive(self.spark())):
                         raise
                     self.vitals.interrupted(problem)
                     self.on_trouble(problem)
-                    if not patience.wait(problem):
+                    if not restart_policy.wait(problem):
                         return
                 except JVM_GONE as error:
                     if is_alive(self.spark()):
                         raise
                     raise stream_ended("Spark's JVM is gone") from error
 
-    def _run_once(self, patience: Patience) -> None:
+    def _run_once(self, restart_policy: RestartPolicy) -> None:
         upstream = self._check_topics()
         storage = Storage(str(self.config.state), synced=self.config.sync_state)
         storage.prepare()
@@ -181,15 +183,17 @@ class Service:
             journal = Journal(storage, self.config.table)
         self._journal = journal
         with presence.shown(owner()), noting_fenced(presence, journal):
-            self._own(journal, storage, upstream, patience)
+            self._own(journal, storage, upstream, restart_policy)
 
-    def _own(self, journal: Journal, storage: Storage, upstream: Bound, patience: Patience) -> None:
-        batches = self._take_over(journal, storage, upstream, patience)
-        patience.begins()
+    def _own(
+        self, journal: Journal, storage: Storage, upstream: UpstreamIdentity, restart_policy: RestartPolicy
+    ) -> None:
+        batches = self._take_over(journal, storage, upstream, restart_policy)
+        restart_policy.begins()
         guard = UpstreamGuard(self.kafka, upstream, storage.root)
         with Watch(guard, self.vitals) as watch:
             try:
-                self._recover_and_stream(patience, upstream, journal, batches, watch)
+                self._recover_and_stream(restart_policy, upstream, journal, batches, watch)
             except EnvironmentProblem as problem:
                 reason = guard.reason(problem, batches.next_offsets())
                 if reason is problem:
@@ -199,14 +203,19 @@ class Service:
                 self.vitals.detach()
 
     def _recover_and_stream(
-        self, patience: Patience, upstream: Bound, journal: Journal, batches: Batches, watch: Watch
+        self,
+        restart_policy: RestartPolicy,
+        upstream: UpstreamIdentity,
+        journal: Journal,
+        batches: Batches,
+        watch: Watch,
     ) -> None:
-        upkeep = Upkeep(
-            partial(fold_on, self.spark),
+        compactor = Compactor(
+            partial(compact_on, self.spark),
             partial(merge_on, self.spark),
             batches.replica,
-            self._log_fold,
-            fold_least_rows=self.fold_least_rows,
+            self._log_compaction,
+            compaction_least_rows=self.compaction_least_rows,
             slots=lambda: self._lanes.slots,
         )
         barriers = self._barrier_source(journal, upstream, batches.replica.id)
@@ -216,25 +225,25 @@ class Service:
         try:
             recovered = batches.recover()
             if recovered is not None:
-                self._told(recovered, batches, patience)
+                self._told(recovered, batches, restart_policy)
             self._check_jobs([job.definition for job in batches.jobs])
             watch.next_offsets = batches.next_offsets
             known = barriers.begin(batches.position, batches.next_offsets())
             self.barriers = barriers
             micro_batches = MicroBatches(
-                barriers, batches, upkeep, lambda report: self._told(report, batches, patience)
+                barriers, batches, compactor, lambda report: self._told(report, batches, restart_policy)
             )
             self.vitals.attach(barriers, micro_batches)
             micro_batches.run(known)
             self._stream(barriers, micro_batches, watch)
         finally:
             barriers.close()
-            upkeep.close()
+            compactor.close()
 
     # 1 -----------------------------------------------------------------------------------------------------
 
-    def _check_topics(self) -> Bound:
-        upstream = Bound.of(self.kafka, self.config.upstream)
+    def _check_topics(self) -> UpstreamIdentity:
+        upstream = UpstreamIdentity.of(self.kafka, self.config.upstream)
         refuse_compacted(self.kafka, upstream.topic)
         self._outputs.check(self.config.jobs)
         return upstream
@@ -250,7 +259,9 @@ class Service:
 
     # 2, 3 --------------------------------------------------------------------------------------------------
 
-    def _take_over(self, journal: Journal, storage: Storage, upstream: Bound, patience: Patience) -> Batches:
+    def _take_over(
+        self, journal: Journal, storage: Storage, upstream: UpstreamIdentity, restart_policy: RestartPolicy
+    ) -> Batches:
         config = self.config
         beginning = [0] * upstream.partitions
         if journal.current is not None:
@@ -289,7 +300,7 @@ class Service:
             limits=config.limits,
             upstream_format=config.upstream_format,
         )
-        batches.on_each_part(partial(self._part_done, batches, patience))
+        batches.on_each_part(partial(self._part_done, batches, restart_policy))
         failpoints.reach(Failpoint.TAKEN_OVER)
         if former is not None:
             self._fence(transactional_id(batches.replica), max(former.lanes, lanes))
@@ -316,7 +327,7 @@ class Service:
 
     # 5, 6 --------------------------------------------------------------------------------------------------
 
-    def _barrier_source(self, journal: Journal, upstream: Bound, state_id: str) -> BarrierSource:
+    def _barrier_source(self, journal: Journal, upstream: UpstreamIdentity, state_id: str) -> BarrierSource:
         setup = BarrierSetup(
             kafka=self.kafka,
             upstream=upstream.topic,
@@ -380,15 +391,15 @@ class Service:
             query.stop()
         return not in_time
 
-    def _part_done(self, batches: Batches, patience: Patience, plan: BatchPlan) -> None:
-        patience.worked()
+    def _part_done(self, batches: Batches, restart_policy: RestartPolicy, plan: BatchPlan) -> None:
+        restart_policy.worked()
         self.on_part(plan)
         batches.ending = batches.ending or self._stop.is_set()
 
-    def _log_fold(self, report: FoldReport) -> None:
+    def _log_compaction(self, report: CompactionReport) -> None:
         result = report.result
         log.info(
-            "fold",
+            "compaction",
             epoch=report.epoch,
             vnodes=result.vnodes,
             rows=result.rows_read,
@@ -399,8 +410,8 @@ class Service:
             first = f"{self.config.upstream}-{partition}@{offset}"
             log.warning("illegal_changes", code=code, count=illegal.count, first=first)
 
-    def _told(self, report: BatchReport, batches: Batches, patience: Patience) -> None:
-        patience.worked()
+    def _told(self, report: BatchReport, batches: Batches, restart_policy: RestartPolicy) -> None:
+        restart_policy.worked()
         self.vitals.batch_done()
         for mutation in report.outcome.reports:
             log.info("mutation", epoch=mutation.epoch, what=mutation.text, refused=mutation.refused)

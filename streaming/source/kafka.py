@@ -29,7 +29,7 @@ from streaming.runtime.spark_jobs import sorted_rows
 from streaming.source.barriers.found import FoundBarrier, Look, Marked, found_barrier, look_ahead
 from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE
 from streaming.source.formats.registry import decoder_of
-from streaming.source.lane_keys import lane_salts
+from streaming.source.lane_keys import lane_keys
 
 
 class UpstreamSource:
@@ -51,7 +51,7 @@ class UpstreamSource:
         self._left_out = left_out
         self._decoder = decoder_of(format_, table)
         self._ranges = f"backfill-{uuid.uuid4()}"
-        self._lane_salts: dict[int, Column] = {}
+        self._lane_keys: dict[int, Column] = {}
 
     @property
     def spark(self) -> SparkSession:
@@ -132,10 +132,10 @@ class UpstreamSource:
         does one that Spark would have written in other bytes (`streaming.lane.faults`). What is marked as a barrier
         has the op `MARKED`.
         """
-        if lanes not in self._lane_salts:
-            self._lane_salts[lanes] = self._lane_salt(lanes)
+        if lanes not in self._lane_keys:
+            self._lane_keys[lanes] = self._lane_key(lanes)
         rows = records.select(*self._decoded).select(*self._named)
-        rows = rows.repartition(lanes, self._lane_salts[lanes])
+        rows = rows.repartition(lanes, self._lane_keys[lanes])
         return sorted_rows(rows, _order(in_order_of)) if in_order_of else rows
 
     # Columns are built once: each takes a dozen calls into the JVM, 0.1 s a batch in all. Every step of a DataFrame is
@@ -185,9 +185,9 @@ class UpstreamSource:
             F.when(found.before.isNotNull(), before_hash).alias(BEFORE_HASH),
         ]
 
-    def _lane_salt(self, lanes: int) -> Column:
+    def _lane_key(self, lanes: int) -> Column:
         lane = F.coalesce(F.floor(F.col(VNODE) * lanes / self._table.vnode_count).cast("int"), F.lit(0))
-        return F.element_at(F.array(*map(F.lit, lane_salts(lanes))), lane + 1)
+        return F.element_at(F.array(*map(F.lit, lane_keys(lanes))), lane + 1)
 
 
 def _order(barriers: Sequence[AlignedBarrier]) -> list[Column]:

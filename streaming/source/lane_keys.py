@@ -15,11 +15,11 @@ _FINAL_1, _FINAL_2 = 0x85EBCA6B, 0xC2B2AE35
 _INT_BYTES = 4
 
 
-def lane_salts(lanes: int) -> list[int]:
-    """`lane_salts(n)[lane]` goes to partition `lane` of n."""
+def lane_keys(lanes: int) -> list[int]:
+    """`lane_keys(n)[lane]` goes to partition `lane` of n."""
     by_lane: dict[int, int] = {}
-    for salt in count():
-        by_lane.setdefault(_murmur3(salt) % lanes, salt)
+    for lane_key in count():
+        by_lane.setdefault(_murmur3(lane_key) % lanes, lane_key)
         if len(by_lane) == lanes:
             return [by_lane[lane] for lane in range(lanes)]
     raise AssertionError("numbers do not end")

@@ -30,7 +30,7 @@ _WAIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class UpstreamIdentity:
     """The upstream that a state was made from."""
 
     topic: str
@@ -43,7 +43,7 @@ class Bound:
         found = describe_topic(kafka, topic, client=client)
         return cls(topic, found.id, found.partitions)
 
-    def refuse_other(self, found: Bound, *, state: str) -> None:
+    def refuse_other(self, found: UpstreamIdentity, *, state: str) -> None:
         """Raises: StateError(STATE_FOREIGN); TopicError(TOPIC_REPLACED, PARTITIONS_CHANGED)."""
         if found.topic != self.topic:
             raise StateError(
@@ -66,15 +66,15 @@ class Bound:
             )
 
 
-def binding(table: TableSchema, upstream: Bound) -> str:
+def binding(table: TableSchema, upstream: UpstreamIdentity) -> str:
     """What a state is of, table and topic, as JSON for the journal."""
     return json.dumps({**table.to_dict(), "upstream": asdict(upstream)})
 
 
-def refuse_foreign(known: str, table: TableSchema, upstream: Bound, *, state: str) -> None:
+def refuse_foreign(known: str, table: TableSchema, upstream: UpstreamIdentity, *, state: str) -> None:
     """Whether a state, of which `known` is the binding, can be gone on with.
 
-    Raises: StateError(SCHEMA_CHANGED, VNODE_LAYOUT_CHANGED, PK_CHANGED); as `Bound.refuse_other`.
+    Raises: StateError(SCHEMA_CHANGED, VNODE_LAYOUT_CHANGED, PK_CHANGED); as `UpstreamIdentity.refuse_other`.
     """
     before, declared = json.loads(known), table.to_dict()
     topic = before.pop("upstream", None)
@@ -87,7 +87,7 @@ def refuse_foreign(known: str, table: TableSchema, upstream: Bound, *, state: st
             code = Code.PK_CHANGED
         raise StateError(code, where=state, found=f"a state for another {', '.join(changed)}")
     if topic is not None:
-        Bound(**topic).refuse_other(upstream, state=state)
+        UpstreamIdentity(**topic).refuse_other(upstream, state=state)
 
 
 def refuse_partial(storage: Storage, journal: Journal) -> None:
@@ -110,21 +110,23 @@ def refuse_partial(storage: Storage, journal: Journal) -> None:
 class UpstreamGuard:
     """Looks after one upstream for a running service. `state` is where its state lies, for messages."""
 
-    def __init__(self, kafka: KafkaSettings, bound: Bound, state: str) -> None:
+    def __init__(self, kafka: KafkaSettings, bound: UpstreamIdentity, state: str) -> None:
         self._kafka, self._bound, self._state = replace(kafka, wait_s=_WAIT_S), bound, state
         self._client: AdminClient | None = None
 
     def look(self, next_offsets: Sequence[int]) -> tuple[Watermarks, ...]:
         """How far the upstream goes, which is the one it was, and holds everything from `next_offsets` on.
 
-        Not for several threads. Raises: as `Bound.refuse_other` and `refuse_lost`; TopicError(TOPIC_MISSING);
-        EnvironmentProblem.
+        Not for several threads. Raises: as `UpstreamIdentity.refuse_other` and `refuse_lost`;
+        TopicError(TOPIC_MISSING); EnvironmentProblem.
         """
         topic = self._bound.topic
         try:
             if self._client is None:
                 self._client = admin(self._kafka)
-            self._bound.refuse_other(Bound.of(self._kafka, topic, client=self._client), state=self._state)
+            self._bound.refuse_other(
+                UpstreamIdentity.of(self._kafka, topic, client=self._client), state=self._state
+            )
             marks = watermarks(self._kafka, topic, client=self._client)
         except EnvironmentProblem:
             self._client = None

@@ -14,7 +14,7 @@ from schemas.barriers import BARRIER_KINDS, BarriersConfig
 from schemas.config import ServiceConfig, check
 from schemas.errors import ConfigError
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
-from streaming.compaction.compactor import Upkeep
+from streaming.compaction.compactor import Compactor
 from streaming.protocol.batches import Batches
 from streaming.protocol.micro_batches import MicroBatches
 from streaming.protocol.report import BatchReport
@@ -81,8 +81,10 @@ def test_a_kind_that_is_registered_is_configured_and_run(
         return cast("BatchReport", SimpleNamespace(plan=plan, outcome=SimpleNamespace(stop=False)))
 
     batches = cast("Batches", SimpleNamespace(run=run))
-    upkeep = SimpleNamespace(batch_begins=lambda: None, between_batches=lambda epoch, wait_for_fold: None)
-    micro_batches = MicroBatches(source, batches, cast("Upkeep", upkeep), lambda report: None)
+    compactor = SimpleNamespace(
+        batch_begins=lambda: None, between_batches=lambda epoch, wait_for_compaction: None
+    )
+    micro_batches = MicroBatches(source, batches, cast("Compactor", compactor), lambda report: None)
     micro_batches.run(source.begin(None, (0,)))
     for number in range(3):
         micro_batches(source.stream(), number)

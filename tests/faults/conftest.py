@@ -14,16 +14,16 @@ from rich.table import Table
 
 from streaming.dev.broker import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
-from tests.kit.ordeal import Ordeal
+from tests.kit.kill_scenario import KillScenario
 
-Ordeals = Callable[..., Ordeal]
+KillScenarios = Callable[..., KillScenario]
 
-_ORDEALS = pytest.StashKey[dict[str, list[Ordeal]]]()
+_KILL_SCENARIOS = pytest.StashKey[dict[str, list[KillScenario]]]()
 _OUTCOMES = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_ORDEALS] = {}
+    config.stash[_KILL_SCENARIOS] = {}
     config.stash[_OUTCOMES] = {}
 
 
@@ -35,12 +35,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 
 
 @pytest.fixture
-def ordeal(broker: EmbeddedBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ordeals]:
-    """`ordeal(rows=…, rate_limit=…, live_rate=…)`, see `Ordeal`."""
-    made = request.config.stash[_ORDEALS].setdefault(request.node.nodeid, [])
+def kill_scenario(
+    broker: EmbeddedBroker, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[KillScenarios]:
+    """`kill_scenario(rows=…, rate_limit=…, live_rate=…)`, see `KillScenario`."""
+    made = request.config.stash[_KILL_SCENARIOS].setdefault(request.node.nodeid, [])
 
-    def build(**how: Any) -> Ordeal:
-        made.append(Ordeal(KafkaSettings(broker.bootstrap), tmp_path, **how))
+    def build(**how: Any) -> KillScenario:
+        made.append(KillScenario(KafkaSettings(broker.bootstrap), tmp_path, **how))
         return made[-1]
 
     yield build
@@ -57,12 +59,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    ordeals, outcomes = config.stash[_ORDEALS], config.stash[_OUTCOMES]
-    if not ordeals:
+    kill_scenarios, outcomes = config.stash[_KILL_SCENARIOS], config.stash[_OUTCOMES]
+    if not kill_scenarios:
         return
     table = Table("fault", "outcome", "starts that recovered", "until a new barrier, s")
     every: list[float] = []
-    for name, made in ordeals.items():
+    for name, made in kill_scenarios.items():
         times = [time for each in made for time in each.recoveries_s]
         every += times
         shown = ", ".join(f"{time:.1f}" for time in times)

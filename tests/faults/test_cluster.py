@@ -7,7 +7,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from tests.faults.conftest import Ordeals
+from tests.faults.conftest import KillScenarios
 from tests.kit.process import Process
 
 pytestmark = pytest.mark.timeout(900)
@@ -24,8 +24,8 @@ def executors_of(process: Process) -> list[psutil.Process]:
     return found
 
 
-def test_an_executor_dies_in_the_middle_of_a_batch(ordeal: Ordeals) -> None:
-    tried = ordeal(config=CLUSTER)
+def test_an_executor_dies_in_the_middle_of_a_batch(kill_scenario: KillScenarios) -> None:
+    tried = kill_scenario(config=CLUSTER)
     with tried.live():
         process = tried.start("lane-sent@3:sleep", until_complete=True)
         tried.await_reached(process, "lane-sent")

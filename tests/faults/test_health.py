@@ -21,8 +21,8 @@ from streaming.core.health import LEAST_LATE_S
 from streaming.dev.bench.rig import TABLE
 from streaming.dev.broker import EmbeddedBroker, free_port
 from streaming.kafka.clients import KafkaSettings
-from tests.faults.conftest import Ordeals
-from tests.kit.ordeal import Ordeal
+from tests.faults.conftest import KillScenarios
+from tests.kit.kill_scenario import KillScenario
 from tests.kit.process import Process
 from tests.kit.real import RealUpstream, Run, Stage, await_condition
 
@@ -51,7 +51,7 @@ def readiness(port: int) -> tuple[int, str]:
 
 
 @contextmanager
-def open_transaction(tried: Ordeal) -> Iterator[None]:
+def open_transaction(tried: KillScenario) -> Iterator[None]:
     """A producer that has sent one record, and is aborted at the end of the block."""
     settings = tried.kafka.transactional(f"other-{uuid.uuid4().hex}", timeout_ms=900_000)
     producer = Producer(settings)
@@ -66,9 +66,9 @@ def open_transaction(tried: Ordeal) -> Iterator[None]:
 
 
 @pytest.mark.faults
-def test_a_producer_leaves_a_transaction_open_upstream(ordeal: Ordeals) -> None:
+def test_a_producer_leaves_a_transaction_open_upstream(kill_scenario: KillScenarios) -> None:
     port = free_port()
-    tried = ordeal(rows=2_000, rate_limit=100, config={"http": {"listen": f"127.0.0.1:{port}"}})
+    tried = kill_scenario(rows=2_000, rate_limit=100, config={"http": {"listen": f"127.0.0.1:{port}"}})
     with tried.live():
         process = tried.start()
         more_batches(process, 3)
@@ -92,8 +92,8 @@ def test_a_producer_leaves_a_transaction_open_upstream(ordeal: Ordeals) -> None:
 
 
 @pytest.mark.faults
-def test_a_service_starts_beside_an_open_transaction(ordeal: Ordeals) -> None:
-    tried = ordeal(rows=2_000, rate_limit=100)
+def test_a_service_starts_beside_an_open_transaction(kill_scenario: KillScenarios) -> None:
+    tried = kill_scenario(rows=2_000, rate_limit=100)
     with tried.live():
         with open_transaction(tried):
             process = tried.start()
@@ -107,8 +107,8 @@ def test_a_service_starts_beside_an_open_transaction(ordeal: Ordeals) -> None:
 
 
 @pytest.mark.faults
-def test_a_lane_that_hangs_is_ended_and_its_batch_sent_again(ordeal: Ordeals) -> None:
-    tried = ordeal(config={"batch_timeout": "30s"})
+def test_a_lane_that_hangs_is_ended_and_its_batch_sent_again(kill_scenario: KillScenarios) -> None:
+    tried = kill_scenario(config={"batch_timeout": "30s"})
     with tried.live():
         process = tried.start("lane-sent@3:sleep", until_complete=True)
         tried.await_reached(process, "lane-sent")
@@ -121,13 +121,13 @@ def test_a_lane_that_hangs_is_ended_and_its_batch_sent_again(ordeal: Ordeals) ->
 def test_a_broker_that_is_away_is_waited_for_though_the_last_batch_is_long_ago(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Barriers come once in a while, and patience is short: trouble begins later than it would have lasted."""
-    patience_s = 45.0
+    """Barriers come once in a while, and the limit of trouble is short: trouble begins after it would be over."""
+    trouble_limit_s = 45.0
     with EmbeddedBroker(log=tmp_path / "kafka.log") as broker:
         upstream = RealUpstream(declare(TABLE.to_dict()), KafkaSettings(broker.bootstrap), "up", 2)
         stage = Stage(spark, upstream, tmp_path, [{"name": "copy", "output": "copy", "output_partitions": 4}])
         service = stage.service()
-        service.patience_s = patience_s
+        service.trouble_limit_s = trouble_limit_s
         troubles: list[BackfillError] = []
         service.on_trouble = troubles.append
         run = Run(service)
@@ -135,7 +135,7 @@ def test_a_broker_that_is_away_is_waited_for_though_the_last_batch_is_long_ago(
         began_s = time.monotonic()
         broker.kill()
         await_condition(lambda: bool(troubles) or run.error is not None, "Spark's giving up")
-        assert time.monotonic() - began_s > patience_s
+        assert time.monotonic() - began_s > trouble_limit_s
         broker.start()
         run.reach(upstream.barrier())
         run.stop()

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from streaming.runtime.failpoints import Failpoint
-from tests.faults.conftest import Ordeals
+from tests.faults.conftest import KillScenarios
 
 pytestmark = pytest.mark.timeout(900)
 IN_A_BATCH = [
@@ -17,7 +17,7 @@ IN_A_BATCH = [
     not in {
         Failpoint.TAKEN_OVER,
         Failpoint.FENCED,
-        Failpoint.FOLDED,
+        Failpoint.COMPACTED,
         Failpoint.MERGED,
         Failpoint.BARRIER_SENT,
         Failpoint.BARRIER_COMMITTED,
@@ -39,8 +39,8 @@ OF_A_TRANSACTION = {
 @pytest.mark.faults
 @pytest.mark.parametrize("batch", ["first", "4", "last"])
 @pytest.mark.parametrize("point", IN_A_BATCH)
-def test_a_kill_in_a_batch(ordeal: Ordeals, point: Failpoint, batch: str) -> None:
-    tried = ordeal()
+def test_a_kill_in_a_batch(kill_scenario: KillScenarios, point: Failpoint, batch: str) -> None:
+    tried = kill_scenario()
     first = "2" if point in OF_A_TRANSACTION else "1"
     with tried.live():
         tried.falls(f"{point}@{first if batch == 'first' else batch}:kill")
@@ -50,8 +50,8 @@ def test_a_kill_in_a_batch(ordeal: Ordeals, point: Failpoint, batch: str) -> Non
 
 @pytest.mark.faults
 @pytest.mark.parametrize("point", [Failpoint.TAKEN_OVER, Failpoint.FENCED])
-def test_a_kill_while_it_takes_over(ordeal: Ordeals, point: Failpoint) -> None:
-    tried = ordeal()
+def test_a_kill_while_it_takes_over(kill_scenario: KillScenarios, point: Failpoint) -> None:
+    tried = kill_scenario()
     with tried.live():
         tried.falls(f"{Failpoint.LANE_SENT}@2:kill")
         tried.falls(f"{point}:kill")
@@ -62,8 +62,8 @@ def test_a_kill_while_it_takes_over(ordeal: Ordeals, point: Failpoint) -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("count", [1, 7])
 @pytest.mark.parametrize("point", [Failpoint.BARRIER_SENT, Failpoint.BARRIER_COMMITTED])
-def test_a_kill_of_the_injector(ordeal: Ordeals, point: Failpoint, count: int) -> None:
-    tried = ordeal()
+def test_a_kill_of_the_injector(kill_scenario: KillScenarios, point: Failpoint, count: int) -> None:
+    tried = kill_scenario()
     with tried.live():
         tried.falls(f"{point}@{count}:kill")
         tried.completes()
@@ -71,18 +71,18 @@ def test_a_kill_of_the_injector(ordeal: Ordeals, point: Failpoint, count: int) -
 
 
 @pytest.mark.faults
-def test_a_kill_between_the_fold_and_the_log_that_follows_it(ordeal: Ordeals) -> None:
-    tried = ordeal(rows=120_000, rate_limit=None)
+def test_a_kill_between_the_compaction_and_the_log_that_follows_it(kill_scenario: KillScenarios) -> None:
+    tried = kill_scenario(rows=120_000, rate_limit=None)
     with tried.live():
-        tried.falls(f"{Failpoint.FOLDED}:kill")
+        tried.falls(f"{Failpoint.COMPACTED}:kill")
         tried.completes()
     tried.judge()
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_kill_between_a_merge_and_the_log_that_follows_it(ordeal: Ordeals, count: int) -> None:
-    tried = ordeal(rows=10_000)
+def test_a_kill_between_a_merge_and_the_log_that_follows_it(kill_scenario: KillScenarios, count: int) -> None:
+    tried = kill_scenario(rows=10_000)
     with tried.live():
         tried.falls(f"{Failpoint.MERGED}@{count}:kill")
         tried.completes()
@@ -90,10 +90,10 @@ def test_a_kill_between_a_merge_and_the_log_that_follows_it(ordeal: Ordeals, cou
 
 
 @pytest.mark.faults
-def test_kills_of_a_large_backfill_at_any_moment(ordeal: Ordeals) -> None:
+def test_kills_of_a_large_backfill_at_any_moment(kill_scenario: KillScenarios) -> None:
     seed = random.randrange(2**32)
     moments = random.Random(seed)
-    tried = ordeal(rows=1_000_000, rate_limit=20_000, live_rate=2_000)
+    tried = kill_scenario(rows=1_000_000, rate_limit=20_000, live_rate=2_000)
     with tried.live():
         for _ in range(5):
             tried.killed_after(moments.uniform(5, 60))
@@ -101,8 +101,8 @@ def test_kills_of_a_large_backfill_at_any_moment(ordeal: Ordeals) -> None:
     assert tried.judge().snapshot_rows > 0, f"seed {seed}"
 
 
-def test_kills_in_a_row_each_in_another_place(ordeal: Ordeals) -> None:
-    tried = ordeal()
+def test_kills_in_a_row_each_in_another_place(kill_scenario: KillScenarios) -> None:
+    tried = kill_scenario()
     with tried.live():
         for failpoint in ("lane-sent@2:kill", "replicated@2:kill"):
             tried.falls(failpoint)

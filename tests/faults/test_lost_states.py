@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import Ordeals
-from tests.kit.ordeal import Ordeal
+from tests.faults.conftest import KillScenarios
+from tests.kit.kill_scenario import KillScenario
 from tests.kit.power import lose_power, noting
 from tests.kit.process import Process
 from tests.kit.real import await_condition
@@ -27,7 +27,7 @@ def batches(process: Process, count: int) -> None:
     assert process.popen.poll() is None, process.lines[-5:]
 
 
-def completes(tried: Ordeal) -> None:
+def completes(tried: KillScenario) -> None:
     process = tried.recovers()
     assert process.end() == 0, process.lines[-5:]
     assert process.says(BROUGHT), process.lines[-5:]
@@ -38,8 +38,10 @@ def restore(backup: Path, state: Path) -> None:
     shutil.copytree(backup, state)
 
 
-def test_a_state_that_was_copied_while_the_service_stood_still_is_restored(ordeal: Ordeals) -> None:
-    tried = ordeal(rows=3_000, rate_limit=200)
+def test_a_state_that_was_copied_while_the_service_stood_still_is_restored(
+    kill_scenario: KillScenarios,
+) -> None:
+    tried = kill_scenario(rows=3_000, rate_limit=200)
     state, backup = tried.folder / "state", tried.folder / "backup"
     with tried.live():
         process = tried.start()
@@ -55,9 +57,9 @@ def test_a_state_that_was_copied_while_the_service_stood_still_is_restored(ordea
     assert tried.judge().snapshot_rows > 0
 
 
-def test_a_state_that_was_copied_while_the_service_ran_is_restored(ordeal: Ordeals) -> None:
+def test_a_state_that_was_copied_while_the_service_ran_is_restored(kill_scenario: KillScenarios) -> None:
     """One table after another, the journal first."""
-    tried = ordeal(rows=3_000, rate_limit=200)
+    tried = kill_scenario(rows=3_000, rate_limit=200)
     state, backup = tried.folder / "state", tried.folder / "backup"
     with tried.live():
         process = tried.start()
@@ -72,8 +74,8 @@ def test_a_state_that_was_copied_while_the_service_ran_is_restored(ordeal: Ordea
     assert tried.judge().snapshot_rows > 0
 
 
-def test_a_state_that_is_lost_is_made_anew(ordeal: Ordeals) -> None:
-    tried = ordeal(rows=3_000, rate_limit=200)
+def test_a_state_that_is_lost_is_made_anew(kill_scenario: KillScenarios) -> None:
+    tried = kill_scenario(rows=3_000, rate_limit=200)
     with tried.live():
         process = tried.start()
         batches(process, 5)
@@ -86,12 +88,12 @@ def test_a_state_that_is_lost_is_made_anew(ordeal: Ordeals) -> None:
     assert tried.judge().snapshot_rows > 0
 
 
-def test_the_power_fails_again_and_again(ordeal: Ordeals, tmp_path: Path) -> None:
+def test_the_power_fails_again_and_again(kill_scenario: KillScenarios, tmp_path: Path) -> None:
     """Files are as they were at their last sync, and names that were not synced are gone; nothing was relied on."""
     state, notes = tmp_path / "state", tmp_path / "notes"
-    tried = ordeal(rows=120_000, rate_limit=2_000, environment=noting(state, notes))
+    tried = kill_scenario(rows=120_000, rate_limit=2_000, environment=noting(state, notes))
     with tried.live():
-        for failpoint in ("folded", "lane-committed@4", "replicated@3", "settled@2", "journaled@3"):
+        for failpoint in ("compacted", "lane-committed@4", "replicated@3", "settled@2", "journaled@3"):
             tried.falls(f"{failpoint}:kill")
             assert lose_power(state, notes) > 0, failpoint
         for seconds in (21.0, 24.0):
@@ -101,10 +103,10 @@ def test_the_power_fails_again_and_again(ordeal: Ordeals, tmp_path: Path) -> Non
     assert tried.judge().snapshot_rows > 0
 
 
-def test_without_syncs_nothing_is_sure_to_be_left(ordeal: Ordeals, tmp_path: Path) -> None:
+def test_without_syncs_nothing_is_sure_to_be_left(kill_scenario: KillScenarios, tmp_path: Path) -> None:
     """That the notes above tell of syncs, and of nothing else."""
     state, notes = tmp_path / "state", tmp_path / "notes"
-    tried = ordeal(environment=noting(state, notes), config={"sync_state": False})
+    tried = kill_scenario(environment=noting(state, notes), config={"sync_state": False})
     with tried.live():
         tried.falls("replicated@3:kill")
     assert lose_power(state, notes) == 0

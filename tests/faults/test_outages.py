@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from streaming.dev.broker import EmbeddedBroker
-from tests.faults.conftest import Ordeals
-from tests.kit.ordeal import Ordeal, spark_of, workers_of
+from tests.faults.conftest import KillScenarios
+from tests.kit.kill_scenario import KillScenario, spark_of, workers_of
 from tests.kit.process import Process
 from tests.kit.real import await_condition
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(900)
 ENDS_WITHIN_S = 30.0
 
 
-def _more_batches(tried: Ordeal, process: Process) -> None:
+def _more_batches(tried: KillScenario, process: Process) -> None:
     seen = tried.epoch()
     await_condition(lambda: tried.epoch() > seen or process.popen.poll() is not None, "another barrier")
     assert process.popen.poll() is None, process.lines[-5:]
@@ -35,8 +35,8 @@ def _more_batches(tried: Ordeal, process: Process) -> None:
     "point",
     [*(pytest.param(point, marks=pytest.mark.faults) for point in ("lane-read", "lane-sent")), "lane-logged"],
 )
-def test_the_jvm_dies(ordeal: Ordeals, point: str) -> None:
-    tried = ordeal()
+def test_the_jvm_dies(kill_scenario: KillScenarios, point: str) -> None:
+    tried = kill_scenario()
     with tried.live():
         process = tried.start(f"{point}@3:sleep")
         tried.await_reached(process, point)
@@ -48,8 +48,10 @@ def test_the_jvm_dies(ordeal: Ordeals, point: str) -> None:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("point", ["journaled", "lane-sent", "replicated"])
-def test_the_driver_dies_and_takes_all_that_it_started_with_it(ordeal: Ordeals, point: str) -> None:
-    tried = ordeal()
+def test_the_driver_dies_and_takes_all_that_it_started_with_it(
+    kill_scenario: KillScenarios, point: str
+) -> None:
+    tried = kill_scenario()
     with tried.live():
         process = tried.start(f"{point}@3:sleep")
         tried.await_reached(process, point)
@@ -63,8 +65,8 @@ def test_the_driver_dies_and_takes_all_that_it_started_with_it(ordeal: Ordeals, 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("point", ["lane-opened", "lane-sent", "lane-committed"])
-def test_a_worker_dies_and_the_service_goes_on(ordeal: Ordeals, point: str) -> None:
-    tried = ordeal()
+def test_a_worker_dies_and_the_service_goes_on(kill_scenario: KillScenarios, point: str) -> None:
+    tried = kill_scenario()
     with tried.live():
         process = tried.start(f"{point}@3:sleep", until_complete=True)
         tried.await_reached(process, point)
@@ -76,8 +78,10 @@ def test_a_worker_dies_and_the_service_goes_on(ordeal: Ordeals, point: str) -> N
 
 @pytest.mark.faults
 @pytest.mark.parametrize("away_s", [0, 90])
-def test_the_broker_dies_and_comes_back(ordeal: Ordeals, broker: EmbeddedBroker, away_s: float) -> None:
-    tried = ordeal(rows=2_000, rate_limit=100)
+def test_the_broker_dies_and_comes_back(
+    kill_scenario: KillScenarios, broker: EmbeddedBroker, away_s: float
+) -> None:
+    tried = kill_scenario(rows=2_000, rate_limit=100)
     process = tried.start()
     await_condition(lambda: len(process.events("batch")) > 3 or process.popen.poll() is not None, "batches")
     broker.kill()
@@ -106,29 +110,31 @@ def unwritable(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.faults
-def test_a_base_that_cannot_be_written_delays_the_fold_and_nothing_else(ordeal: Ordeals) -> None:
-    tried = ordeal(rows=120_000, rate_limit=20_000)
+def test_a_base_that_cannot_be_written_delays_the_compaction_and_nothing_else(
+    kill_scenario: KillScenarios,
+) -> None:
+    tried = kill_scenario(rows=120_000, rate_limit=20_000)
     with tried.live():
         tried.falls("taken-over:kill")  # by now there are tables
         with unwritable(tried.folder / "state" / "replica" / "base"):
             process = tried.start()
 
             def failures() -> list[dict[str, Any]]:
-                return process.events("upkeep failed, to be tried again")
+                return process.events("maintenance failed, to be tried again")
 
             await_condition(
-                lambda: len(failures()) > 3 or process.popen.poll() is not None, "folds that fail"
+                lambda: len(failures()) > 3 or process.popen.poll() is not None, "compactions that fail"
             )
             assert [(each["work"], each["again_in_s"]) for each in failures()][:4] == [
-                ("fold", 1.0),
-                ("fold", 2.0),
-                ("fold", 4.0),
-                ("fold", 8.0),
+                ("compaction", 1.0),
+                ("compaction", 2.0),
+                ("compaction", 4.0),
+                ("compaction", 8.0),
             ]
             _more_batches(tried, process)
             assert max(each["log_files"] for each in process.events("batch")) <= 200
-            assert not process.says("fold")
-        process.await_event("fold")
+            assert not process.says("compaction")
+        process.await_event("compaction")
         _more_batches(tried, process)
         assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
         tried.completes()
@@ -136,9 +142,9 @@ def test_a_base_that_cannot_be_written_delays_the_fold_and_nothing_else(ordeal: 
 
 
 @pytest.mark.faults
-def test_a_paused_instance_finds_another_in_its_place(ordeal: Ordeals) -> None:
+def test_a_paused_instance_finds_another_in_its_place(kill_scenario: KillScenarios) -> None:
     """Paused for longer than its transactions live, in the middle of one."""
-    tried = ordeal(rows=2_000)
+    tried = kill_scenario(rows=2_000)
     with tried.live():
         first = tried.start("lane-sent@3:sleep")
         tried.await_reached(first, "lane-sent")
@@ -162,8 +168,8 @@ def test_a_paused_instance_finds_another_in_its_place(ordeal: Ordeals) -> None:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("late_s", [0.0, 2.0, 8.0])
-def test_of_two_instances_one_works(ordeal: Ordeals, late_s: float) -> None:
-    tried = ordeal(rows=2_000)
+def test_of_two_instances_one_works(kill_scenario: KillScenarios, late_s: float) -> None:
+    tried = kill_scenario(rows=2_000)
     with tried.live():
         one = tried.start()
         time.sleep(late_s)  # how far apart they are is the subject
@@ -179,9 +185,9 @@ def test_of_two_instances_one_works(ordeal: Ordeals, late_s: float) -> None:
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["process", "group"])
 def test_sigterm_in_the_middle_of_a_batch_is_soon_over(
-    ordeal: Ordeals, send: Callable[[int, signal.Signals], None]
+    kill_scenario: KillScenarios, send: Callable[[int, signal.Signals], None]
 ) -> None:
-    tried = ordeal()
+    tried = kill_scenario()
     with tried.live():
         process = tried.start()
         process.await_event("serving")

@@ -15,8 +15,8 @@ from streaming.dev.bench.rig import TABLE
 from streaming.dev.produce import ChangeSender, produce_rows
 from streaming.runtime.failpoints import Failpoint
 from streaming.verify.judge import verify_topics
-from tests.faults.conftest import Ordeals
-from tests.kit.ordeal import SHARES, spark_of, workers_of
+from tests.faults.conftest import KillScenarios
+from tests.kit.kill_scenario import SHARES, spark_of, workers_of
 from tests.kit.process import Process
 from tests.kit.real import await_condition
 from tests.kit.wide import watched
@@ -29,9 +29,9 @@ _CHUNK = 50_000
 _LONG_S = 1_200.0
 
 
-def test_twelve_million_changes_in_one_interval_with_two_jobs_open(ordeal: Ordeals) -> None:
+def test_twelve_million_changes_in_one_interval_with_two_jobs_open(kill_scenario: KillScenarios) -> None:
     """Two lanes, default settings; killed in the middle of them, and once more."""
-    tried = ordeal(rows=100_000, rate_limit=None, config={"lanes": 2, "barrier_interval": "1s"})
+    tried = kill_scenario(rows=100_000, rate_limit=None, config={"lanes": 2, "barrier_interval": "1s"})
     other = f"{tried.output}-two"
     tried.declare_job({"name": "two", "output": other, "filter": "amount >= 100"})
     tried.completes()
@@ -67,9 +67,9 @@ def _has_taken(process: Process, changes: int) -> bool:
     return int(_longest(process)["changes"]) >= changes * 0.9
 
 
-def test_a_large_topic_is_built_in_parts_whatever_dies_meanwhile(ordeal: Ordeals) -> None:
+def test_a_large_topic_is_built_in_parts_whatever_dies_meanwhile(kill_scenario: KillScenarios) -> None:
     """A worker, the JVM and the whole service; each start goes on with the next part."""
-    tried = ordeal(rows=0, rate_limit=None, config={"lanes": 2, "barrier_interval": "1s"})
+    tried = kill_scenario(rows=0, rate_limit=None, config={"lanes": 2, "barrier_interval": "1s"})
     produce_rows(ChangeSender(tried.kafka, tried.upstream), tried.generator, TOPIC)
 
     first = tried.start()

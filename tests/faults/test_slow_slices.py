@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from streaming.runtime.failpoints import Failpoint
-from tests.faults.conftest import Ordeals
+from tests.faults.conftest import KillScenarios
 
 pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.faults
-def test_slices_that_the_broker_s_timeout_ended_are_given_up_and_read_later(ordeal: Ordeals) -> None:
+def test_slices_that_the_broker_s_timeout_ended_are_given_up_and_read_later(
+    kill_scenario: KillScenarios,
+) -> None:
     """Both lanes sleep for two minutes in their transactions, which the broker ends after one."""
-    tried = ordeal(config={"lanes": 2})
+    tried = kill_scenario(config={"lanes": 2})
     with tried.live():
         process = tried.start(f"{Failpoint.LANE_SENT_SNAPSHOT}@3:sleep", until_complete=True)
         tried.await_reached(process, Failpoint.LANE_SENT_SNAPSHOT)

@@ -80,7 +80,7 @@ def test_consume_prints_a_line_for_each_record_with_its_place(config: Path, caps
     assert all(op == "INSERT" and json.loads(key) == [json.loads(row)["id"]] for _, _, op, key, row in lines)
 
 
-def test_barriers_run_until_they_are_told_to_stop_and_go_on_later(config: Path, capsys: Capture) -> None:
+def test_barriers_run_until_they_are_named_to_stop_and_go_on_later(config: Path, capsys: Capture) -> None:
     for _ in range(2):
         there = counted(config, capsys)["barriers"]
         injecting = subprocess.Popen(

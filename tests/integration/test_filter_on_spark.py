@@ -21,7 +21,7 @@ ARRAYS = arrays_of(edge_rows(ROWS), TABLE)
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> DataFrame:
-    """Every edge and null, in the order of `ARRAYS`; kept as rows so that Spark folds nothing away."""
+    """Every edge and null, in the order of `ARRAYS`; kept as rows so that Spark compactions nothing away."""
     numbered = {"row": pa.array(range(ROWS), pa.int32()), **ARRAYS}
     frame = spark.createDataFrame(pa.table(numbered)).repartition(2).cache()
     assert frame.count() == ROWS

@@ -25,7 +25,7 @@ from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Barrier, Change, Mutation, Op, Row
 from schemas.table import TableSchema
 from state.values.progress import is_complete
-from streaming.compaction.compactor import FOLD_LEAST_ROWS
+from streaming.compaction.compactor import COMPACTION_LEAST_ROWS
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import create_topic
@@ -227,7 +227,7 @@ class Stage:
         *,
         until_complete: bool = False,
         skip: frozenset[tuple[int, int]] = frozenset(),
-        fold_least_rows: int = FOLD_LEAST_ROWS,
+        compaction_least_rows: int = COMPACTION_LEAST_ROWS,
         **over: Any,
     ) -> Service:
         """One that finds everything in the topic that was put."""
@@ -238,7 +238,7 @@ class Stage:
             lambda: self.spark,
             exit_when_complete=until_complete,
             skip_records=skip,
-            fold_least_rows=fold_least_rows,
+            compaction_least_rows=compaction_least_rows,
         )
 
     @contextmanager

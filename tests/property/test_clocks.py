@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.records import Barrier
-from streaming.core.budget import LATENESS_WINDOW_MS, Lateness
+from streaming.core.budget import START_DELAY_WINDOW_MS, StartDelay
 from streaming.core.clocks import Age
 from streaming.source.barriers.schedule import next_barrier
 
@@ -51,16 +51,16 @@ def test_epochs_rise_and_barriers_can_be_read_whatever_the_clock_says(
 
 
 @given(SETTINGS, st.integers(0, 900))
-def test_lateness_forgets_a_clock_that_was_set(settings: list[tuple[int, int]], usual_ms: int) -> None:
-    lateness, quiet_ms = Lateness(), 0
+def test_start_delay_forgets_a_clock_that_was_set(settings: list[tuple[int, int]], usual_ms: int) -> None:
+    start_delay, quiet_ms = StartDelay(), 0
     last_set = max((after for after, step_ms in settings if step_ms), default=-1)
     for number, (true_ms, barrier) in enumerate(barriers(settings, count=200)):
-        late_ms = lateness.of(barrier.injected_at_ms, true_ms + usual_ms)
+        late_ms = start_delay.of(barrier.injected_at_ms, true_ms + usual_ms)
         assert late_ms >= 0
         quiet_ms = true_ms - last_set * INTERVAL_MS
-        if number > last_set + 1 and quiet_ms > LATENESS_WINDOW_MS + INTERVAL_MS:
+        if number > last_set + 1 and quiet_ms > START_DELAY_WINDOW_MS + INTERVAL_MS:
             assert late_ms == 0
-    assert quiet_ms > LATENESS_WINDOW_MS + INTERVAL_MS
+    assert quiet_ms > START_DELAY_WINDOW_MS + INTERVAL_MS
 
 
 @given(SETTINGS, SETTINGS, st.lists(st.integers(0, 5_000), min_size=60, max_size=60))
@@ -106,7 +106,7 @@ def test_one_clock_that_both_go_by_is_wrong_for_no_barrier_after_the_one_at_whic
         assert 0 <= ages[30] <= 1.5 + 1e-6
 
 
-def test_epochs_of_a_clock_that_was_set_back_are_told_apart_by_a_millisecond() -> None:
+def test_epochs_of_a_clock_that_was_set_back_are_named_apart_by_a_millisecond() -> None:
     made = barriers([(10, -60_000)])
     steps = [later.curr - earlier.curr for (_, earlier), (_, later) in pairwise(made)]
     assert set(steps[10:50]) == {1 << 16}

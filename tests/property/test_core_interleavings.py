@@ -138,7 +138,7 @@ def setting_of(play: Play) -> Setting:
         play.jobs[:1],
         {job.output: job for job in play.jobs},
         lanes=play.lanes,
-        folds=True,
+        compactions=True,
         closing=len(CLOSING),
         limits=play.limits,
     )

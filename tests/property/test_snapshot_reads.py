@@ -24,7 +24,7 @@ from state.values.plan import Amount, Slice
 from tests.kit.tables import table
 
 EXAMPLES = 300 if settings.get_current_profile_name() == "ci" else 60
-FOLDED = 100
+COMPACTED = 100
 TABLE: TableSchema = table({"v": "string", "b": "boolean", "k": "int", "n": "int"}, key=["k", "b", "v"])
 KEYS = st.tuples(st.integers(0, 3), st.booleans(), st.sampled_from(["", "\uffff", "\U0001f600"]))
 
@@ -51,20 +51,20 @@ class Pinned:
         """Column `n` by key: the table as of the last log row."""
         state = dict.fromkeys(self.base[vnode], -1)
         for row in self.log:
-            if row.vnode == vnode and row.epoch > FOLDED:
+            if row.vnode == vnode and row.epoch > COMPACTED:
                 state.pop(row.key, None)
                 if row.op is not Op.DELETE:
                     state[row.key] = row.n
         return state
 
     def alive_in_log(self, vnode: int) -> set[Key]:
-        newest = {row.key: row.op for row in self.log if row.vnode == vnode and row.epoch > FOLDED}
+        newest = {row.key: row.op for row in self.log if row.vnode == vnode and row.epoch > COMPACTED}
         return {key for key, op in newest.items() if op is not Op.DELETE}
 
 
 @st.composite
 def pinned(draw: st.DrawFn) -> Pinned:
-    epochs = sorted(draw(st.lists(st.integers(FOLDED - 1, FOLDED + 3), max_size=12)))
+    epochs = sorted(draw(st.lists(st.integers(COMPACTED - 1, COMPACTED + 3), max_size=12)))
     rows = [
         LogRow(draw(st.integers(0, 1)), epoch, draw(KEYS), draw(st.sampled_from(Op)), n)
         for n, epoch in enumerate(epochs)
@@ -91,7 +91,7 @@ def written(storage: Storage, version: Pinned) -> ReplicaFiles:
         for offset, row in enumerate(version.log)
     ]
     parts = [logged[i :: version.log_files] for i in range(version.log_files)]
-    return ReplicaFiles(FOLDED, base, tuple(_log_file(storage, part) for part in parts if part))
+    return ReplicaFiles(COMPACTED, base, tuple(_log_file(storage, part) for part in parts if part))
 
 
 def _base_file(storage: Storage, vnode: int, keys: list[Key]) -> BaseFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tests.scenarios.places import UPKEEP, UPKEEP_STEP, is_at
+from tests.scenarios.places import MAINTENANCE_STEP, is_at
 from tests.simulation.fates import Order, Straight
 from tests.simulation.scheduler import Process, Strand
 
@@ -38,8 +38,8 @@ class Incidents(Straight):
     def __init__(self) -> None:
         super().__init__(Order(markers_first=True))
         self.armed: Incident | Fault | None = None
-        self.upkeep: str | None = None
-        """What the replica's upkeep does at its next opportunity: `compact` or `merge`."""
+        self.maintenance: str | None = None
+        """What the replica's maintenance does at its next opportunity: `compact` or `merge`."""
         self.unsynced = "kept"
         """What a power failure makes of files that are not on the disk."""
         self.events: list[str] = []
@@ -75,12 +75,12 @@ class Incidents(Straight):
     def outcome(self, of: str, harmless: str, *others: str) -> str:
         if of == "power":
             return self.unsynced
-        if of == UPKEEP_STEP:
-            wanted = UPKEEP.get(self.upkeep or "")
-            if wanted not in others:
-                return harmless
-            self.upkeep = None
-            return str(wanted)
+        if of == MAINTENANCE_STEP:
+            wanted, self.maintenance = self.maintenance, None
+            if wanted in others:
+                return wanted
+            self.maintenance = wanted
+            return harmless
         fault = self.armed
         is_here = isinstance(fault, Fault) and (is_at(self._at, fault.step) or of == fault.step)
         if not isinstance(fault, Fault) or not is_here or fault.way not in others:

@@ -21,9 +21,8 @@ WORDS = {
 }
 """By what a scenario says (`commit progress`, `lane 0 sends`), what a step begins with."""
 
-UPKEEP_STEP = "upkeep"
-UPKEEP = {"compact": "fold", "merge": "merge"}
-"""What the replica's upkeep may do between two batches."""
+MAINTENANCE_STEP = "maintenance"
+"""What the replica's maintenance may do between two batches."""
 
 
 def step_of(words: Sequence[str]) -> str | None:

@@ -203,12 +203,12 @@ class Player:
     def do_compact(self, command: Command) -> None:
         """The replica is compacted behind the next batch."""
         command.expect(1)
-        self._incidents.upkeep = "compact"
+        self._incidents.maintenance = "compact"
 
     def do_merge(self, command: Command) -> None:
         """The log's small files become one behind the next batch."""
         command.expect(1)
-        self._incidents.upkeep = "merge"
+        self._incidents.maintenance = "merge"
 
     def _incident(self, command: Command) -> Incident:
         when, words = command.words[1], command.words[2:]

@@ -88,7 +88,7 @@ class Shown:
         table = ProgressTable(world.storage, world.setting.table)
         log = Replica(world.storage, world.setting.table)
         yield f"plan: {self._plan(plan)}"
-        yield f"log: barrier {number_of(log.log_epoch)}, base: barrier {number_of(log.folded_epoch)}"
+        yield f"log: barrier {number_of(log.log_epoch)}, base: barrier {number_of(log.compacted_epoch)}"
         yield f"progress: barrier {number_of(table.epoch)}"
         # A batch whose progress is not there is open: its mutations have yet to take effect.
         jobs = tuple(job.state for job in plan.jobs)

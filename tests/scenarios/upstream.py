@@ -66,7 +66,7 @@ class Writer:
             tuple(self._configured),
             self._jobs,
             lanes=(1,),
-            folds=True,
+            compactions=True,
             closing=len(changelog.barriers[0]),
             limits=self._limits,
         )

@@ -30,6 +30,6 @@ history is a list of choices: who goes on, who dies, what becomes of an effect. 
 The judge (`judge`) asks `verify` about every output, and holds journal, log and progress to what the outputs say.
 
 Not modelled: what Kafka, Delta and Spark get wrong themselves, damaged bytes, several brokers, retention, full disks,
-time that is measured, the barrier injector, and how a fold is computed. Real kills of the real service are the matter
-of tests/faults.
+time that is measured, the barrier injector, and how a compaction is computed. Real kills of the real service are the
+matter of tests/faults.
 """

@@ -74,9 +74,9 @@ class Part(NamedTuple):
 
 
 def _crashes(piece: tuple[int, bool]) -> tuple[int, list[str]]:
-    order, with_upkeep = piece
-    exploration = Exploration(replace(twelve_epochs(), folds=with_upkeep), ORDERS[order])
-    exploration.run(most_crashes=2 if with_upkeep else None)
+    order, with_compaction = piece
+    exploration = Exploration(replace(twelve_epochs(), compactions=with_compaction), ORDERS[order])
+    exploration.run(most_crashes=2 if with_compaction else None)
     return sum(exploration.distinct), exploration.broken
 
 
@@ -114,7 +114,7 @@ def _play_all(seeds: int) -> int:
     orders = range(len(ORDERS))
     parts = [
         Part("any number of crashes", _crashes, [(order, False) for order in orders]),
-        Part("pairs of crashes, with upkeep", _crashes, [(order, True) for order in orders]),
+        Part("pairs of crashes, with compaction", _crashes, [(order, True) for order in orders]),
         Part("power failures", _power_failures, orders),
         Part("older states, and lost ones", _restores, orders),
         Part(

@@ -43,7 +43,7 @@ class Canary:
     def __str__(self) -> str:
         return self.broken
 
-    def sings(self) -> list[str]:
+    def passes_without_faults(self) -> list[str]:
         """What is wrong where nothing goes wrong: nothing, or the canary would be dead from the start."""
         setting = twelve_epochs()
         beginning = Lasting.beginning(setting)

@@ -4,8 +4,8 @@ A crash leaves what is lasting (`Lasting`), so all that comes after it is decide
 played once, what would survive is kept before each step, and a new instance goes on from each. Its recovery is a
 history with steps of its own, so crashes in recoveries, pairs and more, are found in the same way.
 
-Two crashes that leave the same (`tests.simulation.essence`) are one crash. That makes the number of different crashes
-finite: once a round of them leaves nothing new, every history with any number of crashes was judged.
+Two crashes that leave the same (`tests.simulation.state_digest`) are one crash. That makes the number of different
+crashes finite: once a round of them leaves nothing new, every history with any number of crashes was judged.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from functools import cache
 from schemas.records import Add, Throttle
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
-from tests.simulation.essence import essence
 from tests.simulation.fates import Order, Straight
 from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
 from tests.simulation.scheduler import Strand
+from tests.simulation.state_digest import state_digest
 from tests.simulation.world import Lasting, Setting, World
 
 VNODES = 4
@@ -37,7 +37,7 @@ Path = tuple[int, ...]
 
 @cache
 def job_of_epochs(count: int) -> Setting:
-    """A job of two lanes that reads one row a batch; live changes before, at and behind its positions; upkeep."""
+    """A job of two lanes that reads one row a batch; live changes before, at and behind its positions; maintenance."""
     table = table_of(VNODES)
     job = job_of("copy", "copy", VNODES, rate_limit=1)
     upstream = Upstream(table, partitions=2)
@@ -49,7 +49,7 @@ def job_of_epochs(count: int) -> Setting:
         upstream.barrier(Add(job.to_json()) if epoch == 0 else None)
     for last in (Throttle("copy", None), None):
         upstream.barrier(last)
-    return Setting(table, Changelog(upstream), (), {"copy": job}, lanes=(2,), folds=True, closing=2)
+    return Setting(table, Changelog(upstream), (), {"copy": job}, lanes=(2,), compactions=True, closing=2)
 
 
 Look = Callable[[int, World], None]
@@ -66,7 +66,7 @@ def unseen(step: int, world: World) -> None:
 
 
 class Witnessed(Straight):
-    """A straight fate that lets somebody look on. What upkeep does follows from how far things are."""
+    """A straight fate that lets somebody look on. What maintenance does follows from how far things are."""
 
     def __init__(self, order: Order, world: World, look: Look = unseen) -> None:
         super().__init__(order)
@@ -79,7 +79,7 @@ class Witnessed(Straight):
         return "nothing"
 
     def outcome(self, of: str, harmless: str, *others: str) -> str:
-        choices = (harmless, *others) if of == "upkeep" else (harmless,)
+        choices = (harmless, *others) if of == "maintenance" else (harmless,)
         return choices[self._world.lasting.arrivals.counts[0] % len(choices)]
 
 
@@ -127,7 +127,7 @@ class Exploration:
 
         def look(step: int, world: World) -> None:
             self.steps += 1
-            same = essence(world.lasting)
+            same = state_digest(world.lasting)
             if same not in self._known:
                 self._known.add(same)
                 further.append(((*path, step), world.lasting.copy()))

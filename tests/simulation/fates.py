@@ -52,7 +52,7 @@ class Odds:
     pause: float
     effect: float
     task: float
-    upkeep: float
+    compactor: float
     faults: int
     world: float
     """Weight of the world's own strands, against 1 of the others."""
@@ -65,7 +65,7 @@ class Odds:
             pause=rng.choice([0.0, 0.01, 0.03]),
             effect=rng.choice([0.0, 0.03, 0.1, 0.3]),
             task=rng.choice([0.0, 0.1, 0.3]),
-            upkeep=rng.choice([0.0, 0.2, 0.5]),
+            compactor=rng.choice([0.0, 0.2, 0.5]),
             faults=rng.randint(1, 5),
             world=rng.choice([0.05, 0.3, 1.0]),
         )
@@ -104,5 +104,7 @@ class Seeded:
         if self.healed or not others:
             return harmless
         odds = self.odds
-        likely = odds.task if of.startswith("task") else odds.upkeep if of == "upkeep" else odds.effect
+        likely = (
+            odds.task if of.startswith("task") else odds.compactor if of == "maintenance" else odds.effect
+        )
         return self.rng.choice(others) if self.rng.random() < likely else harmless

@@ -80,7 +80,7 @@ def draw_setting(rng: random.Random) -> Setting:
         configured,
         jobs,
         lanes=tuple(rng.choice([1, 2, 2]) for _ in range(4)),
-        folds=rng.random() < 0.5,
+        compactions=rng.random() < 0.5,
         closing=len(CLOSING),
         limits=_limits(apart),
     )

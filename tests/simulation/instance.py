@@ -34,7 +34,7 @@ from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.barriers.in_data import EmbeddedBarriers
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
-from tests.simulation.fold import Upkeep
+from tests.simulation.compaction import Compactor
 from tests.simulation.reading import Reader
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.storage import Files, MemoryStorage
@@ -60,7 +60,7 @@ class Instance:
         table: TableSchema,
         jobs: Sequence[JobDefinition],
         lanes: int,
-        folds: bool,
+        compactions: bool,
         limits: Limits,
     ) -> None:
         self.process = Process(name)
@@ -68,7 +68,7 @@ class Instance:
         self.broker = self.broker_type(topics, scheduler)
         self.storage = self.storage_type(files, scheduler)
         self.arrivals, self.table, self.jobs, self.lane_count = arrivals, table, jobs, lanes
-        self.folds, self.limits = folds, limits
+        self.compactions, self.limits = compactions, limits
         self.forwards: list[Forward] = []
         self.rebuilds = False
         self._worked = False
@@ -103,12 +103,12 @@ class Instance:
 
     def run(self, journal: Journal) -> None:
         batches = self.take_over(journal)
-        upkeep = Upkeep(self, batches.replica)
+        compactor = Compactor(self, batches.replica)
         if batches.recover() is not None:
             self._worked = True
         source = EmbeddedBarriers("up", self.arrivals.changelog.count, Records())
         source.begin(batches.position, batches.next_offsets())
-        micro_batches = MicroBatches(source, batches, upkeep, self.told)  # type: ignore[arg-type]  # narrower
+        micro_batches = MicroBatches(source, batches, compactor, self.told)  # type: ignore[arg-type]  # narrower
         taken = [0] * self.arrivals.changelog.count
         while True:
             records = self.arrivals.since(taken)

@@ -175,12 +175,12 @@ def _replica(world: World, last: int) -> Iterator[str]:
         change
         for file in files.log
         for change in contents[f"{LOG_PATH}/{file.path}"]
-        .filter(pc.field(EPOCH) > files.folded_epoch)
+        .filter(pc.field(EPOCH) > files.compacted_epoch)
         .to_pylist()
     ]
     changes.sort(key=lambda change: (change[PARTITION], change[OFFSET]))
     places = [(change[PARTITION], change[OFFSET]) for change in changes]
-    wanted = list(_places(world, files.folded_epoch))
+    wanted = list(_places(world, files.compacted_epoch))
     if places != wanted:
         yield f"the log holds {places}, the upstream {wanted}"
     for change in changes:

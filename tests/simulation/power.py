@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.simulation.crashes import play_on
-from tests.simulation.essence import essence
 from tests.simulation.fates import Order
 from tests.simulation.instance import Instance
+from tests.simulation.state_digest import state_digest
 from tests.simulation.storage import Loss
 from tests.simulation.world import Lasting, Setting, World
 
@@ -41,7 +41,7 @@ def power_failures(
     yield "none", wrong
     known: set[tuple[bytes, str]] = set()
     for step, lasting in enumerate(left):
-        before = essence(lasting)
+        before = state_digest(lasting)
         for way, loss in WAYS.items():
             losses = repr([(path, loss(path)) for path in lasting.files.at_risk])
             if lasting.files.at_risk and (before, losses) not in known:

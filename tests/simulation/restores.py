@@ -52,7 +52,9 @@ def jobs_that_come_and_go() -> Setting:
     for last in closing:
         upstream.barrier(last)
     changelog = Changelog(upstream)
-    return Setting(table, changelog, (jobs["copy"],), jobs, lanes=(2, 1), folds=True, closing=len(closing))
+    return Setting(
+        table, changelog, (jobs["copy"],), jobs, lanes=(2, 1), compactions=True, closing=len(closing)
+    )
 
 
 def restores(

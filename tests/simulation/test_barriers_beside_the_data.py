@@ -77,7 +77,7 @@ def test_barriers_beside_the_data_lose_nothing(at_once: int) -> None:
         upstream.barrier()
     declared = {"name": "copy", "output": "copy", "output_partitions": 2}
     job = JobDefinition.declare(declared, TABLE)
-    setting = Setting(TABLE, DataAlone(upstream), (job,), {"copy": job}, lanes=(2,), folds=False)
+    setting = Setting(TABLE, DataAlone(upstream), (job,), {"copy": job}, lanes=(2,), compactions=False)
     beside = type("BesideAtOnce", (Beside,), {"at_once": at_once})
     world = World(setting, Straight(), instance_type=beside)
     try:

@@ -8,8 +8,8 @@ import pytest
 
 from schemas.limits import Limits
 from tests.simulation.crashes import ORDERS, Exploration, play_on, replay, twelve_epochs
-from tests.simulation.essence import essence
 from tests.simulation.fates import Order
+from tests.simulation.state_digest import state_digest
 from tests.simulation.world import Lasting
 
 
@@ -35,8 +35,8 @@ def test_the_law_holds_after_a_crash_before_any_step_of_intervals_in_parts() -> 
 
 @pytest.mark.slow
 def test_the_law_holds_after_any_number_of_crashes() -> None:
-    """Without upkeep: what that leaves behind differs too much for the rounds to come to an end soon."""
-    exploration = Exploration(replace(twelve_epochs(), folds=False), ORDERS[0])
+    """Without maintenance: what that leaves behind differs too much for the rounds to come to an end soon."""
+    exploration = Exploration(replace(twelve_epochs(), compactions=False), ORDERS[0])
     exploration.run()
     assert not exploration.broken, "\n".join(exploration.broken)
     assert len(exploration.distinct) > 2
@@ -44,17 +44,17 @@ def test_the_law_holds_after_any_number_of_crashes() -> None:
 
 def test_crashes_that_leave_the_same_go_on_the_same() -> None:
     """What counts as the same after two crashes is met after one as well; from there on nothing differs."""
-    by_essence: dict[bytes, Lasting] = {}
+    by_digest: dict[bytes, Lasting] = {}
     once = _left(Lasting.beginning(twelve_epochs()))
     for left in once:
-        by_essence.setdefault(essence(left), left)
+        by_digest.setdefault(state_digest(left), left)
     compared = 0
     for left in once[30::60]:
-        twice = next((state for state in _left(left) if essence(state) in by_essence), None)
+        twice = next((state for state in _left(left) if state_digest(state) in by_digest), None)
         if twice is not None:
             compared += 1
-            same = by_essence[essence(twice)]
-            assert list(map(essence, _left(twice))) == list(map(essence, _left(same)))
+            same = by_digest[state_digest(twice)]
+            assert list(map(state_digest, _left(twice))) == list(map(state_digest, _left(same)))
     assert compared >= 3
 
 

@@ -9,7 +9,7 @@ from tests.simulation.fates import Straight
 from tests.simulation.judge import complaints
 from tests.simulation.world import World
 
-CHOICES = {"arrival", "upkeep"}
+CHOICES = {"arrival", "maintenance"}
 """What may come out in several ways, none of them bad."""
 
 

@@ -109,7 +109,7 @@ def until(epoch: int, outputs: list[list[Entry]]) -> list[list[Entry]]:
     return [output[: end + 1] for output, end in zip(outputs, ends, strict=True)]
 
 
-def folded(world: World) -> dict[bytes | None, Row]:
+def compacted(world: World) -> dict[bytes | None, Row]:
     """The table that a reader of the output has in the end."""
     codec, rows = ChangeCodec(world.setting.table.columns), dict[bytes | None, Row]()
     for entry in (entry for output in records(world) for entry in output if entry.barrier is None):
@@ -130,7 +130,7 @@ def test_whatever_survives_a_crash_the_result_is_the_same(survivors: str) -> Non
     assert effects(world) == survivors
     world.settle()
     assert not complaints(world)
-    assert folded(world) == folded(undisturbed())
+    assert compacted(world) == compacted(undisturbed())
     assert world.lasting.starts == 2
 
 

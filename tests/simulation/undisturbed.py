@@ -26,7 +26,7 @@ def undisturbed(upstream: Upstream, *jobs: JobDefinition, lanes: int = 1) -> Wor
         jobs,
         {job.output: job for job in jobs},
         lanes=(lanes,),
-        folds=True,
+        compactions=True,
         closing=len(closing),
     )
     world = World(setting, Straight())

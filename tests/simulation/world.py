@@ -34,7 +34,7 @@ class Setting:
     every_job: dict[str, JobDefinition]
     """By output: all jobs that the changelog may ever add."""
     lanes: tuple[int, ...]
-    folds: bool
+    compactions: bool
     closing: int = 0
     """Barriers at the end of the changelog that stay back until everything else is done."""
     limits: Limits = Limits()  # noqa: RUF009 (a value)
@@ -119,7 +119,7 @@ class World:
             table=self.setting.table,
             jobs=self.setting.jobs,
             lanes=lanes,
-            folds=self.setting.folds,
+            compactions=self.setting.compactions,
             limits=self.setting.limits,
         )
         self.instances.append(instance)

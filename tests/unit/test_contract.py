@@ -17,7 +17,7 @@ from schemas.table import declare
 from schemas.types import TYPE_NAMES
 from state.vnode import compute_vnode
 from streaming.cli.app import COMMANDS
-from streaming.source.barriers.control_requests import decode_wish
+from streaming.source.barriers.control_requests import decode_request
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
@@ -81,7 +81,7 @@ def test_the_vnodes_shown_are_those(call: str, columns: dict[str, str], values: 
 def test_every_control_request_shown_is_one() -> None:
     block = re.search(r"```json\n(.*?)```", CONTRACT, re.DOTALL)
     assert block is not None
-    requests = [decode_wish(line.encode()) for line in block[1].splitlines()]
+    requests = [decode_request(line.encode()) for line in block[1].splitlines()]
     assert len({type(request.mutation) for request in requests}) == 6
 
 

@@ -244,7 +244,7 @@ def test_text_that_is_no_definition_is_refused(text: str) -> None:
     assert caught.value.code is Code.JOB_INVALID
 
 
-def test_differences_are_told_as_was_and_is() -> None:
+def test_differences_are_named_as_was_and_is() -> None:
     was = JobDefinition.declare(COPY | {"filter": "id > 1"}, TABLE)
     same = JobDefinition.declare(
         COPY | {"filter": "  ID_ > 1".replace("ID_", "id"), "rate_limit": None}, TABLE

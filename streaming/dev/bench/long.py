@@ -1,4 +1,4 @@
-"""What time does to it: half an hour of live load, of folds, and of kills."""
+"""What time does to it: half an hour of live load, of compactions, and of kills."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WARM_S = 60.0
 
 
 def history(rows: int, rate: float, seconds: float, folder: Path, tell: Tell) -> list[Line]:
-    """A long time at a live load: its last fifth against its first, and folds against the rest.
+    """A long time at a live load: its last fifth against its first, and compactions against the rest.
 
     A job after it stands against one before it: each is the first work of a service just started.
     """
@@ -61,7 +61,7 @@ def history(rows: int, rate: float, seconds: float, folder: Path, tell: Tell) ->
     of = f"{rate:,.0f} changes/s for {seconds:g} s"
     return [
         *_flat(of, run, batches, latencies),
-        *_beside_folds(of, run, latencies),
+        *_beside_compactions(of, run, latencies),
         Line(f"{of}: slices of a job after it", after, "µs a row", "a job before it", before),
         verdict,
     ]
@@ -117,14 +117,14 @@ def _p99_course(latencies: Latencies) -> Course:
     return course(pairs, _STEP_S, lambda values: percentile(values, 0.99))
 
 
-def _beside_folds(of: str, run: ServiceRun, latencies: Latencies) -> list[Line]:
-    folds = [(began - 1.0, ended) for began, ended in run.folds]  # a change waits for its barrier
-    folding, rest = latencies.during(folds), latencies.during(folds, outside=True)
+def _beside_compactions(of: str, run: ServiceRun, latencies: Latencies) -> list[Line]:
+    compactions = [(began - 1.0, ended) for began, ended in run.compactions]  # a change waits for its barrier
+    compacting, rest = latencies.during(compactions), latencies.during(compactions, outside=True)
     return [
-        Line(f"{of}: folds", len(run.folds), ""),
+        Line(f"{of}: compactions", len(run.compactions), ""),
         Line(
-            f"{of}: live latency p99 while folding",
-            folding.percentile_ms(0.99),
+            f"{of}: live latency p99 during compactions",
+            compacting.percentile_ms(0.99),
             "ms",
             "the rest of the time",
             rest.percentile_ms(0.99),

@@ -93,11 +93,13 @@ def _lines(batches: int, kills: int, played: Sequence[Played], left: Left) -> li
             _flat(f"{of}: bytes on disk, {name}, median", "B", batches, looked, _of(name, "bytes")),
             _flat(f"{of}: listing {name}, median", "ms", batches, looked, _of(name, "list_ms")),
         ]
-    folds = sum(max(after.folds - before.folds, 0) for before, after in itertools.pairwise(played))
+    compactions = sum(
+        max(after.compactions - before.compactions, 0) for before, after in itertools.pairwise(played)
+    )
     return [
         *lines,
         Line(f"{of}: kills", kills, ""),
-        Line(f"{of}: folds", folds, ""),
+        Line(f"{of}: compactions", compactions, ""),
         *(Line(f"{of}: commits, {name}", count, "") for name, count in left.versions.items()),
         Line(f"{of}: dead files once the retention is over", left.dead_files, ""),
         Line(f"{of}: rows that are not as they should be", left.wrong_rows, ""),

@@ -1,8 +1,8 @@
 """A service of many batches in a short time, without Spark and without Kafka: what it does to its own state.
 
-Real are the plans, journal, log, progress and their commits, folds, merges, cleaning and snapshot reads, on a real
-folder. Lanes run in this process: they write the log, read slices, and send nothing. Every batch has the same number of
-changes, of keys that follow from its number, so whatever comes after a kill knows what the table has to hold.
+Real are the plans, journal, log, progress and their commits, compactions, merges, cleaning and snapshot reads, on a
+real folder. Lanes run in this process: they write the log, read slices, and send nothing. Every batch has the same
+number of changes, of keys that follow from its number, so whatever comes after a kill knows what the table has to hold.
 
 `python -m streaming.dev.bench.player FOLDER BATCHES` plays up to so many batches and then looks at what is left;
 a line of JSON on standard output for each batch, see `Played` and `Left`.
@@ -31,7 +31,7 @@ from schemas.job import JobDefinition
 from schemas.records import Add, Barrier, BarrierKind, Drop, Mutation, Op
 from schemas.table import declare
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.fold import FoldPart, FoldResult, fold_part
+from state.compaction import CompactionPart, CompactionResult, compact_part
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.ledger import files_of
@@ -45,7 +45,7 @@ from state.storage import Storage
 from state.values.plan import AlignedBarrier, Slice
 from state.values.progress import is_complete
 from streaming.compaction.cleaning import clean_state
-from streaming.compaction.compactor import FoldReport, Upkeep
+from streaming.compaction.compactor import CompactionReport, Compactor
 from streaming.lane.task import LaneResult, LaneTask, Sent
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
@@ -57,7 +57,7 @@ CLEANING_S = 5.0
 KEYS, _CHANGES = 20_000, 40
 _LANES, _JOB_BATCHES = 2, 100
 """Lanes of a batch, and batches from one job to the next, which takes its place."""
-_FOLD_LEAST_ROWS = 1_000
+_COMPACTION_LEAST_ROWS = 1_000
 _SECOND = 1_000 << 16
 """An epoch."""
 _TABLE = declare(
@@ -84,7 +84,7 @@ class Played:
     commits_ms: float
     log_files: int
     memory_mib: float
-    folds: int
+    compactions: int
     files: dict[str, int]
     bytes: dict[str, int]
     list_ms: dict[str, float]
@@ -196,8 +196,8 @@ def _read(task: LaneTask, item: Slice) -> pa.Table:
     return pa.concat_tables(parts) if parts else pa.table({name: [] for name in names})
 
 
-def _fold(parts: Sequence[FoldPart]) -> FoldResult:
-    return reduce(or_, map(fold_part, parts), FoldResult())
+def _compact(parts: Sequence[CompactionPart]) -> CompactionResult:
+    return reduce(or_, map(compact_part, parts), CompactionResult())
 
 
 def _merge(merges: Sequence[Merge]) -> list[Merged]:
@@ -236,7 +236,7 @@ class Player:
     def __init__(self, folder: Path) -> None:
         self._storage = Storage(str(folder), RETENTION)
         self._storage.prepare()
-        self._folds = self._number = 0
+        self._compactions = self._number = 0
         journal = Journal(self._storage, _TABLE)
         journal.take_over(f"player {os.getpid()}", _LANES, "{}")
         self._batches = Batches(
@@ -256,12 +256,12 @@ class Player:
 
     def play(self, batches: int, pace_s: float, look_every: int) -> Iterator[Played]:
         """As many batches as are left; `pace_s` is the time from the begin of one to that of the next."""
-        upkeep = Upkeep(
-            _fold,
+        compactor = Compactor(
+            _compact,
             _merge,
             self._batches.replica,
-            self._folded,
-            fold_least_rows=_FOLD_LEAST_ROWS,
+            self._compacted,
+            compaction_least_rows=_COMPACTION_LEAST_ROWS,
             slots=lambda: _LANES,
             cleaning_s=CLEANING_S,
             first_cleaning_s=CLEANING_S,
@@ -273,10 +273,10 @@ class Player:
         for number in range(done + 1, batches + 1):
             time.sleep(max(began + (number - done - 1) * pace_s - time.monotonic(), 0.0))
             self._number = number
-            upkeep.batch_begins()
+            compactor.batch_begins()
             report = self._batches.run([self._barrier(number)], lambda barrier: ())
             assert report is not None, "nobody asks it to end"
-            upkeep.between_batches(report.plan.epoch, wait_for_fold=number == 1)
+            compactor.between_batches(report.plan.epoch, wait_for_compaction=number == 1)
             took = report.step_ms
             yield Played(
                 number,
@@ -284,16 +284,16 @@ class Player:
                 took["plan"] + took["replicate"] + took["progress"],
                 len(report.files.log),
                 process.memory_info().rss / 2**20,
-                self._folds,
+                self._compactions,
                 *(self._look() if number % look_every == 0 else ({}, {}, {})),
             )
-        upkeep.finish()
-        upkeep.close()
+        compactor.finish()
+        compactor.close()
 
-    def _folded(self, report: FoldReport) -> None:
+    def _compacted(self, report: CompactionReport) -> None:
         if report.result.illegal:
-            raise AssertionError(f"a fold found {report.result.illegal}")
-        self._folds += 1
+            raise AssertionError(f"a compaction found {report.result.illegal}")
+        self._compactions += 1
 
     def _barrier(self, number: int) -> AlignedBarrier:
         at = number * _SECOND

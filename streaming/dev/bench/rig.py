@@ -26,7 +26,7 @@ from schemas.errors import Code, EnvironmentProblem
 from schemas.job import JobDefinition
 from schemas.records import Add
 from schemas.table import TableSchema, declare
-from streaming.control.client import send_wish
+from streaming.control.client import send_request
 from streaming.dev.bench.latency import StableOffsets
 from streaming.dev.bench.line import Line
 from streaming.dev.broker import EmbeddedBroker
@@ -96,11 +96,11 @@ def reads_snapshot(batch: Batch) -> bool:
 
 @dataclass
 class ServiceRun:
-    """A running `backfill run`. All lists grow: `folds` are (begin, end), `memory_mib` (when, how much)."""
+    """A running `backfill run`. All lists grow: `compactions` are (begin, end), `memory_mib` (when, how much)."""
 
     process: subprocess.Popen[str]
     batches: list[Batch] = field(default_factory=list)
-    folds: list[tuple[float, float]] = field(default_factory=list)
+    compactions: list[tuple[float, float]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     memory_mib: list[tuple[float, float]] = field(default_factory=list)
     _news: threading.Condition = field(default_factory=threading.Condition)
@@ -162,8 +162,8 @@ class ServiceRun:
         at = datetime.fromisoformat(fields["timestamp"]).timestamp()
         if fields.get("event") == "batch":
             self.batches.append(Batch(at, fields))
-        elif fields.get("event") == "fold":
-            self.folds.append((at - fields["took_ms"] / 1_000, at))
+        elif fields.get("event") == "compaction":
+            self.compactions.append((at - fields["took_ms"] / 1_000, at))
 
     def kill(self) -> float:
         """SIGKILL for the whole process tree, all of it gone afterwards; Unix seconds of the kill."""
@@ -238,7 +238,7 @@ class Rig:
 
     def create(self, name: str) -> None:
         """A job without a latency budget, for a service that runs."""
-        send_wish(
+        send_request(
             self.kafka, self.upstream, Add(JobDefinition.declare(job(None, name), self.table).to_json())
         )
 

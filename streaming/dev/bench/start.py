@@ -56,7 +56,7 @@ def _injected_after(instant: float) -> Callable[[Batch], bool]:
 
 
 def build(keys: int, changes: int, folder: Path, tell: Tell) -> list[Line]:
-    """The replica from a topic of so many changes over so many keys: start-up, log and fold."""
+    """The replica from a topic of so many changes over so many keys: start-up, log and compaction."""
     with rig(folder) as bench:
         tell(f"writing {changes:,} changes")
         generator = bench.fill(keys)
@@ -67,7 +67,7 @@ def build(keys: int, changes: int, folder: Path, tell: Tell) -> list[Line]:
         tell("building")
         began = time.time()
         with bench.service(state="build", jobs=[]) as run:
-            # The line of a batch that nobody reads from comes after the fold that it made due.
+            # The line of a batch that nobody reads from comes after the compaction that it made due.
             done = run.await_batch(lambda batch: batch.changes >= changes, BUILD_TIMEOUT_S)
     what = f"initial build from the start of the command, {changes:,} changes over {keys:,} keys"
     return [Line(what, changes / (done.at - began), "changes/s", "target", 60_000)]

@@ -15,7 +15,7 @@ from streaming.protocol.report import BatchReport
 from streaming.service.bootstrap import hosted_service
 
 _ROWS, _BATCHES = 2_000, 8
-_FOLD_LEAST_ROWS = 100
+_COMPACTION_LEAST_ROWS = 100
 
 
 def rehearse() -> None:
@@ -44,5 +44,5 @@ def rehearse() -> None:
             hosted_service(config, on_batch=on_batch, record_classes=True) as service,
             LiveChanges(kafka, config.upstream, generator, LIVE_RATE, Shares()),
         ):
-            service.fold_least_rows = _FOLD_LEAST_ROWS
+            service.compaction_least_rows = _COMPACTION_LEAST_ROWS
             service.run()

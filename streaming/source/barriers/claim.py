@@ -10,7 +10,7 @@ another owner is let in when the one before is gone, which its barriers tell: no
                                        ▼
     fence ──▶ look again: another claim, or a barrier since? refused ──▶ send the first barrier, with the claim
 
-Not covered: two copies of one state folder have the same id. And an owner that is away for longer than its patience
+Not covered: two copies of one state folder have the same id. And an owner away for longer than `silent_after_ms`
 (suspended, cut off from the broker) loses its claim; it ends when it is back, because then the other one lives.
 """
 
@@ -43,7 +43,7 @@ class Claim:
     who: str
 
     @property
-    def patience_ms(self) -> int:
+    def silent_after_ms(self) -> int:
         """Without a barrier for this long, its injector counts as gone."""
         return 3 * self.interval_ms + _MARGIN_MS
 
@@ -66,9 +66,9 @@ def watch_ms(claim: Claim, last: Barrier | None, now_ms: int) -> int:
 
     Long enough for one more of its barriers, whatever the clocks of two machines say.
     """
-    age_ms = claim.patience_ms if last is None else now_ms - last.injected_at_ms
+    age_ms = claim.silent_after_ms if last is None else now_ms - last.injected_at_ms
     least_ms = min(claim.interval_ms + _MARGIN_MS, _LONGEST_WATCH_MS)
-    return max(least_ms, claim.patience_ms - max(0, age_ms))
+    return max(least_ms, claim.silent_after_ms - max(0, age_ms))
 
 
 def outlive(

@@ -1,9 +1,9 @@
-"""Wishes: what people ask of a running service, as JSON on the topic `<upstream>.control`.
+"""Requests: what people ask of a running service, as JSON on the topic `<upstream>.control`.
 
     {"id": "<unique>", "mutation": "Throttle", "job": "orders-copy", "rate_limit": 100}
 
-A wish becomes the mutation of the next barrier. The topic is open to anybody's hand, so everything about a
-wish is checked here; whether its job exists is for the service to say.
+A request becomes the mutation of the next barrier. The topic is open to anybody's hand, so everything about a
+request is checked here; whether its job exists is for the service to say.
 """
 
 from __future__ import annotations
@@ -16,83 +16,83 @@ from typing import Any, NoReturn
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
 from schemas.table import nearest
 
-MAX_WISH_BYTES = 64 * 1024
+MAX_REQUEST_BYTES = 64 * 1024
 MAX_JOB_CHARACTERS = 63
 MAX_ID_CHARACTERS = 200
 _MAX_LONG = 2**63 - 1
 
 
 def control_topic(upstream: str) -> str:
-    """The topic with the wishes for an upstream's service; it has one partition."""
+    """The topic with the requests for an upstream's service; it has one partition."""
     return f"{upstream}.control"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """`id` is the asker's, to find the wish again; nothing here depends on it."""
+class ControlRequest:
+    """`id` is the asker's, to find the request again; nothing here depends on it."""
 
     id: str
     mutation: Mutation
 
 
-class MalformedWishError(ValueError):
-    """Why bytes are no wish, in words that hold nothing of their content beyond names of keys."""
+class MalformedRequestError(ValueError):
+    """Why bytes are no request, in words that hold nothing of their content beyond names of keys."""
 
 
-def encode_wish(wish: Wish) -> bytes:
+def encode_request(request: ControlRequest) -> bytes:
     """The value of the control record."""
-    mutation = wish.mutation
+    mutation = request.mutation
     fields: dict[str, Any] = {name: getattr(mutation, name) for name in mutation.__dataclass_fields__}
     if isinstance(mutation, Add):
         fields = {"definition": json.loads(mutation.job)}
-    return json.dumps({"id": wish.id, "mutation": type(mutation).__name__, **fields}).encode()
+    return json.dumps({"id": request.id, "mutation": type(mutation).__name__, **fields}).encode()
 
 
-def decode_wish(data: bytes | None) -> Wish:
-    """Read the value of a control record. Raises MalformedWishError for anything but one whole wish."""
+def decode_request(data: bytes | None) -> ControlRequest:
+    """Read the value of a control record. Raises MalformedRequestError for anything but one whole request."""
     if not data:
-        raise MalformedWishError("an empty value")
-    if len(data) > MAX_WISH_BYTES:
-        raise MalformedWishError(f"{len(data)} bytes; at most {MAX_WISH_BYTES}")
+        raise MalformedRequestError("an empty value")
+    if len(data) > MAX_REQUEST_BYTES:
+        raise MalformedRequestError(f"{len(data)} bytes; at most {MAX_REQUEST_BYTES}")
     fields = _object(data)
     kind = fields.get("mutation")
     if not isinstance(kind, str) or kind not in _MUTATIONS:
         hint = nearest(kind, list(_MUTATIONS)) if isinstance(kind, str) else ""
-        raise MalformedWishError(f"mutation is not one of {', '.join(_MUTATIONS)}{hint}")
+        raise MalformedRequestError(f"mutation is not one of {', '.join(_MUTATIONS)}{hint}")
     wanted, build = _MUTATIONS[kind]
     expected = {"id", "mutation", *wanted}
     if fields.keys() != expected:
-        raise MalformedWishError(f"keys of {kind} are {', '.join(sorted(expected))}")
-    return Wish(_text(fields, "id", MAX_ID_CHARACTERS), build(fields))
+        raise MalformedRequestError(f"keys of {kind} are {', '.join(sorted(expected))}")
+    return ControlRequest(_text(fields, "id", MAX_ID_CHARACTERS), build(fields))
 
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_without_doubles)
         json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate could not be sent on
-    except MalformedWishError:
+    except MalformedRequestError:
         raise
     except (ValueError, RecursionError) as error:
-        raise MalformedWishError(f"no JSON ({type(error).__name__})") from None
+        raise MalformedRequestError(f"no JSON ({type(error).__name__})") from None
     if not isinstance(value, dict):
-        raise MalformedWishError("no JSON object")
+        raise MalformedRequestError("no JSON object")
     return value
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise MalformedWishError(f"{constant} is no JSON number")
+    raise MalformedRequestError(f"{constant} is no JSON number")
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({key for key, _ in pairs}) != len(pairs):
-        raise MalformedWishError("a key twice")
+        raise MalformedRequestError("a key twice")
     return dict(pairs)
 
 
 def _text(fields: Mapping[str, Any], key: str, longest: int) -> str:
     value = fields[key]
     if not isinstance(value, str) or not 1 <= len(value) <= longest:
-        raise MalformedWishError(f"{key} is not a text of 1 to {longest} characters")
+        raise MalformedRequestError(f"{key} is not a text of 1 to {longest} characters")
     return value
 
 
@@ -107,14 +107,14 @@ def _job_or_all(fields: Mapping[str, Any]) -> str | None:
 def _rate_limit(fields: Mapping[str, Any]) -> int | None:
     value = fields["rate_limit"]
     if value is not None and not (type(value) is int and 0 <= value <= _MAX_LONG):
-        raise MalformedWishError("rate_limit is neither null nor a whole number from 0 (rows per second)")
+        raise MalformedRequestError("rate_limit is neither null nor a whole number from 0 (rows per second)")
     return value
 
 
 def _definition(fields: Mapping[str, Any]) -> str:
     value = fields["definition"]
     if not isinstance(value, dict):
-        raise MalformedWishError("definition is no JSON object")
+        raise MalformedRequestError("definition is no JSON object")
     return json.dumps(value, separators=(",", ":"))
 
 

@@ -1,7 +1,7 @@
-"""The control topic as an inbox whose reading is part of the reader's transaction.
+"""The control topic, whose reading is part of the reader's transaction.
 
-The place up to which wishes were taken is the committed offset of a consumer group, and it moves only
-inside the transaction that also carries the barrier with the wish. So a wish and its barrier are there
+The place up to which requests were taken is the committed offset of a consumer group, and it moves only
+inside the transaction that also carries the barrier with the request. So a request and its barrier are there
 together or not at all, whoever crashes when. It carries the claim on the upstream as its metadata (`claim`).
 """
 
@@ -18,16 +18,21 @@ from streaming.kafka.clients import COORDINATOR_MOVES, KafkaSettings, translate,
 from streaming.kafka.consumer import RangeReader, located, place
 from streaming.kafka.topics import create_topic
 from streaming.source.barriers.claim import Claim
-from streaming.source.barriers.control_requests import MalformedWishError, Wish, control_topic, decode_wish
+from streaming.source.barriers.control_requests import (
+    ControlRequest,
+    MalformedRequestError,
+    control_topic,
+    decode_request,
+)
 
 _COORDINATOR_POLL_S = 0.05
 _COMMIT_EVERY_S = 3_600.0
-"""Kafka forgets an offset that was not committed for a week, and with it which wishes were taken."""
+"""Kafka forgets an offset that was not committed for a week, and with it which requests were taken."""
 _log = structlog.get_logger(__name__)
 
 
-class Inbox:
-    """Wishes not yet taken, oldest first, once it is open.
+class ControlTopic:
+    """Requests not yet taken, oldest first, once it is open.
 
     Creates the control topic if it is not there. Not for several threads.
     """
@@ -43,10 +48,10 @@ class Inbox:
         self._committed_s = 0.0
 
     def open(self, last: Barrier | None) -> Claim | None:
-        """Find the oldest wish that was not taken, and another owner's claim, if there is one.
+        """Find the oldest request that was not taken, and another owner's claim, if there is one.
 
         Only when no transaction of a predecessor can still commit. `last` is the upstream's last barrier. Where it has
-        one and the offset is gone (Kafka forgets it after a week without a commit), wishes from before that barrier
+        one and the offset is gone (Kafka forgets it after a week without a commit), requests from before that barrier
         count as taken.
         """
         found = committed(self._group, self._topic, self._settings)
@@ -57,7 +62,7 @@ class Inbox:
         return other_than(self._claim, found)
 
     def _first_since(self, unix_ms: int) -> int:
-        """Offset of the first wish that is not older, the topic's end if there is none."""
+        """Offset of the first request that is not older, the topic's end if there is none."""
         with translated(self._settings, what=self._topic):
             asked = [TopicPartition(self._topic, 0, unix_ms)]
             found = self._group.offsets_for_times(asked, timeout=self._settings.wait_s)[0].offset
@@ -72,15 +77,15 @@ class Inbox:
         self._reader.close()
         self._group.close()
 
-    def take(self) -> Wish | None:
-        """The oldest wish that is in the topic now, or None. What is no wish is reported and skipped."""
+    def take(self) -> ControlRequest | None:
+        """The oldest request that is in the topic now, or None. What is no request is reported and skipped."""
         marks = self._reader.watermarks(self._topic)[0]
         start = max(self._taken_to, marks.earliest)
         for chunk in self._reader.read(self._topic, {0: (start, marks.stable)}):
             for message in chunk:
                 self._taken_to = located(message)[1] + 1
-                if wish := _wish_in(message):
-                    return wish
+                if request := _request_in(message):
+                    return request
         self._taken_to = max(start, marks.stable)
         return None
 
@@ -124,11 +129,11 @@ def committed(consumer: Consumer, topic: str, settings: KafkaSettings) -> TopicP
         consumer.poll(_COORDINATOR_POLL_S)
 
 
-def _wish_in(message: Message) -> Wish | None:
+def _request_in(message: Message) -> ControlRequest | None:
     try:
-        wish = decode_wish(message.value())
-    except MalformedWishError as reason:
-        _log.warning("wish_skipped", where=place(message), reason=str(reason))
+        request = decode_request(message.value())
+    except MalformedRequestError as reason:
+        _log.warning("request_skipped", where=place(message), reason=str(reason))
         return None
-    _log.info("wish_taken", where=place(message), mutation=type(wish.mutation).__name__)
-    return wish
+    _log.info("request_taken", where=place(message), mutation=type(request.mutation).__name__)
+    return request

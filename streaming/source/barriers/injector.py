@@ -42,7 +42,7 @@ from streaming.kafka.transactions import TransactionalProducer
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.source.barriers.claim import ALONE, Claim, outlive, taken, who
-from streaming.source.barriers.control_topic import Inbox, claimed
+from streaming.source.barriers.control_topic import ControlTopic, claimed
 from streaming.source.barriers.last import BarrierLookup, BarrierSearch, Places
 from streaming.source.barriers.schedule import next_barrier, next_due_ms
 
@@ -91,7 +91,9 @@ class _Session:
         self._partitions = require_topic(settings, upstream)
         name = injector_id(upstream)
         with ExitStack() as opening, RangeReader(settings) as reader:
-            self._inbox = opening.enter_context(closing(Inbox(settings, upstream, name, claim)))
+            self._control_topic = opening.enter_context(
+                closing(ControlTopic(settings, upstream, name, claim))
+            )
             other, seen = claimed(settings, upstream, name, claim), None
             if other is not None:
                 newer = BarrierWatch(reader, upstream)
@@ -100,20 +102,22 @@ class _Session:
             self._producer = opening.enter_context(TransactionalProducer(settings, name))
             reader.await_stable(upstream, timeout_s=_OTHERS_TRANSACTIONS_S)
             self.last = lookup.last(reader, self._partitions)
-            now = self._inbox.open(self.last)  # decisive: since the fencing nobody else can have claimed it
+            now = self._control_topic.open(
+                self.last
+            )  # decisive: since the fencing nobody else can have claimed it
             if now is not None and (now != other or seen != self.last):
                 raise taken(now, upstream)
             opening.pop_all()
 
     def close(self) -> None:
-        self._inbox.close()
+        self._control_topic.close()
         self._producer.close()
 
     def next_barrier(self, mutation: Mutation | None, now_ms: int) -> Barrier:
-        """What to send next. Without a mutation of its own it takes the next wish."""
+        """What to send next. Without a mutation of its own it takes the next request."""
         if mutation is None:
-            wish = self._inbox.take()
-            mutation = wish.mutation if wish else None
+            request = self._control_topic.take()
+            mutation = request.mutation if request else None
         return next_barrier(self.last, partitions=self._partitions, now_ms=now_ms, mutation=mutation)
 
     def send(self, barrier: Barrier) -> AlignedBarrier:
@@ -134,7 +138,7 @@ class _Session:
                     headers=[(BARRIER_HEADER, header)],
                     on_delivery=delivered,
                 )
-            self._inbox.commit_with(producer)
+            self._control_topic.commit_with(producer)
             failpoints.reach(Failpoint.BARRIER_SENT)
         self.last = barrier
         failpoints.reach(Failpoint.BARRIER_COMMITTED)
@@ -239,7 +243,7 @@ class BarrierInjector:
     def inject_one(self, mutation: Mutation | None = None) -> Barrier:
         """Send the next barrier now and return it once it is committed.
 
-        It carries `mutation`, or without one the oldest wish of the control topic.
+        It carries `mutation`, or without one the oldest request of the control topic.
 
         Raises: Fenced; EnvironmentProblem when the broker can't be reached; OutcomeUnknown only if the broker
             keeps losing its answers.

@@ -24,7 +24,7 @@ def last_barrier(kafka: KafkaSettings, topic: str, partition: int) -> int | None
         return output.last_barrier(reader, topic, partition)
 
 
-def test_the_last_barrier_is_told_only_when_all_before_it_is_decided(
+def test_the_last_barrier_is_named_only_when_all_before_it_is_decided(
     bootstrap: str, topic: Callable[..., str]
 ) -> None:
     kafka, name = KafkaSettings(bootstrap), topic(partitions=2)

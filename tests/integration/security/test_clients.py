@@ -133,7 +133,7 @@ def foreign_client(secured: SecureBroker, folder: Path) -> dict[str, Any]:
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-def test_who_is_not_let_in_is_told_why_in_time(
+def test_who_is_not_let_in_is_named_why_in_time(
     secured: SecureBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Any, told: str
 ) -> None:
     settings(tmp_path, refused(secured, tmp_path))
@@ -151,7 +151,7 @@ def test_who_is_not_let_in_is_told_why_in_time(
     assert took_s < REFUSAL_LIMIT_S
 
 
-def test_two_who_do_not_speak_the_same_protocol_are_told_where_to_look(
+def test_two_who_do_not_speak_the_same_protocol_are_named_where_to_look(
     secured: SecureBroker, tmp_path: Path
 ) -> None:
     tls = settings(tmp_path, secured.section("SCRAM", bootstrap=secured.broker.bootstrap)).security

@@ -1,4 +1,4 @@
-"""A table goes to its output whole, while it changes, through restarts and upkeep; `verify` is the judge."""
+"""A table goes to its output whole, while it changes, through restarts and maintenance; `verify` is the judge."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_keys_of_every_type_are_placed_and_ordered_as_spark_reads_them(set_up: S
     for number in range(400):
         stage.upstream.put(reading(number, 0.5))
     stage.upstream.barrier()
-    with stage.running(fold_least_rows=100) as run:
+    with stage.running(compaction_least_rows=100) as run:
         run.reach(stage.upstream.barrier())
         for number in range(0, 400, 7):
             stage.upstream.put(reading(number, float("nan")))
@@ -202,20 +202,20 @@ def test_an_output_is_the_upstream_of_a_second_service(set_up: SetUp) -> None:
         assert report.snapshot_rows > 0
 
 
-def test_the_replica_is_folded_and_its_log_merged_in_the_middle_of_a_backfill(set_up: SetUp) -> None:
+def test_the_replica_is_compacted_and_its_log_merged_in_the_middle_of_a_backfill(set_up: SetUp) -> None:
     stage = set_up({**COPY, "rate_limit": 100})
     fill(stage.upstream, 1_200)
     stage.upstream.barrier()
-    folded: set[int] = set()
-    with stage.running(fold_least_rows=400) as run:
+    compacted: set[int] = set()
+    with stage.running(compaction_least_rows=400) as run:
         version = 0
         while not (run.is_complete("copy") and merged_log_files(stage)):
             version += 1
-            stir(stage.upstream, version, count=150 if len(folded) < 2 else 10)
-            folded.add(run.reach(stage.upstream.barrier()).plan.replica.folded_epoch)
-            if len(folded) == 2:
+            stir(stage.upstream, version, count=150 if len(compacted) < 2 else 10)
+            compacted.add(run.reach(stage.upstream.barrier()).plan.replica.compacted_epoch)
+            if len(compacted) == 2:
                 run.reach(stage.upstream.barrier(Throttle("copy", None)))
-    assert len(folded) >= 2, "one fold before the job began, one beside it"
+    assert len(compacted) >= 2, "one compaction before the job began, one beside it"
     report = stage.verify()
     assert report.clean, report
 

@@ -100,7 +100,7 @@ def test_a_dropped_job_that_is_still_in_the_file_names_its_old_topic_in_vain(set
     assert "OUTPUT_TOPIC_MISMATCH" in str(error)
 
 
-def test_a_wish_for_an_output_that_holds_records_is_refused_and_the_service_goes_on(set_up: SetUp) -> None:
+def test_a_request_for_an_output_that_holds_records_is_refused_and_the_service_goes_on(set_up: SetUp) -> None:
     stage = set_up({"name": "copy"})
     stage.upstream.put((1, "EU", None, None))
     with stage.running() as run:
@@ -114,8 +114,8 @@ def test_a_wish_for_an_output_that_holds_records_is_refused_and_the_service_goes
             (stage.upstream.name, Code.SAME_TOPIC),
             (f"{stage.upstream.name}.control", Code.SAME_TOPIC),
         ):
-            wish = json.dumps({"name": "other", "output": output, "output_partitions": 2})
-            run.reach(stage.upstream.barrier(Add(wish)))
+            request = json.dumps({"name": "other", "output": output, "output_partitions": 2})
+            run.reach(stage.upstream.barrier(Add(request)))
             reports = run.reach(stage.upstream.barrier()).outcome.reports
             assert [report.refused for report in reports] == [code]
         run.reach(stage.upstream.barrier())

@@ -115,7 +115,7 @@ def test_an_open_transaction_upstream_is_named_and_the_service_goes_on_after_it(
     assert stage.verify(complete=barriers == "inject").clean
 
 
-def test_barriers_that_stop_and_one_that_is_missing_in_a_partition_are_told_apart(set_up: SetUp) -> None:
+def test_barriers_that_stop_and_one_that_is_missing_in_a_partition_are_named_apart(set_up: SetUp) -> None:
     stage = set_up({"name": "copy"})
     upstream = stage.upstream
     for number in range(20):

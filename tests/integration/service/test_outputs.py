@@ -37,7 +37,7 @@ def refused(outputs: Outputs, wanted: JobDefinition) -> TopicError:
 
 
 @pytest.mark.parametrize("ending", ["", ".control"])
-def test_the_upstream_and_its_control_topic_are_no_outputs_and_nobody_is_told_to_delete_them(
+def test_the_upstream_and_its_control_topic_are_no_outputs_and_nobody_is_named_to_delete_them(
     outputs: Outputs, ending: str
 ) -> None:
     wanted = job(outputs.upstream + ending)
@@ -49,7 +49,7 @@ def test_the_upstream_and_its_control_topic_are_no_outputs_and_nobody_is_told_to
     assert partitions_of(outputs.kafka, f"{outputs.upstream}.control") is None
 
 
-def test_a_topic_with_records_is_no_output_and_nobody_is_told_to_delete_it(
+def test_a_topic_with_records_is_no_output_and_nobody_is_named_to_delete_it(
     outputs: Outputs, topic: Topic
 ) -> None:
     used = topic(partitions=2)

@@ -56,7 +56,7 @@ def refused(answer: tuple[int, str, str], code: str, status: int) -> bool:
     return (answer[0], answer[1], answer[2].split()[0].rstrip(":")) == (status, "", code)
 
 
-def test_what_cannot_be_is_told_at_the_command_and_nothing_is_sent(set_up: SetUp, say: Say) -> None:
+def test_what_cannot_be_is_named_at_the_command_and_nothing_is_sent(set_up: SetUp, say: Say) -> None:
     stage = set_up({"name": "copy", "output_partitions": 2})
     output = stage.config().jobs[0].output
     assert refused(say(stage, "list"), "STATE_PATH_INVALID", 6)

@@ -1,4 +1,4 @@
-"""The base is an ordinary Delta table: Spark reads it as it is, and hashes rows as the fold does."""
+"""The base is an ordinary Delta table: Spark reads it as it is, and hashes rows as the compaction does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from schemas.records import Op
 from schemas.table import declare
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.fold import fold_part, parts_of
+from state.compaction import compact_part, parts_of
 from state.replica import BASE_PATH, Replica, write_log_file
 from state.row_hash import row_hashes
 from state.storage import Storage
@@ -93,8 +93,8 @@ def test_spark_reads_the_base_as_any_delta_table(spark: SparkSession, tmp_path: 
     file = write_log_file(storage, log, "log")
     replica.append([file], 1)
     parts = parts_of(storage, TABLE, replica.files(replica.pin()))
-    folded = functools.reduce(operator.or_, map(fold_part, parts))
-    replica.commit_fold(folded.added, folded.removed, 1)
+    compacted = functools.reduce(operator.or_, map(compact_part, parts))
+    replica.commit_compaction(compacted.added, compacted.removed, 1)
     found = spark.read.format("delta").load(storage.uri(BASE_PATH)).orderBy("id")
     assert found.filter(F.col(VNODE) == vnodes[0]).count() == vnodes.count(vnodes[0])
     read = found.select(*TABLE.column_names).toArrow().cast(table.schema)

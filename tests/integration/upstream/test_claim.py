@@ -14,7 +14,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
 from streaming.source.barriers.control_requests import control_topic
 from streaming.source.barriers.injector import BarrierInjector, injector_id
-from tests.integration.upstream.test_injector import wish_for
+from tests.integration.upstream.test_injector import request_for
 
 Topic = Callable[..., str]
 
@@ -138,17 +138,17 @@ def test_of_two_new_states_at_one_moment_one_is_let_in(kafka: KafkaSettings, top
         rival.stop()
 
 
-def test_wishes_are_not_carried_out_again_when_kafka_has_forgotten_how_far_they_were_taken(
+def test_requests_are_not_carried_out_again_when_kafka_has_forgotten_how_far_they_were_taken(
     kafka: KafkaSettings, topic: Topic
 ) -> None:
     """Kafka keeps a group's offsets for a week without a commit."""
     name = topic()
     with of(kafka, name, "first", 3_600_000) as first:
-        wish_for(kafka, name, Pause("a"), Drop("b"))
+        request_for(kafka, name, Pause("a"), Drop("b"))
         assert [first.inject_one().mutation for _ in range(3)] == [Pause("a"), Drop("b"), None]
     client = admin(kafka)
     client.delete_consumer_groups([injector_id(name)])[injector_id(name)].result(15)
-    wish_for(kafka, name, Pause("c"))
+    request_for(kafka, name, Pause("c"))
     with of(kafka, name, "first", 3_600_000) as second:
         assert second.last_barrier is not None
         assert second.last_barrier.mutation == Pause("c")

@@ -1,4 +1,4 @@
-"""The injector on a real broker: continuity, fencing, atomicity, wishes exactly once."""
+"""The injector on a real broker: continuity, fencing, atomicity, requests exactly once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, place
 from streaming.kafka.topics import admin, watermarks
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.source.barriers.control_requests import Wish, control_topic, encode_wish
+from streaming.source.barriers.control_requests import ControlRequest, control_topic, encode_request
 from streaming.source.barriers.injector import BarrierInjector
 
 Topic = Callable[..., str]
@@ -61,8 +61,12 @@ def write(kafka: KafkaSettings, topic: str, *values: bytes) -> None:
     producer.flush()
 
 
-def wish_for(kafka: KafkaSettings, topic: str, *mutations: Mutation) -> None:
-    write(kafka, control_topic(topic), *(encode_wish(Wish(str(n), m)) for n, m in enumerate(mutations)))
+def request_for(kafka: KafkaSettings, topic: str, *mutations: Mutation) -> None:
+    write(
+        kafka,
+        control_topic(topic),
+        *(encode_request(ControlRequest(str(n), m)) for n, m in enumerate(mutations)),
+    )
 
 
 def test_the_first_barrier_is_initial_and_each_later_one_follows_the_one_before(
@@ -127,25 +131,27 @@ def test_a_barrier_reaches_all_partitions_or_none(kafka: KafkaSettings, topic: T
     assert [(marks.stable, marks.high) for marks in watermarks(kafka, name)] == [(4, 4)] * 4
 
 
-def test_each_wish_is_on_one_barrier_in_order_also_over_restarts(kafka: KafkaSettings, topic: Topic) -> None:
+def test_each_request_is_on_one_barrier_in_order_also_over_restarts(
+    kafka: KafkaSettings, topic: Topic
+) -> None:
     name = topic(partitions=2)
     wanted: list[Mutation] = [Throttle("a", 100), Pause(None), Resume(None), Drop("a"), Stop()]
     with injector(kafka, name) as driven:
         assert driven.inject_one().mutation is None
-        wish_for(kafka, name, *wanted)
+        request_for(kafka, name, *wanted)
         first = [driven.inject_one().mutation for _ in range(2)]
     with injector(kafka, name) as driven:
         rest = [driven.inject_one().mutation for _ in range(4)]
     assert first + rest == [*wanted, None]
 
 
-def test_a_wish_whose_barrier_was_not_committed_is_taken_again(
+def test_a_request_whose_barrier_was_not_committed_is_taken_again(
     kafka: KafkaSettings, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = topic()
     with injector(kafka, name) as driven:
         driven.inject_one()
-        wish_for(kafka, name, Pause("a"))
+        request_for(kafka, name, Pause("a"))
         with monkeypatch.context() as patched:
             patched.setattr(TransactionalProducer, "_commit", _die)
             with pytest.raises(ZeroDivisionError):
@@ -175,7 +181,7 @@ def test_a_commit_of_unknown_outcome_gives_one_barrier(
 
     with injector(kafka, name) as driven:
         first = driven.inject_one()
-        wish_for(kafka, name, Pause("a"))
+        request_for(kafka, name, Pause("a"))
         monkeypatch.setattr(TransactionalProducer, "_commit", lose_the_answer)
         second = driven.inject_one()
         third = driven.inject_one()
@@ -191,7 +197,7 @@ def test_a_group_that_nobody_coordinates_yet_is_asked_for_again(
     name = topic()
     with injector(kafka, name) as driven:
         driven.inject_one()
-        wish_for(kafka, name, Pause("a"), Pause("b"))
+        request_for(kafka, name, Pause("a"), Pause("b"))
         driven.inject_one()
 
     class Starting(Consumer):
@@ -209,7 +215,7 @@ def test_a_group_that_nobody_coordinates_yet_is_asked_for_again(
     assert Starting.asked == 4  # before the one before is fenced, and after
 
 
-def test_what_is_no_wish_is_skipped_and_never_blocks(kafka: KafkaSettings, topic: Topic) -> None:
+def test_what_is_no_request_is_skipped_and_never_blocks(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic()
     with injector(kafka, name) as driven:
         driven.inject_one()
@@ -222,11 +228,11 @@ def test_what_is_no_wish_is_skipped_and_never_blocks(kafka: KafkaSettings, topic
         assert driven.inject_one().mutation is None
 
 
-def test_a_mutation_given_by_hand_leaves_the_wishes_for_later(kafka: KafkaSettings, topic: Topic) -> None:
+def test_a_mutation_given_by_hand_leaves_the_requests_for_later(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic()
     with injector(kafka, name) as driven:
         driven.inject_one()
-        wish_for(kafka, name, Pause("a"))
+        request_for(kafka, name, Pause("a"))
         assert driven.inject_one(Drop("b")).mutation == Drop("b")
         assert driven.inject_one().mutation == Pause("a")
 

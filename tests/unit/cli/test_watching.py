@@ -7,15 +7,15 @@ import io
 from rich.console import Console
 
 from streaming.cli.watching import Bars, forecasts_after
-from streaming.control.state_view import SeenJob, Sight
-from streaming.core.forecast import Extent, Paces
+from streaming.control.state_view import JobView, StateView
+from streaming.core.forecast import Extent, RateEstimators
 from tests.kit.reports import job
 
 
-def test_a_job_that_is_told_again_has_one_bar() -> None:
-    bars, paces = Bars(Console(file=io.StringIO(), force_terminal=True)), Paces()
+def test_a_job_that_is_named_again_has_one_bar() -> None:
+    bars, rates = Bars(Console(file=io.StringIO(), force_terminal=True)), RateEstimators()
     with bars.shown() as progress:
         for read in (10, 20, 30):
-            seen = SeenJob(job("copy"), {}, Extent(read, 40 - read))
-            bars.tell([seen], forecasts_after(paces, Sight("me", 1, 1, (seen,), 40, None)))
+            seen = JobView(job("copy"), {}, Extent(read, 40 - read))
+            bars.tell([seen], forecasts_after(rates, StateView("me", 1, 1, (seen,), 40, None)))
         assert [(task.description, task.completed) for task in progress.tasks] == [("copy", 0.75)]

@@ -63,7 +63,7 @@ def test_an_output_as_upstream_tells_other_progress_in_each_partition() -> None:
     assert len(fed((0, 0, told[0]), (1, 0, told[1])).aligned()) == 1
 
 
-def test_a_barrier_repeated_at_once_counts_once_and_its_place_is_told_to_the_batch_that_holds_it() -> None:
+def test_a_barrier_repeated_at_once_counts_once_and_its_place_is_named_to_the_batch_that_holds_it() -> None:
     aligner = fed((0, 1, barrier(1)), (0, 3, barrier(1)), (1, 0, barrier(1)), (1, 1, barrier(1)))
     first, *rest = aligner.aligned()
     assert rest == []

@@ -16,10 +16,10 @@ from streaming.core.budget import (
     PLENTY_ROWS,
     READ_SHARE,
     UNBUDGETED_READ_MS,
-    Company,
-    Lateness,
-    Rest,
+    BatchLoad,
+    OverheadMs,
     SnapshotBudget,
+    StartDelay,
 )
 
 WIDTH = 80
@@ -64,11 +64,11 @@ def test_the_first_read_is_small_and_the_next_one_follows_what_it_took() -> None
     assert rows(budget, 1_000) == min(50 * 1_000 * READ_SHARE, 2 * FIRST_ROWS)
 
 
-def grown_rows(latency_budget_ms: int | None, company: Company, rows_per_ms: float) -> int:
+def grown_rows(latency_budget_ms: int | None, load: BatchLoad, rows_per_ms: float) -> int:
     """The read of a job that has found its size."""
     budget, read = SnapshotBudget(latency_budget_ms), 0
     for now_ms in range(20):
-        read = budget.amount(now_ms, paused=False, rate_limit=None, company=company).rows
+        read = budget.amount(now_ms, paused=False, rate_limit=None, load=load).rows
         spent(budget, read, read_ms=read / rows_per_ms)
     return read
 
@@ -77,30 +77,30 @@ def grown_rows(latency_budget_ms: int | None, company: Company, rows_per_ms: flo
 def test_reads_take_what_the_rest_of_a_batch_leaves_of_half_the_budget(
     rest_ms: float, fits_ms: float
 ) -> None:
-    assert grown_rows(2_000, Company(1, rest_ms), 100) == pytest.approx(fits_ms * 100)
-    assert grown_rows(2_000, Company(2, rest_ms), 100) == pytest.approx(max(fits_ms / 2, 200) * 100)
+    assert grown_rows(2_000, BatchLoad(1, rest_ms), 100) == pytest.approx(fits_ms * 100)
+    assert grown_rows(2_000, BatchLoad(2, rest_ms), 100) == pytest.approx(max(fits_ms / 2, 200) * 100)
     assert (READ_SHARE, LEAST_READ_MS) == (0.75, 200)
 
 
 @pytest.mark.parametrize(("late_ms", "fits_ms"), [(0, 450), (200, 300), (600, 200), (60_000, 200)])
 def test_a_batch_that_begins_late_reads_less(late_ms: float, fits_ms: float) -> None:
-    assert grown_rows(2_000, Company(1, 400, late_ms), 100) == pytest.approx(fits_ms * 100)
+    assert grown_rows(2_000, BatchLoad(1, 400, late_ms), 100) == pytest.approx(fits_ms * 100)
 
 
 def test_a_batch_is_late_by_what_its_barrier_waited_longer_than_another_whatever_the_clocks_say() -> None:
     for ahead_ms in (-5_000_000, 0, 7_000):
-        lateness = Lateness()
+        start_delay = StartDelay()
         began = [(0, 20_000), (1_000, 20_500), (2_000, 2_400), (3_000, 3_400), (4_000, 4_900), (5_000, 5_390)]
-        late = [lateness.of(barrier_ms, now_ms + ahead_ms) for barrier_ms, now_ms in began]
+        late = [start_delay.of(barrier_ms, now_ms + ahead_ms) for barrier_ms, now_ms in began]
         assert late == [0, 0, 0, 0, 500, 0]
 
 
 def test_jobs_without_a_budget_share_five_seconds() -> None:
-    assert grown_rows(None, Company(5, 60_000.0), 2_000) == 2_000 * UNBUDGETED_READ_MS / 5
+    assert grown_rows(None, BatchLoad(5, 60_000.0), 2_000) == 2_000 * UNBUDGETED_READ_MS / 5
 
 
 def test_the_rest_of_a_batch_is_the_median_of_the_last_few() -> None:
-    rest = Rest()
+    rest = OverheadMs()
     assert rest.ms == 0
     for took_ms in (30_000.0, 400.0, 500.0, 600.0):
         rest.took(took_ms)
@@ -206,7 +206,7 @@ def taken_bytes(
     """What a job reads in one batch after another, whose rows have this width."""
     budget, read = SnapshotBudget(latency_budget_ms), []
     for now_ms in range(20):
-        most = budget.amount(now_ms, paused=False, rate_limit=None, company=Company(readers))
+        most = budget.amount(now_ms, paused=False, rate_limit=None, load=BatchLoad(readers))
         count = max(min(most.rows, most.size // width), 1)
         read.append(count * width)
         spent(budget, count, read_ms=count * width / bytes_per_ms, width=width)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.values.progress import Completed, InProgress, Progress
-from streaming.core.forecast import WINDOW_MS, Extent, Forecast, Pace, extent, seconds_left
+from streaming.core.forecast import WINDOW_MS, Extent, Forecast, RateEstimator, extent, seconds_left
 
 
 def test_finished_vnodes_count_as_read_and_others_as_stored() -> None:
@@ -25,18 +25,18 @@ def test_a_vnode_that_gave_more_than_is_stored_leaves_nothing_to_subtract() -> N
 
 
 def test_a_share_that_was_shown_stays_and_says_that_the_table_grew() -> None:
-    pace = Pace()
-    before = pace.look(0, Extent(50, 50), rate_limit=None, paused=False)
-    after = pace.look(1_000, Extent(50, 150), rate_limit=None, paused=False)
+    rate = RateEstimator()
+    before = rate.look(0, Extent(50, 50), rate_limit=None, paused=False)
+    after = rate.look(1_000, Extent(50, 150), rate_limit=None, paused=False)
     assert (before.share, before.grew, after.share, after.grew) == (0.5, False, 0.5, True)
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
-    pace = Pace()
+    rate = RateEstimator()
 
     def look(second: int) -> Forecast:
         rows = min(second, 30) * 1_000
-        return pace.look(second * 1_000, Extent(rows, 100_000 - rows), rate_limit=None, paused=False)
+        return rate.look(second * 1_000, Extent(rows, 100_000 - rows), rate_limit=None, paused=False)
 
     forecasts = [look(second) for second in range(60)]
     assert (forecasts[20].rows_per_s, forecasts[20].seconds_left) == (1_000, 80)
@@ -45,13 +45,13 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
 
 
 def test_reads_that_grow_at_first_don_t_spoil_the_time_left_of_a_short_run() -> None:
-    pace, rows, total = Pace(), 0, 1_000_000
+    rate, rows, total = RateEstimator(), 0, 1_000_000
     seen = []
     for tenth in range(150):  # looks between two reads too
         second = tenth / 10
         if tenth % 10 == 0 and second >= 3:  # until the job has started nothing is read
             rows = min(rows + min(20_000 * 2 ** (tenth // 10 - 3), 100_000), total)
-        told = pace.look(tenth * 100, Extent(rows, total - rows), rate_limit=None, paused=False)
+        told = rate.look(tenth * 100, Extent(rows, total - rows), rate_limit=None, paused=False)
         seen.append((second, told.share, told.seconds_left))
     done_s = next(second for second, share, _ in seen if share == 1)
     second, _, left_s = next(look for look in seen if look[1] >= 0.25)
@@ -70,8 +70,8 @@ def test_the_time_left_follows_a_limit_below_the_rate_and_nothing_while_paused()
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1))
 def test_no_history_shows_more_than_all_or_less_than_before(looks: list[tuple[int, int]]) -> None:
-    pace, shares = Pace(), [0.0]
+    rate, shares = RateEstimator(), [0.0]
     for number, (read, left) in enumerate(looks):
-        shares.append(pace.look(number, Extent(read, left), rate_limit=None, paused=False).share)
+        shares.append(rate.look(number, Extent(read, left), rate_limit=None, paused=False).share)
     assert shares == sorted(shares)
     assert shares[-1] <= 1.0

@@ -108,7 +108,7 @@ def test_an_open_transaction_is_named_while_the_service_starts() -> None:
     assert said(facts, 31) == (Condition.UPSTREAM_STUCK, False, Code.BARRIER_STALLED)
 
 
-def test_barriers_that_do_not_come_are_told_apart_from_one_that_is_missing_in_a_partition() -> None:
+def test_barriers_that_do_not_come_are_named_apart_from_one_that_is_missing_in_a_partition() -> None:
     assert said(SERVING, 131) == (Condition.WAITING, False, Code.NO_BARRIERS)
     missing = health(replace(SERVING, missing=((1, 70), (3, 5))), 131)
     assert missing.reason is not None

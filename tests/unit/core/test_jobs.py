@@ -50,7 +50,7 @@ def test_an_added_job_starts_at_the_end_of_the_batch_with_the_limit_of_its_defin
     assert outcome.jobs[-1] == JobState(definition("c"), 3 << 16, rate_limit=7)
 
 
-def test_a_stop_among_other_mutations_is_told_and_the_others_still_count() -> None:
+def test_a_stop_among_other_mutations_is_named_and_the_others_still_count() -> None:
     outcome = jobs_after(plan(Stop(), Pause("a")), TABLE)
     assert outcome.stop
     assert outcome.jobs[0].paused

@@ -11,7 +11,7 @@ from schemas.position import Key
 from schemas.records import Barrier, BarrierKind
 from state.values.plan import AlignedBarrier, Amount, Cut, JobPlan, JobState
 from state.values.progress import Completed, Progress
-from streaming.core.batch_sizer import MAX_BATCH_RECORDS, Pace
+from streaming.core.batch_sizer import MAX_BATCH_RECORDS, BatchSizer
 from streaming.core.budget import FIRST_ROWS, MIN_ROWS
 from tests.kit.tables import table
 
@@ -25,27 +25,29 @@ def job(name: str) -> JobState:
     return JobState(JobDefinition.declare(declaration, table(vnode_count=VNODES)), start=1)
 
 
-def pace(held_bytes: int = 1 << 40) -> Pace:
-    return Pace(VNODES, held_bytes)
+def batch_sizer(held_bytes: int = 1 << 40) -> BatchSizer:
+    return BatchSizer(VNODES, held_bytes)
 
 
-def plans(pace: Pace, *jobs: JobState, progress: Mapping[str, Mapping[int, Progress]]) -> tuple[JobPlan, ...]:
+def plans(
+    batch_sizer: BatchSizer, *jobs: JobState, progress: Mapping[str, Mapping[int, Progress]]
+) -> tuple[JobPlan, ...]:
     def cut(vnode: int, after: Key | None, limit: Amount) -> Cut:
         return Cut((limit.rows,), limit.rows)  # as if vnodes had no end: a slice's position is what it reads
 
-    return pace.plan_jobs(jobs, progress, BARRIER, cut, now_ms=1_000)
+    return batch_sizer.plan_jobs(jobs, progress, BARRIER, cut, now_ms=1_000)
 
 
 def read_by(plan: JobPlan) -> int:
     return sum(int(item.upto[0]) for item in plan.slices if item.upto is not None)
 
 
-def told(pace: Pace, rows: Mapping[str, int], *, read_ms: float) -> None:
-    pace.took(changes=0, held_bytes=0, rows=rows, read_ms=read_ms, took_ms=read_ms)
+def told(batch_sizer: BatchSizer, rows: Mapping[str, int], *, read_ms: float) -> None:
+    batch_sizer.took(changes=0, held_bytes=0, rows=rows, read_ms=read_ms, took_ms=read_ms)
 
 
 def test_a_job_that_has_read_all_gets_nothing_and_takes_no_share_of_the_others() -> None:
-    alone, beside = pace(), pace()
+    alone, beside = batch_sizer(), batch_sizer()
     for each in (alone, beside):
         plans(each, job("a"), progress={})
         told(each, {"a": FIRST_ROWS}, read_ms=1_000)
@@ -59,7 +61,7 @@ def test_a_job_that_has_read_all_gets_nothing_and_takes_no_share_of_the_others()
 def test_jobs_that_read_at_once_share_the_time_and_one_that_may_not_read_has_no_part_in_it(
     held_back: dict[str, Any],
 ) -> None:
-    shared, alone = pace(), pace()
+    shared, alone = batch_sizer(), batch_sizer()
     for each in (shared, alone):
         plans(each, job("a"), progress={})
         told(each, {"a": FIRST_ROWS}, read_ms=1_000)
@@ -70,7 +72,7 @@ def test_jobs_that_read_at_once_share_the_time_and_one_that_may_not_read_has_no_
 
 
 def test_a_job_that_is_made_anew_begins_as_one_that_nothing_is_known_of() -> None:
-    known = pace()
+    known = batch_sizer()
     plans(known, job("a"), progress={})
     told(known, {"a": MIN_ROWS}, read_ms=60_000)
     assert read_by(plans(known, job("a"), progress={})[0]) <= MIN_ROWS + VNODES
@@ -79,10 +81,10 @@ def test_a_job_that_is_made_anew_begins_as_one_that_nothing_is_known_of() -> Non
 
 
 def test_a_batch_of_several_intervals_takes_fewer_records_the_larger_they_are() -> None:
-    held = pace(held_bytes=1_000_000)
+    held = batch_sizer(held_bytes=1_000_000)
     assert held.most_records() == 1_000
     held.took(changes=10, held_bytes=50_000, rows={}, read_ms=0, took_ms=100)
     assert held.most_records() == 100
     held.took(changes=0, held_bytes=0, rows={}, read_ms=0, took_ms=100)
     assert held.most_records() == 100
-    assert pace().most_records() == MAX_BATCH_RECORDS
+    assert batch_sizer().most_records() == MAX_BATCH_RECORDS

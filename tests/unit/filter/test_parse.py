@@ -247,7 +247,7 @@ INVALID = [
     ("id = 1.", 6, "a number"),
     ("id = 1_000", 6, "a number"),
     ("id = Infinity", 6, None),
-    ("id I\u017f NULL", 4, "IS"),  # the long s is an S to Unicode's case folding
+    ("id I\u017f NULL", 4, "IS"),  # the long s is an S to Unicode's case compacting
     ("region LI\u212aE 'a'", 8, "LIKE"),  # so is the Kelvin sign a K
     # columns
     ("elsewhere = 1", 1, "as declared"),

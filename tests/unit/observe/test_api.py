@@ -21,7 +21,7 @@ from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import MAX_BODY_BYTES, Doorkeeper
-from streaming.observe.status_cache import Panel
+from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from tests.kit.reports import TABLE, barrier, job, report
 
@@ -30,7 +30,7 @@ AWAY = EnvironmentProblem(Code.BROKER_UNREACHABLE, found="no answer", expected="
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 
 
-class Wishes:
+class Requests:
     """Takes what the API sends; knows one job."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Wishes:
                 Code.JOB_UNKNOWN, found="no such job", expected="one", next_step="see `backfill list`"
             )
         self.sent.append(mutation)
-        return f"wish {len(self.sent)}"
+        return f"request {len(self.sent)}"
 
 
 def vitals(clock: Callable[[], float] = time.monotonic) -> Vitals:
@@ -51,25 +51,25 @@ def vitals(clock: Callable[[], float] = time.monotonic) -> Vitals:
 
 def application(
     token: str | None = TOKEN, *, is_local: bool = True, clock: Callable[[], float] = time.monotonic
-) -> tuple[FastAPI, Panel, Metrics, Wishes]:
-    panel, metrics, wishes = Panel("up", "orders", "me", 4, vitals(clock)), Metrics(), Wishes()
-    panel.newest = lambda: [(barrier(1_800_000_000_000), 0), (None, 2)]
+) -> tuple[FastAPI, StatusCache, Metrics, Requests]:
+    cache, metrics, requests = StatusCache("up", "orders", "me", 4, vitals(clock)), Metrics(), Requests()
+    cache.newest = lambda: [(barrier(1_800_000_000_000), 0), (None, 2)]
     door = Doorkeeper(token, is_local=is_local)
-    return build(panel, metrics, wishes, TABLE, door, ["testserver"]), panel, metrics, wishes
+    return build(cache, metrics, requests, TABLE, door, ["testserver"]), cache, metrics, requests
 
 
 @pytest.fixture
-def told() -> Iterator[tuple[TestClient, Wishes]]:
-    app, panel, metrics, wishes = application()
+def told() -> Iterator[tuple[TestClient, Requests]]:
+    app, cache, metrics, requests = application()
     progress: dict[str, dict[int, Progress]] = {"copy": {0: Completed((9,), 50), 1: InProgress((5,), 20)}}
     last = report([job("copy", rate_limit=500)], progress, rows={"copy": 70}, stored={0: 40, 1: 40, 2: 30})
-    metrics.note(last, panel.note(last))
-    panel.vitals.batch_done()
+    metrics.note(last, cache.note(last))
+    cache.vitals.batch_done()
     with TestClient(app) as client:
-        yield client, wishes
+        yield client, requests
 
 
-def test_the_status_tells_every_job_and_every_partition(told: tuple[TestClient, Wishes]) -> None:
+def test_the_status_tells_every_job_and_every_partition(told: tuple[TestClient, Requests]) -> None:
     status = told[0].get("/api/v1/status").json()
     (copy,) = status["jobs"]
     assert (copy["phase"], copy["rows_read"], copy["rows_left"], copy["vnodes_done"]) == (
@@ -85,7 +85,7 @@ def test_the_status_tells_every_job_and_every_partition(told: tuple[TestClient, 
     assert (status["condition"], status["replica_rows"], status["can_steer"]) == ("serving", 110, False)
 
 
-def test_the_heat_map_has_every_vnode_with_its_lane(told: tuple[TestClient, Wishes]) -> None:
+def test_the_heat_map_has_every_vnode_with_its_lane(told: tuple[TestClient, Requests]) -> None:
     vnodes = told[0].get("/api/v1/jobs/copy/vnodes").json()
     assert [each["state"] for each in vnodes] == ["completed", "in progress", "not started", "not started"]
     assert [each["lane"] for each in vnodes] == [0, 0, 1, 1]
@@ -93,7 +93,7 @@ def test_the_heat_map_has_every_vnode_with_its_lane(told: tuple[TestClient, Wish
     assert told[0].get("/api/v1/jobs/other/vnodes").status_code == 404
 
 
-def test_metrics_are_prometheus_with_the_names_of_the_original(told: tuple[TestClient, Wishes]) -> None:
+def test_metrics_are_prometheus_with_the_names_of_the_original(told: tuple[TestClient, Requests]) -> None:
     answer = told[0].get("/metrics")
     families = {family.name: family for family in text_string_to_metric_families(answer.text)}
     (read,) = (
@@ -110,7 +110,7 @@ def test_metrics_are_prometheus_with_the_names_of_the_original(told: tuple[TestC
 
 def test_readiness_is_that_barriers_come_out() -> None:
     now_s = [0.0]
-    app, panel, *_ = application(clock=lambda: now_s[0])
+    app, cache, *_ = application(clock=lambda: now_s[0])
 
     def said(client: TestClient) -> tuple[int, str]:
         answer = client.get("/readyz")
@@ -119,13 +119,13 @@ def test_readiness_is_that_barriers_come_out() -> None:
     with TestClient(app) as client:
         assert client.get("/healthz").status_code == 200
         assert said(client) == (503, "starting")
-        panel.vitals.streams()
-        panel.vitals.batch_done()
+        cache.vitals.streams()
+        cache.vitals.batch_done()
         assert said(client) == (200, "serving")
         now_s[0] = 31.0
         assert said(client) == (503, "waiting for barriers")
         assert client.get("/api/v1/status").json()["reason"]["code"] == "NO_BARRIERS"
-        panel.vitals.interrupted(AWAY)
+        cache.vitals.interrupted(AWAY)
         assert said(client) == (503, "degraded")
         status = client.get("/api/v1/status").json()
         assert (status["reason"]["code"], status["batch_age_s"], status["late_s"]) == (
@@ -133,17 +133,17 @@ def test_readiness_is_that_barriers_come_out() -> None:
             31.0,
             30.0,
         )
-        panel.vitals.batch_done()
+        cache.vitals.batch_done()
         assert said(client) == (200, "serving")
-        panel.vitals.stops()
+        cache.vitals.stops()
         assert said(client) == (503, "stopping")
 
 
 def test_an_open_transaction_shows_in_the_status_and_in_metrics() -> None:
     now_s = [0.0]
-    app, panel, *_ = application(clock=lambda: now_s[0])
-    panel.vitals.batch_done()
-    panel.vitals.broker_answers([Watermarks(0, 7, 7), Watermarks(0, 5, 9)])
+    app, cache, *_ = application(clock=lambda: now_s[0])
+    cache.vitals.batch_done()
+    cache.vitals.broker_answers([Watermarks(0, 7, 7), Watermarks(0, 5, 9)])
     now_s[0] = 40.0
     with TestClient(app) as client:
         status = client.get("/api/v1/status").json()
@@ -161,17 +161,17 @@ def test_an_open_transaction_shows_in_the_status_and_in_metrics() -> None:
 
 def test_clocks_that_are_set_make_no_rate_latency_or_age_absurd() -> None:
     wall_s, now_s = [1_800_000_000.0], [0.0]
-    panel = Panel("up", "orders", "me", 4, vitals(), clock=lambda: wall_s[0], steady=lambda: now_s[0])
+    cache = StatusCache("up", "orders", "me", 4, vitals(), clock=lambda: wall_s[0], steady=lambda: now_s[0])
     newest = [barrier(1_800_000_000_000)]
-    panel.newest = lambda: [(newest[0], 0)]
+    cache.newest = lambda: [(newest[0], 0)]
     for step_s in (0, 0, 3_600, -3_600, -7_200, 0, 7_200):
         now_s[0] += 1.0
         wall_s[0] += 1.0
         injected_ms = round(wall_s[0] * 1_000) - 250
         newest[0] = barrier(injected_ms)
         wall_s[0] += step_s  # between the injection and the batch
-        panel.note(report(at_ms=injected_ms))
-        status, point = panel.status(), panel.history()[-1]
+        cache.note(report(at_ms=injected_ms))
+        status, point = cache.status(), cache.history()[-1]
         assert status.barrier_age_s is not None
         assert status.latency.p99_s is not None
         assert status.partitions[0].age_s is not None
@@ -181,8 +181,8 @@ def test_clocks_that_are_set_make_no_rate_latency_or_age_absurd() -> None:
         assert point.changes_per_s == pytest.approx(10)
 
 
-def test_every_change_needs_the_token_and_becomes_a_mutation(told: tuple[TestClient, Wishes]) -> None:
-    client, wishes = told
+def test_every_change_needs_the_token_and_becomes_a_mutation(told: tuple[TestClient, Requests]) -> None:
+    client, requests = told
     new = {"name": "other", "output": "other-out", "filter": "amount > 3"}
     calls: list[tuple[str, str, object]] = [
         ("POST", "/api/v1/jobs", new),
@@ -195,11 +195,11 @@ def test_every_change_needs_the_token_and_becomes_a_mutation(told: tuple[TestCli
     for method, path, body in calls:
         for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": f"Basic {TOKEN}"}):
             assert client.request(method, path, json=body, headers=headers).status_code == 401
-    assert wishes.sent == []
+    assert requests.sent == []
     for method, path, body in calls:
         assert client.request(method, path, json=body, headers=WITH_TOKEN).status_code == 202
-    assert isinstance(wishes.sent[0], Add)
-    assert wishes.sent[1:] == [
+    assert isinstance(requests.sent[0], Add)
+    assert requests.sent[1:] == [
         Pause("copy"),
         Resume("copy"),
         Throttle("copy", 7),
@@ -208,8 +208,8 @@ def test_every_change_needs_the_token_and_becomes_a_mutation(told: tuple[TestCli
     ]
 
 
-def test_what_is_wrong_has_the_code_of_the_command_line(told: tuple[TestClient, Wishes]) -> None:
-    client, wishes = told
+def test_what_is_wrong_has_the_code_of_the_command_line(told: tuple[TestClient, Requests]) -> None:
+    client, requests = told
 
     def said(path: str, body: object) -> tuple[int, str]:
         answer = client.post(path, json=body, headers=WITH_TOKEN)
@@ -222,11 +222,11 @@ def test_what_is_wrong_has_the_code_of_the_command_line(told: tuple[TestClient, 
     )
     assert said("/api/v1/jobs", {"name": "Other", "output": "o"}) == (422, "JOB_NAME_INVALID")
     assert said("/api/v1/jobs/copy/throttle", {"rate_limit": -1})[0] == 422
-    assert wishes.sent == []
+    assert requests.sent == []
 
 
 def test_without_a_token_in_the_configuration_nothing_can_be_changed() -> None:
-    app, _, _, wishes = application(token=None)
+    app, _, _, requests = application(token=None)
     with TestClient(app) as client:
         answer = client.post("/api/v1/jobs/copy/pause", headers={"Authorization": "Bearer "})
         assert (answer.status_code, answer.json()["next_step"]) == (
@@ -234,7 +234,7 @@ def test_without_a_token_in_the_configuration_nothing_can_be_changed() -> None:
             "set http.token_file or http.token_env",
         )
         assert client.get("/api/v1/status").status_code == 200
-    assert wishes.sent == []
+    assert requests.sent == []
 
 
 def test_elsewhere_than_on_this_machine_looking_needs_the_token_too() -> None:
@@ -246,7 +246,7 @@ def test_elsewhere_than_on_this_machine_looking_needs_the_token_too() -> None:
         assert client.get("/healthz").status_code == 200
 
 
-def test_another_host_and_a_large_body_are_refused(told: tuple[TestClient, Wishes]) -> None:
+def test_another_host_and_a_large_body_are_refused(told: tuple[TestClient, Requests]) -> None:
     client, _ = told
     assert client.get("/api/v1/status", headers={"Host": "evil.example"}).status_code == 400
     large = b"x" * (MAX_BODY_BYTES + 1)
@@ -256,7 +256,7 @@ def test_another_host_and_a_large_body_are_refused(told: tuple[TestClient, Wishe
     )
 
 
-def test_the_page_loads_nothing_from_elsewhere(told: tuple[TestClient, Wishes]) -> None:
+def test_the_page_loads_nothing_from_elsewhere(told: tuple[TestClient, Requests]) -> None:
     client, _ = told
     for path, kind in (("/", "text/html"), ("/page.js", "javascript"), ("/page.css", "text/css")):
         answer = client.get(path)
@@ -269,9 +269,9 @@ def test_the_page_loads_nothing_from_elsewhere(told: tuple[TestClient, Wishes]) 
 
 
 def _described() -> FastAPI:
-    app, panel, _, _ = application(clock=lambda: 0.0)
-    panel.note(report([job("copy")], {"copy": {0: Completed((9,), 50)}}, stored={0: 40}))
-    panel.vitals.batch_done()
+    app, cache, _, _ = application(clock=lambda: 0.0)
+    cache.note(report([job("copy")], {"copy": {0: Completed((9,), 50)}}, stored={0: 40}))
+    cache.vitals.batch_done()
     return app
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
-from streaming.compaction.compactor import Upkeep
+from streaming.compaction.compactor import Compactor
 from streaming.protocol.batches import Batches
 from streaming.protocol.micro_batches import MicroBatches
 from streaming.protocol.report import BatchReport
@@ -49,11 +49,13 @@ def micro_batches(ran: Ran) -> MicroBatches:
         stable=lambda: (100, 100),
     )
     assert source.begin(None, (0, 0)) == []
-    upkeep = SimpleNamespace(batch_begins=lambda: None, between_batches=lambda epoch, wait_for_fold: None)
-    return MicroBatches(source, cast("Batches", ran), cast("Upkeep", upkeep), lambda report: None)
+    compactor = SimpleNamespace(
+        batch_begins=lambda: None, between_batches=lambda epoch, wait_for_compaction: None
+    )
+    return MicroBatches(source, cast("Batches", ran), cast("Compactor", compactor), lambda report: None)
 
 
-def test_barriers_that_are_told_during_a_batch_need_no_further_micro_batch() -> None:
+def test_barriers_that_are_named_during_a_batch_need_no_further_micro_batch() -> None:
     first, *later = announced(TOPIC)
     ran = Ran(Announcements(), [later])
     ran.announcements.put(first)
@@ -61,7 +63,7 @@ def test_barriers_that_are_told_during_a_batch_need_no_further_micro_batch() -> 
     assert ran.epochs == [[1], [2, 3]]
 
 
-def test_nothing_that_is_told_is_run_once_it_is_closed() -> None:
+def test_nothing_that_is_named_is_run_once_it_is_closed() -> None:
     first, *later = announced(TOPIC)
     ran = Ran(Announcements(), [later])
     running = micro_batches(ran)

@@ -75,7 +75,7 @@ def test_barriers_that_follow_each_other_are_not_looked_for() -> None:
     assert topic.looked_through == []
 
 
-def test_one_that_was_not_told_is_found_when_the_next_one_is() -> None:
+def test_one_that_was_not_named_is_found_when_the_next_one_is() -> None:
     topic = chain((3, 0), (7, 9), (20, 10))
     listener = Listener(topic)
     assert listener.hears(announced(topic)[0]) == [1]
@@ -83,7 +83,7 @@ def test_one_that_was_not_told_is_found_when_the_next_one_is() -> None:
     assert topic.looked_through == [((4, 1), (21, 11))]
 
 
-def test_one_that_was_seen_before_it_was_told_is_not_looked_for_again() -> None:
+def test_one_that_was_seen_before_it_was_named_is_not_looked_for_again() -> None:
     topic = chain((3, 0), (7, 9))
     listener = Listener(topic, first=(8, 10))
     assert listener.hears(*announced(topic)) == [1, 2]
@@ -107,7 +107,7 @@ def test_a_barrier_that_committed_readers_do_not_see_yet_is_waited_for() -> None
         assert hearing.result(30) == [1]
 
 
-def test_closing_ends_every_wait_and_what_was_told_is_left() -> None:
+def test_closing_ends_every_wait_and_what_was_named_is_left() -> None:
     topic = chain((3, 0))
     silent, unstable = Listener(topic), Listener(topic, stable=0)
     with ThreadPoolExecutor(2) as threads:
@@ -119,7 +119,7 @@ def test_closing_ends_every_wait_and_what_was_told_is_left() -> None:
 
 
 @given(st.data())
-def test_whatever_is_told_late_or_never_the_barriers_are_those_of_the_topic(data: st.DataObject) -> None:
+def test_whatever_is_named_late_or_never_the_barriers_are_those_of_the_topic(data: st.DataObject) -> None:
     steps = data.draw(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=12))
     topic = chain(*accumulate(steps, lambda at, step: (at[0] + step[0], at[1] + step[1])))
     first = data.draw(st.tuples(st.integers(0, 30), st.integers(0, 30)))

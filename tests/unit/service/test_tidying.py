@@ -66,7 +66,7 @@ def test_trouble_with_one_table_keeps_no_other_from_being_cleaned(state: Storage
     assert not Path(state.root, broken, "_delta_log").exists()
 
 
-def test_files_that_a_fold_may_still_commit_stay(state: Storage) -> None:
+def test_files_that_a_compaction_may_still_commit_stay(state: Storage) -> None:
     """Whenever it began: it writes files until it is over."""
     clean_state(state, TABLE, {BASE_PATH: 0})
     assert left(state) == [BASE_PATH]

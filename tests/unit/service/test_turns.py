@@ -45,7 +45,7 @@ def test_work_under_way_is_not_waited_for() -> None:
 
 def test_what_fails_waits_twice_as_long_each_time_up_to_a_limit_and_is_logged_with_what_to_do() -> None:
     clock = Clock()
-    turn = Turn[int]("fold", "look at the disk", clock)
+    turn = Turn[int]("compaction", "look at the disk", clock)
     delays = []
     with structlog.testing.capture_logs() as logged:
         for _ in range(14):
@@ -59,9 +59,9 @@ def test_what_fails_waits_twice_as_long_each_time_up_to_a_limit_and_is_logged_wi
     assert delays[:4] == [1.0, 2.0, 4.0, 8.0]
     assert delays[-2:] == [LONGEST_DELAY_S, LONGEST_DELAY_S]
     assert logged[2] == {
-        "event": "upkeep failed, to be tried again",
+        "event": "maintenance failed, to be tried again",
         "log_level": "warning",
-        "work": "fold",
+        "work": "compaction",
         "error": "SPARK_FAILED",
         "failures": 3,
         "again_in_s": 4.0,
@@ -72,7 +72,7 @@ def test_what_fails_waits_twice_as_long_each_time_up_to_a_limit_and_is_logged_wi
 
 def test_a_success_is_the_end_of_a_row_of_failures() -> None:
     clock = Clock()
-    turn = Turn[int]("fold", "advice", clock)
+    turn = Turn[int]("compaction", "advice", clock)
     for _ in range(5):
         turn.begin(fails)
         turn.wait()

@@ -58,7 +58,7 @@ def test_a_successor_learns_whose_lanes_to_fence_and_which_plan_may_be_half_done
     assert (entry.owner, entry.lanes, entry.plan) == ("second", 2, plan(1))
 
 
-def test_whoever_was_taken_over_can_write_no_plan_and_is_told_by_whom(storage: Storage) -> None:
+def test_whoever_was_taken_over_can_write_no_plan_and_is_named_by_whom(storage: Storage) -> None:
     first = owned(storage, "first")
     second = owned(storage, "second")
     with pytest.raises(Fenced, match="second") as caught:
@@ -67,7 +67,7 @@ def test_whoever_was_taken_over_can_write_no_plan_and_is_told_by_whom(storage: S
     second.write_plan(plan(1))
 
 
-def test_whoever_was_taken_over_stays_so_once_told(storage: Storage) -> None:
+def test_whoever_was_taken_over_stays_so_once_named(storage: Storage) -> None:
     first = owned(storage, "first")
     owned(storage, "second")
     assert "second" in first.fenced().found

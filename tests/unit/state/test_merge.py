@@ -64,7 +64,7 @@ def test_large_files_are_never_merged_again(large: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_number_of_files_is_bounded_whatever_their_sizes(seed: int) -> None:
-    """Of a log of 10 M and more changes that are never folded."""
+    """Of a log of 10 M and more changes that are never compacted."""
     chance = random.Random(seed)
     lanes, rows = chance.choice([1, 4, 80]), chance.choice([1, 200, 20_000, 300_000])
     files: list[DataFile] = []

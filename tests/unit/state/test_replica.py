@@ -1,4 +1,4 @@
-"""The writer's handle of base and log, on real Delta; folds are made by hand here."""
+"""The writer's handle of base and log, on real Delta; compactions are made by hand here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log_file(storage: Storage, *rows: tuple[int, int, int]) -> DataFile:
     return write_log_file(storage, data, "log")
 
 
-def commit_fold(storage: Storage, replica: Replica, epoch: int, *ids: int) -> None:
+def commit_compaction(storage: Storage, replica: Replica, epoch: int, *ids: int) -> None:
     """One file for each of these ids; nothing is taken out."""
     schema = pa.schema([field for field in base_schema(TABLE) if field.name != VNODE])
     files = [
@@ -43,13 +43,13 @@ def commit_fold(storage: Storage, replica: Replica, epoch: int, *ids: int) -> No
         )
         for id_ in ids
     ]
-    replica.commit_fold(files, [], epoch)
+    replica.commit_compaction(files, [], epoch)
 
 
 def test_a_new_replica_is_empty(storage: Storage) -> None:
     replica = opened(storage)
     files = replica.files(replica.pin())
-    assert (files.folded_epoch, files.base_rows, files.log_rows, replica.log_epoch) == (0, 0, 0, 0)
+    assert (files.compacted_epoch, files.base_rows, files.log_rows, replica.log_epoch) == (0, 0, 0, 0)
 
 
 def test_the_changes_of_a_batch_are_appended_once(storage: Storage) -> None:
@@ -81,33 +81,33 @@ def test_a_pinned_version_is_what_it_was_whatever_comes_later(storage: Storage) 
     pinned = replica.pin()
     files = replica.files(pinned)
     replica.append([log_file(storage, (0, 20, 2))], 20)
-    commit_fold(storage, replica, 20, 1, 2)
+    commit_compaction(storage, replica, 20, 1, 2)
     replica.trim()
     assert replica.files(replica.pin()) != files
     assert replica.files(pinned) == files
     assert opened(storage).files(pinned) == files
 
 
-def test_a_fold_counts_from_its_commit_and_for_others_from_when_they_look(storage: Storage) -> None:
+def test_a_compaction_counts_from_its_commit_and_for_others_from_when_they_look(storage: Storage) -> None:
     replica = opened(storage)
     replica.append([log_file(storage, (1, 10, 1))], 10)
     replica.append([log_file(storage, (2, 20, 2))], 20)
     other = opened(storage)
-    commit_fold(storage, replica, 10, 1)
-    assert (other.folded_epoch, other.files(other.pin()).base_rows) == (0, 0)
+    commit_compaction(storage, replica, 10, 1)
+    assert (other.compacted_epoch, other.files(other.pin()).base_rows) == (0, 0)
     other.reload()
     assert other.files(other.pin()) == replica.files(replica.pin())
     files = replica.files(replica.pin())
-    assert (files.folded_epoch, files.base_rows, files.log_rows) == (10, 1, 1)
+    assert (files.compacted_epoch, files.base_rows, files.log_rows) == (10, 1, 1)
     assert {vnode: [file.rows for file in found] for vnode, found in files.base.items()} == {1: [1]}
 
 
-def test_trimming_takes_out_what_was_folded_and_nothing_else(storage: Storage) -> None:
+def test_trimming_takes_out_what_was_compacted_and_nothing_else(storage: Storage) -> None:
     replica = opened(storage)
     replica.append([log_file(storage, (1, 10, 1))], 10)
     replica.append([log_file(storage, (1, 20, 2), (1, 30, 3))], 30)
     assert replica.trim() == 0
-    commit_fold(storage, replica, 20, 1, 2)
+    commit_compaction(storage, replica, 20, 1, 2)
     assert replica.trim() == 1
     assert replica.trim() == 0
     assert (replica.log_epoch, replica.files(replica.pin()).log_rows) == (30, 2)
@@ -128,7 +128,7 @@ def test_a_lane_is_given_only_the_files_that_may_hold_its_vnodes(storage: Storag
         log_file(storage, *((vnode, 10, vnode) for vnode in vnodes)) for vnodes in ((0, 1), (1, 4), (5, 6))
     ]
     replica.append(files, 10)
-    commit_fold(storage, replica, 5, 1, 4, 6)
+    commit_compaction(storage, replica, 5, 1, 4, 6)
     every = replica.files(replica.pin())
     some = every.of_vnodes(frozenset({2, 4}))
     assert {file.path for file in some.log} == {files[1].path}
@@ -137,10 +137,10 @@ def test_a_lane_is_given_only_the_files_that_may_hold_its_vnodes(storage: Storag
     assert (nothing.log, dict(nothing.base)) == ((), {})
 
 
-def test_the_few_commits_of_folds_have_a_checkpoint_sooner_than_a_month(storage: Storage) -> None:
-    """Commits go in front of a checkpoint only; a base is folded some times a day."""
+def test_the_few_commits_of_compactions_have_a_checkpoint_sooner_than_a_month(storage: Storage) -> None:
+    """Commits go in front of a checkpoint only; a base is compacted some times a day."""
     replica = opened(storage)
     for number in range(storage.retention.base_checkpoint_commits):
-        commit_fold(storage, replica, number + 1, number)
+        commit_compaction(storage, replica, number + 1, number)
     log = Path(storage.root, BASE_PATH, "_delta_log")
     assert len(list(log.glob("*.checkpoint.parquet"))) == 1

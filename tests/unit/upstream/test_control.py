@@ -1,4 +1,4 @@
-"""Wishes: what a hand on the control topic may write, and what it may not."""
+"""Requests: what a hand on the control topic may write, and what it may not."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
 from streaming.source.barriers.control_requests import (
-    MAX_WISH_BYTES,
-    MalformedWishError,
-    Wish,
-    decode_wish,
-    encode_wish,
+    MAX_REQUEST_BYTES,
+    ControlRequest,
+    MalformedRequestError,
+    decode_request,
+    encode_request,
 )
 
 JOBS = st.from_regex(r"[a-z0-9][a-z0-9-]{0,62}", fullmatch=True)
@@ -30,13 +30,13 @@ MUTATIONS: st.SearchStrategy[Mutation] = st.one_of(
 
 
 @given(MUTATIONS, st.text(st.characters(codec="utf-8"), min_size=1, max_size=50))
-def test_a_wish_comes_back_as_it_was_written(mutation: Mutation, name: str) -> None:
-    assert decode_wish(encode_wish(Wish(name, mutation))) == Wish(name, mutation)
+def test_a_request_comes_back_as_it_was_written(mutation: Mutation, name: str) -> None:
+    assert decode_request(encode_request(ControlRequest(name, mutation))) == ControlRequest(name, mutation)
 
 
 def test_the_form_in_the_manual_is_read() -> None:
     text = b'{"id": "7f", "mutation": "Throttle", "job": "orders-copy", "rate_limit": 100}'
-    assert decode_wish(text) == Wish("7f", Throttle("orders-copy", 100))
+    assert decode_request(text) == ControlRequest("7f", Throttle("orders-copy", 100))
 
 
 @pytest.mark.parametrize(
@@ -74,20 +74,20 @@ def test_the_form_in_the_manual_is_read() -> None:
         b'{"id":"1","mutation":"Add","definition":"a"}',
         b'{"id":"1","mutation":"Add","job":"a"}',
         b'{"id":"1","mutation":"Add","definition":{"name":"\\udfff"}}',
-        b'{"id":"1","mutation":"Drop","job":"a' + b" " * MAX_WISH_BYTES + b'"}',
+        b'{"id":"1","mutation":"Drop","job":"a' + b" " * MAX_REQUEST_BYTES + b'"}',
     ],
 )
 def test_anything_else_is_malformed(data: bytes | None) -> None:
-    with pytest.raises(MalformedWishError):
-        decode_wish(data)
+    with pytest.raises(MalformedRequestError):
+        decode_request(data)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_do_anything_but_read_or_be_refused(data: bytes) -> None:
-    with suppress(MalformedWishError):
-        decode_wish(data)
+    with suppress(MalformedRequestError):
+        decode_request(data)
 
 
 def test_a_slip_of_the_pen_is_hinted_at() -> None:
-    with pytest.raises(MalformedWishError, match="did you mean 'Throttle'"):
-        decode_wish(b'{"id":"1","mutation":"Throtle","job":"a","rate_limit":1}')
+    with pytest.raises(MalformedRequestError, match="did you mean 'Throttle'"):
+        decode_request(b'{"id":"1","mutation":"Throtle","job":"a","rate_limit":1}')

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, TopicError
-from streaming.service.restart_policy import CALM_S, LIMIT_S, MOST_RESTARTS, Patience
+from streaming.service.restart_policy import CALM_S, LIMIT_S, MOST_RESTARTS, RestartPolicy
 
 HOUR_S = 3_600.0
 
@@ -39,8 +39,8 @@ class Clock(threading.Event):
         self.now_s += seconds
 
 
-def patience(clock: Clock, *, begun: bool = True) -> Patience:
-    made = Patience(clock.answers, clock, clock=lambda: clock.now_s)
+def restart_policy(clock: Clock, *, begun: bool = True) -> RestartPolicy:
+    made = RestartPolicy(clock.answers, clock, clock=lambda: clock.now_s)
     if begun:
         made.begins()
     return made
@@ -49,7 +49,7 @@ def patience(clock: Clock, *, begun: bool = True) -> Patience:
 @pytest.mark.parametrize("quiet_s", [0.0, 60.0, LIMIT_S + 60, 15 * 60.0, 10 * HOUR_S])
 def test_trouble_is_waited_for_however_long_the_last_batch_is_ago(quiet_s: float) -> None:
     clock = Clock()
-    tried = patience(clock)
+    tried = restart_policy(clock)
     tried.worked()
     clock.pass_(quiet_s)
     assert tried.wait(trouble())
@@ -60,7 +60,7 @@ def test_trouble_is_waited_for_however_long_the_last_batch_is_ago(quiet_s: float
 @pytest.mark.parametrize("batch_before", [True, False])
 def test_trouble_that_lasts_ends_the_service_after_its_time(batch_before: bool) -> None:
     clock = Clock()
-    tried = patience(clock)
+    tried = restart_policy(clock)
     if batch_before:
         tried.worked()
     clock.pass_(HOUR_S)
@@ -73,7 +73,7 @@ def test_trouble_that_lasts_ends_the_service_after_its_time(batch_before: bool) 
 
 def test_with_barriers_an_hour_apart_each_outage_has_a_beginning_of_its_own() -> None:
     clock = Clock()
-    tried = patience(clock)
+    tried = restart_policy(clock)
     for _ in range(24):
         tried.worked()
         for _ in range(MOST_RESTARTS):
@@ -84,7 +84,7 @@ def test_with_barriers_an_hour_apart_each_outage_has_a_beginning_of_its_own() ->
 
 def test_trouble_that_comes_again_at_once_is_the_same_trouble() -> None:
     clock = Clock()
-    tried = patience(clock)
+    tried = restart_policy(clock)
     for _ in range(MOST_RESTARTS):
         assert tried.wait(trouble())
         clock.pass_(CALM_S / 10)
@@ -94,7 +94,7 @@ def test_trouble_that_comes_again_at_once_is_the_same_trouble() -> None:
 
 def test_trouble_that_comes_every_minute_or_two_ends_it_though_the_broker_answers() -> None:
     clock = Clock()
-    tried = patience(clock)
+    tried = restart_policy(clock)
     for _ in range(MOST_RESTARTS):
         assert tried.wait(trouble())
         clock.pass_(CALM_S + 10)
@@ -103,18 +103,18 @@ def test_trouble_that_comes_every_minute_or_two_ends_it_though_the_broker_answer
 
 
 def test_a_worker_that_is_lost_in_the_first_build_is_waited_for() -> None:
-    assert patience(Clock()).wait(trouble())
+    assert restart_policy(Clock()).wait(trouble())
 
 
 def test_a_transaction_that_somebody_left_open_is_waited_for() -> None:
     stalled = TopicError(Code.BARRIER_STALLED, found="a transaction", expected="its end", next_step="end it")
-    assert patience(Clock()).wait(stalled)
+    assert restart_policy(Clock()).wait(stalled)
 
 
 def test_before_the_state_is_taken_over_nothing_is_waited_for() -> None:
     for raised in map(trouble, (Code.BROKER_UNREACHABLE, Code.SPARK_FAILED)):
         with pytest.raises(EnvironmentProblem):
-            patience(Clock(), begun=False).wait(raised)
+            restart_policy(Clock(), begun=False).wait(raised)
 
 
 def test_what_cannot_pass_is_not_waited_for() -> None:
@@ -123,7 +123,7 @@ def test_what_cannot_pass_is_not_waited_for() -> None:
     refused: list[Callable[[], BackfillError]] = [lambda: replaced, lambda: trouble(Code.AUTH_FAILED)]
     for made in refused:
         with pytest.raises(BackfillError):
-            patience(clock).wait(made())
+            restart_policy(clock).wait(made())
     assert clock.now_s == 0
 
 
@@ -131,4 +131,4 @@ def test_a_stop_ends_the_wait() -> None:
     clock = Clock()
     clock.back_s = HOUR_S
     clock.set()
-    assert not patience(clock).wait(trouble())
+    assert not restart_policy(clock).wait(trouble())

@@ -25,7 +25,7 @@ from tests.simulation.world import Lasting
 _PINNED = {"base": BASE_PATH, "log": LOG_PATH}
 
 
-def essence(lasting: Lasting) -> bytes:
+def state_digest(lasting: Lasting) -> bytes:
     """A digest of it."""
     topics, arrivals = lasting.topics, lasting.arrivals
     told = (list(_outputs(topics)), list(_tables(lasting.files)), arrivals.counts, arrivals.most)

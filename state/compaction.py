@@ -1,13 +1,13 @@
-"""The fold: new base files for the vnodes that changed, so that the base holds everything up to a barrier.
+"""The compaction: new base files for the vnodes that changed, so that the base holds everything up to a barrier.
 
-One part is a run of vnodes, folded on its own and anywhere: base rows and log rows of a key stand together, in the
+One part is a run of vnodes, compacted on its own and anywhere: base rows and log rows of a key stand together, in the
 order of their offsets, base first. The last one stays if it is no DELETE. On the way the changelog's legality is
 checked, which the path of every row leaves to this place: INSERT only of an absent key, UPDATE and DELETE only of a
 present one, `before` equal to what is there, all changes of a key from one partition. What is illegal is counted and
-reported, and the fold goes on: the outputs have had these changes long ago, the last change of a key decides in any
-case, and a service that stopped here would meet the same log at its next start.
+reported, and the compaction goes on: the outputs have had these changes long ago, the last change of a key decides in
+any case, and a service that stopped here would meet the same log at its next start.
 
-Files are written here and committed by `Replica.commit_fold`; those of a fold that was not are left-overs.
+Files are written here and committed by `Replica.commit_compaction`; those of a compaction that was not are left-overs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from schemas.position import Key, order_key
 from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, LOG_OWN, OFFSET, OP, PARTITION, VNODE
-from state.fold_rows import BYTES_PER_PART, PartRows, last_key, rows_of
-from state.fold_rows import FoldPart as FoldPart  # what upkeep hands on
+from state.compaction_rows import BYTES_PER_PART, PartRows, last_key, rows_of
+from state.compaction_rows import CompactionPart as CompactionPart  # what maintenance hands on
 from state.replica import BASE_PATH, BaseFile, ReplicaFiles, write_replica_file
 from state.row_hash import row_hashes
 from state.storage import DataFile, Storage
@@ -66,7 +66,7 @@ class Illegal:
 
 
 @dataclass(frozen=True)
-class FoldResult:
+class CompactionResult:
     """Of one part or of several: files made, files whose place they take, vnodes that had changes, rows read."""
 
     added: Sequence[DataFile] = ()
@@ -80,11 +80,11 @@ class FoldResult:
         """How many vnodes had changes."""
         return len(self.changed)
 
-    def __or__(self, other: FoldResult) -> FoldResult:
+    def __or__(self, other: CompactionResult) -> CompactionResult:
         illegal = dict(self.illegal)
         for code, found in other.illegal.items():
             illegal[code] = illegal[code] | found if code in illegal else found
-        return FoldResult(
+        return CompactionResult(
             [*self.added, *other.added],
             [*self.removed, *other.removed],
             self.changed | other.changed,
@@ -93,7 +93,7 @@ class FoldResult:
         )
 
 
-def parts_of(storage: Storage, table: TableSchema, files: ReplicaFiles) -> list[FoldPart]:
+def parts_of(storage: Storage, table: TableSchema, files: ReplicaFiles) -> list[CompactionPart]:
     """All vnodes, in parts of about `ROWS_PER_PART` rows and `BYTES_PER_PART`, in order.
 
     A vnode of more than twice these bytes is divided between base files, whose last keys are read for it.
@@ -102,27 +102,27 @@ def parts_of(storage: Storage, table: TableSchema, files: ReplicaFiles) -> list[
     count = table.vnode_count
     stored, of_log = files.rows_by_vnode(count) if files.base else {}, -(-files.log_rows // count)
     log_bytes = files.log_bytes // count
-    parts: list[FoldPart] = []
+    parts: list[CompactionPart] = []
     first = rows = size = 0
     for vnode in range(count):
         own = log_bytes + sum(file.raw_bytes for file in files.base.get(vnode, ()))
         rows, size = rows + stored.get(vnode, 0) + of_log, size + own
         if rows >= ROWS_PER_PART or size >= BYTES_PER_PART or vnode == count - 1:
             vnodes = range(first, vnode + 1)
-            part = FoldPart(storage, table, vnodes, files.of_vnodes(frozenset(vnodes)))
+            part = CompactionPart(storage, table, vnodes, files.of_vnodes(frozenset(vnodes)))
             parts += _divided(part) if own > 2 * BYTES_PER_PART and len(vnodes) == 1 else [part]
             first, rows, size = vnode + 1, 0, 0
     return parts
 
 
-def _divided(part: FoldPart) -> list[FoldPart]:
+def _divided(part: CompactionPart) -> list[CompactionPart]:
     """A part of one vnode, cut between its base files."""
     (vnode,) = part.vnodes
     ends = sorted(
         ((last_key(part.storage, part.table, file), file) for file in part.files.base.get(vnode, ())),
         key=lambda end: order_key(end[0]),
     )
-    parts: list[FoldPart] = []
+    parts: list[CompactionPart] = []
     held: list[BaseFile] = []
     after: Key | None = None
     for number, (upto, file) in enumerate(ends, start=1):
@@ -134,16 +134,16 @@ def _divided(part: FoldPart) -> list[FoldPart]:
     return parts or [part]
 
 
-def fold_part(part: FoldPart) -> FoldResult:
-    """Fold some vnodes. Raises: StateError when a file can't be read; OSError when none can be written."""
+def compact_part(part: CompactionPart) -> CompactionResult:
+    """Compact some vnodes. Raises: StateError when a file can't be read; OSError when none can be written."""
     rows = rows_of(part)
     changed = pc.unique(rows.rows[VNODE]).to_pylist()
     if not changed:
-        return FoldResult()
+        return CompactionResult()
     replaced = [file for vnode in changed for file in part.files.base.get(vnode, ())]
     rows.add_base(replaced)
     history = _History(part.table, rows)
-    return FoldResult(
+    return CompactionResult(
         list(_write(part, history)), replaced, frozenset(changed), len(history), history.illegal()
     )
 
@@ -221,7 +221,7 @@ def _before(values: _Column) -> _Column:
     return np.roll(values, 1)
 
 
-def _write(part: FoldPart, history: _History) -> Iterator[DataFile]:
+def _write(part: CompactionPart, history: _History) -> Iterator[DataFile]:
     """A file for each vnode, or several in key order where it is large."""
     for vnodes, values in history.kept():
         for vnode in np.unique(vnodes).tolist():

@@ -1,4 +1,4 @@
-"""What a part of a fold reads: the rows of its vnodes, in base and log, in bounded memory.
+"""What a part of a compaction reads: the rows of its vnodes, in base and log, in bounded memory.
 
 A small part is read whole. Of a larger one only the keys and what the log adds are read first; the values follow by
 the rows' places, some megabytes at a time, and only those of rows that are asked for.
@@ -28,8 +28,8 @@ BYTES_PER_PART = 64 << 20
 
 
 @dataclass(frozen=True)
-class FoldPart:
-    """Some vnodes, and the files that they are in as of a version whose log ends at the barrier to fold to.
+class CompactionPart:
+    """Some vnodes, and the files that they are in as of a version whose log ends at the barrier to compact to.
 
     Of a single vnode it may be the range (after, upto] of its keys alone, with the base files in it.
     """
@@ -60,7 +60,7 @@ class PartRows(Protocol):
         """The table's columns of some of the rows, in this order, in tables of about `BYTES_PER_PART` at most."""
 
 
-def rows_of(part: FoldPart) -> PartRows:
+def rows_of(part: CompactionPart) -> PartRows:
     """The log's rows of a part. Raises: StateError when a file can't be read, here or later."""
     return Held(part) if part.size <= BYTES_PER_PART else Placed(part)
 
@@ -68,7 +68,7 @@ def rows_of(part: FoldPart) -> PartRows:
 class Held:
     """Rows of a small part, all in memory."""
 
-    def __init__(self, part: FoldPart) -> None:
+    def __init__(self, part: CompactionPart) -> None:
         self._part, self._schema = part, log_schema(part.table)
         paths = [file.path for file in part.files.log]
         self.rows = _in_range(
@@ -92,7 +92,7 @@ class Held:
 class Placed:
     """Rows of a large part: keys and places in memory, values read from the files when asked for."""
 
-    def __init__(self, part: FoldPart) -> None:
+    def __init__(self, part: CompactionPart) -> None:
         self._part = part
         schema = log_schema(part.table)
         base = [file for files in part.files.base.values() for file in files]
@@ -138,12 +138,12 @@ class Placed:
             yield from self._values(places[middle:])
 
 
-def _wanted(part: FoldPart) -> pc.Expression:
+def _wanted(part: CompactionPart) -> pc.Expression:
     vnodes = (pc.field(VNODE) >= part.vnodes.start) & (pc.field(VNODE) < part.vnodes.stop)
-    return vnodes & (pc.field(EPOCH) > part.files.folded_epoch)
+    return vnodes & (pc.field(EPOCH) > part.files.compacted_epoch)
 
 
-def _in_range(part: FoldPart, rows: pa.Table) -> pa.Table:
+def _in_range(part: CompactionPart, rows: pa.Table) -> pa.Table:
     if part.after is None and part.upto is None:
         return rows
     return rows.filter(pa.array(within(arrays(rows, part.table.primary_key), part.after, part.upto)))

@@ -1,10 +1,10 @@
 """A backfill under live load whose service is killed, stopped, cut off or started twice; then the verdict.
 
     ordeal = Ordeal(kafka, folder)          an upstream topic with a table, and a job that takes its time
-    with ordeal.live():                     changes at a steady rate
-        ordeal.falls("replicated@3:kill")   start the service, which ends there
-        ordeal.completes()                  start it again and let it come to its end
-    ordeal.judge()                          verify: nothing lost, nothing twice
+    with kill_scenario.live():                     changes at a steady rate
+        kill_scenario.falls("replicated@3:kill")   start the service, which ends there
+        kill_scenario.completes()                  start it again and let it come to its end
+    kill_scenario.judge()                          verify: nothing lost, nothing twice
 
 Services are real processes with their own Spark, on a real broker. Times are kept for the table of results.
 """
@@ -41,7 +41,7 @@ SHARES = Shares(updates=0.5, deletes=0.2)
 
 
 @dataclass
-class Ordeal:
+class KillScenario:
     """One upstream, one state folder, one job, as many services as it takes.
 
     `rows` are there before the first service; `rate_limit` (rows per second) decides how many batches the backfill

@@ -1,4 +1,4 @@
-"""The fold on real Delta tables against a slow model of the table; parts are folded one after another here."""
+"""The compaction on real Delta tables against a slow model of the table; parts are compacted one after another here."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from schemas.errors import Code, CommitConflict
 from schemas.position import Key
 from schemas.records import Op, Row
 from schemas.table import TableSchema
-from state import fold, fold_rows
+from state import compaction, compaction_rows
 from state import replica as state_replica
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
+from state.compaction import CompactionResult, Illegal, compact_part, parts_of
 from state.file_rows import FileRows
-from state.fold import FoldResult, Illegal, fold_part, parts_of
 from state.replica import BASE_PATH, Replica, write_log_file
 from state.snapshot import SnapshotReader
 from state.storage import Storage
@@ -73,13 +73,13 @@ class Changelog:
         self.replica.append([file], self.epoch)
         self._pending = []
 
-    def fold(self) -> FoldResult:
+    def compaction(self) -> CompactionResult:
         replica = self.replica
         parts = parts_of(replica.storage, TABLE, replica.files(replica.pin()))
         vnodes = [vnode for part in parts for vnode in part.vnodes if part.after is None]
         assert vnodes == list(range(TABLE.vnode_count))
-        result = functools.reduce(operator.or_, map(fold_part, parts))
-        replica.commit_fold(result.added, result.removed, self.epoch)
+        result = functools.reduce(operator.or_, map(compact_part, parts))
+        replica.commit_compaction(result.added, result.removed, self.epoch)
         replica.trim()
         return result
 
@@ -132,8 +132,8 @@ def test_the_base_becomes_the_table_and_the_replica_is_the_table_all_along(chang
         changelog.barrier()
         assert replica_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
         if number % 2:
-            assert changelog.fold().illegal == {}
-            assert changelog.replica.folded_epoch == changelog.epoch
+            assert changelog.compaction().illegal == {}
+            assert changelog.replica.compacted_epoch == changelog.epoch
             assert base_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
             assert replica_rows(changelog.replica) == base_rows(changelog.replica)
             assert changelog.replica.files(changelog.replica.pin()).log_rows == 0
@@ -143,12 +143,12 @@ def test_a_vnode_that_lost_all_its_rows_is_empty_and_the_others_are_left_alone(c
     for number in range(20):
         changelog.put((str(number), number, None))
     changelog.barrier()
-    changelog.fold()
+    changelog.compaction()
     before = changelog.replica.files(changelog.replica.pin()).base
     for key in [key for key in changelog.rows if vnode_of(TABLE, key) == 2]:
         changelog.delete(key)
     changelog.barrier()
-    report = changelog.fold()
+    report = changelog.compaction()
     after = changelog.replica.files(changelog.replica.pin()).base
     assert report.vnodes == 1
     assert after == {vnode: files for vnode, files in before.items() if vnode != 2}
@@ -159,7 +159,7 @@ def test_changes_that_contradict_the_table_are_counted_and_the_first_is_named(ch
     for key in ("a", "b", "c"):
         changelog.put((key, 1, None))
     changelog.barrier()
-    changelog.fold()
+    changelog.compaction()
     changelog.put(("a", 2, None))
     changelog.change(Op.INSERT, None, ("a", 3, None))  # present: offset 4
     changelog.change(Op.DELETE, ("z", 1, None), None)  # absent
@@ -169,7 +169,7 @@ def test_changes_that_contradict_the_table_are_counted_and_the_first_is_named(ch
     changelog.change(Op.INSERT, None, ("d", 1, None))
     changelog.change(Op.UPDATE, ("d", 1, None), ("d", 2, None), partition=0)
     changelog.barrier()
-    report = changelog.fold()
+    report = changelog.compaction()
     assert report.illegal == {
         Code.KEY_IN_TWO_PARTITIONS: Illegal(1, (0, 10)),
         Code.INSERT_EXISTING_KEY: Illegal(1, (3, 4)),
@@ -179,15 +179,15 @@ def test_changes_that_contradict_the_table_are_counted_and_the_first_is_named(ch
     assert base_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
 
 
-def test_a_fold_that_is_run_again_does_nothing(changelog: Changelog) -> None:
+def test_a_compaction_that_is_run_again_does_nothing(changelog: Changelog) -> None:
     some_changes(changelog, 30, random.Random(2))
     changelog.barrier()
     replica = changelog.replica
     parts = parts_of(replica.storage, TABLE, replica.files(replica.pin()))
-    result = changelog.fold()
+    result = changelog.compaction()
     version = replica.base.version
-    again = functools.reduce(operator.or_, map(fold_part, parts))
-    replica.commit_fold(again.added, again.removed, changelog.epoch)
+    again = functools.reduce(operator.or_, map(compact_part, parts))
+    replica.commit_compaction(again.added, again.removed, changelog.epoch)
     assert (again.rows_read, replica.base.version) == (result.rows_read, version)
     assert base_rows(replica) == sorted(changelog.rows.values(), key=repr)
 
@@ -195,11 +195,11 @@ def test_a_fold_that_is_run_again_does_nothing(changelog: Changelog) -> None:
 def test_a_large_vnode_has_several_files_in_key_order(
     changelog: Changelog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fold, "ROWS_PER_FILE", 4)
+    monkeypatch.setattr(compaction, "ROWS_PER_FILE", 4)
     for number in range(60):
         changelog.put((str(number), number, None))
     changelog.barrier()
-    changelog.fold()
+    changelog.compaction()
     replica = changelog.replica
     base = replica.files(replica.pin()).base
     reader = SnapshotReader(replica.storage, TABLE, replica.files(replica.pin()))
@@ -213,15 +213,15 @@ def test_a_large_vnode_has_several_files_in_key_order(
 
 def in_pieces(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Parts and files of so many bytes, and row groups of two rows."""
-    for module in (fold, fold_rows):
+    for module in (compaction, compaction_rows):
         monkeypatch.setattr(module, "BYTES_PER_PART", size)
-    monkeypatch.setattr(fold, "BYTES_PER_FILE", size)
+    monkeypatch.setattr(compaction, "BYTES_PER_FILE", size)
     monkeypatch.setattr(state_replica, "ROWS_PER_GROUP", 2)
 
 
 @pytest.mark.parametrize("size", [1, 50, 300])
 @pytest.mark.parametrize("seed", range(8))
-def test_a_fold_in_pieces_makes_the_base_that_a_fold_of_everything_at_once_makes(
+def test_a_compaction_in_pieces_makes_the_base_that_a_compaction_of_everything_at_once_makes(
     changelog: Changelog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, seed: int
 ) -> None:
     at_once = Changelog(Replica(Storage(str(tmp_path / "at-once")), TABLE))
@@ -234,10 +234,10 @@ def test_a_fold_in_pieces_makes_the_base_that_a_fold_of_everything_at_once_makes
                 each.change(Op.UPDATE, ("b", 8, None), ("b", 9, None))
                 each.change(Op.DELETE, ("absent", 1, None), None)
             each.barrier()
-        whole = at_once.fold()
+        whole = at_once.compaction()
         with monkeypatch.context() as patched:
             in_pieces(patched, size)
-            pieces = changelog.fold()
+            pieces = changelog.compaction()
         assert (pieces.vnodes, pieces.illegal) == (whole.vnodes, whole.illegal)
         assert base_rows(changelog.replica) == base_rows(at_once.replica)
         assert replica_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
@@ -258,12 +258,12 @@ def test_only_the_ranges_of_a_large_vnode_that_changed_are_written_anew(
     for number in range(200):
         changelog.put((f"{number:03}", number, None))
     changelog.barrier()
-    changelog.fold()
+    changelog.compaction()
     replica = changelog.replica
     before = {file.path for files in replica.files(replica.pin()).base.values() for file in files}
     changelog.put(("100", 1, None))
     changelog.barrier()
-    result = changelog.fold()
+    result = changelog.compaction()
     after = {file.path for files in replica.files(replica.pin()).base.values() for file in files}
     assert result.vnodes == 1
     assert len(before - after) == len(result.removed) < len(before) / 8
@@ -273,7 +273,7 @@ def test_only_the_ranges_of_a_large_vnode_that_changed_are_written_anew(
 def test_rows_that_are_wider_than_their_file_s_average_are_read_in_smaller_pieces(
     changelog: Changelog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fold_rows, "BYTES_PER_PART", 2_000)
+    monkeypatch.setattr(compaction_rows, "BYTES_PER_PART", 2_000)
     taken: list[int] = []
     take = FileRows.take
 
@@ -288,7 +288,7 @@ def test_rows_that_are_wider_than_their_file_s_average_are_read_in_smaller_piece
         if number % 20 == 0:
             changelog.put(("w" * 900 + str(number), number, None))
     changelog.barrier()
-    changelog.fold()
+    changelog.compaction()
     assert max(taken) <= 2 * 2_000
     assert 0 in taken, "no piece was larger than expected"
     assert base_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
@@ -298,8 +298,8 @@ def test_a_second_writer_of_the_base_is_refused(changelog: Changelog) -> None:
     changelog.put(("a", 1, None))
     changelog.barrier()
     rival = Replica(changelog.replica.storage, TABLE)
-    changelog.fold()
+    changelog.compaction()
     with pytest.raises(CommitConflict):
-        rival.commit_fold([], [], changelog.epoch)
+        rival.commit_compaction([], [], changelog.epoch)
     rival.reload()
-    assert rival.folded_epoch == changelog.epoch
+    assert rival.compacted_epoch == changelog.epoch

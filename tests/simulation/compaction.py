@@ -1,7 +1,7 @@
-"""Upkeep of the replica: the fold as a strand beside the batches, computed the slow and obvious way.
+"""Maintenance of the replica: the compaction as a strand beside the batches, computed the slow and obvious way.
 
 The base is the upstream's own table as of the barrier, which the judge compares the log with; so what is simulated
-is when a fold is committed and its log files trimmed, and not how it is computed (`state.fold`).
+is when a compaction is committed and its log files trimmed, and not how it is computed (`state.compaction`).
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ if TYPE_CHECKING:
 ROWS_PER_FILE = 3
 
 
-class Upkeep:
-    """In the place of `streaming.compaction.compactor.Upkeep`, with the same commits at the same moments."""
+class Compactor:
+    """In the place of `streaming.compaction.compactor.Compactor`, with the same commits at the same moments."""
 
     def __init__(self, instance: Instance, replica: Replica) -> None:
         self._instance, self._replica = instance, replica
         self._running = self._done = False
-        self._folding_to = 0
+        self._compacting_to = 0
 
     def batch_begins(self) -> None:
         """When work goes on is the scheduler's to choose."""
 
-    def between_batches(self, epoch: int, *, wait_for_fold: bool) -> None:
+    def between_batches(self, epoch: int, *, wait_for_compaction: bool) -> None:
         self.collect()
-        if not self._instance.folds:
+        if not self._instance.compactions:
             return
         with self._refused():
             self._do(epoch)
 
     def _do(self, epoch: int) -> None:
-        choices = ("nothing", "merge") if self._running else ("nothing", "fold", "merge")
-        match self._instance.scheduler.outcome("upkeep", *choices):
-            case "fold":
+        choices = ("nothing", "merge") if self._running else ("nothing", "compact", "merge")
+        match self._instance.scheduler.outcome("maintenance", *choices):
+            case "compact":
                 self._running = True
-                self._folding_to = epoch
+                self._compacting_to = epoch
                 files = self._replica.files(self._replica.pin())
                 self._instance.scheduler.spawn(
-                    self._instance.process, "fold", lambda: self._fold(epoch, files)
+                    self._instance.process, "compact", lambda: self._compact(epoch, files)
                 )
             case "merge":
                 self._merge()
 
     def collect(self) -> None:
-        """What a fold has made is used from here on."""
+        """What a compaction has made is used from here on."""
         if self._done:
             self._running = self._done = False
-            self._folding_to = 0
+            self._compacting_to = 0
             with self._refused():
-                if self._replica.commit_fold(*self._made, read_at=self._read_at):
+                if self._replica.commit_compaction(*self._made, read_at=self._read_at):
                     self._replica.trim()
 
     @contextmanager
@@ -74,7 +74,7 @@ class Upkeep:
         except CommitConflict:
             self._replica.reload()
 
-    def _fold(self, epoch: int, old: ReplicaFiles) -> None:
+    def _compact(self, epoch: int, old: ReplicaFiles) -> None:
         table = self._instance.table
         by_vnode: dict[int, list[Row]] = {}
         rows = self._instance.arrivals.changelog.rows_at(epoch).values()
@@ -85,7 +85,7 @@ class Upkeep:
             for vnode, part in by_vnode.items()
             for start in range(0, len(part), ROWS_PER_FILE)
         ]
-        self._read_at = old.folded_epoch
+        self._read_at = old.compacted_epoch
         self._made = added, [file for files in old.base.values() for file in files], epoch
         self._done = True
 
@@ -100,9 +100,9 @@ class Upkeep:
 
     def _merge(self) -> None:
         storage, log = self._instance.storage, self._replica.log
-        """Beside a fold only what begins behind it."""
+        """Beside a compaction only what begins behind it."""
         every = self._replica.files(self._replica.pin()).log
-        files = [file for file in every if file.bounds[EPOCH][0] > self._folding_to]
+        files = [file for file in every if file.bounds[EPOCH][0] > self._compacting_to]
         if len(files) > 1:
             rows = storage.read_parquet(LOG_PATH, [file.path for file in files], log.schema)
             rows = rows.sort_by([(VNODE, "ascending"), (OFFSET, "ascending")])

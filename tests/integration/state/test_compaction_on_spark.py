@@ -1,4 +1,4 @@
-"""Folds and merges in Spark's Python workers, at once and beside each other."""
+"""Compactions and merges in Spark's Python workers, at once and beside each other."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pyspark.sql import SparkSession
 from schemas.errors import Code, EnvironmentProblem
 from schemas.records import Op
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.fold import parts_of
+from state.compaction import parts_of
 from state.merge import Merge
 from state.replica import LOG_BOUNDS, Replica, write_log_file
 from state.storage import DataFile, Storage
-from streaming.compaction.spark_tasks import fold_on, merge_on
+from streaming.compaction.spark_tasks import compact_on, merge_on
 from tests.kit.tables import table
 
 TABLE = table(vnode_count=8)
@@ -39,15 +39,15 @@ def merges(replica: Replica) -> list[Merge]:
     return [Merge(replica.storage, TABLE, tuple(files[:4])), Merge(replica.storage, TABLE, tuple(files[4:]))]
 
 
-def test_merges_and_folds_are_made_by_workers(spark: SparkSession, replica: Replica) -> None:
+def test_merges_and_compactions_are_made_by_workers(spark: SparkSession, replica: Replica) -> None:
     before = replica.log.read().sort_by(OFFSET)
     for merged in merge_on(lambda: spark, merges(replica)):
         replica.replace_log_files(merged.files, merged.into)
     assert [file.rows for file in replica.log.files()] == [40, 40]
     assert replica.log.read().sort_by(OFFSET).equals(before)
     files = replica.files(replica.pin())
-    result = fold_on(lambda: spark, parts_of(replica.storage, TABLE, files))
-    replica.commit_fold(result.added, result.removed, 8)
+    result = compact_on(lambda: spark, parts_of(replica.storage, TABLE, files))
+    replica.commit_compaction(result.added, result.removed, 8)
     assert (replica.trim(), replica.files(replica.pin()).base_rows) == (2, 80)
 
 
