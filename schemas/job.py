@@ -18,8 +18,8 @@ from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
 from schemas.formats.protocol import OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format, format_keys
+from schemas.settings.topic_config import allow_retention, replication_factor, topic_config
 from schemas.table import Column, TableSchema, nearest
-from schemas.topic_config import allow_retention, replication_factor, topic_config
 
 DEFAULT_OUTPUT_PARTITIONS = 4
 MAX_LATENCY_BUDGET_MS = 3_600_000

@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from schemas.errors import Code, CommitConflict
 from state.storage import DataFile, Storage, corrupt, now_ms
 
-# Old commits are deleted by `state.cleaning`.
+# Old commits are deleted by `state.maintenance.cleaning`.
 _HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 LOG = "_delta_log"

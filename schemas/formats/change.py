@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from schemas.avro import change_schema, key_schema
+from schemas.avro.binary import change_schema, key_schema
 from schemas.formats.protocol import OutputFormat
 from schemas.table import Column
 

@@ -1,4 +1,4 @@
-"""Rows and encoders of the format `change` in Avro: `schemas.codec` and `schemas.columnar` behind the door."""
+"""Rows and encoders of the format `change` in Avro: `codec` and `columnar` of `schemas.avro` behind the door."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from schemas.codec import ChangeCodec, KeyCodec
-from schemas.columnar import encode_changes, encode_inserts, encode_keys
+from schemas.avro.codec import ChangeCodec, KeyCodec
+from schemas.avro.columnar import encode_changes, encode_inserts, encode_keys
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Rows
 from schemas.position import Key

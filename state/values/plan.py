@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from schemas.codec import barrier_header, decode_barrier, encode_barrier
+from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.position import Key, position_from_text, position_to_text

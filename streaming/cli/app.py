@@ -1,6 +1,6 @@
 """`backfill`: which sub-commands there are, and what an error looks like.
 
-A sub-command is the function `command` in the module of its name beside this one, or one of `job_commands`, written
+A sub-command is the function `command` in the module of its name, in one of `ROOMS`, or one of `jobs.commands`, written
 for typer: its annotations are the arguments, its docstring the help. Modules are imported when their command is run,
 so `backfill --help` never waits for Spark.
 
@@ -51,6 +51,11 @@ COMMANDS = {
     "failpoints": "List the places where a test can have the service killed.",
     "bench": "Measure, and compare with Spark's own Kafka-to-Kafka pass-through.",
 }
+ROOMS = {
+    "streaming.cli.jobs": ("plan", "status"),
+    "streaming.cli.topics": ("barriers", "produce", "consume", "verify", "kafka"),
+}
+"""Where commands are that are not beside this module."""
 _OF_JOBS = {name: name for name in ("create", "pause", "resume", "throttle", "drop")} | {"list": "list_jobs"}
 
 
@@ -73,9 +78,15 @@ def load(name: str) -> Any:
     """Import a sub-command, as typer's command."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     function = _OF_JOBS.get(name)
-    module = import_module(f"streaming.cli.{'job_commands' if function else name}")
-    single.command(name)(getattr(module, function or "command"))
+    single.command(name)(getattr(import_module(_module_of(name)), function or "command"))
     return typer.main.get_command(single)
+
+
+def _module_of(name: str) -> str:
+    if name in _OF_JOBS:
+        return "streaming.cli.jobs.commands"
+    room = next((room for room, names in ROOMS.items() if name in names), "streaming.cli")
+    return f"{room}.{name}"
 
 
 app = typer.Typer(

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from streaming.runtime.class_archive import class_archive
-from streaming.runtime.jars import JarSet, ensure
+from streaming.runtime.java.class_archive import class_archive
+from streaming.runtime.java.jars import JarSet, ensure
 
 
 def command(

@@ -69,8 +69,8 @@ def serve(
     """Run the service of a configuration until it ends. `rebuild`: its state is lost, and made anew first."""
     with EndBySignal() as signals:
         # Imports take a second or two, and the signal may come in it.
-        from schemas.config import load
-        from schemas.http import read_token
+        from schemas.settings.config import load
+        from schemas.settings.http import read_token
         from streaming.cli.building import BuildBar
         from streaming.service.bootstrap import hosted_service
 

@@ -9,9 +9,9 @@ from deltalake.exceptions import DeltaError
 
 from schemas.errors import BackfillError
 from schemas.table import TableSchema
-from state.cleaning import Cleaned, clean
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
+from state.maintenance.cleaning import Cleaned, clean
 from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH
 from state.storage import Storage

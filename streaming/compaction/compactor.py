@@ -25,10 +25,10 @@ from dataclasses import dataclass
 import structlog
 
 from schemas.errors import CommitConflict
-from state.cleaning import Cleaned
 from state.columns import EPOCH
-from state.compaction import CompactionPart, CompactionResult, parts_of
-from state.merge import Merge, Merged, choose_merges
+from state.maintenance.cleaning import Cleaned
+from state.maintenance.compaction import CompactionPart, CompactionResult, parts_of
+from state.maintenance.merge import Merge, Merged, choose_merges
 from state.replica import BASE_PATH, LOG_PATH, Replica, ReplicaFiles
 from state.storage import now_ms
 from streaming.compaction.cleaning import STATE_TABLES, clean_state

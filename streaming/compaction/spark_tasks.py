@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from state.compaction import CompactionPart, CompactionResult, compact_part
-from state.merge import Merge, Merged, merge_files
+from state.maintenance.compaction import CompactionPart, CompactionResult, compact_part
+from state.maintenance.merge import Merge, Merged, merge_files
 from streaming.runtime.session import MAINTENANCE_POOL
 from streaming.runtime.tasks import run_each
 

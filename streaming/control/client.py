@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from schemas.codec import decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.errors import Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.records import BARRIER_HEADER, Barrier, Mutation
 from schemas.table import TableSchema

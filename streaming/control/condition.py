@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from schemas.errors import ConfigError
-from schemas.http import HttpConfig, read_token
+from schemas.settings.http import HttpConfig, read_token
 
 _ANSWER_S = 2.0
 _NOT_READY = 503

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from schemas.chunks import chunks
+from schemas.avro.chunks import chunks
 from schemas.filter.columnar import evaluate
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition, JobSchemas

@@ -25,8 +25,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.runtime.jars import JarSet, ensure
-from streaming.runtime.java import java
+from streaming.runtime.java.home import java, log_options
+from streaming.runtime.java.jars import JarSet, ensure
 from streaming.runtime.paths import log_folder
 
 _HOST = "127.0.0.1"
@@ -212,14 +212,8 @@ class EmbeddedBroker:
         self.stop()
 
     def _java(self, options: list[str], main: str, *arguments: str) -> list[str]:
-        configuration = Path(__file__).with_name("log4j2.properties").as_uri()
         class_path = ":".join(map(str, ensure(JarSet.BROKER)))
-        logging = [
-            f"-Dlog4j2.configurationFile={configuration}",
-            f"-Dbackfill.log={self.log}",
-            "-Dbackfill.log.level=WARN",
-        ]
-        return [str(java()), *options, *logging, "-cp", class_path, main, *arguments]
+        return [str(java()), *options, *log_options(self.log), "-cp", class_path, main, *arguments]
 
     def _format(self, properties: Path) -> None:
         quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]

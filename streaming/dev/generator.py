@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.columnar import encode_changes, encode_keys
+from schemas.avro.columnar import encode_changes, encode_keys
 from schemas.errors import Code, ConfigError
 from schemas.records import Op
 from schemas.table import TableSchema

@@ -18,18 +18,17 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from streaming.runtime.jars import JarSet, ivy, ivy_file, spark_home
+from streaming.runtime.java.jars import LIST, JarSet, ivy, ivy_file, spark_home
 
 _SEPARATOR = "__"
-_LIST = Path(__file__).with_name("jars.toml")
 
 
 def main() -> None:
     """Write `jars.toml` anew; the comments above the first table and the roots stay as they are."""
-    text = _LIST.read_text(encoding="utf-8")
+    text = LIST.read_text(encoding="utf-8")
     content = tomllib.loads(text)
     preamble = text[: text.index("[spark]")]
-    _LIST.write_text(preamble + "\n".join(_table(name, content[name]) for name in JarSet), encoding="utf-8")
+    LIST.write_text(preamble + "\n".join(_table(name, content[name]) for name in JarSet), encoding="utf-8")
 
 
 def _table(name: JarSet, table: dict[str, Any]) -> str:

@@ -16,8 +16,8 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, Fenced, InputError, TopicError
-from schemas.kafka import KafkaConfig
-from schemas.security import Security
+from schemas.settings.kafka import KafkaConfig
+from schemas.settings.security import Security
 from streaming.kafka.security import for_java, for_librdkafka, why_no_handshake
 
 DEFAULT_WAIT_S = 15.0

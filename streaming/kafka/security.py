@@ -14,7 +14,7 @@ from contextlib import suppress
 from cryptography.hazmat.primitives import serialization
 
 from schemas.errors import BackfillError
-from schemas.security import Security
+from schemas.settings.security import Security
 
 HANDSHAKE_TIMEOUT_S = 5.0
 JAVA_SECRETS = "(?i)secret|password|token|access[.]?key|sasl[.]jaas|ssl[.]keystore|ssl[.]truststore"

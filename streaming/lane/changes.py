@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.chunks import whole
+from schemas.avro.chunks import whole
 from schemas.formats.protocol import KeyEncoder
 from schemas.records import Op
 from schemas.table import TableSchema

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.codec import HALVES
+from schemas.avro.codec import HALVES
 from schemas.errors import Code
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
-from schemas.limits import Limits
 from schemas.records import Op
+from schemas.settings.limits import Limits
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
 from state.columns import OFFSET, PARTITION

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.codec import ChangeCodec
-from schemas.columnar import encode_changes
+from schemas.avro.codec import ChangeCodec
+from schemas.avro.columnar import encode_changes
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Format, Rows

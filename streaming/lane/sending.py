@@ -17,7 +17,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from schemas.chunks import chunks, whole
+from schemas.avro.chunks import chunks, whole
 from schemas.records import Barrier
 from state.snapshot import SnapshotReader
 from streaming.lane.changes import Changes

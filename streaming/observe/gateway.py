@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schemas.job import JobDefinition
-from schemas.limits import Limits
 from schemas.records import Add, Mutation
+from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from streaming.control.client import refuse, send_request
 from streaming.kafka.clients import KafkaSettings

@@ -11,7 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from schemas.errors import Code, EnvironmentProblem
-from schemas.http import HttpConfig
+from schemas.settings.http import HttpConfig
 
 _MOST_CONNECTIONS = 100
 _KEEP_ALIVE_S = 5

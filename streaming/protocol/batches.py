@@ -8,7 +8,7 @@ from dataclasses import replace
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
-from schemas.limits import Limits
+from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
 from state.progress_table import ProgressTable
@@ -21,11 +21,11 @@ from streaming.core.parts import part_ends
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.effects import Effect, effects_of
 from streaming.protocol.executor import Done, Executor, JobTopics
-from streaming.protocol.forward import Forward
 from streaming.protocol.lane_attempts import LaneAttempts, LaneRunner, LaneTasks, monotonic_ms
 from streaming.protocol.overrun import Overruns
 from streaming.protocol.planner import DuplicatesBefore, Planner
-from streaming.protocol.recovery import Recovery
+from streaming.protocol.recovery.forward import Forward
+from streaming.protocol.recovery.recover import Recovery
 from streaming.protocol.report import BatchReport, Sums
 from streaming.protocol.stream_state import StreamState
 from streaming.runtime import failpoints

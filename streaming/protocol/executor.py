@@ -35,8 +35,8 @@ from streaming.protocol.effects import (
     journaled,
     place_of,
 )
-from streaming.protocol.forward import Forward
 from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts
+from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.report import Sums
 from streaming.protocol.stream_state import StreamState
 from streaming.runtime import failpoints

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from schemas.errors import BackfillError, Code, Fenced, InputError, OutcomeUnknown, StateError
 from schemas.formats.protocol import Format
-from schemas.limits import Limits
+from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
 from state.replica import Replica, ReplicaFiles

@@ -16,7 +16,7 @@ from state.values.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersio
 from streaming.core.batch_sizer import BatchSizer
 from streaming.core.planning import choose_barriers
 from streaming.protocol.executor import JobTopics
-from streaming.protocol.forward import Forward
+from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.steps import Step, upto_mutation
 from streaming.protocol.stream_state import StreamState
 

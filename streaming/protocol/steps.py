@@ -1,4 +1,4 @@
-"""Steps that bring a state forward (`streaming.protocol.forward`): which barriers each of them takes."""
+"""Steps that bring a state forward (`streaming.protocol.recovery.forward`): which barriers each of them takes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Where the stream stands, in memory: the position, the jobs and their progress, from which the next batch is decided.
 
-All of it follows from journal, log and progress; a restart finds it again (`streaming.protocol.recovery`).
+All of it follows from journal, log and progress; a restart finds it again (`streaming.protocol.recovery.recover`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from confluent_kafka import Message
 
-from schemas.codec import decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.epoch import NO_EPOCH
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Format

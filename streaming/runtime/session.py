@@ -29,13 +29,13 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from schemas.avro_limits import MAX_VALUE_BYTES
+from schemas.avro.limits import MAX_VALUE_BYTES
 from schemas.errors import Code, EnvironmentProblem
-from schemas.security import Secret
+from schemas.settings.security import Secret
 from streaming.kafka.security import JAVA_SECRETS
-from streaming.runtime.class_archive import class_archive, recording, sharing
-from streaming.runtime.jars import JarSet, ensure, spark_home
-from streaming.runtime.java import java
+from streaming.runtime.java.class_archive import class_archive, recording, sharing
+from streaming.runtime.java.home import java, log_options
+from streaming.runtime.java.jars import JarSet, ensure, spark_home
 from streaming.runtime.leftovers import Scratch, scratch, sweep_logs
 from streaming.runtime.paths import log_folder
 
@@ -240,14 +240,7 @@ def is_alive(session: SparkSession) -> bool:
 
 
 def _java_options(log: Path) -> list[str]:
-    here = Path(__file__).with_name("log4j2.properties")
-    return [
-        f"-Dlog4j2.configurationFile={here.as_uri()}",
-        f"-Dbackfill.log={log}",
-        "-Dbackfill.log.level=WARN",
-        "-Xss4m",
-        *_TASK_JAVA_OPTIONS,
-    ]
+    return [*log_options(log), "-Xss4m", *_TASK_JAVA_OPTIONS]
 
 
 @contextmanager

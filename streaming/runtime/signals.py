@@ -25,6 +25,7 @@ class EndBySignal:
     def __init__(self) -> None:
         self._stop: Callable[[], None] = self._unwind
         self._former = dict[int, object]()
+        self._asked = False
 
     def __enter__(self) -> Self:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -39,10 +40,18 @@ class EndBySignal:
         return kind is not None and issubclass(kind, Stopped)
 
     def hand_over(self, stop: Callable[[], None]) -> None:
-        """From now on a signal calls `stop`, and the block has to come to its end soon."""
+        """From now on a signal calls `stop`, and the block has to come to its end soon.
+
+        `stop` is called at once if a signal has come before and was lost: Python only prints what is raised while it
+        deletes an object or calls back for a weak reference, as it does for every module that it imports.
+        """
         self._stop = stop
+        if self._asked:
+            self._stop = _nothing
+            stop()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._asked = True
         stop, self._stop = self._stop, _nothing
         stop()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from schemas.config import ServiceConfig
+from schemas.settings.config import ServiceConfig
 from streaming.dev.broker import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin, create_topic, partitions_of

@@ -33,7 +33,6 @@ import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from schemas.config import ServiceConfig
 from schemas.errors import (
     BackfillError,
     EnvironmentProblem,
@@ -42,6 +41,7 @@ from schemas.errors import (
     TopicError,
 )
 from schemas.job import JobDefinition
+from schemas.settings.config import ServiceConfig
 from state.journal import Journal, is_superseded
 from state.storage import Storage
 from state.values.plan import BatchPlan
@@ -53,11 +53,11 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches, OnPart
-from streaming.protocol.forward import Forward
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.lanes import Lanes
 from streaming.protocol.micro_batches import MicroBatches, spark_failure, stream_ended
-from streaming.protocol.output_reader import KafkaOutputs
+from streaming.protocol.recovery.forward import Forward
+from streaming.protocol.recovery.output_reader import KafkaOutputs
 from streaming.protocol.report import BatchReport
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint

@@ -24,11 +24,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from confluent_kafka.admin import AdminClient
 
-from schemas.avro_limits import MAX_VALUE_BYTES
-from schemas.codec import barrier_header, decode_barrier, encode_barrier
+from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
+from schemas.avro.limits import MAX_VALUE_BYTES
 from schemas.errors import Code, StateError, TopicError
-from schemas.limits import HEADROOM_BYTES
 from schemas.records import BARRIER_HEADER, Barrier
+from schemas.settings.limits import HEADROOM_BYTES
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings, translated
 from streaming.kafka.column_batches import ColumnBatches
 from streaming.kafka.consumer import RangeReader, place

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from schemas.errors import Code, TopicError
 from schemas.job import JobDefinition
-from schemas.limits import KAFKA_MESSAGE_BYTES, Limits
-from schemas.topic_config import RETENTION_KEYS, is_finite
+from schemas.settings.limits import KAFKA_MESSAGE_BYTES, Limits
+from schemas.settings.topic_config import RETENTION_KEYS, is_finite
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import (

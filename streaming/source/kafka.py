@@ -15,7 +15,7 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from schemas.codec import MAX_BARRIER_BYTES
+from schemas.avro.codec import MAX_BARRIER_BYTES
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.records import BARRIER_HEADER

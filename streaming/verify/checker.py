@@ -35,9 +35,9 @@ from streaming.verify.history import (
     Source,
     UpstreamHistory,
 )
-from streaming.verify.keys import KeySpace
 from streaming.verify.positions import Positions
-from streaming.verify.rows import View
+from streaming.verify.records.keys import KeySpace
+from streaming.verify.records.rows import View
 
 
 class Checker:

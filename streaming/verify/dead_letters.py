@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from schemas.codec import ChangeCodec, KeyCodec
+from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import InputError
 from schemas.table import TableSchema
 from schemas.types import TypeName

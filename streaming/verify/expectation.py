@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from streaming.verify.fold import ChangedKey
 from streaming.verify.history import Entry
 from streaming.verify.positions import Positions
-from streaming.verify.rows import View, compose
+from streaming.verify.records.rows import View, compose
 
 Records = dict[bytes, list[bytes]]
 """By key: the records, in order; never an empty list."""

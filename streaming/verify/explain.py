@@ -10,8 +10,8 @@ from schemas.records import Change, Op
 from streaming.verify.expectation import Expectation
 from streaming.verify.findings import Findings, Place, Rule, Side, digest
 from streaming.verify.history import Entry, Interval, PartitionHistory
-from streaming.verify.keys import KeySpace
-from streaming.verify.rows import RowBytes, op_of
+from streaming.verify.records.keys import KeySpace
+from streaming.verify.records.rows import RowBytes, op_of
 
 _MOST_RECORDS_TOLD = 4
 

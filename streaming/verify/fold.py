@@ -17,9 +17,9 @@ from schemas.position import Key
 from schemas.table import TableSchema
 from streaming.verify.findings import Findings, Place, Side
 from streaming.verify.history import Entry, PartitionHistory
-from streaming.verify.keys import KeySpace
 from streaming.verify.positions import Positions, Standing
-from streaming.verify.rows import Halves, RowBytes
+from streaming.verify.records.keys import KeySpace
+from streaming.verify.records.rows import Halves, RowBytes
 
 _WORTH_THINNING = 64
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from schemas.codec import decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
 from schemas.records import Barrier

@@ -16,12 +16,12 @@ from schemas.job import DEAD_LETTERS_SUFFIX
 from schemas.table import TableSchema
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import partitions_of
-from streaming.verify.canonical import canonical
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters
 from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Report
-from streaming.verify.predicate import condition_of
-from streaming.verify.rows import View
+from streaming.verify.records.canonical import canonical
+from streaming.verify.records.predicate import condition_of
+from streaming.verify.records.rows import View
 from streaming.verify.topics import Places, TopicPair, read_letters
 
 SETTLE_S = 10.0

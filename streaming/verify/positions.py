@@ -8,7 +8,7 @@ from schemas.position import Key
 from schemas.records import VnodeProgress
 from streaming.verify.findings import Findings, Place, Rule, Side
 from streaming.verify.history import Closed
-from streaming.verify.keys import KeySpace
+from streaming.verify.records.keys import KeySpace
 
 
 @dataclass(slots=True)

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame
 
 from schemas.barriers import BARRIER_KINDS, BarriersConfig
-from schemas.config import ServiceConfig, check
 from schemas.errors import ConfigError
+from schemas.settings.config import ServiceConfig, check
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from streaming.compaction.compactor import Compactor
 from streaming.protocol.batches import Batches

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from schemas.config import check
 from schemas.errors import Code, ConfigError, InputError
 from schemas.formats.protocol import Format, Images, OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, UPSTREAM_FORMATS
 from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind, Change, Op, Row
+from schemas.settings.config import check
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion

@@ -9,7 +9,7 @@ from functools import partial
 from confluent_kafka import Message, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
-from schemas.codec import barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.records import BARRIER_HEADER
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from schemas.codec import barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.records import Barrier, BarrierKind, VnodeProgress
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings

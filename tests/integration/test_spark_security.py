@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 import psutil
-from schemas.security import Secret
+from schemas.settings.security import Secret
 from streaming.runtime.session import SparkSettings, spark_session
 
 extra = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true", "spark.executor.memory": "900m"}

@@ -6,7 +6,7 @@ import datetime as dt
 import struct
 from decimal import Decimal
 
-from schemas.codec import ChangeCodec, KeyCodec
+from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import Code
 from schemas.records import Change, Op
 from schemas.table import declare

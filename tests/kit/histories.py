@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from schemas.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
 from schemas.position import Key, position_to_text
 from schemas.records import Barrier, BarrierKind, Change, Op, Row, VnodeProgress
 from schemas.table import TableSchema, declare
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
 from streaming.verify.history import Entry
-from streaming.verify.rows import Condition, View
-from streaming.verify.vnode import VnodeOf
+from streaming.verify.records.rows import Condition, View
+from streaming.verify.records.vnode import VnodeOf
 
 KEY_DOMAINS: dict[str, list[Any]] = {
     "boolean": [False, True],

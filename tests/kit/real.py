@@ -18,11 +18,11 @@ from typing import Any
 from confluent_kafka import Message, Producer
 from pyspark.sql import SparkSession
 
-from schemas.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
-from schemas.config import ServiceConfig, check
+from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
 from schemas.filter.parse import parse_filter
 from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Barrier, Change, Mutation, Op, Row
+from schemas.settings.config import ServiceConfig, check
 from schemas.table import TableSchema
 from state.values.progress import is_complete
 from streaming.compaction.compactor import COMPACTION_LEAST_ROWS

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
 from schemas.position import Key
 from schemas.records import Barrier, BarrierKind, Change, Mutation, Op, Row
 from schemas.table import TableSchema

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-from schemas.columnar import encode_inserts, encode_keys
+from schemas.avro.columnar import encode_inserts, encode_keys
 from schemas.records import Op
 from schemas.table import declare
 from streaming.dev.generator import Changes

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.codec import barrier_header, decode_barrier, encode_barrier
+from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.records import Barrier
 from streaming.core.budget import START_DELAY_WINDOW_MS, StartDelay
 from streaming.core.clocks import Age

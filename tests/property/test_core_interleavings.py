@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from schemas.job import JobDefinition
-from schemas.limits import Limits
 from schemas.position import Key
 from schemas.records import Add, Mutation, Pause, Resume, Row, Throttle
+from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.histories import KEY_DOMAINS
 from tests.kit.upstream import Upstream

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.codec import ChangeCodec, KeyCodec
+from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import ConfigError
 from schemas.position import Key
 from schemas.records import Change, Op, Row

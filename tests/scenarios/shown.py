@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from schemas.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
 from schemas.records import Op, Row, VnodeProgress
 from state.journal import Journal
 from state.progress_table import ProgressTable

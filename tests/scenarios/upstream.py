@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from schemas.codec import KeyCodec
+from schemas.avro.codec import KeyCodec
 from schemas.job import JobDefinition
-from schemas.limits import Limits
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
+from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from tests.kit.upstream import Upstream
 from tests.scenarios.keys import MOST_VNODES, Keys, table_of

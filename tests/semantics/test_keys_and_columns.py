@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from schemas.codec import decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.job import JobDefinition
 from schemas.position import Key, position_to_text
 from schemas.records import Row

@@ -19,7 +19,7 @@ from streaming.protocol.batches import Batches
 from streaming.protocol.effects import AppendLog, CommitProgress, Effect, RunLanes, WritePlan
 from streaming.protocol.executor import Done, Executor
 from streaming.protocol.overrun import Overruns, without_slices
-from streaming.protocol.recovery import Recovery
+from streaming.protocol.recovery.recover import Recovery
 from streaming.protocol.report import BatchReport
 from tests.simulation.instance import Instance
 from tests.simulation.storage import MemoryStorage, MemoryTable

@@ -12,7 +12,7 @@ from state.values.plan import BatchPlan, JobPlan, JobState, Slice
 from state.values.progress import Progress
 from streaming.protocol.batches import Batches
 from streaming.protocol.effects import Effect, RunLanes, Settle
-from streaming.protocol.forward import Forward
+from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.steps import Step
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.codec import barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import Code, EnvironmentProblem, Fenced, OutcomeUnknown, TopicError
 from schemas.records import Barrier
 from streaming.kafka.topics import Partition

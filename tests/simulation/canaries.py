@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from state.journal import Journal
 from streaming.protocol.batches import Batches
-from streaming.protocol.forward import Forward
+from streaming.protocol.recovery.forward import Forward
 from tests.simulation import broken_disk as disk
 from tests.simulation import broken_driver as driver
 from tests.simulation import broken_forward as ahead

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from schemas.codec import ChangeCodec, decode_barrier
+from schemas.avro.codec import ChangeCodec, decode_barrier
 from schemas.errors import InputError
 from schemas.position import Key
 from schemas.records import Barrier, Row

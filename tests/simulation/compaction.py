@@ -1,7 +1,8 @@
 """Maintenance of the replica: the compaction as a strand beside the batches, computed the slow and obvious way.
 
 The base is the upstream's own table as of the barrier, which the judge compares the log with; so what is simulated
-is when a compaction is committed and its log files trimmed, and not how it is computed (`state.compaction`).
+is when a compaction is committed and its log files trimmed, and not how it is computed
+(`state.maintenance.compaction`).
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from schemas.codec import ChangeCodec, KeyCodec
+from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.job import JobDefinition
-from schemas.limits import Limits
 from schemas.records import Add, Change, Drop, Mutation, Op, Pause, Resume, Throttle
+from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
@@ -21,7 +21,7 @@ from tests.simulation.world import Setting, World
 
 KEYS = 8
 CLOSING = (Resume(None), Throttle("copy", None), Throttle("late", None), None, None)
-"""What lets every job finish, also if one of these batches goes without slices (`streaming.protocol.forward`)."""
+"""What lets every job finish, also if one of these batches goes without slices (`recovery.forward`)."""
 MOST_INSTANCES = 2
 """Alive at a time."""
 

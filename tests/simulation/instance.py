@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from schemas.errors import BackfillError, Code, CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
 from schemas.job import JobDefinition
-from schemas.limits import Limits
+from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.columns import OFFSET, PARTITION
 from state.journal import PATH as JOURNAL_PATH
@@ -26,9 +26,9 @@ from streaming.lane.run import run_lane
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
-from streaming.protocol.forward import Forward
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches
+from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.report import BatchReport
 from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.barriers.in_data import EmbeddedBarriers

@@ -18,7 +18,7 @@ from itertools import pairwise
 
 import pyarrow.compute as pc
 
-from schemas.codec import decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.errors import CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
@@ -35,13 +35,13 @@ from state.values.plan import BatchPlan, JobState
 from state.values.progress import Completed
 from streaming.core.jobs import jobs_after
 from streaming.protocol.overrun import without_slices
-from streaming.verify.canonical import canonical
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters, Letter
 from streaming.verify.findings import Findings
 from streaming.verify.history import Entry
-from streaming.verify.predicate import condition_of
-from streaming.verify.rows import View
+from streaming.verify.records.canonical import canonical
+from streaming.verify.records.predicate import condition_of
+from streaming.verify.records.rows import View
 from tests.kit.histories import ListSource
 from tests.simulation.world import World
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from schemas.codec import decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.records import Barrier
 from streaming.kafka.topics import Partition
-from streaming.protocol.forward import Ending
+from streaming.protocol.recovery.forward import Ending
 from tests.simulation.broker import Broker
 from tests.simulation.changelog import Arrivals
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.limits import Limits
+from schemas.settings.limits import Limits
 from tests.simulation.crashes import ORDERS, Exploration, play_on, replay, twelve_epochs
 from tests.simulation.fates import Order
 from tests.simulation.state_digest import state_digest

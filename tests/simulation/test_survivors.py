@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from schemas.codec import ChangeCodec
+from schemas.avro.codec import ChangeCodec
 from schemas.records import Row
 from state.journal import Journal
 from state.progress_table import ProgressTable

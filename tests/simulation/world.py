@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schemas.job import JobDefinition
-from schemas.limits import Limits
+from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals, Changelog

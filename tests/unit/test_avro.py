@@ -4,7 +4,7 @@ import json
 
 import fastavro
 
-from schemas.avro import BARRIER_SCHEMA, change_schema, key_schema
+from schemas.avro.binary import BARRIER_SCHEMA, change_schema, key_schema
 from schemas.table import declare
 
 TABLE = declare(

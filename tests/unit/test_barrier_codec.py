@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.codec import MAX_BARRIER_BYTES, barrier_header, decode_barrier, encode_barrier
+from schemas.avro.codec import MAX_BARRIER_BYTES, barrier_header, decode_barrier, encode_barrier
 from schemas.errors import Code, InputError
 from schemas.records import (
     Add,

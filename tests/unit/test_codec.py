@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.codec import ChangeCodec, KeyCodec, canonical
+from schemas.avro.codec import ChangeCodec, KeyCodec, canonical
 from schemas.errors import Code, InputError
 from schemas.position import Key
 from schemas.records import Change, Op, Row

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.codec import ChangeCodec
-from schemas.columnar import encode_changes, encode_inserts, encode_keys
+from schemas.avro.codec import ChangeCodec
+from schemas.avro.columnar import encode_changes, encode_inserts, encode_keys
 from schemas.errors import Code, InputError
 from schemas.records import Change, Op
 from schemas.table import Column

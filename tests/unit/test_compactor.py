@@ -18,11 +18,11 @@ import pytest
 import structlog
 
 from schemas.records import Op
-from state import compaction
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.compaction import CompactionPart, CompactionResult, compact_part
 from state.journal import Journal
-from state.merge import LEAST_FILES, Merge, Merged, merge_files
+from state.maintenance import compaction
+from state.maintenance.compaction import CompactionPart, CompactionResult, compact_part
+from state.maintenance.merge import LEAST_FILES, Merge, Merged, merge_files
 from state.progress_table import ProgressTable
 from state.replica import BASE_PATH, LOG_BOUNDS, Replica, write_log_file
 from state.snapshot import SnapshotReader

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from schemas.config import ServiceConfig, load
-from schemas.documents import MAX_FILE_BYTES
 from schemas.errors import Code, ConfigError
+from schemas.settings.config import ServiceConfig, load
+from schemas.settings.documents import MAX_FILE_BYTES
 
 EXAMPLE = """
 kafka:
@@ -387,9 +387,9 @@ def test_yaml_words_are_not_taken_for_something_else(tmp_path: Path) -> None:
 
 
 def test_every_key_says_what_it_is_for() -> None:
-    from schemas.config import ConfigFile
-    from schemas.kafka import KafkaConfig
-    from schemas.spark import SparkConfig
+    from schemas.settings.config import ConfigFile
+    from schemas.settings.kafka import KafkaConfig
+    from schemas.settings.spark import SparkConfig
 
     for model in (ConfigFile, KafkaConfig, SparkConfig):
         assert all(field.description for field in model.model_fields.values())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
 from schemas.epoch import epoch_from_unix_ms
 from schemas.errors import BackfillError
 from schemas.records import Barrier, BarrierKind, Change, Op, Throttle, VnodeProgress

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from schemas.config import SECTIONS, UPSTREAM_KEYS, ConfigFile, check
-from schemas.config import load as load_config
 from schemas.error_page import with_table
 from schemas.error_table import TABLE
 from schemas.errors import BackfillError, Code, ConfigError, InputError
 from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
 from schemas.job import KEYS as JOB_KEYS
-from schemas.reference import reference
+from schemas.settings.config import SECTIONS, UPSTREAM_KEYS, ConfigFile, check
+from schemas.settings.config import load as load_config
+from schemas.settings.reference import reference
 from schemas.table import KEYS as TABLE_KEYS
 from streaming.cli.app import load as load_command
 from streaming.dev.bench.page import with_tables

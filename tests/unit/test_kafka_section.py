@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from schemas.config import load, load_kafka, reach
 from schemas.errors import Code, ConfigError
-from schemas.security import MAX_SECRET_BYTES, Secret
+from schemas.settings.config import load, load_kafka, reach
+from schemas.settings.security import MAX_SECRET_BYTES, Secret
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.security import for_java, for_librdkafka, jaas_quoted
 from tests.kit.secure import Certificates, private

@@ -31,11 +31,11 @@ from schemas.job import JobDefinition
 from schemas.records import Add, Barrier, BarrierKind, Drop, Mutation, Op
 from schemas.table import declare
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.compaction import CompactionPart, CompactionResult, compact_part
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.ledger import files_of
-from state.merge import Merge, Merged, merge_files
+from state.maintenance.compaction import CompactionPart, CompactionResult, compact_part
+from state.maintenance.merge import Merge, Merged, merge_files
 from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH, write_log_file
 from state.retention import Retention
@@ -49,7 +49,7 @@ from streaming.compaction.compactor import CompactionReport, Compactor
 from streaming.lane.task import LaneResult, LaneTask, Sent
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
-from streaming.protocol.forward import Forward
+from streaming.protocol.recovery.forward import Forward
 
 TABLES = {"journal": JOURNAL_PATH, "progress": PROGRESS_PATH, "log": LOG_PATH, "base": BASE_PATH}
 RETENTION = Retention(files_s=10, log_s=5)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.config import ServiceConfig, load
 from schemas.filter.ast import Filter
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
+from schemas.settings.config import ServiceConfig, load
 
 UPSTREAM_PARTITIONS = 4
 LIVE_RATE = 500

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 
-from schemas.config import ServiceConfig
+from schemas.settings.config import ServiceConfig
 from streaming.dev.bench.latency import Latencies, StableOffsets
 from streaming.dev.broker import EmbeddedBroker
 from streaming.dev.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, Scene, condition_of, the_job

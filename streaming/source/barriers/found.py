@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Message
 
-from schemas.codec import MAX_BARRIER_BYTES, decode_barrier
+from schemas.avro.codec import MAX_BARRIER_BYTES, decode_barrier
 from schemas.errors import Code, InputError
 from schemas.records import BARRIER_HEADER, Barrier
 from streaming.kafka.clients import KafkaSettings

@@ -24,7 +24,7 @@ from typing import Self
 import structlog
 from confluent_kafka import KafkaError, Message
 
-from schemas.codec import barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import (
     BackfillError,
     Code,

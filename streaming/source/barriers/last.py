@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 from confluent_kafka import Message
 
-from schemas.codec import decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.errors import Code, InputError, TopicError
 from schemas.records import BARRIER_HEADER, Barrier
 from streaming.kafka.consumer import RangeReader, header_of, located, place

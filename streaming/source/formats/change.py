@@ -21,7 +21,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 
-from schemas.avro import OPS, change_schema
+from schemas.avro.binary import OPS, change_schema
 from schemas.formats.change import ChangeFormat
 from schemas.table import TableSchema
 from streaming.source.formats.protocol import Decoded

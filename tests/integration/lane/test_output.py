@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from schemas.codec import barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER, Barrier, BarrierKind
 from streaming.kafka.clients import KafkaSettings

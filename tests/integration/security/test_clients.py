@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 from ruamel.yaml import YAML
 
-from schemas.config import load_kafka
 from schemas.errors import BackfillError, Code, EnvironmentProblem
+from schemas.settings.config import load_kafka
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader

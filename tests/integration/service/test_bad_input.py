@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from schemas.codec import barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import BackfillError, Code
 from schemas.records import Barrier, Change, Op
 from streaming.cli.app import main

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Message
 
-from schemas.codec import decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.errors import Code
 from schemas.records import BARRIER_HEADER, Add, Drop, Pause, Resume, Stop, Throttle
 from streaming.kafka.consumer import header_of, place

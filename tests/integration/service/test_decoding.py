@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from schemas.codec import MAX_BARRIER_BYTES, barrier_header, encode_barrier
+from schemas.avro.codec import MAX_BARRIER_BYTES, barrier_header, encode_barrier
 from schemas.errors import Code, InputError
 from schemas.records import Barrier, BarrierKind
 from schemas.table import declare

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from schemas.errors import Code, TopicError
 from schemas.job import JobDefinition
-from schemas.limits import Limits
+from schemas.settings.limits import Limits
 from schemas.table import declare
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic, describe_topic, partitions_of, topic_settings

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schemas.codec import barrier_header
+from schemas.avro.codec import barrier_header
 from schemas.errors import Code, InputError
 from schemas.records import Change, Op
 from state.replica import Replica

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from schemas.records import Op
 from schemas.table import declare
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.compaction import compact_part, parts_of
+from state.maintenance.compaction import compact_part, parts_of
 from state.replica import BASE_PATH, Replica, write_log_file
 from state.row_hash import row_hashes
 from state.storage import Storage

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from schemas.errors import Code, EnvironmentProblem
 from schemas.records import Op
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.compaction import parts_of
-from state.merge import Merge
+from state.maintenance.compaction import parts_of
+from state.maintenance.merge import Merge
 from state.replica import LOG_BOUNDS, Replica, write_log_file
 from state.storage import DataFile, Storage
 from streaming.compaction.spark_tasks import compact_on, merge_on

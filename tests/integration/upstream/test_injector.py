@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 
-from schemas.codec import decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.errors import Code, Fenced, OutcomeUnknown, TopicError
 from schemas.records import Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
 from streaming.kafka.clients import KafkaSettings

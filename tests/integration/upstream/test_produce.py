@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from schemas.codec import ChangeCodec, KeyCodec
+from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import Code, EnvironmentProblem, TopicError
 from schemas.position import Key
 from schemas.records import Row

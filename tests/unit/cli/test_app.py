@@ -72,9 +72,9 @@ class FailWith:
         def command() -> None:
             raise error
 
-        module = ModuleType("streaming.cli.kafka")
+        module = ModuleType("streaming.cli.topics.kafka")
         module.command = command  # type: ignore[attr-defined]
-        self._monkeypatch.setitem(sys.modules, "streaming.cli.kafka", module)
+        self._monkeypatch.setitem(sys.modules, "streaming.cli.topics.kafka", module)
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from rich.console import Console
 
-from schemas.http import HttpConfig
+from schemas.settings.http import HttpConfig
 from state.values.progress import Completed, InProgress, Progress
-from streaming.cli import status
-from streaming.cli.watching import forecasts_after
+from streaming.cli.jobs import status
+from streaming.cli.jobs.watching import forecasts_after
 from streaming.control.condition import Answer, ask
 from streaming.control.state_view import JobView, StateView
 from streaming.core.forecast import Extent, RateEstimators

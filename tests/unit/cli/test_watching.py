@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from streaming.cli.watching import Bars, forecasts_after
+from streaming.cli.jobs.watching import Bars, forecasts_after
 from streaming.control.state_view import JobView, StateView
 from streaming.core.forecast import Extent, RateEstimators
 from tests.kit.reports import job

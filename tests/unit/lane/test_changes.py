@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from schemas.columnar import encode_keys
+from schemas.avro.columnar import encode_keys
 from schemas.errors import Code
-from schemas.limits import Limits
 from schemas.records import Barrier, BarrierKind, Op
+from schemas.settings.limits import Limits
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.replica import LOG_PATH, ReplicaFiles
 from state.storage import Storage

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.runtime import jars
-from streaming.runtime.jars import JarSet, ensure, listed
+from streaming.runtime.java import jars
+from streaming.runtime.java.jars import JarSet, ensure, listed
 
 
 @pytest.mark.parametrize("jar_set", JarSet)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.runtime.java import java
+from streaming.runtime.java.home import java, log_options
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +63,9 @@ def _program(home: Path, told: str) -> Path:
     program.write_text(f"#!/bin/sh\necho '{told}' >&2\n")
     program.chmod(0o755)
     return program
+
+
+def test_the_log_configuration_of_java_processes_is_a_file_that_names_the_log(tmp_path: Path) -> None:
+    named, *_ = log_options(tmp_path / "java.log")
+    configuration = Path(named.partition("=file://")[2])
+    assert "${sys:backfill.log}" in configuration.read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable
 
 from state import ledger as ledger_module
-from state.cleaning import Cleaned, clean
 from state.ledger import Ledger, files_of
+from state.maintenance.cleaning import Cleaned, clean
 from state.retention import Retention
 from state.storage import DataFile, Storage, now_ms
 

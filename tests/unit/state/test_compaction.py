@@ -18,11 +18,11 @@ from schemas.errors import Code, CommitConflict
 from schemas.position import Key
 from schemas.records import Op, Row
 from schemas.table import TableSchema
-from state import compaction, compaction_rows
 from state import replica as state_replica
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.compaction import CompactionResult, Illegal, compact_part, parts_of
 from state.file_rows import FileRows
+from state.maintenance import compaction, compaction_rows
+from state.maintenance.compaction import CompactionResult, Illegal, compact_part, parts_of
 from state.replica import BASE_PATH, Replica, write_log_file
 from state.snapshot import SnapshotReader
 from state.storage import Storage

@@ -12,8 +12,8 @@ import pytest
 
 from schemas.errors import Code, CommitConflict, Fenced
 from schemas.records import Barrier, BarrierKind
-from state.cleaning import clean
 from state.journal import Journal, is_superseded
+from state.maintenance.cleaning import clean
 from state.retention import Retention
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas.records import Op
-from state import merge
 from state import storage as storage_module
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.merge import LEAST_FILES, MANY_FILES, Merge, choose_merges, merge_files
+from state.maintenance import merge
+from state.maintenance.merge import LEAST_FILES, MANY_FILES, Merge, choose_merges, merge_files
 from state.replica import LOG_BOUNDS, LOG_PATH, Replica, write_log_file
 from state.storage import DataFile, Storage
 from tests.kit.tables import table

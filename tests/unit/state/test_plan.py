@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.codec import encode_barrier
+from schemas.avro.codec import encode_barrier
 from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.position import Key

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from schemas.errors import StateError
-from state.cleaning import clean
 from state.ledger import Ledger
+from state.maintenance.cleaning import clean
 from state.retention import Retention
 from state.storage import DataFile, Storage
 from tests.kit.power import Disk

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
 from schemas.errors import InputError
 from schemas.records import Barrier, BarrierKind, Change, Op, VnodeProgress
 from schemas.table import declare
@@ -15,7 +15,7 @@ from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters, Letter, Places
 from streaming.verify.findings import Findings, Place, Report, Rule
 from streaming.verify.history import Entry
-from streaming.verify.rows import View
+from streaming.verify.records.rows import View
 from tests.kit.histories import ListSource
 
 TABLE = declare(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 
-from schemas.codec import ChangeCodec, KeyCodec
+from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.records import Change, Op
 from schemas.table import declare
 from streaming.verify.findings import Findings
 from streaming.verify.fold import UpstreamFold
 from streaming.verify.history import Entry, PartitionHistory
-from streaming.verify.keys import KeySpace
 from streaming.verify.positions import Positions, Standing
+from streaming.verify.records.keys import KeySpace
 from tests.kit.histories import ListSource
 
 TABLE = declare({"name": "t", "columns": {"id": "bigint"}, "primary_key": ["id"], "vnode_count": 2})

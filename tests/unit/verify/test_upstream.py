@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
 from schemas.errors import Code, InputError
 from schemas.records import Barrier, BarrierKind, Change, Drop, Op, Row, VnodeProgress
 from schemas.table import declare
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
 from streaming.verify.history import Entry
-from streaming.verify.rows import View
+from streaming.verify.records.rows import View
 from tests.kit.histories import ListSource
 
 TABLE = declare(

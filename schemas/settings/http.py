@@ -1,0 +1,101 @@
+"""The configuration's section `http`: where the status page, the API and the metrics are, and who may steer.
+
+Loopback needs no token to look, and always one to change something. Any other address needs one for everything but
+the health checks, so the service refuses to listen there without.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.errors import Code, ConfigError
+from schemas.faults import Faults
+from schemas.settings.security import PRINTABLE_PATTERN, VARIABLE_PATTERN, Secret, is_loopback
+
+_HOST = r"[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]"
+SECRET_KEYS = frozenset({"token_file", "token_env"})
+"""Their values are never quoted in a message: a user may have written the token itself there."""
+LEAST_TOKEN_CHARACTERS = 16
+
+
+class HttpConfig(BaseModel):
+    """Where to listen, and the token. Files are absolute once `check_http` has passed it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    listen: str | None = Field(
+        None,
+        pattern=rf"^({_HOST}):[0-9]{{1,5}}$",
+        description="`host:port` to listen on, as in `127.0.0.1:8080`, see [steering](steering.md). None: no page.",
+    )
+    token_file: str | None = Field(
+        None,
+        pattern=PRINTABLE_PATTERN,
+        description="File with the token for changes, mode `0600`, 16 characters at least. Without a token, only this "
+        "machine is listened to.",
+    )
+    token_env: str | None = Field(
+        None,
+        pattern=VARIABLE_PATTERN,
+        description="Environment variable with the token, instead of the file.",
+    )
+    hosts: list[str] = Field(
+        [], description="Names that this address is asked for by, besides its own; others are refused."
+    )
+
+    @property
+    def host(self) -> str:
+        """The host to bind, without brackets."""
+        assert self.listen is not None
+        return self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """The port to bind; 0 for any."""
+        assert self.listen is not None
+        return int(self.listen.rpartition(":")[2])
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        return is_loopback(self.host)
+
+    @property
+    def token(self) -> Secret | None:
+        return Secret.declared("http.token", self.token_file, self.token_env)
+
+
+def check_http(declared: HttpConfig, *, folder: Path, faults: Faults) -> HttpConfig:
+    """Check what no single key shows; relative files are below `folder`."""
+    if declared.listen is None:
+        return declared
+    if declared.port > 65_535:
+        faults.add("http.listen names no port (0 to 65535)")
+    if declared.token_file is not None and declared.token_env is not None:
+        faults.add("http has both token_file and token_env")
+    file = declared.token_file
+    checked = declared.model_copy(update={"token_file": str((folder / file).resolve()) if file else None})
+    if checked.token is None and not checked.is_local:
+        faults.add("http.listen is not this machine alone, so http needs token_file or token_env")
+    return checked
+
+
+def read_token(config: HttpConfig) -> str | None:
+    """The token, None where none is declared. Only the service needs it, so only it reads it.
+
+    Raises: ConfigError as `Secret.read`, and for a token that could be guessed.
+    """
+    if config.listen is None or config.token is None:
+        return None
+    token = config.token.read()
+    if len(token) < LEAST_TOKEN_CHARACTERS:
+        raise ConfigError(
+            Code.CONFIG_INVALID,
+            where=config.token.key,
+            found=f"a token of fewer than {LEAST_TOKEN_CHARACTERS} characters",
+            expected="one that can't be guessed",
+            next_step="make one with: openssl rand -hex 16",
+        )
+    return token

@@ -1,0 +1,193 @@
+"""The configuration's section `kafka`: where the broker is, and how to come in.
+
+The keys are ours, and there are no others: no setting of a Kafka client can be passed through, for some of them
+name code to load or files to read. TLS always checks the broker's certificate and its host name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.errors import BackfillError
+from schemas.faults import Faults
+from schemas.settings.security import (
+    PRINTABLE_PATTERN,
+    VARIABLE_PATTERN,
+    Mechanism,
+    Protocol,
+    Secret,
+    Security,
+    is_loopback,
+)
+from schemas.settings.topic_config import MAX_REPLICATION_FACTOR
+
+_HOST_AND_PORT = r"[A-Za-z0-9._-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}"
+_LOGIN_KEYS = ("sasl_mechanism", "username", "password_file", "password_env")
+_TLS_KEYS = ("ca_file", "certificate_file", "key_file", "key_password_file", "key_password_env")
+SECRET_KEYS = frozenset({"password_file", "password_env", "key_password_file", "key_password_env"})
+"""Their values are never quoted in a message: a user may have written the secret itself there."""
+
+
+class KafkaConfig(BaseModel):
+    """How to reach Kafka. Files are absolute once `check_kafka` has passed it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    bootstrap: str | None = Field(
+        None,
+        pattern=rf"^({_HOST_AND_PORT})(,\s*({_HOST_AND_PORT}))*$",
+        description="`host:port`, comma-separated. None: the service starts an embedded broker.",
+    )
+    security: Protocol = Field(
+        "plaintext",
+        description="`plaintext`, `ssl`, `sasl_ssl` or `sasl_plaintext`, see [security](security.md).",
+    )
+    sasl_mechanism: Mechanism | None = Field(
+        None, description="`SCRAM-SHA-512` (which `sasl_*` takes by default), `SCRAM-SHA-256` or `PLAIN`."
+    )
+    username: str | None = Field(
+        None, max_length=255, pattern=PRINTABLE_PATTERN, description="Name to log in with."
+    )
+    password_file: str | None = Field(
+        None, pattern=PRINTABLE_PATTERN, description="File with its password, mode `0600`."
+    )
+    password_env: str | None = Field(
+        None,
+        pattern=VARIABLE_PATTERN,
+        description="Environment variable with its password, instead of the file.",
+    )
+    ca_file: str | None = Field(
+        None,
+        pattern=PRINTABLE_PATTERN,
+        description="PEM of the authorities to believe. None: the system's.",
+    )
+    certificate_file: str | None = Field(
+        None, pattern=PRINTABLE_PATTERN, description="PEM of the client's certificate and its chain (mTLS)."
+    )
+    key_file: str | None = Field(
+        None, pattern=PRINTABLE_PATTERN, description="PKCS#8 PEM of the certificate's key, mode `0600`."
+    )
+    key_password_file: str | None = Field(
+        None, pattern=PRINTABLE_PATTERN, description="File with the key's password, mode `0600`."
+    )
+    key_password_env: str | None = Field(
+        None, pattern=VARIABLE_PATTERN, description="Environment variable with the key's password, instead."
+    )
+    replication_factor: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_REPLICATION_FACTOR,
+        description="Copies of each topic that is created: outputs, their dead letters, the control topic. None: the "
+        "broker's default, which is 1 unless it was set.",
+    )
+    allow_plaintext: bool = Field(
+        False, description="Allow unencrypted connections to another machine than this one."
+    )
+
+    def declared_security(self) -> Security:
+        """The security settings, secrets as references."""
+        sasl = self.security.startswith("sasl")
+        return Security(
+            protocol=self.security,
+            mechanism=(self.sasl_mechanism or "SCRAM-SHA-512") if sasl else None,
+            username=self.username,
+            password=self._secret("password"),
+            ca_file=_path(self.ca_file),
+            certificate_file=_path(self.certificate_file),
+            key_file=_path(self.key_file),
+            key_password=self._secret("key_password"),
+        )
+
+    def _secret(self, name: str) -> Secret | None:
+        return Secret.declared(f"kafka.{name}", getattr(self, f"{name}_file"), getattr(self, f"{name}_env"))
+
+
+def _path(declared: str | None) -> Path | None:
+    return None if declared is None else Path(declared)
+
+
+def check_kafka(declared: KafkaConfig, *, folder: Path, faults: Faults) -> KafkaConfig:
+    """The section with its files below `folder` where they are relative; contradictions go to `faults`.
+
+    Files and variables are looked at too: what can't be read here can't be read when a client is made.
+    """
+    files: Mapping[str, Any] = {
+        key: str(folder.resolve() / value)
+        for key, value in declared.model_dump().items()
+        if key.endswith("_file") and value is not None
+    }
+    resolved = declared.model_copy(update=files)
+    before = _contradictions(resolved)
+    for fault in before:
+        faults.add(fault)
+    if not before:
+        _try(resolved.declared_security(), faults)
+    return resolved
+
+
+def _contradictions(kafka: KafkaConfig) -> list[str]:
+    given = {key for key, value in kafka.model_dump().items() if value is not None}
+    security, found = kafka.security, []
+    if not security.startswith("sasl"):
+        found += [f"kafka.{key} with security: {security}" for key in _LOGIN_KEYS if key in given]
+    else:
+        if "username" not in given:
+            found.append("'kafka.username' is missing")
+        found += _one_of("password", given, needed=True)
+    if not security.endswith("ssl"):
+        found += [f"kafka.{key} with security: {security}" for key in _TLS_KEYS if key in given]
+    else:
+        pair = {"certificate_file", "key_file"} & given
+        if len(pair) == 1:
+            found.append(
+                f"kafka.{pair.pop()} without its other half: certificate_file and key_file go together"
+            )
+        found += _one_of("key_password", given, needed=False)
+        if {"key_password_file", "key_password_env"} & given and "key_file" not in given:
+            found.append("a kafka.key_password without kafka.key_file")
+    if security != "plaintext" and kafka.bootstrap is None:
+        found.append("'kafka.bootstrap' is missing: the embedded broker has no security")
+    if not security.endswith("ssl") and not kafka.allow_plaintext and not _is_loopback(kafka.bootstrap):
+        found.append(
+            f"kafka.bootstrap is another machine with security: {security}, which sends everything in the clear: "
+            "use sasl_ssl or ssl, or say allow_plaintext: true"
+        )
+    return found
+
+
+def _one_of(name: str, given: set[str], *, needed: bool) -> list[str]:
+    file, variable = f"{name}_file", f"{name}_env"
+    if {file, variable} <= given:
+        return [f"both kafka.{file} and kafka.{variable}"]
+    if needed and not {file, variable} & given:
+        return [f"neither 'kafka.{file}' nor 'kafka.{variable}'"]
+    return []
+
+
+def _is_loopback(bootstrap: str | None) -> bool:
+    """Whether every address is this machine; the names that a broker advertises are its own affair."""
+    hosts = [
+        address.strip().rpartition(":")[0].strip("[]") for address in (bootstrap or "localhost:1").split(",")
+    ]
+    return all(map(is_loopback, hosts))
+
+
+def _try(security: Security, faults: Faults) -> None:
+    """Read what a client would read, once, to find everything that is wrong with it."""
+    unreadable = False
+    for secret in (security.password, security.key_password):
+        if secret is not None:
+            try:
+                secret.read()
+            except BackfillError as error:
+                faults.merge(secret.key, error)
+                unreadable = True
+    if security.encrypted and not (unreadable and security.key_password is not None):
+        try:
+            security.tls_context()
+        except BackfillError as error:
+            faults.merge(str(error.where), error)

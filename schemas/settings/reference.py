@@ -1,0 +1,75 @@
+"""`docs/configuration.md`, written from what checks a configuration.
+
+`python -m schemas.settings.reference > docs/configuration.md`
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
+from schemas.job import KEYS as JOB_KEYS
+from schemas.job import duration_text
+from schemas.settings.config import SECTIONS, UPSTREAM_KEYS, ConfigFile
+from schemas.settings.limits import size_text
+from schemas.table import KEYS as TABLE_KEYS
+
+Rows = Mapping[str, tuple[str, str]]
+"""Default and meaning of each key, in Markdown."""
+
+_HEAD = """# Configuration
+
+One file, YAML or JSON. Unknown keys are refused, and every mistake is named at once, before anything is touched. A key
+without a default has to be there. This page is written by `python -m schemas.settings.reference`, from what checks the
+file.
+"""
+_JOBS_TAIL = """
+A job's definition is fixed once it has been created; its limit is not. A job that is added to the file starts at the
+next start of the service.
+"""
+_NONE = {"lanes": "cores, up to 4", "ca_file": "the system's", "master": "this machine", "hosts": "its own"}
+_TITLES = {"kafka": "Kafka", "limits": "Limits", "http": "Page, API and metrics", "spark": "Spark"}
+
+
+def reference() -> str:
+    """The page."""
+    own = {name: row for name, row in _rows(ConfigFile).items() if name not in {*SECTIONS, "table", "jobs"}}
+    parts = [_HEAD, *_section("The service", own)]
+    parts += _section("The upstream", {**UPSTREAM_KEYS, **format_keys(UPSTREAM_FORMATS)}, "upstream.")
+    parts += _section("The table", TABLE_KEYS, "table.")
+    parts += [*_section("Jobs", JOB_KEYS, "jobs[]."), _JOBS_TAIL]
+    for name, model in SECTIONS.items():
+        parts += _section(_TITLES[name], _rows(model), f"{name}.")
+    return "".join(parts)
+
+
+def _rows(model: type[BaseModel]) -> Rows:
+    return {
+        name: ("" if field.is_required() else _default(name, field), str(field.description))
+        for name, field in model.model_fields.items()
+    }
+
+
+def _default(name: str, field: FieldInfo) -> str:
+    value = field.get_default()
+    if value in (None, [], {}):
+        return _NONE.get(name, "none")
+    if name in ("barrier_interval", "batch_timeout", "long_transaction"):
+        value = duration_text(value)
+    elif name.endswith("_bytes"):
+        value = size_text(value)
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _section(title: str, rows: Rows, prefix: str = "") -> Iterator[str]:
+    yield f"\n## {title}\n\n| Key | Default | Meaning |\n| --- | --- | --- |\n"
+    for name, (default, meaning) in rows.items():
+        yield f"| `{prefix}{name}` | {default} | {meaning} |\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

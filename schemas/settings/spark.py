@@ -1,0 +1,116 @@
+"""The configuration's section `spark`: where Spark runs, and how its processes know each other.
+
+Its settings are those of a cluster; all others are the service's. Secrets come from files or variables, never from the
+settings, which stand on command lines.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from schemas.errors import ConfigError
+from schemas.faults import Faults, brief
+from schemas.settings.security import PRINTABLE_PATTERN, VARIABLE_PATTERN, Secret
+
+_SPARK_SETTING = re.compile(
+    r"spark\.(executor\.(?!extra)|cores\.|driver\.(host|port|bindAddress)$|blockManager\.|network\.|kubernetes\.|yarn\."
+    r"|authenticate(\.|$)|ssl\.|io\.encryption\.)"
+)
+_SPARK_SECRET = re.compile(r"(?i)spark\.(authenticate\.secret|ssl\..*password)$")
+SECRET_KEYS = frozenset(
+    {"authenticate_secret_file", "authenticate_secret_env", "ssl_password_file", "ssl_password_env"}
+)
+"""Their values are never quoted in a message."""
+
+
+def _spark_settings(declared: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+    for name in declared:
+        if _SPARK_SECRET.match(name):
+            raise ValueError(
+                f"{brief(name)} is a secret: spark.authenticate_secret_file or spark.ssl_password_file name its file, "
+                "and the same with _env a variable"
+            )
+        if not _SPARK_SETTING.match(name):
+            raise ValueError(
+                f"{brief(name)} is not for executors, cores, the network, its security or a cluster's manager"
+            )
+    return declared
+
+
+class SparkConfig(BaseModel):
+    """Where Spark runs. Files are absolute once `check_spark` has passed it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    master: str | None = Field(
+        None, description="Spark master, as in `spark://host:7077`. By default this machine, with every core."
+    )
+    driver_memory: str = Field(
+        "1g", pattern=r"^[1-9][0-9]{0,5}[mg]$", description="Heap of the driver's JVM, as in `2g`."
+    )
+    settings: Annotated[dict[str, str | int | bool], AfterValidator(_spark_settings)] = Field(
+        {},
+        description="Spark's own settings for a cluster: those that begin with `spark.executor.`, `spark.cores.`, "
+        "`spark.driver.host`, `spark.driver.port`, `spark.driver.bindAddress`, `spark.blockManager.`, "
+        "`spark.network.`, `spark.authenticate`, `spark.ssl.`, `spark.io.encryption.`, `spark.kubernetes.` or "
+        "`spark.yarn.`. The others are the service's.",
+    )
+    authenticate_secret_file: str | None = Field(
+        None,
+        pattern=PRINTABLE_PATTERN,
+        description="File with the secret of `spark.authenticate`, mode `0600`; master and workers have the same.",
+    )
+    authenticate_secret_env: str | None = Field(
+        None, pattern=VARIABLE_PATTERN, description="Environment variable with it, instead of the file."
+    )
+    ssl_password_file: str | None = Field(
+        None,
+        pattern=PRINTABLE_PATTERN,
+        description="File with the password of the stores and the key in `spark.ssl.rpc.`, mode `0600`.",
+    )
+    ssl_password_env: str | None = Field(
+        None, pattern=VARIABLE_PATTERN, description="Environment variable with it, instead of the file."
+    )
+
+    def secrets(self) -> tuple[Secret | None, Secret | None]:
+        """The secret of `spark.authenticate`, and the password of `spark.ssl`."""
+        return (
+            Secret.declared(
+                "spark.authenticate_secret", self.authenticate_secret_file, self.authenticate_secret_env
+            ),
+            Secret.declared("spark.ssl_password", self.ssl_password_file, self.ssl_password_env),
+        )
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether driver and executors ask each other for a secret."""
+        return self.settings.get("spark.authenticate") in (True, "true")
+
+
+def check_spark(declared: SparkConfig, *, folder: Path, faults: Faults) -> SparkConfig:
+    """The section with its files below `folder`, its secrets tried once."""
+    files = {
+        key: str(folder / value)
+        for key, value in declared.model_dump().items()
+        if key in SECRET_KEYS and key.endswith("_file") and value is not None
+    }
+    resolved = declared.model_copy(update=files)
+    for name in ("authenticate_secret", "ssl_password"):
+        if getattr(declared, f"{name}_file") is not None and getattr(declared, f"{name}_env") is not None:
+            faults.add(f"both spark.{name}_file and spark.{name}_env")
+    for secret in resolved.secrets():
+        if secret is not None:
+            try:
+                secret.read()
+            except ConfigError as error:
+                faults.merge(secret.key, error)
+    alone = (declared.master or "").split(":")[0].split("[")[0] in ("spark", "local-cluster")
+    if alone and declared.authenticates and resolved.secrets()[0] is None:
+        faults.add(
+            "neither 'spark.authenticate_secret_file' nor 'spark.authenticate_secret_env', for spark.authenticate"
+        )
+    return resolved

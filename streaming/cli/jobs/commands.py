@@ -1,0 +1,208 @@
+"""`backfill create`, `list`, `pause`, `resume`, `throttle`, `drop`: the jobs of a service that runs.
+
+`list` only reads the state, and is over soon: what draws bars or speaks to Kafka is imported by those that need it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
+from streaming.cli.configuration import ConfigArgument, ConfigOption, usage
+from streaming.cli.jobs import options
+from streaming.cli.jobs.served import Served
+from streaming.control.state_view import JobView
+
+_TIMEOUT_S = 30.0
+_JobArgument = Annotated[str, typer.Argument(help="Name of the job.")]
+_JobOrAllArgument = Annotated[str | None, typer.Argument(help="Name of the job.")]
+_AllOption = Annotated[bool, typer.Option("--all", help="All jobs, in place of one.")]
+_NoWaitOption = Annotated[
+    bool, typer.Option("--no-wait", help="Send the request, and don't wait for its barrier.")
+]
+_TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the service.", min=0.1)]
+
+
+def create(
+    file: options.File = None,
+    config: ConfigOption = None,
+    name: options.Name = None,
+    output: options.Output = None,
+    columns: options.Columns = None,
+    condition: options.Filter = None,
+    output_partitions: options.Partitions = None,
+    rate_limit: options.Limit = None,
+    latency_budget: options.Budget = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Show how it goes on until the backfill is complete.")
+    ] = False,
+    no_wait: _NoWaitOption = False,
+    timeout: _TimeoutOption = _TIMEOUT_S,
+) -> None:
+    """Start a backfill: the whole table goes to a new output topic, and then every change.
+
+    Everything that can be wrong with the job is reported before anything is sent.
+    """
+    declared = options.declared(
+        file,
+        columns,
+        name=name,
+        output=output,
+        filter=condition,
+        output_partitions=output_partitions,
+        rate_limit=rate_limit,
+        latency_budget=latency_budget,
+    )
+    served = Served.of(config)
+    job = options.checked(declared, served.config.table, file)
+    mutation = Add(job.to_json())
+    served.check(mutation)
+    served.outputs.refuse_used(job)
+    with served.steering(timeout) as steering:
+        if no_wait and not wait:
+            steering.send(mutation)
+            typer.echo(f"sent; {job.name} starts at the end of the batch that holds its barrier")
+            return
+        applied = steering.ask(mutation)
+        seen = steering.await_job(job.name)
+    typer.echo(
+        f"{job.name}: starts at barrier {seen.state.start}, after {applied.elapsed_s:.1f} s; output {job.output}"
+    )
+    if wait:
+        from streaming.cli.jobs.watching import watch_until_complete
+
+        watch_until_complete(Console(stderr=True), served.state_reader, job.name)
+
+
+def list_jobs(
+    file: ConfigArgument = None,
+    config: ConfigOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, one object a line.")] = False,
+) -> None:
+    """List the jobs: how far each is, its limit, its output. The service need not run."""
+    jobs = Served.of(config, file).state_reader.look().jobs
+    if as_json:
+        for job in jobs:
+            typer.echo(json.dumps(as_dict(job)))
+        return
+    if not jobs:
+        typer.echo("no jobs; `backfill create` makes one")
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("job", "state", "read", "rows", "limit", "output"):
+        table.add_column(
+            heading, justify="right" if heading in ("read", "rows", "limit") else "left", no_wrap=True
+        )
+    for job in jobs:
+        limit = job.state.rate_limit
+        table.add_row(
+            job.name,
+            job.phase,
+            f"{job.extent.share:.1%}",
+            f"{job.extent.rows_read:,}",
+            "none" if limit is None else f"{limit:,}/s",
+            job.state.definition.output,
+        )
+    Console().print(table)
+
+
+def as_dict(job: JobView) -> dict[str, object]:
+    """A job as JSON values."""
+    return {
+        "job": job.name,
+        "state": job.phase,
+        "paused": job.state.paused,
+        "rate_limit": job.state.rate_limit,
+        "share": round(job.extent.share, 4),
+        "rows_read": job.extent.rows_read,
+        "rows_left": job.extent.rows_left,
+        "vnodes_done": job.vnodes_done,
+        "start": job.state.start,
+        "definition": json.loads(job.state.definition.to_json()),
+    }
+
+
+def pause(
+    job: _JobOrAllArgument = None,
+    config: ConfigOption = None,
+    every: _AllOption = False,
+    no_wait: _NoWaitOption = False,
+    timeout: _TimeoutOption = _TIMEOUT_S,
+) -> None:
+    """Halt the backfill of a job, or of all, at the next barrier. Live changes go on.
+
+    It stays so through restarts, until `backfill resume`.
+    """
+    _steer(config, Pause(_one(job, every)), no_wait, timeout)
+
+
+def resume(
+    job: _JobOrAllArgument = None,
+    config: ConfigOption = None,
+    every: _AllOption = False,
+    no_wait: _NoWaitOption = False,
+    timeout: _TimeoutOption = _TIMEOUT_S,
+) -> None:
+    """Go on with the backfill of a job, or of all, from the next barrier on."""
+    _steer(config, Resume(_one(job, every)), no_wait, timeout)
+
+
+def throttle(
+    job: _JobArgument,
+    rows_per_second: Annotated[
+        str, typer.Argument(help="Rows per second, 0 for none, `unlimited` to take the limit away.")
+    ],
+    config: ConfigOption = None,
+    no_wait: _NoWaitOption = False,
+    timeout: _TimeoutOption = _TIMEOUT_S,
+) -> None:
+    """Limit the backfill of a job, all its lanes together. Live changes are never limited."""
+    _steer(config, Throttle(job, _limit(rows_per_second)), no_wait, timeout)
+
+
+def drop(
+    job: _JobArgument,
+    config: ConfigOption = None,
+    no_wait: _NoWaitOption = False,
+    timeout: _TimeoutOption = _TIMEOUT_S,
+) -> None:
+    """End a job: all partitions of its output end with the same barrier. The topic stays as it is.
+
+    The name is free again, for another output topic.
+    """
+    _steer(config, Drop(job), no_wait, timeout)
+
+
+def _limit(text: str) -> int | None:
+    if text == "unlimited":
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= 18:
+        return int(text)
+    raise usage(f"rows per second {text[:40]!r}", "a whole number from 0, or `unlimited`")
+
+
+def _one(job: str | None, every: bool) -> str | None:
+    if (job is None) != every:
+        raise usage("no job" if job is None else "a job and --all", "the name of a job, or --all")
+    return job
+
+
+def _steer(config: Path | None, mutation: Mutation, no_wait: bool, timeout_s: float) -> None:
+    """Check a mutation, send it and, if wanted, wait until it took effect; one line says what became of it."""
+    served = Served.of(config)
+    served.check(mutation)
+    with served.steering(timeout_s) as steering:
+        if no_wait:
+            steering.send(mutation)
+            typer.echo("sent; it takes effect at the end of the batch that holds its barrier")
+            return
+        applied = steering.ask(mutation)
+    typer.echo(
+        f"{applied.report.text}: since barrier {applied.barrier.curr}, after {applied.elapsed_s:.1f} s"
+    )

@@ -1,0 +1,127 @@
+"""`backfill plan`: what a job will cost, and what would be in its way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from schemas.errors import BackfillError
+from schemas.job import JobDefinition
+from schemas.records import Add
+from streaming.cli.configuration import ConfigOption
+from streaming.cli.jobs import options
+from streaming.cli.jobs.served import Served
+from streaming.cli.jobs.watching import seconds_text
+from streaming.control.cost import Cost, estimate
+from streaming.kafka.topics import partitions_of, topic_setting
+
+
+def command(
+    file: options.File = None,
+    config: ConfigOption = None,
+    name: options.Name = None,
+    output: options.Output = None,
+    columns: options.Columns = None,
+    condition: options.Filter = None,
+    output_partitions: options.Partitions = None,
+    rate_limit: options.Limit = None,
+    latency_budget: options.Budget = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the Avro schemas of key and value, too.")
+    ] = False,
+) -> None:
+    """Tell what a job will read, send and take, and what would be in its way. Nothing is started or changed."""
+    declared = options.declared(
+        file,
+        columns,
+        name=name,
+        output=output,
+        filter=condition,
+        output_partitions=output_partitions,
+        rate_limit=rate_limit,
+        latency_budget=latency_budget,
+    )
+    served = Served.of(config)
+    table = served.config.table
+    job = options.checked(declared, table, file)
+    cost = estimate(served.storage, table, job)
+    lanes = served.state_reader.look().lanes or served.config.lanes
+    seconds = cost.seconds(job, lanes)
+    _show(job, cost, seconds, lanes)
+    if schema:
+        typer.echo(json.dumps(job.format.schemas(table.select(job.columns), table.key_columns)))
+    warnings = list(_warnings(served, job, seconds))
+    for warning in warnings:
+        typer.echo(f"warning: {warning}")
+    if not warnings:
+        typer.echo("nothing is in its way")
+
+
+def _show(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int) -> None:
+    kept = (
+        "no rows yet"
+        if cost.kept_share is None
+        else f"{cost.kept_share:.1%} of {cost.sampled_rows:,} sampled rows"
+    )
+    size = f", {_bytes_text(cost.output_bytes)} before compression" if cost.output_bytes is not None else ""
+    facts = {
+        "reads": f"{cost.rows:,} rows in {_bytes_text(cost.replica_bytes)} of Parquet",
+        "filter keeps": kept if job.filter else "all rows",
+        "sends": f"about {cost.output_rows or 0:,} rows{size}",
+        "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(job.columns)}",
+        "takes": _duration(job, cost, seconds, lanes),
+    }
+    grid = Table.grid(padding=(0, 3))
+    for label, text in facts.items():
+        grid.add_row(label, text)
+    Console().print(grid)
+
+
+def _duration(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int) -> str:
+    if seconds is None:
+        return (
+            "for ever: its limit is 0" if job.rate_limit == 0 else "unknown: there are no rows to try it with"
+        )
+    limit = "no limit" if job.rate_limit is None else f"its limit of {job.rate_limit:,} rows/s"
+    tried = (
+        ""
+        if cost.core_rows_per_s is None
+        else f"; a core reads and encodes {cost.core_rows_per_s:,.0f} rows/s"
+    )
+    return f"{seconds_text(seconds)} or more with {limit} and {lanes} lanes{tried}, Kafka not counted"
+
+
+def _warnings(served: Served, job: JobDefinition, seconds: float | None) -> Iterator[str]:
+    try:
+        served.check(Add(job.to_json()))
+    except BackfillError as error:
+        yield str(error)
+    try:
+        served.outputs.refuse_used(job)
+    except BackfillError as error:
+        yield str(error)
+    if job.rate_limit == 0:
+        yield "with a limit of 0 it reads nothing until `backfill throttle`"
+    for topic, who in (
+        (served.config.upstream, "the service, after a stop"),
+        (job.output, "a consumer that is late"),
+    ):
+        if seconds is None or partitions_of(served.kafka, topic) is None:
+            continue
+        kept_ms = int(topic_setting(served.kafka, topic, "retention.ms"))
+        if 0 <= kept_ms < seconds * 1_000:
+            yield f"{topic} keeps records for {seconds_text(kept_ms / 1_000)} (retention.ms): {who}, would miss some"
+
+
+def _bytes_text(count: int) -> str:
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"

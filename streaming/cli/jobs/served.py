@@ -1,0 +1,79 @@
+"""The service that a command is about: its configuration, its state, and the way to ask it for something.
+
+What speaks to Kafka is imported late: `list` and `status` only read the state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schemas.errors import Code, ConfigError
+from schemas.records import Mutation
+from schemas.settings.config import ServiceConfig, load
+from state.storage import Storage
+from streaming.cli.configuration import required_config
+from streaming.control.state_view import StateReader
+
+if TYPE_CHECKING:
+    from streaming.control.client import Steering
+    from streaming.kafka.clients import KafkaSettings
+    from streaming.sink.outputs import Outputs
+
+
+@dataclass(frozen=True)
+class Served:
+    """A service that runs, or has run, with a configuration."""
+
+    config: ServiceConfig
+    storage: Storage
+    state_reader: StateReader
+
+    @classmethod
+    def of(cls, option: Path | None, word: str | None = None) -> Served:
+        """That of the configuration in the option `--config`, or in a word that stands for it.
+
+        Raises: ConfigError as `required_config` and `load`; StateError(STATE_PATH_INVALID) where no service has ever
+        run.
+        """
+        config = load(required_config(option, word))
+        storage = Storage(str(config.state))
+        return cls(config, storage, StateReader(storage, config.table))
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        """Raises: ConfigError(USAGE) when only the service knows its broker, being an embedded one."""
+        if self.config.kafka.bootstrap is None:
+            raise ConfigError(
+                Code.USAGE,
+                where="kafka.bootstrap",
+                found="no broker in the configuration: the service has an embedded one on a port of its own",
+                expected="an address that other processes know",
+                next_step="start a broker with `backfill kafka`, and name it in the configuration",
+            )
+        from streaming.kafka.clients import KafkaSettings
+
+        return KafkaSettings.of(self.config.kafka)
+
+    @property
+    def outputs(self) -> Outputs:
+        """Checks the output topics of new jobs. Raises: as `kafka`."""
+        from streaming.sink.outputs import Outputs
+
+        parks = self.config.on_bad_record == "park"
+        return Outputs(self.kafka, self.config.upstream, self.config.limits, parks=parks)
+
+    def steering(self, timeout_s: float) -> Steering:
+        """The way to send requests; a context."""
+        from streaming.control.client import Steering
+
+        return Steering(self.kafka, self.config.upstream, self.state_reader, timeout_s=timeout_s)
+
+    def check(self, mutation: Mutation) -> None:
+        """Raises: ConfigError for a mutation that the service would refuse as things are now."""
+        from streaming.control.client import refuse
+
+        view = self.state_reader.look()
+        states = [job.state for job in view.jobs]
+        refuse(mutation, view.epoch, states, lanes=view.lanes, table=self.config.table)

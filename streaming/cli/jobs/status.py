@@ -1,0 +1,161 @@
+"""`backfill status`: how a service and its jobs are doing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from schemas.errors import Code, ConfigError
+from schemas.table import nearest
+from state.values.progress import Completed
+from streaming.cli.configuration import ConfigOption, JobOrConfigArgument, job_or_config
+from streaming.cli.jobs.commands import as_dict
+from streaming.cli.jobs.served import Served
+from streaming.cli.jobs.watching import LOOK_EVERY_S, described, forecasts_after, seconds_text, watch
+from streaming.control.condition import Answer, ask
+from streaming.control.state_view import JobView, StateReader, StateView
+from streaming.core.forecast import Forecast, RateEstimators
+from streaming.core.health import late_after_s
+
+_TWO_LOOKS_S = 3.0
+_BLOCKS = "·▁▂▃▄▅▆▇█"
+_MOST_BLOCKS = 64
+
+
+def command(
+    word: JobOrConfigArgument = None,
+    config: ConfigOption = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show bars until every backfill is complete.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, in one object.")] = False,
+) -> None:
+    """Show where the service is, and how far each job: share, rows, rate, time left, vnodes."""
+    job, file = job_or_config(word)
+    served = Served.of(config, file)
+
+    def chosen(view: StateView) -> Sequence[JobView]:
+        found = [each for each in view.jobs if job in (None, each.name)]
+        if job is not None and not found:
+            raise ConfigError(
+                Code.JOB_UNKNOWN, found=f"no job {job!r}{nearest(job, [each.name for each in view.jobs])}"
+            )
+        return found
+
+    if follow:
+        watch(Console(), served.state_reader, chosen)
+        return
+    view, forecasts = _two_looks(served.state_reader)
+    jobs, answer = chosen(view), ask(served.config.http)
+    if as_json:
+        typer.echo(json.dumps(_as_dict(view, jobs, forecasts, answer)))
+    else:
+        condition = _condition(answer, view, late_after_s(served.config.barrier_interval_ms))
+        _show(Console(), condition, view, jobs, forecasts, served.config.table.vnode_count)
+
+
+def _two_looks(state_reader: StateReader) -> tuple[StateView, dict[str, Forecast]]:
+    """A rate needs two batches; a service that stands still is not waited for long."""
+    rates = RateEstimators()
+    first = state_reader.look()
+    forecasts = forecasts_after(rates, first)
+    view, deadline = first, time.monotonic() + _TWO_LOOKS_S
+    while view.epoch == first.epoch and any(job.extent.rows_left for job in first.jobs):
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(LOOK_EVERY_S)
+        view = state_reader.look()
+        forecasts = forecasts_after(rates, view)
+    return view, forecasts
+
+
+def _condition(answer: Answer | None, view: StateView, late_s: float) -> tuple[str, str | None]:
+    """In words, and why: the service's own if it could be asked, else what its state tells."""
+    if answer is None:
+        return _condition_of_state(_age_s(view), late_s), None
+    if answer.ready:
+        return answer.condition, answer.reason
+    since = "" if answer.batch_age_s is None else f", no batch for {seconds_text(answer.batch_age_s)}"
+    return f"{answer.condition}: not ready{since}", answer.reason
+
+
+def _condition_of_state(age_s: float | None, late_s: float) -> str:
+    if age_s is None:
+        return "no batch so far"
+    if age_s <= late_s:
+        return "barriers come out"
+    return f"no barrier for {seconds_text(age_s)}: see whether it runs, and its log"
+
+
+def _show(
+    console: Console,
+    condition: tuple[str, str | None],
+    view: StateView,
+    jobs: Sequence[JobView],
+    forecasts: dict[str, Forecast],
+    vnode_count: int,
+) -> None:
+    facts = Table.grid(padding=(0, 3))
+    words, reason = condition
+    facts.add_row("condition", words)
+    if reason is not None:
+        facts.add_row("", reason)
+    facts.add_row("owner", view.owner)
+    facts.add_row("lanes", str(view.lanes))
+    facts.add_row("replica", f"{view.rows_stored:,} rows")
+    age_s = _age_s(view)
+    facts.add_row("barrier", "none yet" if age_s is None else f"{view.epoch}, {seconds_text(age_s)} ago")
+    console.print(facts, highlight=False)
+    for job in jobs:
+        console.print(f"\n[bold]{job.name}[/bold] → {job.state.definition.output}")
+        console.print(f"  {described(job, forecasts[job.name]).strip()}", highlight=False)
+        console.print(f"  {vnode_line(job, vnode_count, console.width - 2)}", highlight=False)
+
+
+def _age_s(view: StateView) -> float | None:
+    """Of the last barrier that is done; None before the first."""
+    if view.plan is None or not view.epoch:
+        return None
+    done = view.plan.end if view.plan.epoch == view.epoch else view.plan.start
+    return None if done is None else max(0.0, time.time() - done.barrier.injected_at_ms / 1_000)
+
+
+def vnode_line(job: JobView, vnode_count: int, width: int = 80) -> str:
+    """The vnodes from left to right, within so many columns: a dot is not started, a full block completed."""
+    count = f" {job.vnodes_done} of {vnode_count} vnodes"
+    columns = max(1, min(_MOST_BLOCKS, vnode_count, width - len(count)))
+    weights, vnodes = [0.0] * columns, [0] * columns
+    for vnode in range(vnode_count):
+        state, column = job.progress.get(vnode), vnode * columns // vnode_count
+        vnodes[column] += 1
+        weights[column] += 0 if state is None else 1 if isinstance(state, Completed) else 0.5
+    blocks = (_BLOCKS[int(weight / of * 8)] for weight, of in zip(weights, vnodes, strict=True))
+    return "".join(blocks) + count
+
+
+def _as_dict(
+    view: StateView, jobs: Sequence[JobView], forecasts: dict[str, Forecast], answer: Answer | None
+) -> dict[str, object]:
+    return {
+        "condition": answer.condition if answer else None,
+        "ready": answer.ready if answer else None,
+        "reason": answer.reason if answer else None,
+        "owner": view.owner,
+        "lanes": view.lanes,
+        "barrier": view.epoch,
+        "rows_stored": view.rows_stored,
+        "jobs": [
+            as_dict(job)
+            | {
+                "rows_per_s": forecasts[job.name].rows_per_s,
+                "seconds_left": forecasts[job.name].seconds_left,
+            }
+            for job in jobs
+        ],
+    }

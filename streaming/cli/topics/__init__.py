@@ -1,0 +1,1 @@
+"""Commands for topics: to write, read, check and serve them."""

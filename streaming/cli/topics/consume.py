@@ -1,0 +1,177 @@
+"""`backfill consume`: read a topic of changes and barriers, and print, count or fold it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import time
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from schemas.records import Barrier, Row
+from streaming.cli.configuration import (
+    ConfigOption,
+    JobOrConfigArgument,
+    job_or_config,
+    one_job,
+    optional_config,
+    usage,
+)
+from streaming.cli.topics.target import (
+    BootstrapOption,
+    Broker,
+    KafkaOption,
+    TableOption,
+    Target,
+    TopicOption,
+    output_target,
+)
+from streaming.kafka.consumer import RangeReader
+from streaming.reading.fold import TableFold, Tally
+from streaming.reading.records import Record, RecordDecoder, plain
+
+_FOLLOW_S = 0.2
+
+
+class Format(StrEnum):
+    """Forms of the output."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
+
+
+def command(
+    word: JobOrConfigArgument = None,
+    config: ConfigOption = None,
+    job: Annotated[str | None, typer.Option(help="Read the output of this job.")] = None,
+    topic: TopicOption = None,
+    bootstrap: BootstrapOption = None,
+    kafka: KafkaOption = None,
+    table: TableOption = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Columns of the topic's rows, comma-separated, if not all.")
+    ] = None,
+    count: Annotated[
+        bool, typer.Option("--count", help="Print how many records there are of each kind.")
+    ] = False,
+    fold: Annotated[bool, typer.Option("--fold", help="Print the table that the changes add up to.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")] = False,
+    until_complete: Annotated[
+        bool, typer.Option("--until-complete", help="Go on until the backfill has finished every vnode.")
+    ] = False,
+    form: Annotated[Format, typer.Option("--format", help="JSON: one object a line.")] = Format.TEXT,
+) -> None:
+    """Read a topic from its beginning, committed records only, up to where it ends now.
+
+    Printed are: place, epoch of the barrier before (a barrier's own), op, key, row.
+    """
+    if count and fold:
+        raise usage("both --count and --fold", "one of them")
+    if form is Format.CSV and not fold:
+        raise usage("--format csv without --fold", "--fold, or another format")
+    named, file = job_or_config(word)
+    source, job = optional_config(config, file), one_job(named, job)
+    target = output_target(source, Broker(bootstrap, kafka), topic, table, job, columns)
+    tally, rows = Tally(), TableFold()
+    try:
+        for record in _records(target, tally, follow=follow, until_complete=until_complete):
+            if fold and record.key is not None and not isinstance(record.body, Barrier):
+                rows.apply(record.key, record.body, record.where)
+            elif not (count or fold):
+                sys.stdout.write(_line(record, target, form) + "\n")
+    except KeyboardInterrupt:
+        if not (follow or until_complete):
+            raise
+    if fold:
+        _print_table(target, list(rows.rows.values()), form)
+    elif count:
+        _print_tally(tally, target, form)
+    sys.stdout.flush()
+
+
+def _records(target: Target, tally: Tally, *, follow: bool, until_complete: bool) -> Iterator[Record]:
+    """The topic's records up to its end, then, if asked for, what comes after; counted in `tally`."""
+    decoder = RecordDecoder(target.columns, target.table.key_columns, target.format)
+    positions: dict[int, int] = {}
+    with RangeReader(target.kafka) as reader:
+        while True:
+            marks = dict(enumerate(reader.watermarks(target.topic)))
+            ranges = {part: (positions.get(part, mark.earliest), mark.stable) for part, mark in marks.items()}
+            for chunk in reader.read(target.topic, ranges):
+                for message in chunk:
+                    record = decoder.decode(message)
+                    tally.add(record)
+                    yield record
+            positions |= {part: mark.stable for part, mark in marks.items()}
+            complete = until_complete and len(tally.finished) == target.table.vnode_count
+            if complete or not (follow or until_complete):
+                return
+            sys.stdout.flush()
+            time.sleep(_FOLLOW_S)
+
+
+def _line(record: Record, target: Target, form: Format) -> str:
+    told = _told(record, target, form)
+    if form is Format.JSON:
+        return _json({"at": record.where, "epoch": record.epoch, **told})
+    shown = (value if isinstance(value, str) else _json(value) for value in told.values())
+    return "\t".join([record.where, str(record.epoch), *shown])
+
+
+def _told(record: Record, target: Target, form: Format) -> dict[str, object]:
+    body = record.body
+    if isinstance(body, Barrier):
+        mutation = type(body.mutation).__name__ if body.mutation else None
+        progress = {"mutation": mutation, "vnodes": len(body.progress)}
+        return {"op": "BARRIER", "kind": body.kind.name, "prev": body.prev, **progress}
+    told = {"op": body.op.name, "key": [plain(value) for value in record.key or ()]}
+    if form is Format.JSON:
+        return {**told, "before": _named(body.before, target), "after": _named(body.after, target)}
+    return {**told, "row": _named(body.row, target)}
+
+
+def _named(row: Row | None, target: Target) -> dict[str, object] | None:
+    if row is None:
+        return None
+    return {column.name: plain(value) for column, value in zip(target.columns, row, strict=True)}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _print_table(target: Target, rows: list[Row], form: Format) -> None:
+    names = [column.name for column in target.columns]
+    match form:
+        case Format.CSV:
+            writer = csv.writer(sys.stdout, lineterminator="\n")
+            writer.writerow(names)
+            writer.writerows([plain(value) for value in row] for row in rows)
+        case Format.JSON:
+            sys.stdout.writelines(_json(_named(row, target)) + "\n" for row in rows)
+        case Format.TEXT:
+            shown = Table(*names, caption=f"{len(rows)} rows")
+            for row in rows:
+                shown.add_row(*("" if value is None else str(plain(value)) for value in row))
+            Console().print(shown)
+
+
+def _print_tally(tally: Tally, target: Target, form: Format) -> None:
+    told = {
+        "topic": target.topic,
+        **{kind: tally.counts[kind] for kind in ("inserts", "updates", "deletes", "barriers")},
+        "last_barrier": min(tally.epochs.values(), default=0),
+        "vnodes_finished": len(tally.finished),
+        "vnodes": target.table.vnode_count,
+    }
+    if form is Format.JSON:
+        sys.stdout.write(_json(told) + "\n")
+    else:
+        sys.stdout.writelines(f"{name}\t{value}\n" for name, value in told.items())

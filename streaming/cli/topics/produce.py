@@ -1,0 +1,103 @@
+"""`backfill produce`: fill an upstream topic with test events."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
+
+from streaming.cli.configuration import ConfigArgument, ConfigOption, optional_config
+from streaming.cli.topics.target import (
+    BootstrapOption,
+    Broker,
+    KafkaOption,
+    TableOption,
+    Target,
+    TopicOption,
+    upstream_target,
+)
+from streaming.dev.generator import ChangeGenerator, Shares
+from streaming.dev.produce import ChangeSender, LiveChanges, Sent, produce_rows
+from streaming.dev.resume import resume
+from streaming.kafka.topics import create_topic, partitions_of
+
+_REFRESH_S = 0.1
+
+
+class _SpeedColumn(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.finished_speed or task.speed or 0:,.0f}/s")
+
+
+def command(
+    file: ConfigArgument = None,
+    config: ConfigOption = None,
+    topic: TopicOption = None,
+    bootstrap: BootstrapOption = None,
+    kafka: KafkaOption = None,
+    table: TableOption = None,
+    rows: Annotated[
+        int, typer.Option(min=0, help="New rows to insert first, as fast as possible.")
+    ] = 100_000,
+    live: Annotated[float, typer.Option(min=0, help="Seconds of live changes after that.")] = 0,
+    rate: Annotated[float, typer.Option(min=0, help="Live changes per second.")] = 500,
+    updates_share: Annotated[float, typer.Option(help="Share of updates in the live changes.")] = 0.6,
+    deletes_share: Annotated[float, typer.Option(help="Share of deletes; the rest are inserts.")] = 0.2,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 1,
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of the topic, if it is not there.")] = 4,
+) -> None:
+    """Insert rows into an upstream topic, then change them at a steady rate.
+
+    A later run with the same table and seed goes on where this one ended: every change is legal, and nothing
+    but this command may write changes to the topic. Ctrl-C ends the live changes early.
+    """
+    shares = Shares(updates_share, deletes_share)
+    target = upstream_target(optional_config(config, file), Broker(bootstrap, kafka), topic, table)
+    console = Console(stderr=True)
+    if partitions_of(target.kafka, target.topic) is None:
+        create_topic(target.kafka, target.topic, partitions)
+        console.print(
+            f"{target.topic}: new, with {partitions} partitions and no barriers yet; `backfill run` with this upstream "
+            "injects them, or `backfill barriers`",
+            soft_wrap=True,
+            highlight=False,
+        )
+    generator = ChangeGenerator(target.table, seed)
+    with console.status(f"reading what {target.topic} holds"):
+        resume(target.kafka, target.topic, generator)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _SpeedColumn())
+    begin = time.monotonic()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        inserted = _insert(target, generator, rows, progress)
+        changed = _change(target, generator, rate, live, shares, progress) if live else Sent()
+    typer.echo(
+        f"{target.topic}: {inserted.inserts + changed.inserts} inserts, {changed.updates} updates, "
+        f"{changed.deletes} deletes in {time.monotonic() - begin:.1f} s; {generator.live} rows there now"
+    )
+
+
+def _insert(target: Target, generator: ChangeGenerator, rows: int, progress: Progress) -> Sent:
+    bar = progress.add_task("rows", total=rows)
+    sender = ChangeSender(target.kafka, target.topic)
+    produce_rows(sender, generator, rows, on_sent=lambda count: progress.advance(bar, count))
+    return sender.sent
+
+
+def _change(
+    target: Target, generator: ChangeGenerator, rate: float, live_s: float, shares: Shares, progress: Progress
+) -> Sent:
+    bar = progress.add_task("live changes", total=int(rate * live_s))
+    changes, end = LiveChanges(target.kafka, target.topic, generator, rate, shares), time.monotonic() + live_s
+    changes.start()
+    try:
+        while time.monotonic() < end and not changes.wait(min(_REFRESH_S, max(0, end - time.monotonic()))):
+            progress.update(bar, completed=changes.sent.total)
+    except KeyboardInterrupt:
+        pass  # the usual way to end early; what was sent is still flushed and told
+    sent = changes.stop()
+    progress.update(bar, completed=sent.total)
+    return sent

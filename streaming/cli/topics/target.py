@@ -1,0 +1,134 @@
+"""Which topic of which broker, and what its rows look like: from a configuration or from single options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schemas.errors import Code
+from schemas.formats.protocol import Format
+from schemas.formats.registry import DEFAULT
+from schemas.settings.config import ServiceConfig, load, load_kafka, reach
+from schemas.settings.documents import read_mapping
+from schemas.table import Column, TableSchema, declare, nearest
+from streaming.cli.configuration import usage
+from streaming.cli.jobs.definitions import job_named, known_jobs
+from streaming.kafka.clients import KafkaSettings
+
+BootstrapOption = Annotated[str | None, typer.Option(help="Broker, host:port.")]
+KafkaOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--kafka",
+        help="File with the section kafka of a configuration (bootstrap, security), without the rest.",
+        dir_okay=False,
+    ),
+]
+TopicOption = Annotated[str | None, typer.Option(help="Topic; by default that of the configuration.")]
+TableOption = Annotated[
+    Path | None, typer.Option("--table", help="File with the table's declaration.", dir_okay=False)
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A topic, how to reach it, the columns of its rows, and the format of its records."""
+
+    kafka: KafkaSettings
+    topic: str
+    table: TableSchema
+    columns: tuple[Column, ...]
+    format: Format = DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """What options say of the broker: an address, and a file with the section `kafka`."""
+
+    bootstrap: str | None
+    file: Path | None
+
+    def settings(self, config: ServiceConfig | None) -> KafkaSettings:
+        """The broker to use: the file's section wins over the configuration's, the address over both.
+
+        Raises: ConfigError(USAGE) if nothing names a broker, ConfigError(CONFIG_INVALID) as `load`.
+        """
+        if config is not None and self.file is None:
+            kafka = reach(config.kafka, self.bootstrap)
+        else:
+            kafka = load_kafka(self.file, self.bootstrap)
+        if kafka.bootstrap is None:
+            raise usage("no broker", "kafka.bootstrap in the configuration, --bootstrap or --kafka")
+        return KafkaSettings.of(kafka)
+
+
+def upstream_target(config: Path | None, broker: Broker, topic: str | None, table: Path | None) -> Target:
+    """An upstream topic: rows have all columns of the table."""
+    loaded = load(config) if config else None
+    declared = _table(loaded, table)
+    return Target(
+        broker.settings(loaded), topic_of(loaded, topic), declared, declared.columns, _format(loaded, topic)
+    )
+
+
+def _format(config: ServiceConfig | None, topic: str | None) -> Format:
+    """Of the configuration's upstream; a topic that an option names has the default."""
+    return DEFAULT if config is None or topic is not None else config.upstream_format
+
+
+def topic_of(config: ServiceConfig | None, topic: str | None) -> str:
+    """The upstream topic. Raises: ConfigError(USAGE) if neither names one."""
+    name = topic or (config.upstream if config else None)
+    if name is None:
+        raise usage("no topic", "a configuration, or --topic")
+    return name
+
+
+def output_target(
+    config: Path | None,
+    broker: Broker,
+    topic: str | None,
+    table: Path | None,
+    job: str | None,
+    columns: str | None,
+) -> Target:
+    """The output of a job, or any topic, by default the upstream. `columns` are those of its rows, if not all."""
+    loaded = load(config) if config else None
+    declared = _table(loaded, table)
+    names = tuple(name.strip() for name in columns.split(",")) if columns else declared.column_names
+    unknown = [name for name in names if name not in declared.by_name]
+    if unknown:
+        hint = nearest(unknown[0], declared.column_names)
+        raise usage(f"column {unknown[0]!r} in --columns{hint}", f"columns of table {declared.name}")
+    format_ = _format(loaded, topic)
+    if job is not None:
+        if loaded is None:
+            raise usage("--job without a configuration", "a configuration, or --topic")
+        wanted = job_named(job, known_jobs(loaded))
+        topic, format_ = topic or wanted.output, wanted.format
+        names = names if columns else wanted.columns
+    return Target(broker.settings(loaded), topic_of(loaded, topic), declared, declared.select(names), format_)
+
+
+def _table(config: ServiceConfig | None, table: Path | None) -> TableSchema:
+    if table is not None:
+        return read_table(table)
+    if config is None:
+        raise usage("no table", "a configuration, or --table")
+    return config.table
+
+
+def read_table(path: Path) -> TableSchema:
+    """A file that holds a declaration, alone or (as in a configuration) under the key `table`.
+
+    Raises: ConfigError: USAGE for a file that can't be read, TABLE_INVALID for a declaration at fault.
+    """
+    expected = "a YAML or JSON file with name, columns and primary_key"
+    declared = read_mapping(
+        path, Code.USAGE, expected=expected, next_step="correct the file's name or content"
+    )
+    inner = declared.get("table", declared)
+    return declare(inner if isinstance(inner, dict) else {}, where=str(path))

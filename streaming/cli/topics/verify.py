@@ -1,0 +1,208 @@
+"""`backfill verify`: check the law on real topics, and say where it is broken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+
+from schemas.errors import Code, ConfigError, LawViolation
+from schemas.filter.parse import parse_filter
+from schemas.formats.protocol import Format
+from schemas.job import JobDefinition
+from schemas.settings.config import load
+from schemas.table import TableSchema
+from streaming.cli.configuration import (
+    ConfigOption,
+    JobOrConfigArgument,
+    job_or_config,
+    one_job,
+    optional_config,
+    usage,
+)
+from streaming.cli.jobs.definitions import job_named, known_jobs
+from streaming.cli.skipped import places
+from streaming.cli.topics.target import Broker, KafkaOption, Target, upstream_target
+from streaming.kafka.clients import KafkaSettings
+from streaming.verify.findings import Finding, Report
+from streaming.verify.judge import Progress as OnProgress
+from streaming.verify.judge import verify_topics
+
+_MOST_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One output to judge."""
+
+    settings: KafkaSettings
+    upstream: str
+    upstream_format: Format
+    table: TableSchema
+    job: JobDefinition
+
+
+def command(
+    word: JobOrConfigArgument = None,
+    config: ConfigOption = None,
+    job: Annotated[str | None, typer.Option(help="Only this job.")] = None,
+    bootstrap: Annotated[str | None, typer.Option(help="host:port of the broker.")] = None,
+    kafka: KafkaOption = None,
+    upstream: Annotated[str | None, typer.Option(help="Upstream topic, if not the configuration's.")] = None,
+    output: Annotated[str | None, typer.Option(help="Output topic, in place of jobs.")] = None,
+    table: Annotated[Path | None, typer.Option(help="YAML or JSON file that declares the table.")] = None,
+    columns: Annotated[str | None, typer.Option(help="The output's columns, as in id,amount.")] = None,
+    condition: Annotated[str | None, typer.Option("--filter", help="The job's filter.")] = None,
+    require_complete: Annotated[
+        bool, typer.Option("--require-complete", help="Fail unless every vnode is finished.")
+    ] = False,
+    skip_record: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An upstream record that `run` was told to leave out: PARTITION@OFFSET. May be repeated."
+        ),
+    ] = None,
+    show: Annotated[int, typer.Option(min=0, help="How many findings to print.")] = _MOST_SHOWN,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a job, nothing else.")] = False,
+) -> None:
+    """Check output topics against their upstream, record by record.
+
+    The configuration's jobs or one of them, those that were created since included. Or describe one output:
+    --output, with --columns and --filter if it has them; and, without a configuration, --bootstrap or --kafka,
+    --upstream and --table. Topics may be live. The exit status is 8 if anything is found.
+    """
+    named, file = job_or_config(word)
+    path, job = optional_config(config, file), one_job(named, job)
+    broker, left_out = Broker(bootstrap, kafka), places(skip_record)
+    jobs = {} if path is None else known_jobs(load(path))
+    if output is not None:
+        _refuse("--output", {"--job": job})
+        cases = [_described(upstream_target(path, broker, upstream, table), output, columns, condition)]
+    else:
+        described = {"--upstream": upstream, "--table": table, "--columns": columns, "--filter": condition}
+        _refuse("no --output", described)
+        cases = _configured(path, jobs, job, broker)
+    siblings = [each.output for each in jobs.values()]
+    reports = []
+    for case in cases:
+        report = _judge(case, siblings, require_complete=require_complete, left_out=left_out)
+        reports.append(report)
+        if as_json:
+            print(json.dumps(report.to_dict()))  # noqa: T201
+        else:
+            _print(report, show)
+    _raise_if_broken(reports)
+
+
+def _configured(
+    path: Path | None, jobs: dict[str, JobDefinition], name: str | None, broker: Broker
+) -> list[_Case]:
+    if path is None:
+        raise usage("no configuration and no --output", "one of them")
+    if not jobs:
+        raise ConfigError(
+            Code.NO_JOB, where=str(path), found="no job, neither in the configuration nor in its state"
+        )
+    config = load(path)
+    chosen = [job_named(name, jobs)] if name else jobs.values()
+    settings = broker.settings(config)
+    return [_Case(settings, config.upstream, config.upstream_format, config.table, job) for job in chosen]
+
+
+def _described(upstream: Target, output: str, columns: str | None, condition: str | None) -> _Case:
+    declared: dict[str, Any] = {"name": "verify", "output": output, "filter": condition}
+    if columns is not None:
+        declared["columns"] = [name.strip() for name in columns.split(",")]
+    job = JobDefinition.declare(declared, upstream.table, where="options")
+    return _Case(upstream.kafka, upstream.topic, upstream.format, upstream.table, job)
+
+
+def _refuse(given: str, others: Mapping[str, object]) -> None:
+    surplus = [option for option, value in others.items() if value is not None]
+    if surplus:
+        raise usage(f"{given} and {', '.join(surplus)}", "one or the other")
+
+
+def _judge(
+    case: _Case, siblings: list[str], *, require_complete: bool, left_out: frozenset[tuple[int, int]]
+) -> Report:
+    job = case.job
+    with _progress_bar(job.output) as on_progress:
+        return verify_topics(
+            case.settings,
+            case.upstream,
+            job.output,
+            case.table,
+            columns=job.columns,
+            condition=None if job.filter is None else parse_filter(job.filter, case.table),
+            progress=on_progress,
+            require_complete=require_complete,
+            left_out=left_out,
+            siblings=siblings,
+            formats=(case.upstream_format, job.format),
+        )
+
+
+@contextmanager
+def _progress_bar(title: str) -> Iterator[OnProgress]:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda read, total: bar.update(task, completed=read, total=total)
+
+
+def _print(report: Report, show: int) -> None:
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(_summary(report))
+    for finding in report.findings[:show]:
+        console.print(_line(finding))
+    if report.found > show:
+        console.print(f"… and {report.found - show} more")
+
+
+def _summary(report: Report) -> Table:
+    verdict = "[green]the law holds[/green]" if report.clean else f"[red]{report.found} findings[/red]"
+    records = report.upstream_records + report.output_records
+    rows = {
+        "records": f"{report.upstream_records:,} upstream, {report.output_records:,} output",
+        "barriers": f"{report.barriers:,} checked, {report.behind:,} not yet in the output",
+        "vnodes": f"{report.vnodes_finished} of {report.vnode_count} finished, "
+        f"{report.vnodes_in_progress} in progress",
+        "snapshot": f"{report.snapshot_rows:,} rows read",
+        "took": f"{report.seconds:.1f} s, {records / max(report.seconds, 1e-9):,.0f} records/s",
+        "verdict": verdict,
+    }
+    table = Table(title=escape(f"{report.output} against {report.upstream}"), show_header=False)
+    for name, text in rows.items():
+        table.add_row(name, text)
+    for rule, count in sorted(report.counts.items()):
+        table.add_row(escape(rule), f"{count:,}")
+    return table
+
+
+def _line(finding: Finding) -> str:
+    barrier = "" if finding.barrier is None else f" barrier {finding.barrier}"
+    vnode = "" if finding.vnode is None else f" vnode {finding.vnode}"
+    text = f"{finding.where}{barrier}{vnode}: wanted {finding.expected}; found {finding.found}"
+    return f"[red]{finding.rule}[/red] {finding.side} {escape(text)}"
+
+
+def _raise_if_broken(reports: list[Report]) -> None:
+    broken = [report for report in reports if not report.clean]
+    if broken:
+        first = broken[0]
+        outputs = ", ".join(report.output for report in broken)
+        raise LawViolation(
+            Code.LAW_BROKEN,
+            where=str(first.findings[0].where) if first.findings else first.output,
+            found=f"{sum(report.found for report in broken)} findings in {outputs}",
+        )

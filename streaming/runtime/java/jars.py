@@ -1,0 +1,207 @@
+"""The jars of Spark's connectors and of the broker: listed once, fetched once, checked at every start.
+
+`jars.toml` beside this module names every jar by coordinate with its SHA-256, transitive ones included,
+so two machines run the same bytes. Apache Ivy, which is part of pyspark, fetches them from Maven Central;
+Java and the Python packages are all that it takes. Nothing is resolved at run time: each jar is asked for
+by its exact coordinate.
+
+They go to Spark as `spark.jars`, never as `spark.jars.packages`: the latter puts every jar on the
+`sys.path` of the Python workers, and each task pays about a second for re-reading their directories.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from schemas.errors import Code, EnvironmentProblem
+from streaming.runtime.java.home import java
+from streaming.runtime.paths import jar_cache
+
+# Maven Central by Ivy's own default, without reading a POM for each jar: the list is complete already.
+_SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
+<ibiblio name="central" m2compatible="true" usepoms="false"/>
+</resolvers></ivysettings>"""
+
+LIST = Path(__file__).with_name("jars.toml")
+"""Written by `streaming.dev.jar_lock`."""
+
+
+class JarSet(StrEnum):
+    """A class path that is closed in itself.
+
+    The two hold different versions of some of the same libraries.
+    """
+
+    SPARK = "spark"
+    BROKER = "broker"
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One jar: its Maven coordinate, and the SHA-256 of its bytes in lower-case hex."""
+
+    organisation: str
+    name: str
+    revision: str
+    sha256: str
+
+    @classmethod
+    def parse(cls, coordinate: str, sha256: str) -> Jar:
+        """From `organisation:name:revision`.
+
+        Raises:
+            ValueError: the coordinate has not three parts.
+        """
+        organisation, name, revision = coordinate.split(":")
+        return cls(organisation, name, revision, sha256)
+
+    @property
+    def coordinate(self) -> str:
+        """`organisation:name:revision`, as Maven and Ivy write it."""
+        return f"{self.organisation}:{self.name}:{self.revision}"
+
+    @property
+    def file_name(self) -> str:
+        """Name in the cache; both sets share one folder, and the revision keeps them apart."""
+        return f"{self.name}-{self.revision}.jar"
+
+
+def listed(jar_set: JarSet) -> tuple[Jar, ...]:
+    """The jars of a set, as `jars.toml` lists them."""
+    content = tomllib.loads(LIST.read_text(encoding="utf-8"))
+    return tuple(Jar.parse(coordinate, digest) for coordinate, digest in content[jar_set]["sha256"].items())
+
+
+def ensure(jar_set: JarSet) -> tuple[Path, ...]:
+    """Paths of the set's jars on this machine, in the order of the list; absent ones are fetched first.
+
+    Every call digests every file (0.1 s), so a jar that was damaged or exchanged is never run.
+    Processes that call this at the same time wait for the one that fetches.
+
+    Raises:
+        EnvironmentProblem: JAVA_MISSING, or DEPENDENCY_MISMATCH when a jar can't be had or is not the
+        listed one.
+    """
+    jars, cache = listed(jar_set), jar_cache()
+    if _absent(jars, cache):  # one that is complete may be read-only, as in an image
+        cache.mkdir(parents=True, exist_ok=True)
+        with _only_one(cache):
+            if absent := _absent(jars, cache):
+                print(f"Fetching {len(absent)} jars into {cache} ...", file=sys.stderr, flush=True)  # noqa: T201
+                _fetch(absent, cache)
+    for jar in jars:
+        _check(jar, cache / jar.file_name)
+    return tuple(cache / jar.file_name for jar in jars)
+
+
+def _absent(jars: Sequence[Jar], cache: Path) -> list[Jar]:
+    return [jar for jar in jars if not (cache / jar.file_name).exists()]
+
+
+def _fetch(jars: Sequence[Jar], cache: Path) -> None:
+    # Only a jar with the right digest enters the cache, and it enters whole: os.replace is atomic in one
+    # file system.
+    with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as scratch:
+        ivy(ivy_file({jar.coordinate: False for jar in jars}), Path(scratch), "[artifact]-[revision].[ext]")
+        for jar in jars:
+            fetched = Path(scratch) / jar.file_name
+            _check(jar, fetched)
+            fetched.replace(cache / jar.file_name)
+
+
+def _check(jar: Jar, path: Path) -> None:
+    with path.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if found != jar.sha256:
+        raise EnvironmentProblem(
+            Code.DEPENDENCY_MISMATCH,
+            found=f"{jar.coordinate} with SHA-256 {found[:16]}…",
+            expected=f"{jar.sha256[:16]}…",
+            next_step="delete the file and start again; if it comes back, find what changes it on its way here",
+            where=str(path),
+        )
+
+
+@contextmanager
+def _only_one(cache: Path) -> Iterator[None]:
+    with (cache / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file releases it
+        yield
+
+
+def ivy_file(dependencies: Mapping[str, bool]) -> str:
+    """An Ivy module that depends on the given coordinates.
+
+    The value says whether on what they depend on, too.
+    """
+    lines = []
+    for coordinate, transitive in dependencies.items():
+        organisation, name, revision = map(quoteattr, coordinate.split(":"))
+        wanted = "default->default" if transitive else "default->*"
+        lines.append(
+            f"<dependency org={organisation} name={name} rev={revision} "
+            f'transitive="{str(transitive).lower()}" conf="{wanted}"/>'
+        )
+    return (
+        '<ivy-module version="2.0"><info organisation="local" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{''.join(lines)}</dependencies></ivy-module>"
+    )
+
+
+def ivy(module: str, folder: Path, pattern: str, settings: str | None = _SETTINGS) -> None:
+    """Fetch what `module` (an Ivy file's text) asks for into `folder`, each jar named by Ivy's `pattern`.
+
+    `BACKFILL_IVY_SETTINGS` names an Ivy settings file to use instead, for a company's own mirror.
+
+    Raises:
+        EnvironmentProblem: DEPENDENCY_MISMATCH, with the first thing that Ivy complained about.
+    """
+    program = java()
+    with tempfile.TemporaryDirectory(prefix="ivy-") as work:
+        (Path(work) / "ivy.xml").write_text(module, encoding="utf-8")
+        command = [str(program), "-cp", str(spark_home() / "jars" / "*"), "org.apache.ivy.Main"]
+        command += ["-ivy", f"{work}/ivy.xml", "-cache", f"{work}/cache"]
+        command += ["-retrieve", str(folder / pattern)]
+        if own := os.environ.get("BACKFILL_IVY_SETTINGS"):
+            command += ["-settings", own]
+        elif settings is not None:
+            (Path(work) / "settings.xml").write_text(settings, encoding="utf-8")
+            command += ["-settings", f"{work}/settings.xml"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    complaints = [line.strip() for line in (done.stdout + done.stderr).splitlines() if _is_complaint(line)]
+    if done.returncode != 0:
+        reason = complaints[0] if complaints else f"Ivy ended with status {done.returncode}"
+        raise EnvironmentProblem(
+            Code.DEPENDENCY_MISMATCH,
+            found=f"jars that can't be fetched ({reason})",
+            expected="Maven Central, or the repository that BACKFILL_IVY_SETTINGS names, in reach",
+            next_step="look at network and proxy, or copy the jars into the folder that BACKFILL_JARS names",
+        )
+
+
+def _is_complaint(line: str) -> bool:
+    return any(
+        word in line for word in ("UNRESOLVED DEPENDENCY", "FAILED DOWNLOAD", "not found", "Exception")
+    )
+
+
+def spark_home() -> Path:
+    """Folder of the installed pyspark package, without importing it."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise EnvironmentProblem(Code.DEPENDENCY_MISMATCH, found="no pyspark")
+    return Path(spec.origin).parent

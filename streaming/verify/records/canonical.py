@@ -1,0 +1,61 @@
+"""Records of any format in the one form that the judge computes with: keys and changes in Avro, as bytes.
+
+The judge's algebra of bytes (`streaming.verify.records.rows`) shares nothing with what it judges. A topic of another
+format than `change` is brought into that form here, record by record, by the format's strict twin; the columns that
+wrote or read the topic have no part in it. What the twin refuses has no value in canonical form, which every rule takes
+for a record at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from schemas.avro.codec import ChangeCodec, KeyCodec
+from schemas.errors import InputError
+from schemas.formats.change import ChangeFormat
+from schemas.formats.protocol import Format
+from schemas.table import Column
+from streaming.verify.history import Entry, Source
+
+CANONICAL = ChangeFormat()
+
+
+def canonical(
+    sources: Iterable[Source], format_: Format, columns: Sequence[Column], key_columns: Sequence[Column]
+) -> list[Source]:
+    """Sources of a topic, each in canonical form; those that have it already are left as they are."""
+    if format_ == CANONICAL:
+        return list(sources)
+    return [_Recoded(source, format_, columns, key_columns) for source in sources]
+
+
+@dataclass
+class _Recoded:
+    source: Source
+    format: Format
+    columns: Sequence[Column]
+    key_columns: Sequence[Column]
+
+    def __post_init__(self) -> None:
+        self._rows = self.format.rows(self.columns, self.key_columns)
+        self._changes, self._keys = ChangeCodec(self.columns), KeyCodec(self.key_columns)
+
+    def entries(self) -> Iterator[Entry]:
+        """Those of the source."""
+        return map(self._recoded, self.source.entries())
+
+    def extend(self) -> bool:
+        """As the source."""
+        return self.source.extend()
+
+    def _recoded(self, entry: Entry) -> Entry:
+        if entry.barrier is not None or entry.key is None:
+            return entry
+        try:
+            key = self._keys.encode(self._rows.read_key(entry.key))
+            if entry.value is None and not self.format.tombstones:
+                return Entry(entry.offset, key, None)
+            return Entry(entry.offset, key, self._changes.encode(self._rows.read_change(entry.value)))
+        except InputError:
+            return Entry(entry.offset, entry.key, b"")

@@ -1,0 +1,197 @@
+"""Rows and changes as the bytes they are.
+
+An Avro row is the plain concatenation of its columns' *cells*, and a `Change` is its op, then its halves.
+So the judge needs no values to fold a changelog, to project a row or to say what an output record must
+be: it cuts and joins bytes, and compares whole records. Only a filter's columns are ever decoded.
+
+Avro allows more than one encoding of a value (a varint with needless bytes, a decimal with a needless
+sign byte). Records that differ are therefore decoded and compared once more in canonical form before
+they count as different; records that are equal as bytes are equal as values, NaN and -0.0 included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from schemas.avro.codec import ChangeCodec, KeyCodec
+from schemas.errors import Code, InputError
+from schemas.records import Change, Op, Row
+from schemas.table import Column, TableSchema
+from schemas.types import TypeName
+
+Halves = tuple[bytes | None, bytes | None]
+"""`before` and `after` of a change, each a row's bytes or None."""
+
+_INSERT, _UPDATE, _DELETE = b"\x00\x00\x02", b"\x02\x02", b"\x04\x02"
+_THEN_ROW, _THEN_NULL = b"\x02", b"\x00"
+_SIZED = frozenset({TypeName.STRING, TypeName.BINARY, TypeName.DECIMAL})
+_MOST_REMEMBERED = 65_536
+_FIXED = {TypeName.BOOLEAN: 1, TypeName.FLOAT: 4, TypeName.DOUBLE: 8}
+
+
+def compose(before: bytes | None, after: bytes | None) -> bytes | None:
+    """The change from one visible row to another; None where neither is visible.
+
+    This is the whole rule of half-visible updates: an UPDATE whose `before` a filter hides is an INSERT.
+    """
+    if before is None:
+        return None if after is None else _INSERT + after
+    if after is None:
+        return _DELETE + before + _THEN_NULL
+    return _UPDATE + before + _THEN_ROW + after
+
+
+def op_of(value: bytes) -> Op | None:
+    """The op that a record claims, None for no known one. The rest of the record is not looked at."""
+    return {0: Op.INSERT, 2: Op.UPDATE, 4: Op.DELETE}.get(value[0]) if value else None
+
+
+class RowBytes:
+    """Rows over one list of columns, cut and compared as bytes."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.columns = tuple(columns)
+        self._changes = ChangeCodec(columns)
+        self._rows = KeyCodec(columns)  # a key record is a record of any columns
+        self._plan = [
+            (column.nullable, column.type.name in _SIZED, _FIXED.get(column.type.name, 0))
+            for column in columns
+        ]
+
+    def cells(self, row: bytes) -> list[bytes]:
+        """One piece of bytes a column, a nullable column's branch included. InputError if it isn't a row."""
+        pieces = []
+        at = 0
+        try:
+            for nullable, sized, fixed in self._plan:
+                start = at
+                if nullable:
+                    branch = row[at]
+                    at += 1
+                    if branch == 0:
+                        pieces.append(_THEN_NULL)
+                        continue
+                    if branch != 2:
+                        raise _no_row(row)
+                if fixed:
+                    at += fixed
+                else:
+                    number = row[at]
+                    at += 1
+                    if number >= 0x80:
+                        number, at = _long_varint(row, at - 1)
+                    if sized:
+                        at += number >> 1
+                pieces.append(row[start:at])
+        except IndexError:
+            raise _no_row(row) from None
+        if at != len(row):
+            raise _no_row(row)
+        return pieces
+
+    def split(self, value: bytes, present: bytes | None) -> Halves:
+        """The halves of a change. `present`, the key's row if there is one, saves decoding the usual change.
+
+        Raises: InputError as `ChangeCodec.decode` does, without a place.
+        """
+        if value.startswith(_INSERT):
+            return None, value[3:]
+        if present is not None:
+            size = len(present)
+            if value.startswith(present, 2):
+                if value.startswith(_UPDATE) and value.startswith(_THEN_ROW, 2 + size):
+                    return present, value[3 + size :]
+                if value.startswith(_DELETE) and value[2 + size :] == _THEN_NULL:
+                    return present, None
+        change = self._changes.decode(value)
+        return self._encoded(change.before), self._encoded(change.after)
+
+    def _encoded(self, row: Row | None) -> bytes | None:
+        return None if row is None else self._rows.encode(row)
+
+    def canonical_row(self, row: bytes) -> bytes:
+        """The row as the codec would write it. InputError if it isn't a row."""
+        return self._rows.encode(self._rows.decode(row))
+
+    def same_row(self, one: bytes | None, other: bytes | None) -> bool:
+        """Whether both are the same row, in whatever bytes. InputError if one isn't a row."""
+        if one == other:
+            return True
+        return one is not None and other is not None and self.canonical_row(one) == self.canonical_row(other)
+
+    def canonical_change(self, value: bytes) -> bytes:
+        """The change as the codec would write it. InputError if it isn't one."""
+        return self._changes.encode(self._changes.decode(value))
+
+    def change(self, value: bytes) -> Change | None:
+        """The decoded change, None if the bytes aren't one."""
+        try:
+            return self._changes.decode(value)
+        except InputError:
+            return None
+
+
+def _no_row(row: bytes) -> InputError:
+    return InputError(
+        Code.CHANGE_MALFORMED, found=f"{len(row)} bytes that hold no row of the table", what="Row"
+    )
+
+
+def _long_varint(row: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = row[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A filter, row by row: `test` gets the values of `columns`, in order, and says TRUE, FALSE or None."""
+
+    columns: tuple[str, ...]
+    test: Callable[[Row], bool | None]
+
+
+def _remembered(table: TableSchema, condition: Condition) -> Callable[[bytes], bool]:
+    """The condition on the bytes of its columns; what filters look at tends to have few distinct values."""
+    values = KeyCodec(table.select(condition.columns))
+
+    @lru_cache(maxsize=_MOST_REMEMBERED)
+    def shows(cells: bytes) -> bool:
+        return condition.test(values.decode(cells)) is True
+
+    return shows
+
+
+class View:
+    """What a job shows of an upstream row: its columns if the filter says TRUE, else nothing.
+
+    `columns` None means all of the table's, in declared order.
+    """
+
+    def __init__(
+        self, table: TableSchema, columns: Sequence[str] | None = None, condition: Condition | None = None
+    ) -> None:
+        names = table.column_names if columns is None else tuple(columns)
+        self.rows = RowBytes(table.select(names))
+        self._source = RowBytes(table.columns)
+        self._shown = (
+            None if names == table.column_names else [table.column_names.index(name) for name in names]
+        )
+        self._shows = None if condition is None else _remembered(table, condition)
+        self._tested = [table.column_names.index(name) for name in (condition.columns if condition else ())]
+
+    def of(self, row: bytes | None) -> bytes | None:
+        """The output's row for an upstream row (both as bytes), None if there is none to show."""
+        if row is None or (self._shown is None and self._shows is None):
+            return row
+        cells = self._source.cells(row)
+        if self._shows is not None and not self._shows(b"".join([cells[index] for index in self._tested])):
+            return None
+        return row if self._shown is None else b"".join([cells[index] for index in self._shown])
