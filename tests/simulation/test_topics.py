@@ -13,7 +13,7 @@ from state.journal import PATH as JOURNAL_PATH
 from streaming.protocol.report import BatchReport
 from tests.simulation.broker import Broker
 from tests.simulation.crashes import job_of_epochs
-from tests.simulation.fates import Straight
+from tests.simulation.fault_policies import Straight
 from tests.simulation.instance import Instance
 from tests.simulation.scheduler import Strand
 from tests.simulation.world import World
