@@ -34,6 +34,8 @@ with spark_session(settings) as spark:
 """
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_executors_log_in_with_a_secret_that_no_command_line_and_no_log_shows(tmp_path: Path) -> None:
     secret, log = tmp_path / "secret", tmp_path / "spark.log"

@@ -117,6 +117,7 @@ def test_a_topic_of_somebody_else_is_left_alone(kafka: KafkaSettings, topic: Top
     assert caught.value.code is Code.FOREIGN_RECORDS
 
 
+@pytest.mark.slow  # a client looks for its broker for a while
 def test_changes_that_were_not_delivered_are_an_error_and_not_silence() -> None:
     nobody = KafkaSettings("127.0.0.1:1", wait_s=1)
     sender = ChangeSender(nobody, "t", **{"message.timeout.ms": 300})
