@@ -23,7 +23,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
@@ -50,14 +49,12 @@ from streaming.compaction.compactor import COMPACTION_LEAST_ROWS, CompactionRepo
 from streaming.compaction.spark_tasks import compact_on, merge_on
 from streaming.core.health import late_after_s
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.transactions import TransactionalProducer
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.lanes import Lanes
 from streaming.protocol.micro_batches import MicroBatches, spark_failure, stream_ended
 from streaming.protocol.recovery.forward import Forward
-from streaming.protocol.recovery.output_reader import KafkaOutputs
 from streaming.protocol.report import BatchReport
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
@@ -69,9 +66,9 @@ from streaming.service.restart_policy import LIMIT_S, RestartPolicy, broker_answ
 from streaming.service.spark_watch import SparkWatch
 from streaming.service.vitals import Vitals
 from streaming.sink.dead_letters import read_letters
-from streaming.sink.kafka import lane_output
-from streaming.sink.outputs import Outputs
+from streaming.sink.kinds import Sinks, SinkSetup
 from streaming.source.barriers.kinds import barrier_source
+from streaming.source.barriers.last import newest_barrier
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
 from streaming.source.kafka import UpstreamSource
 from streaming.source.upstream_checks import (
@@ -245,16 +242,19 @@ class Service:
     def _check_topics(self) -> UpstreamIdentity:
         upstream = UpstreamIdentity.of(self.kafka, self.config.upstream)
         refuse_compacted(self.kafka, upstream.topic)
-        self._outputs.check(self.config.jobs)
+        for job in self.config.jobs:
+            self._sinks(job).check(job)
         return upstream
 
     @cached_property
-    def _outputs(self) -> Outputs:
-        return Outputs(
-            self.kafka,
-            self.config.upstream,
-            self.config.limits,
-            parks=self.config.on_bad_record == "park",
+    def _sinks(self) -> Sinks:
+        return Sinks(
+            SinkSetup(
+                kafka=self.kafka,
+                upstream=self.config.upstream,
+                limits=self.config.limits,
+                parks=self.config.on_bad_record == "park",
+            )
         )
 
     # 2, 3 --------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class Service:
             refuse_lost(self.kafka, upstream.topic, beginning)
             # Nothing was sent by this state, so what an output holds is not of it, unless it is made anew.
             for job in () if self.rebuild else config.jobs:
-                self._outputs.refuse_used(job)
+                self._sinks(job).refuse_used(job)
         open_lanes = journal.current.plan.lanes if journal.current and journal.current.plan else 0
         lanes = max(config.lanes, open_lanes)  # a batch that is half done is finished by as many as began it
         former = journal.take_over(owner(), lanes, binding(config.table, upstream))
@@ -286,16 +286,19 @@ class Service:
         batches = Batches(
             storage=storage,
             table=config.table,
-            open_output=partial(lane_output, self.kafka),
+            sink_of=self._sinks,
             lanes=self._lanes,
             lane_count=config.lanes,
             journal=journal,
             first_offsets=beginning,
-            topics=self._outputs,
             read_letters=partial(read_letters, self.kafka, config.upstream),
-            bad_records=BadRecords(config.upstream, self.skip_records, parks=self._outputs.parks),
+            bad_records=BadRecords(config.upstream, self.skip_records, parks=self._sinks.setup.parks),
             forward=Forward(
-                KafkaOutputs(self.kafka, config.upstream), config.table, config.lanes, rebuild=self.rebuild
+                self._sinks,
+                partial(newest_barrier, self.kafka, config.upstream),
+                config.table,
+                config.lanes,
+                rebuild=self.rebuild,
             ),
             limits=config.limits,
             upstream_format=config.upstream_format,
@@ -303,19 +306,16 @@ class Service:
         batches.on_each_part(partial(self._part_done, batches, restart_policy))
         failpoints.reach(Failpoint.TAKEN_OVER)
         if former is not None:
-            self._fence(transactional_id(batches.replica), max(former.lanes, lanes))
+            self._fence(transactional_id(batches.replica), max(former.lanes, lanes), former.plan)
         failpoints.reach(Failpoint.FENCED)
         batches.configure(config.jobs)
         return batches
 
-    def _fence(self, prefix: str, lanes: int) -> None:
-        """Take every transactional id that a former instance may hold, and let it go again."""
-
-        def fence(lane: int) -> None:
-            TransactionalProducer(self.kafka, f"{prefix}-{lane}").close()
-
-        with ThreadPoolExecutor(min(lanes, 16)) as pool:
-            list(pool.map(fence, range(lanes)))
+    def _fence(self, prefix: str, lanes: int, plan: BatchPlan | None) -> None:
+        """Take every writer's id that a former instance may hold, and let it go again."""
+        jobs = [job.state.definition for job in plan.jobs] if plan else []
+        for sink in self._sinks.all_of([*jobs, *self.config.jobs]):
+            sink.fence([f"{prefix}-{lane}" for lane in range(lanes)])
 
     # 4 -----------------------------------------------------------------------------------------------------
 

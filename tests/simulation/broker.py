@@ -30,7 +30,8 @@ from schemas.errors import Code, EnvironmentProblem, Fenced, OutcomeUnknown, Top
 from schemas.records import Barrier
 from streaming.kafka.topics import Partition
 from streaming.sink import dead_letters
-from streaming.sink.kafka import LaneOutput
+from streaming.sink.kafka_writer import KafkaWriter
+from streaming.sink.protocol import foreign_records, output_missing
 from streaming.verify.dead_letters import Letter
 from streaming.verify.findings import Place
 from streaming.verify.history import Entry
@@ -168,10 +169,9 @@ class Broker:
     def __init__(self, topics: Topics, scheduler: Scheduler) -> None:
         self.topics, self.scheduler = topics, scheduler
 
-    @contextmanager
-    def open_output(self, transactional_id: str, timeout_ms: int) -> Iterator[LaneOutput]:
-        """The simulated `lane_output`."""
-        yield LaneOutput(self.producer(transactional_id))
+    def writer(self, transactional_id: str) -> KafkaWriter:
+        """A lane's, with a producer of its own."""
+        return KafkaWriter(self.producer(transactional_id))
 
     def producer(self, transactional_id: str) -> Producer:
         """A producer fresh from `init_transactions`."""
@@ -226,7 +226,10 @@ class Producer:
 
     def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
         self._scheduler.step("ask for the ends")
-        return {place: len(self._broker.topics.logs[place]) for place in places}
+        logs = self._broker.topics.logs
+        for topic in {topic for topic, partition in places if (topic, partition) not in logs}:
+            raise output_missing(topic, "no such topic")
+        return {place: len(logs[place]) for place in places}
 
     def last_barrier(self, topic: str, partition: int) -> int | None:
         undecided = partial(self._broker.topics.is_undecided, (topic, partition))
@@ -234,7 +237,10 @@ class Producer:
         entries = self._broker.topics.committed((topic, partition))
         if not entries:
             return None
-        assert entries[-1].barrier is not None, f"{topic}-{partition} ends with no barrier"
+        if entries[-1].barrier is None:
+            raise foreign_records(
+                f"{topic}-{partition}@{entries[-1].offset}", "a record behind the last barrier"
+            )
         return int(entries[-1].barrier)
 
     def first_offset(self, topic: str, partition: int) -> int:
