@@ -31,7 +31,6 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 KEYS = {
     "name": ("", "Lower-case letters, digits and `-`."),
     "output": ("", "Topic; created if absent."),
-    "sink": sink_key(),
     "columns": ("all", "The output's columns; the key is in the record's key in any case."),
     "filter": (
         "none",
@@ -58,6 +57,7 @@ KEYS = {
         "`false`",
         "Take an output whose `retention.ms` or `retention.bytes` deletes records: late readers miss its beginning.",
     ),
+    "sink": sink_key(),
 }
 _OWN_KEYS = tuple(KEYS)
 KEYS |= format_keys(OUTPUT_FORMATS)

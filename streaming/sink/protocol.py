@@ -71,9 +71,9 @@ class Writer(Protocol):
     def barrier(self, output: Output, partition: int, barrier: Barrier) -> None:
         """Write a barrier behind all that was written to its partition."""
 
+    @abstractmethod
     def letter(self, output: Output, letter: Letter) -> None:
-        """Write a dead letter to those of the output's job."""
-        raise NotImplementedError(f"{type(self).__name__} takes no dead letters")
+        """Write a dead letter to those of the output's job; `Sink.open_letters` was called for it."""
 
     def ends(self) -> Mapping[Place, int]:
         """Where the partitions end once the transaction is committed, or if there was none; without asking anybody.

@@ -136,6 +136,16 @@ class Topics:
         """What a committed reader sees: nothing from the first undecided record on."""
         return [Entry(offset, each.key, each.value, each.barrier) for offset, each in self._visible(place)]
 
+    def last_barrier(self, place: Partition) -> int | None:
+        """The epoch that a partition ends with, None for an empty one. Raises: TopicError(FOREIGN_RECORDS)."""
+        entries = self.committed(place)
+        if not entries:
+            return None
+        if entries[-1].barrier is None:
+            where = f"{place[0]}-{place[1]}@{entries[-1].offset}"
+            raise foreign_records(where, "a record behind the last barrier")
+        return int(entries[-1].barrier)
+
     def is_undecided(self, place: Partition) -> bool:
         """Whether a transaction in a partition has no marker yet."""
         return any(place in transaction.places for transaction in self.current.values())
@@ -234,14 +244,7 @@ class Producer:
     def last_barrier(self, topic: str, partition: int) -> int | None:
         undecided = partial(self._broker.topics.is_undecided, (topic, partition))
         self._scheduler.step(f"look at the tail of {topic}-{partition}", lambda: not undecided())
-        entries = self._broker.topics.committed((topic, partition))
-        if not entries:
-            return None
-        if entries[-1].barrier is None:
-            raise foreign_records(
-                f"{topic}-{partition}@{entries[-1].offset}", "a record behind the last barrier"
-            )
-        return int(entries[-1].barrier)
+        return self._broker.topics.last_barrier((topic, partition))
 
     def first_offset(self, topic: str, partition: int) -> int:
         return 0  # no retention here

@@ -43,9 +43,13 @@ class SimulatedSink(Sink):
         self._broker.create_topic(job.dead_letters, PARTITIONS)
 
     def tails(self, job: JobDefinition) -> list[Barrier | None] | None:
-        if not self._broker.topics.partitions(job.output):
+        topics = self._broker.topics
+        if not topics.partitions(job.output):
             return None
-        return [barriers[-1] if barriers else None for barriers in self._barriers(job.output)]
+        found = [barriers[-1] if barriers else None for barriers in self._barriers(job.output)]
+        for place in topics.partitions(job.output):
+            topics.last_barrier(place)
+        return found
 
     def begins(self, job: JobDefinition) -> list[int | None]:
         return [barriers[0].curr if barriers else None for barriers in self._barriers(job.output)]
