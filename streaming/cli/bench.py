@@ -16,7 +16,7 @@ from rich.status import Status
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from streaming.dev.bench.line import Line, Summary, Tell
+    from streaming.dev.bench.report.line import Line, Summary, Tell
 
 _TABLE_ROWS = (1_000_000, 4_000_000, 10_000_000)
 _START_ROWS, _WIDE_ROWS = 50_000, 200_000
@@ -64,7 +64,7 @@ class Sizes:
     def runs(self, case: Case) -> dict[int, Run]:
         """What a case consists of, by rows of the table."""
         from streaming.dev.bench import live, long, months, snapshot, start
-        from streaming.dev.bench.player import KEYS
+        from streaming.dev.bench.expected import KEYS
 
         first, long_s = self.rows[0], self.minutes * 60
         match case:
@@ -111,8 +111,8 @@ def command(
     ] = None,
 ) -> None:
     """Measure rates, latencies, memory and starts, each against a target or something in the same run."""
-    from streaming.dev.bench.line import summarised
-    from streaming.dev.bench.results import write_results
+    from streaming.dev.bench.report.line import summarised
+    from streaming.dev.bench.report.results import write_results
 
     console = Console(stderr=True)
     sizes = Sizes(tuple(rows or _TABLE_ROWS), seconds, rate, high_rate, restarts, minutes, batches)
@@ -127,7 +127,7 @@ def command(
 
 def _measured(case: Case, runs: Mapping[int, Run], repeat: int, console: Console) -> list[Line]:
     """The lines of all runs; those of larger tables are followed by how they stand to the smallest one's."""
-    from streaming.dev.bench.line import by_size
+    from streaming.dev.bench.report.line import by_size
 
     lines: list[Line] = []
     smallest: list[Line] = []
@@ -155,7 +155,7 @@ def _tell(status: Status, what: str, doing: str) -> None:
 
 
 def _told(line: Line) -> str:
-    from streaming.dev.bench.line import number
+    from streaming.dev.bench.report.line import number
 
     told = f"{line.what}: {number(line.value)} {line.unit}"
     if line.compared is None or line.ratio is None:
@@ -164,7 +164,7 @@ def _told(line: Line) -> str:
 
 
 def _table(summaries: list[Summary]) -> Table:
-    from streaming.dev.bench.line import cells
+    from streaming.dev.bench.report.line import cells
 
     table = Table("what", "median", "unit", "spread", "compared with", "its value", "ratio")
     for line in summaries:

@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.errors import Code, ConfigError, LawViolation
-from streaming.dev.demo.config import LIVE_RATE, Scene
-from streaming.dev.demo.console import Screen
-from streaming.dev.demo.run import STEPS, Latency, Outcome, play
+from streaming.dev.demo.config import LIVE_RATE, DemoConfig
+from streaming.dev.demo.console import StepConsole
+from streaming.dev.demo.run import STEPS, DemoOutcome, Latency, run_demo
 from streaming.runtime import logs
 from streaming.runtime.paths import log_folder
 
@@ -51,8 +51,8 @@ def command(
         f"A table of {rows:,} rows changes {LIVE_RATE} times a second. Meanwhile a new job\n"
         "sends a part of it, and every later change of that part, to a new topic.\n"
     )
-    with _folder(keep=keep) as folder, Screen(console, STEPS) as screen:
-        outcome = play(Scene(folder, rows, live_seconds), screen)
+    with _folder(keep=keep) as folder, StepConsole(console, STEPS) as steps:
+        outcome = run_demo(DemoConfig(folder, rows, live_seconds), steps)
     console.print(_figures(outcome, rows, time.monotonic() - began))
     if not outcome.report.clean:
         raise _broken(outcome)
@@ -82,17 +82,17 @@ def _folder(*, keep: bool) -> Iterator[Path]:
     yield _KEPT
 
 
-def _figures(outcome: Outcome, rows: int, took_s: float) -> Table:
-    course, live, report = outcome.course, outcome.live, outcome.report
+def _figures(outcome: DemoOutcome, rows: int, took_s: float) -> Table:
+    progress, live, report = outcome.progress, outcome.live, outcome.report
     verdict = "[green]the law holds[/green]" if report.clean else f"[red]{report.found} findings[/red]"
     figures = {
         "upstream": f"{rows:,} rows, then {live.total:,} changes",
-        "snapshot": f"{course.snapshot_rows:,} rows read, {course.snapshot_rate:,.0f} rows/s; "
-        f"{course.snapshot_sent:,} sent",
-        "live changes": f"{course.live_sent:,} sent",
+        "snapshot": f"{progress.snapshot_rows:,} rows read, {progress.snapshot_rate:,.0f} rows/s; "
+        f"{progress.snapshot_sent:,} sent",
+        "live changes": f"{progress.live_sent:,} sent",
         "  during snapshot": _latency(outcome.during_snapshot),
         "  after it": _latency(outcome.afterwards),
-        "barriers": f"{course.barriers:,} in {course.batches:,} batches",
+        "barriers": f"{progress.barriers:,} in {progress.batches:,} batches",
         "verify": f"{report.upstream_records + report.output_records:,} records, {verdict}",
         "took": f"{took_s:.0f} s",
     }
@@ -108,7 +108,7 @@ def _latency(latency: Latency | None) -> str:
     return f"readable after {latency.p50_ms / 1_000:.1f} s (median), {latency.p99_ms / 1_000:.1f} s (p99)"
 
 
-def _broken(outcome: Outcome) -> LawViolation:
+def _broken(outcome: DemoOutcome) -> LawViolation:
     report = outcome.report
     return LawViolation(
         Code.LAW_BROKEN,
@@ -126,14 +126,14 @@ def _program() -> str:
     return str(started.relative_to(Path.cwd()) if started.is_relative_to(Path.cwd()) else started)
 
 
-def _kept(outcome: Outcome) -> list[str]:
+def _kept(outcome: DemoOutcome) -> list[str]:
     program, config, port = _program(), _KEPT / "config.yaml", outcome.bootstrap.rpartition(":")[2]
     return [
         "To go on where it stopped, each in a terminal of its own:",
         f"  {program} kafka --data {_KEPT / 'kafka'} --port {port}",
         f"  {program} run {config}",
         f"  {program} produce {config} --rows 0 --live 60",
-        f"  {program} consume {config} --job {outcome.course.job} --follow",
+        f"  {program} consume {config} --job {outcome.progress.job} --follow",
         f"  {program} verify {config}",
     ]
 

@@ -25,8 +25,8 @@ def command(
     if archive.exists() and not again:
         console.print("Prepared before; nothing to do.")
         return
-    from streaming.dev.demo.warmup import rehearse
+    from streaming.dev.demo.warmup import warm_up
 
     with console.status("Rehearsing a start (about half a minute)"):
-        rehearse()
+        warm_up()
     console.print(f"Prepared: {archive.stat().st_size / 1e6:,.0f} MB of classes noted.")

@@ -241,3 +241,19 @@ class Compactor:
         there = {file.path for file in self._replica.log.files()}
         if there.issuperset(file.path for file in merged.files):
             self._replica.replace_log_files(merged.files, merged.into)
+
+
+def log_compaction(upstream: str, report: CompactionReport) -> None:
+    """One line for a compaction, and one for each kind of change that contradicts the table."""
+    result = report.result
+    log.info(
+        "compaction",
+        epoch=report.epoch,
+        vnodes=result.vnodes,
+        rows=result.rows_read,
+        took_ms=round(report.took_ms),
+    )
+    for code, illegal in result.illegal.items():
+        partition, offset = illegal.first
+        first = f"{upstream}-{partition}@{offset}"
+        log.warning("illegal_changes", code=code, count=illegal.count, first=first)

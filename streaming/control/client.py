@@ -22,7 +22,7 @@ from schemas.records import BARRIER_HEADER, Barrier, Mutation
 from schemas.table import TableSchema
 from state.values.plan import JobState
 from streaming.control.state_view import JobView, StateReader
-from streaming.core.jobs import Report, apply
+from streaming.core.jobs import MutationReport, apply
 from streaming.kafka.clients import KafkaSettings, translated
 from streaming.kafka.consumer import RangeReader, header_of, place
 from streaming.kafka.topics import create_topic
@@ -42,7 +42,7 @@ class Applied:
     """A mutation that took effect: the barrier that carried it, and how long that took."""
 
     barrier: Barrier
-    report: Report
+    report: MutationReport
     elapsed_s: float
 
 
@@ -145,7 +145,7 @@ def refuse(
             raise refused(report)
 
 
-def refused(report: Report) -> ConfigError:
+def refused(report: MutationReport) -> ConfigError:
     """The error for a mutation that does not fit the jobs there are."""
     assert report.refused is not None
     return ConfigError(report.refused, found=report.text)

@@ -20,7 +20,7 @@ from state.storage import Storage
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress, vnodes_done
 from streaming.core.forecast import Extent, Phase, extent, phase
-from streaming.core.jobs import Report, jobs_after
+from streaming.core.jobs import MutationReport, jobs_after
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,13 @@ class JobView:
     state: JobState
     progress: Mapping[int, Progress]
     extent: Extent
+
+    @classmethod
+    def of(
+        cls, state: JobState, progress: Mapping[int, Progress], vnode_count: int, stored: Mapping[int, int]
+    ) -> JobView:
+        """`stored` says about how many rows the replica has in each vnode."""
+        return cls(state, progress, extent(progress, vnode_count, stored))
 
     @property
     def name(self) -> str:
@@ -95,10 +102,7 @@ class StateReader:
         if plan is not None:
             states = jobs_after(plan, self._table).jobs if is_done else tuple(j.state for j in plan.jobs)
         every = done.load_all({state.name: state.start for state in states})
-        jobs = []
-        for state in states:
-            progress = every[state.name]
-            jobs.append(JobView(state, progress, extent(progress, self._table.vnode_count, stored)))
+        jobs = [JobView.of(state, every[state.name], self._table.vnode_count, stored) for state in states]
         return StateView(
             owner="" if entry is None else entry.owner,
             lanes=plan.lanes if plan else entry.lanes if entry else 0,
@@ -108,7 +112,7 @@ class StateReader:
             plan=plan,
         )
 
-    def report_on(self, epoch: int) -> Report | None:
+    def report_on(self, epoch: int) -> MutationReport | None:
         """What became of the mutation of this barrier; None while its batch is not done."""
         plan = Journal(self._storage, self._table).plan_with(epoch)
         if plan is None or ProgressTable(self._storage, self._table).epoch < plan.epoch:

@@ -18,7 +18,7 @@ from state.values.plan import BatchPlan, JobState
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MutationReport:
     """What became of a mutation. `refused` names the code of the reason, None when it was carried out."""
 
     epoch: int
@@ -27,23 +27,23 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobsOutcome:
     """Jobs after some mutations, in order of creation. `stop`: a Stop was among them."""
 
     jobs: tuple[JobState, ...]
-    reports: tuple[Report, ...] = ()
+    reports: tuple[MutationReport, ...] = ()
     stop: bool = False
 
-    def __or__(self, other: Outcome) -> Outcome:
-        return Outcome(other.jobs, self.reports + other.reports, self.stop or other.stop)
+    def __or__(self, other: JobsOutcome) -> JobsOutcome:
+        return JobsOutcome(other.jobs, self.reports + other.reports, self.stop or other.stop)
 
 
-def jobs_after(plan: BatchPlan, table: TableSchema) -> Outcome:
+def jobs_after(plan: BatchPlan, table: TableSchema) -> JobsOutcome:
     """The jobs after a batch is done: those of the plan are open now, then its barriers' mutations in order.
 
     A silent batch opens none: those that are not open start later.
     """
-    outcome = Outcome(tuple(_behind(job.state, plan) for job in plan.jobs))
+    outcome = JobsOutcome(tuple(_behind(job.state, plan) for job in plan.jobs))
     for aligned in plan.barriers:
         mutation = aligned.barrier.mutation
         if mutation is not None:
@@ -82,17 +82,17 @@ def apply(
     lanes: int,
     start: int,
     table: TableSchema,
-) -> Outcome:
+) -> JobsOutcome:
     """What the mutation of barrier `epoch` makes of the jobs. A new one starts at `start`, the end of the batch."""
 
-    def refuse(code: Code, text: str) -> Outcome:
-        return Outcome(jobs, (Report(epoch, text, code),))
+    def refuse(code: Code, text: str) -> JobsOutcome:
+        return JobsOutcome(jobs, (MutationReport(epoch, text, code),))
 
-    def edit(name: str | None, text: str, **fields: object) -> Outcome:
+    def edit(name: str | None, text: str, **fields: object) -> JobsOutcome:
         if name is not None and all(job.name != name for job in jobs):
             return refuse(Code.JOB_UNKNOWN, f"{text}: no such job")
         edited = tuple(replace(job, **fields) if name in (None, job.name) else job for job in jobs)  # type: ignore[arg-type]
-        return Outcome(edited, (Report(epoch, text),))
+        return JobsOutcome(edited, (MutationReport(epoch, text),))
 
     match mutation:
         case Add(text):
@@ -100,7 +100,9 @@ def apply(
         case Drop(name):
             if all(job.name != name for job in jobs):
                 return refuse(Code.JOB_UNKNOWN, f"drop {name}: no such job")
-            return Outcome(tuple(job for job in jobs if job.name != name), (Report(epoch, f"drop {name}"),))
+            return JobsOutcome(
+                tuple(job for job in jobs if job.name != name), (MutationReport(epoch, f"drop {name}"),)
+            )
         case Pause(name):
             return edit(name, f"pause {name or 'all jobs'}", paused=True)
         case Resume(name):
@@ -110,14 +112,14 @@ def apply(
                 name, f"throttle {name} to {'unlimited' if limit is None else limit}", rate_limit=limit
             )
         case Stop():
-            return Outcome(jobs, (Report(epoch, "stop"),), stop=True)
+            return JobsOutcome(jobs, (MutationReport(epoch, "stop"),), stop=True)
 
 
 def _add(
     text: str, epoch: int, jobs: tuple[JobState, ...], lanes: int, start: int, table: TableSchema
-) -> Outcome:
-    def refuse(code: Code, text: str) -> Outcome:
-        return Outcome(jobs, (Report(epoch, f"add{text}", code),))
+) -> JobsOutcome:
+    def refuse(code: Code, text: str) -> JobsOutcome:
+        return JobsOutcome(jobs, (MutationReport(epoch, f"add{text}", code),))
 
     try:
         definition = JobDefinition.from_json(text, table)
@@ -133,4 +135,4 @@ def _add(
         # Two lanes would share a partition, and each would send its barriers.
         wrong = f"{lanes} lanes don't divide {definition.output_partitions} output_partitions"
         return refuse(Code.JOB_INVALID, f" {name}: {wrong}")
-    return Outcome((*jobs, _created(definition, start)), (Report(epoch, f"add {name}"),))
+    return JobsOutcome((*jobs, _created(definition, start)), (MutationReport(epoch, f"add {name}"),))

@@ -1,4 +1,4 @@
-"""The panel: the status of a running service, kept in memory for the page, the API and the metrics.
+"""The status of a running service, kept in memory for the page, the API and the metrics.
 
 `note` is called by the stream's thread after each batch and costs microseconds; `status`, `vnodes` and `history` are
 called by any thread and see one batch's end, never half of one. Nothing here can disturb the service.
@@ -16,9 +16,10 @@ from importlib.metadata import version
 from schemas.errors import BackfillError
 from schemas.records import Barrier
 from state.values.plan import JobState
-from state.values.progress import Completed, InProgress, Progress, vnodes_done
+from state.values.progress import Completed, InProgress, Progress
+from streaming.control.state_view import JobView
 from streaming.core.clocks import Age
-from streaming.core.forecast import Forecast, RateEstimators, extent, phase
+from streaming.core.forecast import Forecast, RateEstimators
 from streaming.observe.models import (
     JobStatus,
     Latency,
@@ -56,7 +57,7 @@ class StatusCache:
     started: float = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _report: BatchReport | None = None
-    _jobs: tuple[JobState, ...] = ()
+    _jobs: Mapping[str, JobView] = field(default_factory=dict)
     _forecasts: dict[str, Forecast] = field(default_factory=dict)
     _rates: RateEstimators = field(default_factory=RateEstimators)
     _stored: Mapping[int, int] = field(default_factory=dict)
@@ -74,15 +75,16 @@ class StatusCache:
         """Take a batch into account. For each of its barriers the seconds from its injection until now."""
         wall_s, now_s = self.clock(), self.steady()
         stored = report.files.rows_by_vnode(self.vnode_count)
-        jobs = report.outcome.jobs
-        extents = {
-            job.name: extent(report.progress.get(job.name, {}), self.vnode_count, stored) for job in jobs
-        }
+        views = [
+            JobView.of(job, report.progress.get(job.name, {}), self.vnode_count, stored)
+            for job in report.outcome.jobs
+        ]
         with self._lock:
-            self._report, self._jobs, self._stored = report, jobs, stored
+            self._report, self._stored = report, stored
+            self._jobs = {view.name: view for view in views}
             self._parked += len(report.plan.parked)
             self._forecasts = self._rates.look(
-                round(now_s * 1_000), [(job, extents[job.name]) for job in jobs]
+                round(now_s * 1_000), [(view.state, view.extent) for view in views]
             )
             latencies = [
                 self._done.seen(aligned.epoch, aligned.barrier.injected_at_ms / 1_000, wall_s, now_s)
@@ -132,7 +134,7 @@ class StatusCache:
                 log_rows=files.log_rows if files else 0,
                 parked=self._parked,
                 latency=self._latency(),
-                jobs=[self._job(job) for job in self._jobs],
+                jobs=[self._job(view) for view in self._jobs.values()],
                 partitions=self._partitions(),
                 can_steer=self.can_steer,
             )
@@ -155,24 +157,22 @@ class StatusCache:
         age = self._ages.setdefault(partition, Age())
         return age.seen(newest.curr, newest.injected_at_ms / 1_000, self.clock(), self.steady())
 
-    def _job(self, job: JobState) -> JobStatus:
-        forecast, definition = self._forecasts[job.name], job.definition
-        assert self._report is not None
-        progress = self._report.progress.get(job.name, {})
+    def _job(self, view: JobView) -> JobStatus:
+        forecast, job, definition = self._forecasts[view.name], view.state, view.state.definition
         return JobStatus(
             name=job.name,
             output=definition.output,
-            phase=phase(job, forecast.extent),
+            phase=view.phase,
             paused=job.paused,
             rate_limit=job.rate_limit,
             share=forecast.share,
             grew=forecast.grew,
-            rows_read=forecast.extent.rows_read,
-            rows_left=forecast.extent.rows_left,
+            rows_read=view.extent.rows_read,
+            rows_left=view.extent.rows_left,
             rows_per_s=forecast.rows_per_s,
             seconds_left=forecast.seconds_left,
-            vnodes_done=vnodes_done(progress),
-            vnodes_in_progress=len(progress) - vnodes_done(progress),
+            vnodes_done=view.vnodes_done,
+            vnodes_in_progress=len(view.progress) - view.vnodes_done,
             start=job.start,
             filter=definition.filter,
             columns=list(definition.columns),
@@ -189,15 +189,15 @@ class StatusCache:
         """Epoch of the last batch, its lanes, and the jobs after it."""
         with self._lock:
             plan = self._report.plan if self._report else None
-            return (plan.epoch, plan.lanes, self._jobs) if plan else (0, 1, ())
+            jobs = tuple(view.state for view in self._jobs.values())
+            return (plan.epoch, plan.lanes, jobs) if plan else (0, 1, ())
 
     def vnodes(self, job: str) -> list[VnodeStatus] | None:
         """Every vnode of a job; None if there is no such job."""
         with self._lock:
-            if self._report is None or all(known.name != job for known in self._jobs):
+            if self._report is None or job not in self._jobs:
                 return None
-            progress, lanes = self._report.progress.get(job, {}), self._report.plan.lanes
-            stored = self._stored
+            progress, lanes, stored = self._jobs[job].progress, self._report.plan.lanes, self._stored
         return [
             _vnode(vnode, vnode * lanes // self.vnode_count, progress.get(vnode), stored.get(vnode, 0))
             for vnode in range(self.vnode_count)

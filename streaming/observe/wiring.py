@@ -11,7 +11,7 @@ from schemas.errors import BackfillError
 from streaming.observe.metrics import Metrics
 from streaming.observe.status_cache import StatusCache
 from streaming.protocol.report import BatchReport
-from streaming.service.service import Service, owner
+from streaming.service.service import Service
 from streaming.sink.kinds import Sinks, SinkSetup
 
 log = structlog.get_logger()
@@ -30,7 +30,7 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
     cache = StatusCache(
         config.upstream,
         config.table.name,
-        owner(),
+        service.owner,
         config.table.vnode_count,
         service.vitals,
         can_steer=token is not None,

@@ -17,7 +17,7 @@ from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress
-from streaming.core.jobs import Outcome
+from streaming.core.jobs import JobsOutcome
 from streaming.protocol.bad_records import BadRecords, without_parked
 from streaming.protocol.effects import (
     AppendLog,
@@ -50,7 +50,7 @@ class Done:
     plan: BatchPlan
     clock: Stopwatch
     sums: Sums = field(default_factory=lambda: Sums(()))
-    outcome: Outcome = Outcome(())  # noqa: RUF009 (a value)
+    outcome: JobsOutcome = JobsOutcome(())  # noqa: RUF009 (a value)
 
 
 @dataclass
@@ -176,7 +176,7 @@ class Executor:
 
     def _settle(self, plan: BatchPlan, done: Done) -> None:
         state = self.state
-        refused = Outcome((), state.take_refused())
+        refused = JobsOutcome((), state.take_refused())
         done.outcome = refused | self.settle(plan, () if plan.silent else state.configured)
         # One that is dropped later must not come back.
         if plan.jobs and not plan.silent:
@@ -184,7 +184,7 @@ class Executor:
         known = {job.name for job in state.jobs}
         state.configured = tuple(job for job in state.configured if plan.silent and job.name not in known)
 
-    def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> Outcome:
+    def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> JobsOutcome:
         """Stand at the end of a plan that is done. `configured` jobs that are new start there."""
         outcome = self.state.settle(plan, configured)
         if self.forward.active:

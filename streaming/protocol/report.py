@@ -11,7 +11,7 @@ from schemas.errors import Code
 from state.replica import ReplicaFiles
 from state.values.plan import BatchPlan
 from state.values.progress import Progress
-from streaming.core.jobs import Outcome
+from streaming.core.jobs import JobsOutcome
 from streaming.lane.task import LaneResult
 
 _Number = TypeVar("_Number", int, float)
@@ -31,7 +31,7 @@ class BatchReport:
     already_sent: int
     hindrances: tuple[Code, ...]
     """Why its lanes were tried again: of each attempt that was aborted, fenced, or whose end is unknown."""
-    outcome: Outcome
+    outcome: JobsOutcome
     progress: Mapping[str, Mapping[int, Progress]]
     vnode_count: int
     files: ReplicaFiles

@@ -14,7 +14,7 @@ from state.progress_table import ProgressRow
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Progress
 from streaming.core.batch_sizer import BatchSizer
-from streaming.core.jobs import Outcome, Report, add_configured, jobs_after
+from streaming.core.jobs import JobsOutcome, MutationReport, add_configured, jobs_after
 
 
 class StreamState:
@@ -32,7 +32,7 @@ class StreamState:
         self.configured: tuple[JobDefinition, ...] = ()
         """Jobs of the configuration that are still to be added."""
         self._in_file: frozenset[str] = frozenset()
-        self._refused: list[Report] = []
+        self._refused: list[MutationReport] = []
 
     @property
     def epoch(self) -> int:
@@ -64,11 +64,11 @@ class StreamState:
         """
         if job.name in self._in_file:
             raise error
-        self._refused.append(Report(job.start, f"add {job.name}: {error}", error.code))
+        self._refused.append(MutationReport(job.start, f"add {job.name}: {error}", error.code))
         self.jobs = tuple(each for each in self.jobs if each.name != job.name)
         self.progress.pop(job.name, None)
 
-    def take_refused(self) -> tuple[Report, ...]:
+    def take_refused(self) -> tuple[MutationReport, ...]:
         """The reports of `refuse` since the last call."""
         refused, self._refused = tuple(self._refused), []
         return refused
@@ -88,7 +88,7 @@ class StreamState:
         ]
         return after, rows
 
-    def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> Outcome:
+    def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> JobsOutcome:
         """Stand at the plan's end. `configured` jobs that are new start there."""
         outcome = jobs_after(plan, self._table)
         before = {job.name for job in outcome.jobs}

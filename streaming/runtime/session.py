@@ -154,74 +154,80 @@ def spark_starting(settings: SparkSettings | None = None) -> Iterator[Callable[[
             started.exception()  # whatever it became, it has to be there before it can be closed
 
 
+_FIXED: Mapping[str, str] = {
+    # Nothing of ours listens to the outside.
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Without it every Python task loses 0.3 s, and the first ones two seconds more.
+    "spark.python.daemon.module": "streaming.runtime.worker_daemon",
+    # A worker that dies says where.
+    "spark.python.worker.faulthandler.enabled": "true",
+    # Compaction runs beside the batches and must not make them wait for its whole job.
+    "spark.scheduler.mode": "FAIR",
+    "spark.scheduler.allocation.file": Path(__file__).with_name("fairscheduler.xml").as_uri(),
+    # A speculative copy of a lane would fence the transaction of the first. And a lane that failed is run again by the
+    # driver, which first sees whose turn it is.
+    "spark.speculation": "false",
+    "spark.task.maxFailures": "1",
+    # Executors with a JVM of their own decode as well.
+    "spark.executor.extraJavaOptions": " ".join(_TASK_JAVA_OPTIONS),
+    # Replanning between stages costs more than it saves on plans of two stages.
+    "spark.sql.adaptive.enabled": "false",
+    # Above the threshold Spark lists the files of a scan with a job of its own.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # What comes to a Python worker at a time: 10,000 records by default, whatever they weigh. Ten thousand of a
+    # megabyte would be more than Arrow's buffers, the JVM's direct memory and the worker can hold.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES),
+    "spark.sql.session.timeZone": "UTC",
+    # Options of the Kafka source hold secrets. What prints options redacts these.
+    "spark.redaction.regex": JAVA_SECRETS,
+    "spark.sql.redaction.options.regex": JAVA_SECRETS,
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Without Hadoop's native library Spark's default way to write a checkpoint forks a `chmod` for each file and a
+    # `readlink` for each look at one: 38 ms a file, two files a micro-batch. This one takes 5 ms.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
+    # A stream whose thread hangs must not keep the process from ending.
+    "spark.sql.streaming.stopTimeout": "5s",
+    # Progress objects of the last batches are kept in the driver's heap.
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+    # Likewise what an unused UI would show of past jobs: a service runs thousands an hour.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "20",
+}
+
+
 def configuration(
     settings: SparkSettings, jars: tuple[Path, ...], java_options: list[str], scratch: str
 ) -> dict[str, str]:
     """Every setting that the session starts with, by Spark's names."""
     cores = settings.cores or len(os.sched_getaffinity(0))
     return {
+        **_FIXED,
         "spark.app.name": settings.app,
         "spark.master": settings.master or f"local[{cores}]",
         "spark.driver.memory": settings.memory,
         "spark.driver.extraJavaOptions": " ".join(java_options),
         **_class_path(settings, jars),
-        # Nothing of ours listens to the outside, and no host name has to resolve.
-        **(
-            {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-            if settings.is_one_machine
-            else {}
-        ),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
+        **(_ONE_MACHINE if settings.is_one_machine else {}),
         "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
-        # Without it every Python task loses 0.3 s, and the first ones two seconds more.
-        "spark.python.daemon.module": "streaming.runtime.worker_daemon",
-        # A worker that dies says where.
-        "spark.python.worker.faulthandler.enabled": "true",
-        # Compaction runs beside the batches and must not make them wait for its whole job.
-        "spark.scheduler.mode": "FAIR",
-        "spark.scheduler.allocation.file": Path(__file__).with_name("fairscheduler.xml").as_uri(),
-        # A speculative copy of a lane would fence the transaction of the first. And a lane that failed is run again by
-        # the driver, which first sees whose turn it is.
-        "spark.speculation": "false",
-        "spark.task.maxFailures": "1",
-        # Executors with a JVM of their own decode as well.
-        "spark.executor.extraJavaOptions": " ".join(_TASK_JAVA_OPTIONS),
-        # Replanning between stages costs more than it saves on plans of two stages.
-        "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(cores),
-        # Above the threshold Spark lists the files of a scan with a job of its own.
-        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # What comes to a Python worker at a time: 10,000 records by default, whatever they weigh. Ten thousand of a
-        # megabyte would be more than Arrow's buffers, the JVM's direct memory and the worker can hold.
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES),
-        "spark.sql.session.timeZone": "UTC",
-        # Options of the Kafka source hold secrets. What prints options redacts these; and what may go to a disk (a
-        # task's closure among the broadcasts, when memory is short) goes there under a key that only memory has.
-        "spark.redaction.regex": JAVA_SECRETS,
-        "spark.sql.redaction.options.regex": JAVA_SECRETS,
+        # What may go to a disk (a task's closure among the broadcasts, when memory is short) may hold secrets, and goes
+        # there under a key that only memory has.
         "spark.io.encryption.enabled": str(settings.encrypt_spills).lower(),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Delta's own bookkeeping: tables with a handful of log files, not with millions.
         "spark.databricks.delta.snapshotPartitions": str(cores),
-        # Without Hadoop's native library Spark's default way to write a checkpoint forks a `chmod` for each file and a
-        # `readlink` for each look at one: 38 ms a file, two files a micro-batch. This one takes 5 ms.
-        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
-        # A stream whose thread hangs must not keep the process from ending.
-        "spark.sql.streaming.stopTimeout": "5s",
-        # Progress objects of the last batches are kept in the driver's heap.
-        "spark.sql.streaming.numRecentProgressUpdates": "20",
-        # Likewise what an unused UI would show of past jobs: a service runs thousands an hour.
-        "spark.ui.retainedJobs": "20",
-        "spark.ui.retainedStages": "20",
-        "spark.ui.retainedTasks": "200",
-        "spark.sql.ui.retainedExecutions": "20",
         **settings.extra,
     }
+
+
+_ONE_MACHINE: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""No host name has to resolve."""
 
 
 def _class_path(settings: SparkSettings, jars: tuple[Path, ...]) -> dict[str, str]:

@@ -9,28 +9,19 @@ Start-up is a fixed order, for each step protects the next:
     5  look        for barriers behind the last batch, and run the batches that they allow
     6  stream      from there on
 
-The journal is the only position. Spark's own checkpoint lives as long as a run: a former instance that has yet to
-notice that it is fenced would go on writing to one that is shared, and have this one skip what it has not handled.
-
 Spark comes up beside all this; the first that needs it waits (a batch to recover, or the first new one).
 """
 
 from __future__ import annotations
 
 import os
-import socket
-import tempfile
 import threading
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
-from pathlib import Path
+from functools import cached_property, partial
 
 import structlog
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from schemas.errors import (
     BackfillError,
@@ -42,48 +33,30 @@ from schemas.errors import (
 from schemas.job import JobDefinition
 from schemas.settings.config import ServiceConfig
 from state.journal import Journal, is_superseded
-from state.storage import Storage
 from state.values.plan import BatchPlan
 from state.values.progress import is_complete
-from streaming.compaction.compactor import COMPACTION_LEAST_ROWS, CompactionReport, Compactor
+from streaming.compaction.compactor import COMPACTION_LEAST_ROWS, Compactor, log_compaction
 from streaming.compaction.spark_tasks import compact_on, merge_on
 from streaming.core.health import late_after_s
 from streaming.kafka.clients import KafkaSettings
-from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches, OnPart
-from streaming.protocol.lane_attempts import transactional_id
-from streaming.protocol.lanes import Lanes
-from streaming.protocol.micro_batches import MicroBatches, spark_failure, stream_ended
-from streaming.protocol.recovery.forward import Forward
+from streaming.protocol.micro_batches import MicroBatches, stream_ended
 from streaming.protocol.report import BatchReport
 from streaming.runtime import failpoints
-from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.service.health import Watch
 from streaming.service.job_checks import refuse_changed_jobs, refuse_misfit_lanes, refuse_nothing_to_do
+from streaming.service.ownership import Owned, Ownership, owner
 from streaming.service.presence import Presence, instance_name, noting_fenced
 from streaming.service.restart_policy import LIMIT_S, RestartPolicy, broker_answers
 from streaming.service.spark_watch import SparkWatch
+from streaming.service.stream import Stream
 from streaming.service.vitals import Vitals
-from streaming.sink.dead_letters import read_letters
-from streaming.sink.kinds import Sinks, SinkSetup
-from streaming.source.barriers.kinds import barrier_source
-from streaming.source.barriers.last import newest_barrier
-from streaming.source.barriers.source import BarrierSetup, BarrierSource
-from streaming.source.kafka import UpstreamSource
+from streaming.source.barriers.source import BarrierSource
 from streaming.source.upstream_checks import (
     UpstreamGuard,
-    UpstreamIdentity,
-    binding,
-    refuse_compacted,
-    refuse_foreign,
-    refuse_lost,
     refuse_partial,
 )
-
-TRIGGER_INTERVAL = "100 milliseconds"
-_DRAIN_TIMEOUT_S = 20.0
-_POLL_S = 0.2
 
 OnBatch = Callable[[BatchReport], None]
 
@@ -112,6 +85,8 @@ class Service:
     rebuild: bool = False
     skip_records: frozenset[tuple[int, int]] = frozenset()
     take_over: bool = False
+    owner: str = field(default_factory=owner)
+    """This instance, in words for the one that is fenced by it."""
     compaction_least_rows: int = COMPACTION_LEAST_ROWS
     late_s: float | None = None
     """After how long without a batch it is late, in place of what the barriers' interval makes of it."""
@@ -162,11 +137,13 @@ class Service:
                     raise stream_ended("Spark's JVM is gone") from error
 
     def _run_once(self, restart_policy: RestartPolicy) -> None:
-        upstream = self._check_topics()
-        storage = Storage(str(self.config.state), synced=self.config.sync_state)
-        storage.prepare()
+        ownership = Ownership(
+            self.config, self.kafka, self.spark, self.skip_records, self.owner, self.rebuild
+        )
+        upstream = ownership.check_topics()
+        storage = ownership.open_storage()
         if self._journal is not None and is_superseded(storage, self._journal.version):
-            raise self._journal.fenced()  # whoever took over while we were in trouble is the one to go on
+            raise self._journal.fenced()  # the instance that took over meanwhile is the one to go on
         for torn in storage.set_torn_aside():
             log.warning(
                 "set_torn_aside", path=torn, reason="not synced before a power failure; nothing relied on it"
@@ -179,20 +156,19 @@ class Service:
                 return
             journal = Journal(storage, self.config.table)
         self._journal = journal
-        with presence.shown(owner()), noting_fenced(presence, journal):
-            self._own(journal, storage, upstream, restart_policy)
+        with presence.shown(self.owner), noting_fenced(presence, journal):
+            owned = ownership.take_over(storage, journal, upstream)
+            restart_policy.begins()
+            self._watched(ownership, owned, restart_policy, UpstreamGuard(self.kafka, upstream, storage.root))
 
-    def _own(
-        self, journal: Journal, storage: Storage, upstream: UpstreamIdentity, restart_policy: RestartPolicy
+    def _watched(
+        self, ownership: Ownership, owned: Owned, restart_policy: RestartPolicy, guard: UpstreamGuard
     ) -> None:
-        batches = self._take_over(journal, storage, upstream, restart_policy)
-        restart_policy.begins()
-        guard = UpstreamGuard(self.kafka, upstream, storage.root)
         with Watch(guard, self.vitals) as watch:
             try:
-                self._recover_and_stream(restart_policy, upstream, journal, batches, watch)
+                self._recover_and_stream(owned, ownership.barriers(owned), restart_policy, watch)
             except EnvironmentProblem as problem:
-                reason = guard.reason(problem, batches.next_offsets())
+                reason = guard.reason(problem, owned.batches.next_offsets())
                 if reason is problem:
                     raise
                 raise reason from problem
@@ -200,124 +176,41 @@ class Service:
                 self.vitals.detach()
 
     def _recover_and_stream(
-        self,
-        restart_policy: RestartPolicy,
-        upstream: UpstreamIdentity,
-        journal: Journal,
-        batches: Batches,
-        watch: Watch,
+        self, owned: Owned, barriers: BarrierSource, restart_policy: RestartPolicy, watch: Watch
     ) -> None:
+        batches, lanes = owned.batches, owned.lanes
+        batches.on_each_part(partial(self._part_done, batches, restart_policy))
+        on_batch = partial(self._batch_done, batches, restart_policy)
         compactor = Compactor(
             partial(compact_on, self.spark),
             partial(merge_on, self.spark),
             batches.replica,
-            self._log_compaction,
+            partial(log_compaction, self.config.upstream),
             compaction_least_rows=self.compaction_least_rows,
-            slots=lambda: self._lanes.slots,
+            slots=lambda: lanes.slots,
         )
-        barriers = self._barrier_source(journal, upstream, batches.replica.id)
         barriers.start()  # before anything is read
-        warm_up = threading.Thread(target=self._lanes.warm_up)
-        warm_up.start()
+        threading.Thread(target=lanes.warm_up).start()
         try:
             recovered = batches.recover()
             if recovered is not None:
-                self._told(recovered, batches, restart_policy)
+                on_batch(recovered)
             self._check_jobs([job.definition for job in batches.jobs])
             watch.next_offsets = batches.next_offsets
             known = barriers.begin(batches.position, batches.next_offsets())
             self.barriers = barriers
-            micro_batches = MicroBatches(
-                barriers, batches, compactor, lambda report: self._told(report, batches, restart_policy)
-            )
+            micro_batches = MicroBatches(barriers, batches, compactor, on_batch)
             self.vitals.attach(barriers, micro_batches)
             micro_batches.run(known)
-            self._stream(barriers, micro_batches, watch)
+            stream = Stream(self.spark(), barriers, micro_batches, self._stop)
+            stream.run(self._serves, partial(self._check, owned, barriers, watch))
         finally:
             barriers.close()
             compactor.close()
 
-    # 1 -----------------------------------------------------------------------------------------------------
-
-    def _check_topics(self) -> UpstreamIdentity:
-        upstream = UpstreamIdentity.of(self.kafka, self.config.upstream)
-        refuse_compacted(self.kafka, upstream.topic)
-        for job in self.config.jobs:
-            self._sinks(job).check(job)
-        return upstream
-
-    @cached_property
-    def _sinks(self) -> Sinks:
-        return Sinks(
-            SinkSetup(
-                kafka=self.kafka,
-                upstream=self.config.upstream,
-                limits=self.config.limits,
-                parks=self.config.on_bad_record == "park",
-            )
-        )
-
-    # 2, 3 --------------------------------------------------------------------------------------------------
-
-    def _take_over(
-        self, journal: Journal, storage: Storage, upstream: UpstreamIdentity, restart_policy: RestartPolicy
-    ) -> Batches:
-        config = self.config
-        beginning = [0] * upstream.partitions
-        if journal.current is not None:
-            refuse_foreign(journal.current.table, config.table, upstream, state=storage.root)
-        if journal.current is None or journal.current.plan is None:
-            refuse_lost(self.kafka, upstream.topic, beginning)
-            # Nothing was sent by this state, so what an output holds is not of it, unless it is made anew.
-            for job in () if self.rebuild else config.jobs:
-                self._sinks(job).refuse_used(job)
-        open_lanes = journal.current.plan.lanes if journal.current and journal.current.plan else 0
-        lanes = max(config.lanes, open_lanes)  # a batch that is half done is finished by as many as began it
-        former = journal.take_over(owner(), lanes, binding(config.table, upstream))
-        self._source = UpstreamSource(
-            self.spark,
-            self.kafka,
-            config.upstream,
-            config.table,
-            self.skip_records,
-            config.upstream_format,
-        )
-        self._lanes = Lanes(self._source)
-        batches = Batches(
-            storage=storage,
-            table=config.table,
-            sink_of=self._sinks,
-            lanes=self._lanes,
-            lane_count=config.lanes,
-            journal=journal,
-            first_offsets=beginning,
-            read_letters=partial(read_letters, self.kafka, config.upstream),
-            bad_records=BadRecords(config.upstream, self.skip_records, parks=self._sinks.setup.parks),
-            forward=Forward(
-                self._sinks,
-                partial(newest_barrier, self.kafka, config.upstream),
-                config.table,
-                config.lanes,
-                rebuild=self.rebuild,
-            ),
-            limits=config.limits,
-            upstream_format=config.upstream_format,
-        )
-        batches.on_each_part(partial(self._part_done, batches, restart_policy))
-        failpoints.reach(Failpoint.TAKEN_OVER)
-        if former is not None:
-            self._fence(transactional_id(batches.replica), max(former.lanes, lanes), former.plan)
-        failpoints.reach(Failpoint.FENCED)
-        batches.configure(config.jobs)
-        return batches
-
-    def _fence(self, prefix: str, lanes: int, plan: BatchPlan | None) -> None:
-        """Take every writer's id that a former instance may hold, and let it go again."""
-        jobs = [job.state.definition for job in plan.jobs] if plan else []
-        for sink in self._sinks.all_of([*jobs, *self.config.jobs]):
-            sink.fence([f"{prefix}-{lane}" for lane in range(lanes)])
-
-    # 4 -----------------------------------------------------------------------------------------------------
+    def _serves(self) -> None:
+        self.vitals.streams()
+        self.on_serving()
 
     def _check_jobs(self, known: Sequence[JobDefinition]) -> None:
         refuse_changed_jobs(known, self.config.jobs)
@@ -325,92 +218,21 @@ class Service:
         if self.exit_when_complete:
             refuse_nothing_to_do(known, self.config.jobs)
 
-    # 5, 6 --------------------------------------------------------------------------------------------------
-
-    def _barrier_source(self, journal: Journal, upstream: UpstreamIdentity, state_id: str) -> BarrierSource:
-        setup = BarrierSetup(
-            kafka=self.kafka,
-            upstream=upstream.topic,
-            partitions=upstream.partitions,
-            interval_ms=self.config.barrier_interval_ms,
-            records=self._source,
-            left_out=self.skip_records,
-            owner=state_id,
-            is_ours=lambda: not journal.is_superseded,
-        )
-        return barrier_source(self.config.barriers, setup)
-
-    def _stream(self, barriers: BarrierSource, micro_batches: MicroBatches, watch: Watch) -> None:
-        scratch = self.spark().conf.get("spark.local.dir")
-        with tempfile.TemporaryDirectory(
-            dir=scratch, prefix="stream-", ignore_cleanup_errors=True
-        ) as checkpoint:
-            stream = barriers.stream().writeStream.foreachBatch(micro_batches)
-            stream = stream.option("checkpointLocation", Path(checkpoint).as_uri())
-            query = stream.trigger(processingTime=TRIGGER_INTERVAL).start()
-            self.vitals.streams()
-            self.on_serving()
-            dropped, drain_s = False, _DRAIN_TIMEOUT_S
-            try:
-                self._serve(query, barriers, watch)
-            except Fenced:
-                drain_s = 0.0  # the open batch is the successor's
-                raise
-            finally:
-                dropped = self._end(query, micro_batches, drain_s)
-        failure = micro_batches.failure
-        if not self._stop.is_set():
-            raise failure or spark_failure(query)
-        # A group of processes is often ended together: Spark may have gone before the batch came to its end.
-        if failure is not None and not dropped and not isinstance(failure, (EnvironmentProblem, *JVM_GONE)):
-            raise failure
-        log.info("stopped", open_batch="dropped" if dropped or failure else "none")
-
-    def _serve(self, query: StreamingQuery, barriers: BarrierSource, watch: Watch) -> None:
-        """Until somebody says stop, or the stream ends, or Spark with it."""
-        with suppress(*JVM_GONE):
-            while query.isActive and not self._stop.wait(_POLL_S):
-                self._check(barriers)
-                watch.check()
-
-    def _check(self, barriers: BarrierSource) -> None:
+    def _check(self, owned: Owned, barriers: BarrierSource, watch: Watch) -> None:
         try:
             barriers.check()
         except Fenced as fenced:
-            if self._journal is not None and self._journal.is_superseded:
-                raise self._journal.fenced() from fenced
+            if owned.journal.is_superseded:
+                raise owned.journal.fenced() from fenced
             raise
-
-    def _end(self, query: StreamingQuery, micro_batches: MicroBatches, drain_s: float) -> bool:
-        """Between two batches if possible. True if the open batch was dropped: the next start does it again."""
-        in_time = micro_batches.close(drain_s)
-        with suppress(*JVM_GONE):
-            if not in_time:
-                micro_batches.drop()
-                self.spark().sparkContext.cancelAllJobs()
-            query.stop()
-        return not in_time
+        watch.check()
 
     def _part_done(self, batches: Batches, restart_policy: RestartPolicy, plan: BatchPlan) -> None:
         restart_policy.worked()
         self.on_part(plan)
         batches.ending = batches.ending or self._stop.is_set()
 
-    def _log_compaction(self, report: CompactionReport) -> None:
-        result = report.result
-        log.info(
-            "compaction",
-            epoch=report.epoch,
-            vnodes=result.vnodes,
-            rows=result.rows_read,
-            took_ms=round(report.took_ms),
-        )
-        for code, illegal in result.illegal.items():
-            partition, offset = illegal.first
-            first = f"{self.config.upstream}-{partition}@{offset}"
-            log.warning("illegal_changes", code=code, count=illegal.count, first=first)
-
-    def _told(self, report: BatchReport, batches: Batches, restart_policy: RestartPolicy) -> None:
+    def _batch_done(self, batches: Batches, restart_policy: RestartPolicy, report: BatchReport) -> None:
         restart_policy.worked()
         self.vitals.batch_done()
         for mutation in report.outcome.reports:
@@ -424,10 +246,3 @@ class Service:
         return bool(batches.jobs) and all(
             job.opened and is_complete(batches.progress.get(job.name, {}), count) for job in batches.jobs
         )
-
-
-@cache
-def owner() -> str:
-    """This process, in words for whoever is fenced by it."""
-    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return f"process {os.getpid()} on {socket.gethostname()}, started {started}"

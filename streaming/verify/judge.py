@@ -62,13 +62,7 @@ def verify_topics(
         InputError: the upstream is no history of this table: bytes that don't decode, barriers out of order.
         EnvironmentProblem: no broker, or it refuses.
     """
-    if upstream == output:
-        raise TopicError(
-            Code.SAME_TOPIC,
-            where=output,
-            found="one topic as upstream and output",
-            next_step="name the upstream and the job's output topic",
-        )
+    _refuse_same(upstream, output)
     started = time.monotonic()
     read = 0
 
@@ -95,6 +89,16 @@ def verify_topics(
         checker = Checker(table, view, (upstream, sources[0]), (output, sources[1]), findings, letters)
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started)
+
+
+def _refuse_same(upstream: str, output: str) -> None:
+    if upstream == output:
+        raise TopicError(
+            Code.SAME_TOPIC,
+            where=output,
+            found="one topic as upstream and output",
+            next_step="name the upstream and the job's output topic",
+        )
 
 
 def _dead_letters(

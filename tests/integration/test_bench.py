@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streaming.cli.app import main
-from streaming.dev.bench.results import read_results
+from streaming.dev.bench.report.results import read_results
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

@@ -20,7 +20,8 @@ from streaming.verify.findings import Report, Rule
 from streaming.verify.history import Entry
 from streaming.verify.judge import verify_topics
 from tests.conftest import TopicFactory
-from tests.kit.histories import History, clean_history, encoded
+from tests.kit.encoded_histories import encoded
+from tests.kit.histories import History, clean_history
 from tests.kit.kafka_topics import Writer, intervals, remove_beginning
 from tests.kit.mutants import MUTANTS
 

@@ -12,7 +12,7 @@ from schemas.table import TableSchema, declare
 from state.replica import BaseFile, ReplicaFiles
 from state.values.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
 from state.values.progress import Progress
-from streaming.core.jobs import Outcome
+from streaming.core.jobs import JobsOutcome
 from streaming.protocol.report import BatchReport
 
 TABLE = declare(
@@ -61,7 +61,7 @@ def report(
         {},
         0,
         (),
-        Outcome(tuple(jobs)),
+        JobsOutcome(tuple(jobs)),
         progress or {},
         vnode_count,
         ReplicaFiles(0, base, ()),

@@ -43,7 +43,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Play:
+class Script:
     table: TableSchema
     jobs: tuple[JobDefinition, JobDefinition]
     partitions: int
@@ -100,7 +100,7 @@ def _row(table: TableSchema, key: Key, n: int | None, v: str | None) -> Row:
 
 
 @st.composite
-def plays(draw: st.DrawFn) -> Play:
+def scripts(draw: st.DrawFn) -> Script:
     table = draw(tables())
     rows = draw(rows_of(table))
     jobs = draw(definitions(table, "copy")), draw(definitions(table, "second"))
@@ -112,7 +112,7 @@ def plays(draw: st.DrawFn) -> Play:
         repeated=st.booleans(),
     )
     lanes = [n for n in (1, 2, 4) if not any(job.output_partitions % n for job in jobs)]
-    return Play(
+    return Script(
         table=table,
         jobs=jobs,
         partitions=draw(st.integers(1, 3)),
@@ -124,23 +124,23 @@ def plays(draw: st.DrawFn) -> Play:
     )
 
 
-def setting_of(play: Play) -> Setting:
-    upstream = Upstream(play.table, play.partitions)
-    upstream.put_all(play.first_rows)
+def setting_of(script: Script) -> Setting:
+    upstream = Upstream(script.table, script.partitions)
+    upstream.put_all(script.first_rows)
     upstream.barrier()
-    for interval in play.intervals:
+    for interval in script.intervals:
         _write(upstream, interval)
     for last in CLOSING:
         upstream.barrier(last)
     return Setting(
-        play.table,
+        script.table,
         Changelog(upstream),
-        play.jobs[:1],
-        {job.output: job for job in play.jobs},
-        lanes=play.lanes,
+        script.jobs[:1],
+        {job.output: job for job in script.jobs},
+        lanes=script.lanes,
         compactions=True,
         closing=len(CLOSING),
-        limits=play.limits,
+        limits=script.limits,
     )
 
 
@@ -157,8 +157,8 @@ def _write(upstream: Upstream, interval: Interval) -> None:
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
-@given(plays())
-def test_the_law_holds_at_every_barrier_of_every_interleaving(play: Play) -> None:
-    verdict = played(setting_of(play), random.Random(play.seed))
+@given(scripts())
+def test_the_law_holds_at_every_barrier_of_every_interleaving(script: Script) -> None:
+    verdict = played(setting_of(script), random.Random(script.seed))
     assert not verdict.complaints, verdict.complaints[:3]
     event(f"starts: {min(verdict.starts, 5)}")

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from streaming.verify.findings import Side
-from tests.kit.histories import clean_history, judge
+from tests.kit.encoded_histories import judge
+from tests.kit.histories import clean_history
 from tests.kit.mutants import MUTANTS, folds_to_the_law
 
 CLEAN_SEEDS = 2_000

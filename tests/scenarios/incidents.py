@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tests.scenarios.places import MAINTENANCE_STEP, is_at
-from tests.simulation.fates import Order, Straight
+from tests.simulation.fault_policies import Order, Straight
 from tests.simulation.scheduler import Process, Strand
 
 BEFALLEN = {"crash": "death", "freeze": "pause"}
@@ -33,7 +33,7 @@ class Fault:
 
 
 class Incidents(Straight):
-    """A straight fate but for what is armed. `events`: what has happened and was not printed."""
+    """A policy without faults but for what is armed. `events`: what has happened and was not printed."""
 
     def __init__(self) -> None:
         super().__init__(Order(markers_first=True))

@@ -16,7 +16,7 @@ from functools import cache
 from schemas.records import Add, Throttle
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
-from tests.simulation.fates import Order, Straight
+from tests.simulation.fault_policies import Order, Straight
 from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
@@ -66,7 +66,7 @@ def unseen(step: int, world: World) -> None:
 
 
 class Witnessed(Straight):
-    """A straight fate that lets somebody look on. What maintenance does follows from how far things are."""
+    """A policy without faults that lets somebody look on. What maintenance does follows from how far things are."""
 
     def __init__(self, order: Order, world: World, look: Look = unseen) -> None:
         super().__init__(order)
@@ -92,7 +92,7 @@ def play_on(
 ) -> tuple[World, list[str]]:
     """From what a crash left to the end, without another one; what is wrong then."""
     world = World(setting, Straight(), left.copy(), instance_type)
-    world.scheduler.fate = Witnessed(order, world, look)
+    world.scheduler.policy = Witnessed(order, world, look)
     world.start()
     try:
         world.settle()

@@ -12,7 +12,7 @@ from functools import cache
 from itertools import count
 
 from tests.simulation.crashes import Witnessed, job_of_epochs, play_on
-from tests.simulation.fates import Order, Straight
+from tests.simulation.fault_policies import Order, Straight
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
 from tests.simulation.world import Lasting, Setting, World
@@ -56,7 +56,7 @@ def hand_over(
 ) -> tuple[list[str], list[str]] | None:
     """The trace, and what is wrong at its end; None if one of the two comes to rest before it has gone so far."""
     world = World(_setting(), Straight(), instance_type=instance_type)
-    world.scheduler.fate = Witnessed(order, world)
+    world.scheduler.policy = Witnessed(order, world)
     try:
         first = world.start()
         if not _let_go(world, first, stop):

@@ -14,7 +14,7 @@ from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
-from tests.simulation.fates import Seeded
+from tests.simulation.fault_policies import Seeded
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
 from tests.simulation.world import Setting, World
@@ -156,22 +156,22 @@ def played(
     setting: Setting, rng: random.Random, seed: int = 0, instance_type: type[Instance] = Instance
 ) -> Verdict:
     """A random history of a setting, whose last barriers have to let every job finish, as `CLOSING` does."""
-    fate = Seeded(rng)
-    world = World(setting, fate, instance_type=instance_type)
+    policy = Seeded(rng)
+    world = World(setting, policy, instance_type=instance_type)
     world.start()
     try:
-        _run(world, fate)
+        _run(world, policy)
         wrong = complaints(world)
     except Exception as error:  # noqa: BLE001  # whatever it is, it is this seed's
         wrong = [f"{type(error).__name__}: {error}"]
     finally:
         world.scheduler.end()
     scheduler = world.scheduler
-    return Verdict(seed, wrong, scheduler.digest(), scheduler.trace, fate.faults, world.lasting.starts)
+    return Verdict(seed, wrong, scheduler.digest(), scheduler.trace, policy.faults, world.lasting.starts)
 
 
-def _run(world: World, fate: Seeded) -> None:
-    rng = fate.rng
+def _run(world: World, policy: Seeded) -> None:
+    rng = policy.rng
     backup = world.lasting.files.copy() if rng.random() < RESTORED else None
     while world.scheduler.turn():
         if backup is not None and rng.random() < 0.01:
@@ -184,7 +184,7 @@ def _run(world: World, fate: Seeded) -> None:
             world.start()
         elif world.alive and rng.random() < 0.02:
             _meddle(world, rng)
-    fate.heal()
+    policy.heal()
     world.settle()
 
 

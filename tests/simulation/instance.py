@@ -209,20 +209,20 @@ class Lanes:
 
     def _start(self, task: LaneTask, lane: int, results: dict[int, LaneResult], lost: list[int]) -> None:
         def attempt() -> None:
-            if fate == "dies":  # its worker had not the memory for it
+            if policy == "dies":  # its worker had not the memory for it
                 lost.append(lane)
                 return
             result = self.run_lane(task, lane)
-            if fate == "again":  # the executor was lost with its result
+            if policy == "again":  # the executor was lost with its result
                 result = self.run_lane(task, lane)
-            if fate == "job fails":
+            if policy == "job fails":
                 lost.append(lane)
             results.setdefault(lane, result)
 
-        fate = self._scheduler.outcome(
+        policy = self._scheduler.outcome(
             f"task of lane {lane}", "done", "again", "twice at once", "job fails", "dies"
         )
-        for number in range(1 + (fate == "twice at once")):
+        for number in range(1 + (policy == "twice at once")):
             self._scheduler.spawn(self.instance.process, f"lane {lane} of {self._jobs}.{number}", attempt)
 
     def run_lane(self, task: LaneTask, lane: int) -> LaneResult:

@@ -42,7 +42,7 @@ from streaming.verify.history import Entry
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.rows import View
-from tests.kit.histories import ListSource
+from tests.kit.encoded_histories import ListSource
 from tests.simulation.world import World
 
 ENDS = Fenced, CommitConflict, EnvironmentProblem, OutcomeUnknown

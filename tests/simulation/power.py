@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.simulation.crashes import play_on
-from tests.simulation.fates import Order
+from tests.simulation.fault_policies import Order
 from tests.simulation.instance import Instance
 from tests.simulation.state_digest import state_digest
 from tests.simulation.storage import Loss

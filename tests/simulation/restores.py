@@ -14,7 +14,7 @@ from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
 from tests.simulation.crashes import VNODES, play_on
-from tests.simulation.fates import Order
+from tests.simulation.fault_policies import Order
 from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
 from tests.simulation.storage import Files

@@ -1,7 +1,7 @@
-"""One effect at a time: strands of processes, and a fate that says which goes on, which dies and what goes wrong.
+"""One effect at a time: strands of processes, and a policy that says which goes on, which dies and what goes wrong.
 
 The service's own code runs in strands (greenlets). It stops by `step` before each effect on the world outside; the
-effect itself is atomic. So a history is the list of choices that a fate made, and the same fate makes it again.
+effect itself is atomic. So a history is the list of choices that a policy made, and the same fate makes it again.
 What dies stops at a step for good: whatever it had not written is gone.
 """
 
@@ -54,7 +54,7 @@ class Strand:
         return not (self.done or self.process.paused) and (self.until is None or self.until())
 
 
-class Fate(Protocol):
+class FaultPolicy(Protocol):
     """Makes every choice of a history."""
 
     def next(self, ready: Sequence[Strand]) -> Strand:
@@ -68,10 +68,10 @@ class Fate(Protocol):
 
 
 class Scheduler:
-    """Runs strands as a fate wants. `trace` tells every step that was taken."""
+    """Runs strands as a policy wants. `trace` tells every step that was taken."""
 
-    def __init__(self, fate: Fate) -> None:
-        self.fate = fate
+    def __init__(self, policy: FaultPolicy) -> None:
+        self.policy = policy
         self.now_ms = 0
         self.trace: list[str] = []
         self.strands: list[Strand] = []
@@ -79,14 +79,14 @@ class Scheduler:
         self._by_greenlet: dict[greenlet, Strand] = {}
 
     def spawn(self, process: Process, name: str, work: Callable[[], object]) -> Strand:
-        """A new strand; it goes on when fate says so."""
+        """A new strand; it goes on when the policy says so."""
         strand = Strand(process, name, work, self._hub)
         self.strands.append(strand)
         self._by_greenlet[strand.greenlet] = strand
         return strand
 
     def step(self, what: str, until: Callable[[], bool] | None = None) -> None:
-        """Stop here until fate lets this strand go on, and `until` holds. An effect may follow.
+        """Stop here until the policy lets this strand go on, and `until` holds. An effect may follow.
 
         Outside of strands it does nothing, so that whoever judges can look at the world.
         """
@@ -100,10 +100,10 @@ class Scheduler:
             raise Killed
 
     def outcome(self, of: str, harmless: str, *others: str) -> str:
-        """What fate makes of an effect; nothing but the harmless outside of strands."""
+        """What the policy makes of an effect; nothing but the harmless outside of strands."""
         if getcurrent() not in self._by_greenlet:
             return harmless
-        chosen = self.fate.outcome(of, harmless, *others)
+        chosen = self.policy.outcome(of, harmless, *others)
         if chosen != harmless:
             self.trace.append(f"{of}: {chosen}")
         return chosen
@@ -113,8 +113,8 @@ class Scheduler:
         ready = [strand for strand in self.strands if strand.ready]
         if not ready:
             return False
-        strand = self.fate.next(ready)
-        befallen = self.fate.befalls(strand)
+        strand = self.policy.next(ready)
+        befallen = self.policy.befalls(strand)
         told = f"{strand.process.name}.{strand.name}: {strand.at}"
         if befallen == "death":
             self.trace.append(f"{told}: dies before it")

@@ -17,7 +17,7 @@ from streaming.source.decoded import MARKED
 from tests.kit.tables import churn, items, table
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
-from tests.simulation.fates import Straight
+from tests.simulation.fault_policies import Straight
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
 from tests.simulation.world import Setting, World

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.settings.limits import Limits
 from tests.simulation.crashes import ORDERS, Exploration, play_on, replay, twelve_epochs
-from tests.simulation.fates import Order
+from tests.simulation.fault_policies import Order
 from tests.simulation.state_digest import state_digest
 from tests.simulation.world import Lasting
 

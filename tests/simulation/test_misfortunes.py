@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.crashes import job_of_epochs
-from tests.simulation.fates import Straight
+from tests.simulation.fault_policies import Straight
 from tests.simulation.judge import complaints
 from tests.simulation.world import World
 
@@ -28,8 +28,8 @@ class Unlucky(Straight):
         return self.way if len(self.ways) - 1 == self.number else harmless
 
 
-def played(fate: Unlucky) -> World:
-    world = World(job_of_epochs(6), fate)
+def played(policy: Unlucky) -> World:
+    world = World(job_of_epochs(6), policy)
     world.start()
     world.settle()
     return world

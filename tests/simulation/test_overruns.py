@@ -11,7 +11,7 @@ import pytest
 from state.journal import PATH as JOURNAL_PATH
 from tests.simulation.broken_driver import GivesUpUnlockedPlans
 from tests.simulation.crashes import job_of_epochs
-from tests.simulation.fates import Straight
+from tests.simulation.fault_policies import Straight
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
 from tests.simulation.scheduler import Strand
@@ -92,8 +92,8 @@ def reads(plan: dict[str, Any]) -> bool:
     return any(job["slices"] for job in plan["jobs"])
 
 
-def played(fate: Slow | Deadly | Late, instance_type: type[Instance] = Instance) -> World:
-    fate.world = world = World(job_of_epochs(6), fate, instance_type=instance_type)
+def played(policy: Slow | Deadly | Late, instance_type: type[Instance] = Instance) -> World:
+    policy.world = world = World(job_of_epochs(6), policy, instance_type=instance_type)
     world.start()
     world.settle()
     assert world.lasting.starts == 1
@@ -126,9 +126,9 @@ def test_slices_that_are_too_slow_for_a_transaction_are_given_up() -> None:
 
 
 def test_slices_of_which_a_lane_has_sent_its_part_stay_and_its_fellow_gets_more_time() -> None:
-    fate = Slow((1,))
-    world = played(fate)
-    assert fate.slowed == 1
+    policy = Slow((1,))
+    world = played(policy)
+    assert policy.slowed == 1
     assert not given_up(world)
     assert not complaints(world)
 

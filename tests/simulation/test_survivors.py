@@ -15,7 +15,7 @@ from state.replica import Replica
 from streaming.verify.history import Entry
 from tests.kit.upstream import EPOCH_STEP
 from tests.simulation.crashes import twelve_epochs
-from tests.simulation.fates import Order, Straight
+from tests.simulation.fault_policies import Order, Straight
 from tests.simulation.judge import complaints
 from tests.simulation.scheduler import Strand
 from tests.simulation.world import World
@@ -62,8 +62,8 @@ class Fatal(Straight):
 
 def crashed(crash: Crash | None) -> World:
     """The world where the crash has just happened; at its end if there is none."""
-    fate = Fatal(crash)
-    fate.world = world = World(twelve_epochs(), fate)
+    policy = Fatal(crash)
+    policy.world = world = World(twelve_epochs(), policy)
     service = world.start()
     if crash is None:
         world.settle()

@@ -8,21 +8,33 @@ from typing import Any
 
 import pytest
 
+from schemas.avro.codec import KeyCodec
 from schemas.errors import Code, TopicError
+from schemas.records import Add
 from state.journal import PATH as JOURNAL_PATH
 from streaming.protocol.report import BatchReport
+from tests.kit.upstream import Upstream
 from tests.simulation.broker import Broker
+from tests.simulation.changelog import Changelog
 from tests.simulation.crashes import job_of_epochs
-from tests.simulation.fates import Straight
+from tests.simulation.fault_policies import Straight
+from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
 from tests.simulation.scheduler import Strand
-from tests.simulation.world import World
+from tests.simulation.world import Setting, World
 
 
 class MakesNoTopic(Broker):
     def create_topic(self, topic: str, partitions: int) -> None:
         self.scheduler.step(f"create {topic}")
         raise TopicError(Code.TOPIC_NOT_CREATED, where=topic, found="too many copies")
+
+
+class MakesNoDeadLetters(Broker):
+    def create_topic(self, topic: str, partitions: int) -> None:
+        if topic.endswith("dead-letters"):
+            raise TopicError(Code.TOPIC_NOT_CREATED, where=topic, found="too many copies")
+        super().create_topic(topic, partitions)
 
 
 class Without(Instance):
@@ -86,3 +98,34 @@ def test_a_job_of_the_configuration_ends_the_service_and_has_left_the_journal() 
     assert ends[0] is None, "it was killed"
     assert [getattr(end, "code", None) for end in ends[1:]] == [Code.TOPIC_NOT_CREATED] * 2
     assert jobs_of_plans(world)[-1] == 0
+
+
+class WithoutDeadLetters(Instance):
+    broker_type = MakesNoDeadLetters
+
+
+def with_a_bad_record() -> Setting:
+    """A job, and behind it a record whose value is no change."""
+    table, copy = table_of(2), job_of("copy", "copy", 2, rate_limit=None)
+    upstream = Upstream(table, partitions=1)
+    upstream.put((1, 0))
+    upstream.barrier(Add(copy.to_json()))
+    upstream.topic.append(0, KeyCodec(table.key_columns).encode((2,)), b"?")
+    faulty = frozenset({(0, upstream.topic.partitions[0][-1].offset)})
+    upstream.barrier()
+    return Setting(table, Changelog(upstream, faulty), (), {"copy": copy}, lanes=(1,), compactions=False)
+
+
+def test_without_a_topic_for_dead_letters_the_service_ends_and_the_journal_parks_nothing() -> None:
+    world = World(with_a_bad_record(), Straight(), instance_type=WithoutDeadLetters)
+    for _ in range(2):
+        world.start()
+        while world.scheduler.turn():
+            pass
+    assert [getattr(each.process.ended_by, "code", None) for each in world.instances] == [
+        Code.TOPIC_NOT_CREATED
+    ] * 2
+    plans = [json.loads(plan) for plan in world.storage.every_row(JOURNAL_PATH, "plan") if plan]
+    assert any(plan["parked"] for plan in plans), "the journal had it before the topic was asked for"
+    assert not plans[-1]["parked"]
+    assert not world.lasting.topics.partitions("copy.dead-letters")

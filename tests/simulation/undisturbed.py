@@ -7,7 +7,7 @@ from schemas.records import Throttle
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
 from tests.simulation.crashes import ORDERS, Witnessed
-from tests.simulation.fates import Straight
+from tests.simulation.fault_policies import Straight
 from tests.simulation.judge import complaints
 from tests.simulation.world import Setting, World
 
@@ -30,7 +30,7 @@ def undisturbed(upstream: Upstream, *jobs: JobDefinition, lanes: int = 1) -> Wor
         closing=len(closing),
     )
     world = World(setting, Straight())
-    world.scheduler.fate = Witnessed(ORDERS[1], world)
+    world.scheduler.policy = Witnessed(ORDERS[1], world)
     try:
         world.start()
         world.settle()

@@ -17,7 +17,7 @@ from schemas.table import TableSchema
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals, Changelog
 from tests.simulation.instance import Instance
-from tests.simulation.scheduler import Fate, Process, Scheduler
+from tests.simulation.scheduler import FaultPolicy, Process, Scheduler
 from tests.simulation.storage import Files, MemoryStorage
 
 INTERVAL_MS = 1_000
@@ -71,13 +71,13 @@ class World:
     def __init__(
         self,
         setting: Setting,
-        fate: Fate,
+        policy: FaultPolicy,
         lasting: Lasting | None = None,
         instance_type: type[Instance] = Instance,
     ) -> None:
         self.setting, self.instance_type = setting, instance_type
         self.lasting = lasting or Lasting.beginning(setting)
-        self.scheduler = Scheduler(fate)
+        self.scheduler = Scheduler(policy)
         self.scheduler.now_ms = self.lasting.now_ms
         self.storage = MemoryStorage(self.lasting.files, self.scheduler)
         self.instances: list[Instance] = []
@@ -132,7 +132,7 @@ class World:
         return [instance for instance in self.instances if instance.process.alive]
 
     def lose_power(self) -> None:
-        """The host of the service fails, not the broker's: fate says what is left of what was not synced."""
+        """The host of the service fails, not the broker's: the policy says what is left of what was not synced."""
         for instance in self.alive:
             self.scheduler.kill(instance.process)
         self.scheduler.trace.append("power failure")
@@ -149,7 +149,7 @@ class World:
     def _loss(self, path: str) -> str:
         """Of a file; an empty one is told apart only where it matters, among commits."""
         lost = ("gone", "empty") if path.endswith(".json") else ("gone",)
-        left = self.scheduler.fate.outcome("power", "kept", *lost)
+        left = self.scheduler.policy.outcome("power", "kept", *lost)
         self.scheduler.trace.append(f"{path} is {left}")
         return left
 

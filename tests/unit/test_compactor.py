@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import operator
 import os
 import threading
 import time
@@ -17,49 +15,20 @@ import pyarrow as pa
 import pytest
 import structlog
 
-from schemas.records import Op
-from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
+from state.columns import EPOCH
 from state.journal import Journal
 from state.maintenance import compaction
-from state.maintenance.compaction import CompactionPart, CompactionResult, compact_part
-from state.maintenance.merge import LEAST_FILES, Merge, Merged, merge_files
+from state.maintenance.compaction import CompactionPart, CompactionResult
+from state.maintenance.merge import LEAST_FILES, Merge, Merged
 from state.progress_table import ProgressTable
-from state.replica import BASE_PATH, LOG_BOUNDS, Replica, write_log_file
+from state.replica import BASE_PATH, LOG_BOUNDS, Replica
 from state.snapshot import SnapshotReader
 from state.storage import Storage
 from state.values.plan import Slice
 from streaming.compaction import compactor as compactor_module
 from streaming.compaction import turns
-from streaming.compaction.compactor import MOST_LOG_FILES, Compactor
-from tests.kit.tables import table
-
-TABLE = table(vnode_count=8)
-
-
-def no_compaction(parts: object) -> NoReturn:
-    raise AssertionError("nothing is to be folded")
-
-
-def compact_here(parts: Sequence[CompactionPart]) -> CompactionResult:
-    return functools.reduce(operator.or_, map(compact_part, parts), CompactionResult())
-
-
-def no_merge(merges: object) -> NoReturn:
-    raise AssertionError("nothing is to be merged")
-
-
-def merge_here(merges: Sequence[Merge]) -> list[Merged]:
-    return [merge_files(merge) for merge in merges]
-
-
-def append(replica: Replica, epoch: int, count: int = 1, files: int = 1) -> None:
-    """A batch with so many changes, in so many files."""
-    row = {VNODE: 0, EPOCH: epoch, PARTITION: 0, OP: Op.INSERT}
-    numbers = range(epoch * 100, epoch * 100 + count)
-    rows = pa.Table.from_pylist([{**row, OFFSET: n, "id": n} for n in numbers], schema=log_schema(TABLE))
-    size = count // files
-    parts = [rows.slice(first, size) for first in range(0, count, size)]
-    replica.append([write_log_file(replica.storage, part, "log") for part in parts], epoch)
+from streaming.compaction.compactor import Compactor
+from tests.kit.compactions import TABLE, append, compact_here, merge_here, no_compaction, no_merge
 
 
 def test_a_merge_that_somebody_came_before_is_tried_again_on_what_is_there(tmp_path: Path) -> None:
@@ -105,7 +74,7 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> Pieces:
 
 @pytest.fixture
 def replica(tmp_path: Path) -> Replica:
-    """With a change to compaction."""
+    """With a change to compact."""
     replica = Replica(Storage(str(tmp_path)), TABLE)
     append(replica, 1)
     return replica
@@ -311,46 +280,3 @@ def test_a_compaction_that_fails_keeps_neither_merges_nor_cleaning_waiting_and_i
     assert merges.count > 0
     assert len(replica.log.files()) < 5 * LEAST_FILES
     assert not Path(replica.storage.path(BASE_PATH, orphan.path)).exists()
-
-
-@pytest.mark.parametrize("lanes", [4, 80])
-def test_a_batch_meets_a_bounded_number_of_log_files_however_many_lanes_write_them(
-    tmp_path: Path, lanes: int
-) -> None:
-    replica = Replica(Storage(str(tmp_path)), TABLE)
-    compactor = Compactor(
-        compact_here, merge_here, replica, lambda report: None, compaction_least_rows=1 << 40
-    )
-    most = 0
-    for epoch in range(1, 16):
-        compactor.batch_begins()
-        most = max(most, len(replica.files(replica.pin()).log))
-        append(replica, epoch, count=lanes, files=lanes)
-        compactor.between_batches(epoch, wait_for_compaction=False)
-    compactor.finish()
-    compactor.close()
-    assert most <= MOST_LOG_FILES
-    assert sum(file.rows for file in replica.log.files()) == 15 * lanes
-
-
-def test_merges_take_half_of_the_slots_and_all_where_batches_wait_for_them(replica: Replica) -> None:
-    sizes: list[tuple[int, int]] = []
-
-    def noted(merges: Sequence[Merge]) -> list[Merged]:
-        sizes.append((len(replica.log.files()), len(merges)))
-        return merge_here(merges)
-
-    compactor = Compactor(
-        no_compaction, noted, replica, lambda report: None, compaction_least_rows=1 << 40, slots=lambda: 4
-    )
-    append(replica, 2, count=199, files=199)
-    compactor.between_batches(2, wait_for_compaction=False)
-    compactor.finish()
-    append(replica, 3, count=300, files=300)
-    compactor.between_batches(3, wait_for_compaction=False)
-    compactor.finish()
-    compactor.close()
-    (at_rest, half), (behind, every), *_ = sizes
-    assert (at_rest, half) == (MOST_LOG_FILES, 2)
-    assert behind > MOST_LOG_FILES
-    assert every == 4

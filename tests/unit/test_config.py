@@ -7,54 +7,9 @@ from typing import Any
 import pytest
 
 from schemas.errors import Code, ConfigError
-from schemas.settings.config import ServiceConfig, load
+from schemas.settings.config import load
 from schemas.settings.documents import MAX_FILE_BYTES
-
-EXAMPLE = """
-kafka:
-  bootstrap: 127.0.0.1:9092      # left out: the embedded broker is started
-upstream: orders
-state: ./backfill-state
-barriers: inject
-barrier_interval: 1s
-lanes: 4
-table:
-  name: orders
-  columns: {id: bigint, region: string, amount: "decimal(18,2)", note: string}
-  primary_key: [id]
-  distribution_key: [id]
-  vnode_count: 64
-jobs:
-  - name: orders-copy
-    output: orders-copy
-    columns: [id, amount]
-    filter: "amount >= 10 AND region IN ('EU', 'US')"
-    output_partitions: 4
-    rate_limit: null
-    latency_budget: 2s
-"""
-TABLE = {"name": "orders", "columns": {"id": "bigint", "note": "string"}, "primary_key": ["id"]}
-LEAST: dict[str, Any] = {"upstream": "orders", "state": "state", "table": TABLE}
-
-
-def write(folder: Path, declared: Any) -> Path:
-    path = folder / "backfill.yaml"
-    path.write_text(declared if isinstance(declared, str) else json.dumps(declared), encoding="utf-8")
-    return path
-
-
-def read(folder: Path, declared: Any) -> ServiceConfig:
-    return load(write(folder, declared))
-
-
-def refusal_of(folder: Path, declared: Any, code: Code = Code.CONFIG_INVALID) -> ConfigError:
-    with pytest.raises(ConfigError) as caught:
-        read(folder, declared)
-    assert caught.value.code is code, caught.value
-    assert str(caught.value.where).startswith(str(folder / "backfill.yaml"))
-    assert caught.value.exit_status == 2
-    assert str(caught.value).isprintable()
-    return caught.value
+from tests.kit.config_files import EXAMPLE, LEAST, TABLE, read, refusal_of, write
 
 
 def test_the_documented_example_is_read_as_it_says(tmp_path: Path) -> None:
@@ -96,58 +51,6 @@ def test_by_default_there_are_as_many_lanes_as_cores_that_suit_every_job(
 def test_a_cluster_is_taken_to_have_cores_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
     assert read(tmp_path, LEAST | {"spark": {"master": "spark://host:7077"}}).lanes == 4
-
-
-def test_spark_has_its_secrets_by_file_or_variable_and_never_in_the_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "secret").write_text("of the cluster\n")
-    (tmp_path / "secret").chmod(0o600)
-    monkeypatch.setenv("STORE_PASSWORD", "of the stores")
-    security = {
-        "spark.authenticate": True,
-        "spark.network.crypto.enabled": True,
-        "spark.ssl.rpc.enabled": True,
-        "spark.io.encryption.keySizeBits": 256,
-    }
-    section = {
-        "master": "spark://master:7077",
-        "settings": security,
-        "authenticate_secret_file": "secret",
-        "ssl_password_env": "STORE_PASSWORD",
-    }
-    spark = read(tmp_path, LEAST | {"spark": section}).spark
-    secret, password = spark.secrets()
-    assert secret is not None
-    assert password is not None
-    assert (secret.read(), password.read(), spark.settings) == ("of the cluster", "of the stores", security)
-
-
-@pytest.mark.parametrize(
-    ("section", "told"),
-    [
-        ({"settings": {"spark.authenticate.secret": "planted"}}, "spark.authenticate.secret' is a secret"),
-        ({"settings": {"spark.ssl.rpc.keyStorePassword": "planted"}}, "keyStorePassword' is a secret"),
-        (
-            {"master": "spark://m:7077", "settings": {"spark.authenticate": True}},
-            "neither 'spark.authenticate_",
-        ),
-        ({"authenticate_secret_file": "planted"}, "a file that can't be read"),
-        ({"authenticate_secret_env": "PLANTED_1", "authenticate_secret_file": "planted"}, "both spark."),
-        ({"ssl_password_env": "PLANTED=1"}, "spark.ssl_password_env"),
-    ],
-)
-def test_secrets_of_spark_that_cannot_be_used_are_named_and_never_shown(
-    tmp_path: Path, section: dict[str, Any], told: str
-) -> None:
-    refused = refusal_of(tmp_path, LEAST | {"spark": section})
-    assert told in str(refused)
-    assert "planted" not in str(refused).lower()
-
-
-def test_settings_of_a_cluster_are_passed_on_to_spark(tmp_path: Path) -> None:
-    settings = {"spark.executor.memory": "2g", "spark.cores.max": 8, "spark.kubernetes.namespace": "orders"}
-    assert read(tmp_path, LEAST | {"spark": {"settings": settings}}).spark.settings == settings
 
 
 def test_a_section_with_all_its_lines_commented_out_means_the_defaults(tmp_path: Path) -> None:
@@ -387,43 +290,9 @@ def test_yaml_words_are_not_taken_for_something_else(tmp_path: Path) -> None:
 
 
 def test_every_key_says_what_it_is_for() -> None:
-    from schemas.settings.config import ConfigFile
+    from schemas.settings.file import ConfigFile
     from schemas.settings.kafka import KafkaConfig
     from schemas.settings.spark import SparkConfig
 
     for model in (ConfigFile, KafkaConfig, SparkConfig):
         assert all(field.description for field in model.model_fields.values())
-
-
-@pytest.mark.parametrize(
-    ("limits", "found"),
-    [
-        ({}, (1_000_000, 1_000_000, 64 << 20)),
-        ({"record_bytes": "2m", "lane_bytes": "1g"}, (2 << 20, 1_000_000, 1 << 30)),
-        ({"interval_records": 5, "lane_bytes": 1 << 20}, (1_000_000, 5, 1 << 20)),
-    ],
-)
-def test_limits_are_bytes_or_sizes(tmp_path: Path, limits: dict[str, Any], found: tuple[int, ...]) -> None:
-    loaded = read(tmp_path, LEAST | {"limits": limits}).limits
-    assert (loaded.record_bytes, loaded.interval_records, loaded.lane_bytes) == found
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"record_bytes": 999_999},
-        {"record_bytes": "65m"},
-        {"record_bytes": "1mb"},
-        {"record_bytes": 1.5},
-        {"lane_bytes": "0m"},
-        {"lane_bytes": True},
-        {"interval_records": 0},
-        {"lane_bytes": "2g"},
-        {"long_transaction": "59s"},
-        {"long_transaction": "25h"},
-        {"records": 1},
-    ],
-    ids=str,
-)
-def test_a_limit_that_is_none_is_refused(tmp_path: Path, limits: dict[str, Any]) -> None:
-    assert "limits." in refusal_of(tmp_path, LEAST | {"limits": limits}).found

@@ -14,12 +14,13 @@ from schemas.error_table import TABLE
 from schemas.errors import BackfillError, Code, ConfigError, InputError
 from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
 from schemas.job import KEYS as JOB_KEYS
-from schemas.settings.config import SECTIONS, UPSTREAM_KEYS, ConfigFile, check
+from schemas.settings.config import check
 from schemas.settings.config import load as load_config
+from schemas.settings.file import SECTIONS, UPSTREAM_KEYS, ConfigFile
 from schemas.settings.reference import reference
 from schemas.table import KEYS as TABLE_KEYS
 from streaming.cli.app import load as load_command
-from streaming.dev.bench.page import with_tables
+from streaming.dev.bench.report.page import with_tables
 from streaming.observe.metrics import Metrics
 from streaming.runtime.paths import CONFIG_VARIABLE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from schemas.epoch import unix_ms_from_epoch
 from streaming.dev.bench.latency import Latencies, percentile
-from streaming.dev.bench.line import Line, Tell, median
+from streaming.dev.bench.report.line import Line, Tell, median
 from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
     BUILD_TIMEOUT_S,

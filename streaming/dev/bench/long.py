@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streaming.dev.bench.latency import Latencies, percentile
-from streaming.dev.bench.line import Course, Line, Tell, course, median
 from streaming.dev.bench.live import AFTER_S, SETTLE_S
+from streaming.dev.bench.report.line import Course, Line, Tell, course, median
 from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
     BUILD_TIMEOUT_S,

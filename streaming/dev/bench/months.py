@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from streaming.dev.bench.line import Course, Line, Tell, median
 from streaming.dev.bench.player import TABLES, Left, Played
+from streaming.dev.bench.report.line import Course, Line, Tell, median
 
 KILLS, MOST_KILLS = 1_000, 20
 """Batches from one kill to the next, and kills in all, at the most."""

@@ -23,14 +23,12 @@ from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 import psutil
 import pyarrow as pa
 
 from schemas.job import JobDefinition
-from schemas.records import Add, Barrier, BarrierKind, Drop, Mutation, Op
-from schemas.table import declare
-from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
+from schemas.records import Add, Barrier, BarrierKind, Drop, Mutation
+from state.columns import VNODE
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.ledger import files_of
@@ -39,13 +37,21 @@ from state.maintenance.merge import Merge, Merged, merge_files
 from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH, write_log_file
 from state.retention import Retention
-from state.row_hash import row_hashes
 from state.snapshot import SnapshotReader
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, Slice
 from state.values.progress import is_complete
 from streaming.compaction.cleaning import clean_state
 from streaming.compaction.compactor import CompactionReport, Compactor
+from streaming.dev.bench.expected import (
+    EPOCH_STEP,
+    KEYS,
+    TABLE,
+    Expected,
+    end_of,
+    hashes_of,
+    rows_of,
+)
 from streaming.lane.task import LaneResult, LaneTask, Sent
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
@@ -55,22 +61,9 @@ from streaming.sink.protocol import OpenWriter, Sink
 TABLES = {"journal": JOURNAL_PATH, "progress": PROGRESS_PATH, "log": LOG_PATH, "base": BASE_PATH}
 RETENTION = Retention(files_s=10, log_s=5)
 CLEANING_S = 5.0
-KEYS, _CHANGES = 20_000, 40
 _LANES, _JOB_BATCHES = 2, 100
 """Lanes of a batch, and batches from one job to the next, which takes its place."""
 _COMPACTION_LEAST_ROWS = 1_000
-_SECOND = 1_000 << 16
-"""An epoch."""
-_TABLE = declare(
-    {
-        "name": "t",
-        "columns": {"id": "bigint", "n": "bigint", "note": "string"},
-        "primary_key": ["id"],
-        "vnode_count": 16,
-    }
-)
-
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,72 +96,16 @@ class Left:
     wrong_rows: int
 
 
-def _changed(number: int) -> Numbers:
-    """The keys that a batch changes; the first one inserts all of them."""
-    if number == 1:
-        return np.arange(KEYS, dtype=np.int64)
-    return np.random.default_rng(number).choice(KEYS, _CHANGES, replace=False).astype(np.int64)
-
-
-def _end(number: int) -> int:
-    """Where a batch ends, with its last change: its barrier has no record."""
-    return KEYS + (number - 1) * _CHANGES
-
-
-def _rows(keys: Numbers, numbers: Numbers) -> pa.Table:
-    """Rows as the batches of these numbers have left them."""
-    notes = pa.array([f"changed by {number}" for number in numbers.tolist()])
-    return pa.table([keys, numbers, notes], names=_TABLE.column_names)
-
-
-def _hashes(rows: pa.Table) -> Numbers:
-    return row_hashes([column.combine_chunks() for column in rows.columns], _TABLE.columns)
-
-
-class _Expected:
-    """The batch that changed each key last."""
-
-    def __init__(self) -> None:
-        self._done, self.numbers = 0, np.zeros(KEYS, dtype=np.int64)
-        keys = np.arange(KEYS, dtype=np.int64)
-        self.vnodes = row_hashes([pa.array(keys)], _TABLE.key_columns) % _TABLE.vnode_count
-
-    def after(self, number: int) -> Numbers:
-        """Of each key, once a batch is done; only ever forwards."""
-        for done in range(self._done + 1, number + 1):
-            self.numbers[_changed(done)] = done
-        self._done = max(self._done, number)
-        return self.numbers
-
-    def changes(self, number: int) -> pa.Table:
-        """The log rows of a batch: of the next one, or of a later one."""
-        keys = _changed(number)
-        before = _rows(keys, self.after(number - 1)[keys])
-        count, is_new = len(keys), number == 1
-        own = {
-            VNODE: self.vnodes[keys].astype(np.int32),
-            EPOCH: np.full(count, number * _SECOND),
-            PARTITION: np.zeros(count, dtype=np.int32),
-            OFFSET: _end(number) - count + np.arange(count),
-            OP: np.full(count, Op.INSERT if is_new else Op.UPDATE, dtype=np.int8),
-            BEFORE_HASH: pa.nulls(count, pa.int64()) if is_new else _hashes(before),
-        }
-        after = _rows(keys, self.after(number)[keys])
-        return pa.table({**own, **{name: after[name] for name in after.column_names}}).cast(
-            log_schema(_TABLE)
-        )
-
-
 class _Lanes:
     """In this process, one after the other."""
 
     slots = _LANES
 
-    def __init__(self, expected: _Expected) -> None:
+    def __init__(self, expected: Expected) -> None:
         self._expected = expected
 
     def carry_out(self, task: LaneTask) -> list[LaneResult]:
-        number = task.plan.epoch // _SECOND
+        number = task.plan.epoch // EPOCH_STEP
         changes = self._expected.changes(number)
         return [self._lane(task, lane, changes) for lane in range(task.plan.lanes)]
 
@@ -191,7 +128,7 @@ class _Lanes:
 
 
 def _read(task: LaneTask, item: Slice) -> pa.Table:
-    names, own = _TABLE.column_names, frozenset({item.vnode})
+    names, own = TABLE.column_names, frozenset({item.vnode})
     reader = SnapshotReader(task.storage, task.table, task.files.of_vnodes(own))
     parts = list(reader.read(item, names, reader.overlay(own, names)))
     return pa.concat_tables(parts) if parts else pa.table({name: [] for name in names})
@@ -222,19 +159,19 @@ class Player:
         self._storage = Storage(str(folder), RETENTION)
         self._storage.prepare()
         self._compactions = self._number = 0
-        journal = Journal(self._storage, _TABLE)
+        journal = Journal(self._storage, TABLE)
         journal.take_over(f"player {os.getpid()}", _LANES, "{}")
         self._batches = Batches(
             storage=self._storage,
-            table=_TABLE,
+            table=TABLE,
             sink_of=lambda job: _NoSink(),
-            lanes=_Lanes(_Expected()),
+            lanes=_Lanes(Expected()),
             lane_count=_LANES,
             journal=journal,
             first_offsets=[0],
             read_letters=_never,
             bad_records=BadRecords("played"),
-            forward=Forward(lambda job: _NoSink(), lambda: 0, _TABLE, _LANES),
+            forward=Forward(lambda job: _NoSink(), lambda: 0, TABLE, _LANES),
             now_ms=lambda: self._number * 1_000,
         )
 
@@ -252,7 +189,7 @@ class Player:
         )
         self._batches.recover()
         position = self._batches.position
-        done = 0 if position is None else position.epoch // _SECOND
+        done = 0 if position is None else position.epoch // EPOCH_STEP
         began, process = time.monotonic(), psutil.Process()
         for number in range(done + 1, batches + 1):
             time.sleep(max(began + (number - done - 1) * pace_s - time.monotonic(), 0.0))
@@ -280,20 +217,20 @@ class Player:
         self._compactions += 1
 
     def _barrier(self, number: int) -> AlignedBarrier:
-        at = number * _SECOND
-        barrier = Barrier(at, at - _SECOND, BarrierKind.CHECKPOINT, 1, 0, self._mutation(number))
-        return AlignedBarrier(barrier, (_end(number),))
+        at = number * EPOCH_STEP
+        barrier = Barrier(at, at - EPOCH_STEP, BarrierKind.CHECKPOINT, 1, 0, self._mutation(number))
+        return AlignedBarrier(barrier, (end_of(number),))
 
     def _mutation(self, number: int) -> Mutation | None:
         """A job comes, reads the table and goes, and then another one."""
         job, place = divmod(number, _JOB_BATCHES)
         if place == 0:
             declared = {"name": f"job-{job}", "output": f"out-{job}", "rate_limit": KEYS // 20}
-            return Add(JobDefinition.declare({**declared, "output_partitions": _LANES}, _TABLE).to_json())
+            return Add(JobDefinition.declare({**declared, "output_partitions": _LANES}, TABLE).to_json())
         if place == _JOB_BATCHES - 1 and job:
             every = self._batches.progress.get(f"job-{job}", {})
             rows = sum(progress.row_count for progress in every.values())
-            if not is_complete(every, _TABLE.vnode_count) or rows != KEYS:
+            if not is_complete(every, TABLE.vnode_count) or rows != KEYS:
                 raise AssertionError(f"job {job} has read {rows} rows of {KEYS}")
             return Drop(f"job-{job}")
         return None
@@ -310,9 +247,9 @@ class Player:
     def left(self, batches: int) -> Left:
         """Once the retention is over, and all is cleaned."""
         time.sleep(max(RETENTION.files_s, RETENTION.log_s) + 1)
-        clean_state(self._storage, _TABLE, {})
+        clean_state(self._storage, TABLE, {})
         dead, versions = 0, {}
-        plan = Journal(self._storage, _TABLE).current.plan  # type: ignore[union-attr]  # batches were played
+        plan = Journal(self._storage, TABLE).current.plan  # type: ignore[union-attr]  # batches were played
         pinned = {LOG_PATH: plan.replica.log, BASE_PATH: plan.replica.base} if plan else {}
         for name, path in TABLES.items():
             versions[name] = self._storage.delta(path).version()
@@ -325,20 +262,20 @@ class Player:
         return Left(dead, versions, self._wrong_rows(batches))
 
     def _wrong_rows(self, batches: int) -> int:
-        replica, names = self._batches.replica, _TABLE.column_names
-        reader = SnapshotReader(self._storage, _TABLE, replica.files(replica.pin()))
-        overlay = reader.overlay(frozenset(range(_TABLE.vnode_count)), names)
+        replica, names = self._batches.replica, TABLE.column_names
+        reader = SnapshotReader(self._storage, TABLE, replica.files(replica.pin()))
+        overlay = reader.overlay(frozenset(range(TABLE.vnode_count)), names)
         parts = [
             part
-            for vnode in range(_TABLE.vnode_count)
+            for vnode in range(TABLE.vnode_count)
             for part in reader.read(Slice(vnode, None, None), names, overlay)
         ]
         found = pa.concat_tables(parts).sort_by("id")
         keys = np.arange(KEYS, dtype=np.int64)
         if found.num_rows != KEYS or found["id"].to_pylist() != keys.tolist():
             return max(abs(int(found.num_rows) - KEYS), 1)
-        expected = _hashes(_rows(keys, _Expected().after(batches)))
-        return int(np.count_nonzero(np.not_equal(_hashes(found), expected)))
+        expected = hashes_of(rows_of(keys, Expected().after(batches)))
+        return int(np.count_nonzero(np.not_equal(hashes_of(found), expected)))
 
 
 def _sizes(folder: str) -> Iterator[int]:

@@ -28,7 +28,7 @@ from schemas.records import Add
 from schemas.table import TableSchema, declare
 from streaming.control.client import send_request
 from streaming.dev.bench.latency import StableOffsets
-from streaming.dev.bench.line import Line
+from streaming.dev.bench.report.line import Line
 from streaming.dev.broker import EmbeddedBroker
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from schemas.table import declare
-from streaming.dev.bench.line import Line, Tell, median
 from streaming.dev.bench.passthrough import passthrough_rows_per_s
+from streaming.dev.bench.report.line import Line, Tell, median
 from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
     DECLARATION,

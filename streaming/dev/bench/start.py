@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from schemas.epoch import unix_ms_from_epoch
-from streaming.dev.bench.line import Line, Tell, median
+from streaming.dev.bench.report.line import Line, Tell, median
 from streaming.dev.bench.rig import BUILD_TIMEOUT_S, Batch, job, rig
 from streaming.dev.generator import Shares
 from streaming.dev.produce import ChangeSender

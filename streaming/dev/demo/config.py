@@ -34,7 +34,7 @@ jobs:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class DemoConfig:
     """How large the table is, how long the live load goes on after completion, and where it all lies."""
 
     folder: Path

@@ -49,7 +49,7 @@ class _Took(ProgressColumn):
         return Text("" if took is None else f"{took:4.0f} s", style="dim")
 
 
-class Screen:
+class StepConsole:
     """Steps that begin, tell how far they are, and end; several may be under way. Use it as a context."""
 
     def __init__(self, console: Console, steps: Sequence[str]) -> None:

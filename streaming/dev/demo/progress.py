@@ -12,7 +12,7 @@ from streaming.protocol.report import BatchReport
 
 
 @dataclass
-class Course:
+class DemoProgress:
     """One job's way through its backfill. `note` is called from the stream's thread, the rest from any.
 
     Instants are Unix seconds. The replica stands at the end of the first batch; the job reads from then on.

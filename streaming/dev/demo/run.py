@@ -1,4 +1,4 @@
-"""The demo, act by act.
+"""The demo, step by step.
 
     broker     embedded, in a folder
     upstream   a table of many rows, then live changes until the end
@@ -22,9 +22,9 @@ from itertools import pairwise
 from schemas.settings.config import ServiceConfig
 from streaming.dev.bench.latency import Latencies, StableOffsets
 from streaming.dev.broker import EmbeddedBroker
-from streaming.dev.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, Scene, condition_of, the_job
-from streaming.dev.demo.console import Screen
-from streaming.dev.demo.progress import Course
+from streaming.dev.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, DemoConfig, condition_of, the_job
+from streaming.dev.demo.console import StepConsole
+from streaming.dev.demo.progress import DemoProgress
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, Sent, produce_rows
 from streaming.kafka.clients import KafkaSettings
@@ -62,134 +62,144 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """What came of it."""
 
     bootstrap: str
-    course: Course
+    progress: DemoProgress
     live: Sent
     during_snapshot: Latency | None
     afterwards: Latency | None
     report: Report
 
 
-def play(scene: Scene, screen: Screen) -> Outcome:
-    """Run the demo. Afterwards every process that it started is gone; the scene's folder stays.
+def run_demo(demo: DemoConfig, console: StepConsole) -> DemoOutcome:
+    """Run the demo. Afterwards every process that it started is gone; the demo's folder stays.
 
     Raises: BackfillError of whatever ended it early. What the judge found is in the outcome, not raised.
     """
     with ExitStack() as stack:
-        screen.begin(BROKER, "a Kafka in one process")
-        broker = stack.enter_context(EmbeddedBroker(data=scene.broker_data))
-        screen.end(BROKER, broker.bootstrap)
-        kafka, config = KafkaSettings(broker.bootstrap), scene.configure(broker.bootstrap)
-        generator = _fill(scene, kafka, config, screen)
-        course, live, watch = _serve(scene, kafka, config, generator, screen)
-        during, afterwards = _latencies(course, live, watch.latencies())
-        report = _verify(kafka, config, screen)
-    return Outcome(broker.bootstrap, course, live, during, afterwards, report)
+        console.begin(BROKER, "a Kafka in one process")
+        broker = stack.enter_context(EmbeddedBroker(data=demo.broker_data))
+        console.end(BROKER, broker.bootstrap)
+        kafka, config = KafkaSettings(broker.bootstrap), demo.configure(broker.bootstrap)
+        generator = _fill(demo, kafka, config, console)
+        progress, live, watch = _serve(demo, kafka, config, generator, console)
+        during, afterwards = _latencies(progress, live, watch.latencies())
+        report = _verify(kafka, config, console)
+    return DemoOutcome(broker.bootstrap, progress, live, during, afterwards, report)
 
 
-def _fill(scene: Scene, kafka: KafkaSettings, config: ServiceConfig, screen: Screen) -> ChangeGenerator:
+def _fill(
+    demo: DemoConfig, kafka: KafkaSettings, config: ServiceConfig, console: StepConsole
+) -> ChangeGenerator:
     """The upstream's rows, before anybody looks at them."""
-    screen.begin(UPSTREAM, "", total=scene.rows)
+    console.begin(UPSTREAM, "", total=demo.rows)
     create_topic(kafka, config.upstream, UPSTREAM_PARTITIONS)
     generator, sent = ChangeGenerator(config.table), 0
 
     def tell(count: int) -> None:
         nonlocal sent
         sent += count
-        screen.tell(UPSTREAM, f"{sent:,} rows", completed=sent, total=scene.rows)
+        console.tell(UPSTREAM, f"{sent:,} rows", completed=sent, total=demo.rows)
 
-    produce_rows(ChangeSender(kafka, config.upstream), generator, scene.rows, on_sent=tell)
-    screen.end(UPSTREAM, f"{scene.rows:,} rows, {UPSTREAM_PARTITIONS} partitions")
+    produce_rows(ChangeSender(kafka, config.upstream), generator, demo.rows, on_sent=tell)
+    console.end(UPSTREAM, f"{demo.rows:,} rows, {UPSTREAM_PARTITIONS} partitions")
     return generator
 
 
 def _serve(
-    scene: Scene, kafka: KafkaSettings, config: ServiceConfig, generator: ChangeGenerator, screen: Screen
-) -> tuple[Course, Sent, StableOffsets]:
+    demo: DemoConfig,
+    kafka: KafkaSettings,
+    config: ServiceConfig,
+    generator: ChangeGenerator,
+    console: StepConsole,
+) -> tuple[DemoProgress, Sent, StableOffsets]:
     """The service and its live load, from Spark's start until all live changes are in the output."""
     job = the_job(config)
-    course = Course(job.name, config.table.vnode_count)
+    progress = DemoProgress(job.name, config.table.vnode_count)
     create_topic(kafka, job.output, job.output_partitions)  # there already, so that it can be watched
     watch = StableOffsets(kafka, config.upstream, job.output, job.output_partitions)
     with ExitStack() as stack:
         stack.enter_context(watch)
         load = LiveChanges(kafka, config.upstream, generator, LIVE_RATE, Shares())
         stack.enter_context(load)
-        screen.begin(LIVE, f"{LIVE_RATE}/s", total=scene.live_s)
-        screen.begin(SPARK, "starting its JVM")
-        service = stack.enter_context(hosted_service(config, on_batch=course.note))
-        screen.end(SPARK, f"{service.spark().sparkContext.defaultParallelism} cores")
-        screen.begin(REPLICA, "the topic goes into Delta, by key")
+        console.begin(LIVE, f"{LIVE_RATE}/s", total=demo.live_s)
+        console.begin(SPARK, "starting its JVM")
+        service = stack.enter_context(hosted_service(config, on_batch=progress.note))
+        console.end(SPARK, f"{service.spark().sparkContext.defaultParallelism} cores")
+        console.begin(REPLICA, "the topic goes into Delta, by key")
         pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="service"))
         stack.callback(service.stop)
         running = pool.submit(service.run)
-        sent = _follow(scene, course, load, running, screen)
-        _stop(service, course, running)
-        screen.end(LIVE, f"{sent.total:,} sent, none waiting")
-    return course, sent, watch
+        sent = _follow(demo, progress, load, running, console)
+        _stop(service, progress, running)
+        console.end(LIVE, f"{sent.total:,} sent, none waiting")
+    return progress, sent, watch
 
 
-def _follow(scene: Scene, course: Course, load: LiveChanges, running: Future[None], screen: Screen) -> Sent:
+def _follow(
+    demo: DemoConfig, progress: DemoProgress, load: LiveChanges, running: Future[None], console: StepConsole
+) -> Sent:
     """Show the service's way to completion and the live load until its end."""
     shown = REPLICA
     while True:
-        course.await_news(_REFRESH_S)
+        progress.await_news(_REFRESH_S)
         if running.done():
             running.result()  # raises what ended it
-        if shown is REPLICA and course.replica_at is not None:
-            screen.end(REPLICA, f"{course.about_rows:,} changes, now in Delta")
-            screen.begin(SNAPSHOT, "", total=course.about_rows)
+        if shown is REPLICA and progress.replica_at is not None:
+            console.end(REPLICA, f"{progress.about_rows:,} changes, now in Delta")
+            console.begin(SNAPSHOT, "", total=progress.about_rows)
             shown = SNAPSHOT
         if shown is SNAPSHOT:
-            _show_snapshot(course, screen)
-        if shown is SNAPSHOT and course.complete_at is not None:
-            screen.end(SNAPSHOT, f"{course.snapshot_rows:,} rows, {course.snapshot_rate:,.0f} rows/s")
+            _show_snapshot(progress, console)
+        if shown is SNAPSHOT and progress.complete_at is not None:
+            console.end(SNAPSHOT, f"{progress.snapshot_rows:,} rows, {progress.snapshot_rate:,.0f} rows/s")
             shown = LIVE
-        over_s = 0.0 if course.complete_at is None else time.time() - course.complete_at
-        screen.tell(LIVE, _live_note(course, load), completed=over_s, total=scene.live_s)
-        if shown is LIVE and over_s >= scene.live_s:
+        over_s = 0.0 if progress.complete_at is None else time.time() - progress.complete_at
+        console.tell(LIVE, _live_note(progress, load), completed=over_s, total=demo.live_s)
+        if shown is LIVE and over_s >= demo.live_s:
             return load.stop()
 
 
-def _show_snapshot(course: Course, screen: Screen) -> None:
-    left = "" if course.left_s is None else f", {course.left_s:.0f} s left"
-    screen.tell(
+def _show_snapshot(progress: DemoProgress, console: StepConsole) -> None:
+    left = "" if progress.left_s is None else f", {progress.left_s:.0f} s left"
+    console.tell(
         SNAPSHOT,
-        f"{course.snapshot_rows:,} rows, {course.snapshot_rate:,.0f}/s{left}",
-        completed=course.snapshot_rows,
-        total=course.about_rows,
+        f"{progress.snapshot_rows:,} rows, {progress.snapshot_rate:,.0f}/s{left}",
+        completed=progress.snapshot_rows,
+        total=progress.about_rows,
     )
 
 
-def _live_note(course: Course, load: LiveChanges) -> str:
-    lag = "" if course.replica_at is None else f", lag {course.lag_s:.1f} s"
+def _live_note(progress: DemoProgress, load: LiveChanges) -> str:
+    lag = "" if progress.replica_at is None else f", lag {progress.lag_s:.1f} s"
     return f"{LIVE_RATE}/s, {load.sent.total:,} sent{lag}"
 
 
-def _stop(service: Service, course: Course, running: Future[None]) -> None:
+def _stop(service: Service, progress: DemoProgress, running: Future[None]) -> None:
     """End the service once a barrier behind the last live change is out."""
     end = time.time()
-    while not course.has_passed(end) and not running.done():
-        course.await_news(_REFRESH_S)
+    while not progress.has_passed(end) and not running.done():
+        progress.await_news(_REFRESH_S)
     service.stop()
     running.result()
 
 
-def _latencies(course: Course, live: Sent, latencies: Latencies) -> tuple[Latency | None, Latency | None]:
+def _latencies(
+    progress: DemoProgress, live: Sent, latencies: Latencies
+) -> tuple[Latency | None, Latency | None]:
     """Of changes produced during the snapshot, and after it."""
-    assert course.replica_at is not None  # it is complete
-    assert course.complete_at is not None
-    bounds = (course.replica_at, course.complete_at, live.last_at_ms / 1_000)
+    assert progress.replica_at is not None  # it is complete
+    assert progress.complete_at is not None
+    bounds = (progress.replica_at, progress.complete_at, live.last_at_ms / 1_000)
     during, afterwards = (Latency.of(latencies.between(since, until)) for since, until in pairwise(bounds))
     return during, afterwards
 
 
-def _verify(kafka: KafkaSettings, config: ServiceConfig, screen: Screen) -> Report:
+def _verify(kafka: KafkaSettings, config: ServiceConfig, console: StepConsole) -> Report:
     job = the_job(config)
-    screen.begin(VERIFY, "record by record")
+    console.begin(VERIFY, "record by record")
     report = verify_topics(
         kafka,
         config.upstream,
@@ -197,10 +207,10 @@ def _verify(kafka: KafkaSettings, config: ServiceConfig, screen: Screen) -> Repo
         config.table,
         columns=job.columns,
         condition=condition_of(config),
-        progress=lambda read, total: screen.tell(
+        progress=lambda read, total: console.tell(
             VERIFY, f"{read:,} of {total:,} records", completed=read, total=total
         ),
         require_complete=True,
     )
-    screen.end(VERIFY, "the law holds" if report.clean else f"{report.found} findings")
+    console.end(VERIFY, "the law holds" if report.clean else f"{report.found} findings")
     return report

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from streaming.dev.broker import EmbeddedBroker
-from streaming.dev.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, Scene
+from streaming.dev.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, DemoConfig
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
 from streaming.kafka.clients import KafkaSettings
@@ -18,7 +18,7 @@ _ROWS, _BATCHES = 2_000, 8
 _COMPACTION_LEAST_ROWS = 100
 
 
-def rehearse() -> None:
+def warm_up() -> None:
     """Record the class archive, in about half a minute.
 
     Raises: EnvironmentProblem when broker or Spark do not come up.
@@ -28,7 +28,7 @@ def rehearse() -> None:
         EmbeddedBroker(heap="512m") as broker,
     ):
         kafka = KafkaSettings(broker.bootstrap)
-        config = Scene(Path(folder), _ROWS, 0).configure(broker.bootstrap)
+        config = DemoConfig(Path(folder), _ROWS, 0).configure(broker.bootstrap)
         create_topic(kafka, config.upstream, UPSTREAM_PARTITIONS)
         generator = ChangeGenerator(config.table)
         produce_rows(ChangeSender(kafka, config.upstream), generator, _ROWS)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
 from schemas.errors import Fenced
 from state.journal import Journal
 from state.replica import Replica
@@ -17,7 +15,7 @@ from state.storage import Storage
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.protocol.lane_attempts import transactional_id
-from streaming.service import service as service_module
+from streaming.service.service import Service
 from streaming.source.barriers.injector import injector_id
 from tests.kit.real import Run, Stage
 
@@ -61,18 +59,23 @@ def test_who_fences_without_having_taken_the_state_over_delays_and_does_not_end(
     assert report.clean, report
 
 
+def owned(stage: Stage, owner: str, **over: Any) -> Service:
+    """Owners are distinguished by their process, and here they are threads of one."""
+    service = stage.service(**over)
+    service.owner = owner
+    return service
+
+
 def test_a_fenced_service_that_is_started_again_waits_while_its_successor_lives(
-    set_up: SetUp, monkeypatch: pytest.MonkeyPatch
+    set_up: SetUp,
 ) -> None:
-    # Owners are told apart by their process, and here they are threads of one.
-    monkeypatch.setattr(service_module, "owner", lambda: f"thread {threading.get_ident()}")
     stage = set_up({"name": "copy"})
     how: dict[str, Any] = {"barriers": "inject", "barrier_interval": "100ms"}
-    first = Run(stage.service(**how))
+    first = Run(owned(stage, "first", **how))
     first.until(lambda: len(first.reports) > 2)
-    second = Run(stage.service(**how))
+    second = Run(owned(stage, "second", **how))
     assert isinstance(first.end(), Fenced)
-    again = Run(stage.service(**how))
+    again = Run(owned(stage, "first again", **how))
     second.until(lambda: len(second.reports) > 20)
     assert not again.reports
     second.stop()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.dev.bench.line import Line, Summary, summarised
-from streaming.dev.bench.page import draw, table, with_tables
-from streaming.dev.bench.results import write_results
+from streaming.dev.bench.report.line import Line, Summary, summarised
+from streaming.dev.bench.report.page import draw, table, with_tables
+from streaming.dev.bench.report.results import write_results
 
 RATE = "10 changes/s: rate, last fifth"
 COURSE = ((0.0, 1.0), (15.0, 2.0))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.avro.columnar import encode_keys
 from schemas.errors import Code
@@ -68,6 +71,23 @@ def intervals(changes: Changes) -> list[tuple[int, int, int]]:
     """Interval, partition and offset of each change."""
     places = (changes.rows[name].to_pylist() for name in (PARTITION, OFFSET))
     return list(zip(changes.interval.tolist(), *places, strict=True))
+
+
+PLACES = [(partition, offset) for partition in range(2) for offset in range(6)]
+
+
+@given(st.permutations(PLACES), st.lists(st.integers(0, len(PLACES)), max_size=3))
+def test_in_whatever_order_and_batches_changes_come_the_lane_has_the_same(
+    places: list[tuple[int, int]], cuts: list[int]
+) -> None:
+    two = plan((3, 2), (6, 6), in_data=False)
+    rows = [insert(10 * partition + offset, partition, offset) for partition, offset in places]
+    bounds = [0, *sorted(cuts), len(rows)]
+    batches = [decoded(*rows[first:end]) for first, end in pairwise(bounds)]
+    found = order_changes(batches, batches[0].schema, two, TABLE)
+    in_order = ordered(two, *[insert(10 * p + o, p, o) for p, o in PLACES])
+    assert found.rows.equals(in_order.rows)
+    assert found.interval.tolist() == in_order.interval.tolist()
 
 
 @pytest.mark.parametrize("has_records", [True, False])

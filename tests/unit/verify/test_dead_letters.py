@@ -16,7 +16,7 @@ from streaming.verify.dead_letters import DeadLetters, Letter, Places
 from streaming.verify.findings import Findings, Place, Report, Rule
 from streaming.verify.history import Entry
 from streaming.verify.records.rows import View
-from tests.kit.histories import ListSource
+from tests.kit.encoded_histories import ListSource
 
 TABLE = declare(
     {"name": "t", "columns": {"id": "bigint", "b": "boolean"}, "primary_key": ["id"], "vnode_count": 2}

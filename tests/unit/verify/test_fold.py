@@ -12,7 +12,7 @@ from streaming.verify.fold import UpstreamFold
 from streaming.verify.history import Entry, PartitionHistory
 from streaming.verify.positions import Positions, Standing
 from streaming.verify.records.keys import KeySpace
-from tests.kit.histories import ListSource
+from tests.kit.encoded_histories import ListSource
 
 TABLE = declare({"name": "t", "columns": {"id": "bigint"}, "primary_key": ["id"], "vnode_count": 2})
 CHANGES, KEYS = ChangeCodec(TABLE.columns), KeyCodec(TABLE.key_columns)

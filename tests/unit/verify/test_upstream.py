@@ -15,7 +15,7 @@ from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
 from streaming.verify.history import Entry
 from streaming.verify.records.rows import View
-from tests.kit.histories import ListSource
+from tests.kit.encoded_histories import ListSource
 
 TABLE = declare(
     {

@@ -1,7 +1,7 @@
 """The tables and plots of `docs/performance.md`, made from the bench's own result files.
 
     backfill bench CASE… --repeat 3 --output docs/bench
-    python -m streaming.dev.bench.page
+    python -m streaming.dev.bench.report.page
 
 A table stands between `<!-- bench CASE -->` and `<!-- end -->`; what is written around it is left as it is. Plots go to
 `docs/images/bench-CASE.svg`: how a value went in the last run, for every line that has a course; of cases without any,
@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming.dev.bench.line import Summary, cells
-from streaming.dev.bench.results import read_results
+from streaming.dev.bench.report.line import Summary, cells
+from streaming.dev.bench.report.results import read_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from streaming.dev.bench.line import Summary
+from streaming.dev.bench.report.line import Summary
 
 
 def write_results(folder: Path, case: str, lines: Sequence[Summary]) -> None:

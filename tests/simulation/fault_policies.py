@@ -1,4 +1,4 @@
-"""Who makes the choices: a straight fate without faults, and one that draws everything from a seed."""
+"""Who makes the choices: a policy without faults, and one that draws everything from a seed."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from schemas.records import Barrier, BarrierKind
 from state.replica import BaseFile, ReplicaFiles
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from state.values.progress import Completed, InProgress, Progress
-from streaming.core.jobs import Outcome
-from streaming.dev.demo.progress import Course
+from streaming.core.jobs import JobsOutcome
+from streaming.dev.demo.progress import DemoProgress
 from streaming.protocol.report import BatchReport
 
 
@@ -28,12 +28,12 @@ def report(
     counts = {"copy": rows}
     base = {0: (BaseFile("a", 0, replica, 1),)} if replica else {}
     files = ReplicaFiles(0, base, ())
-    return BatchReport(plan, 10, counts, counts, counts, {}, {}, 0, (), Outcome(()), jobs, 2, files)
+    return BatchReport(plan, 10, counts, counts, counts, {}, {}, 0, (), JobsOutcome(()), jobs, 2, files)
 
 
-def instants(course: Course) -> tuple[bool, bool]:
+def instants(progress: DemoProgress) -> tuple[bool, bool]:
     """Whether the replica stands, and whether the job is complete."""
-    return course.replica_at is not None, course.complete_at is not None
+    return progress.replica_at is not None, progress.complete_at is not None
 
 
 def now_ms() -> int:
@@ -41,31 +41,31 @@ def now_ms() -> int:
 
 
 def test_a_course_goes_from_the_replica_over_the_snapshot_to_completion() -> None:
-    course = Course("copy", 2)
-    course.note(report(now_ms()))
-    assert instants(course) == (True, False)
-    assert (course.about_rows, course.left_s) == (10, None)
-    course.note(report(now_ms(), rows=40, replica=100, progress={0: InProgress((4,), 40)}))
-    assert instants(course) == (True, False)
-    assert course.left_s == pytest.approx(60 / course.snapshot_rate, rel=0.2)
-    course.note(
+    progress = DemoProgress("copy", 2)
+    progress.note(report(now_ms()))
+    assert instants(progress) == (True, False)
+    assert (progress.about_rows, progress.left_s) == (10, None)
+    progress.note(report(now_ms(), rows=40, replica=100, progress={0: InProgress((4,), 40)}))
+    assert instants(progress) == (True, False)
+    assert progress.left_s == pytest.approx(60 / progress.snapshot_rate, rel=0.2)
+    progress.note(
         report(now_ms(), rows=59, replica=101, progress={0: Completed((4,), 50), 1: Completed(None, 49)})
     )
-    assert instants(course) == (True, True)
-    assert (course.snapshot_rows, course.about_rows, course.left_s) == (99, 99, 0)
-    assert (course.batches, course.barriers) == (3, 3)
+    assert instants(progress) == (True, True)
+    assert (progress.snapshot_rows, progress.about_rows, progress.left_s) == (99, 99, 0)
+    assert (progress.batches, progress.barriers) == (3, 3)
 
 
 def test_live_changes_are_out_once_a_later_barrier_has_passed() -> None:
-    course, sent_at = Course("copy", 2), time.time()
-    assert not course.has_passed(sent_at)
-    course.note(report(int(sent_at * 1_000) - 500))
-    assert not course.has_passed(sent_at)
-    course.note(report(int(sent_at * 1_000) + 500))
-    assert course.has_passed(sent_at)
+    progress, sent_at = DemoProgress("copy", 2), time.time()
+    assert not progress.has_passed(sent_at)
+    progress.note(report(int(sent_at * 1_000) - 500))
+    assert not progress.has_passed(sent_at)
+    progress.note(report(int(sent_at * 1_000) + 500))
+    assert progress.has_passed(sent_at)
 
 
 def test_the_lag_is_that_of_the_oldest_barrier_in_the_batch() -> None:
-    course = Course("copy", 2)
-    course.note(report(now_ms() - 3_000))
-    assert course.lag_s == pytest.approx(3, abs=0.5)
+    progress = DemoProgress("copy", 2)
+    progress.note(report(now_ms() - 3_000))
+    assert progress.lag_s == pytest.approx(3, abs=0.5)

@@ -1,0 +1,178 @@
+"""The configuration file as it is written: its keys, their types, defaults and meaning.
+
+The models are the reference of the file; `schemas.settings.reference` writes the page from their descriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from schemas.avro.limits import MAX_VALUE_BYTES
+from schemas.barriers import known_kind
+from schemas.faults import brief
+from schemas.job import duration_text, is_topic_name, parse_duration
+from schemas.settings.http import HttpConfig
+from schemas.settings.kafka import KafkaConfig
+from schemas.settings.limits import Limits, size_bytes
+from schemas.settings.spark import SparkConfig
+
+MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS = 100, 3_600_000
+MIN_BATCH_TIMEOUT_MS, MAX_BATCH_TIMEOUT_MS = 30_000, 24 * 3_600_000
+MAX_DEFAULT_LANES = 4
+CONTROL_SUFFIX = ".control"
+UPSTREAM_KEYS = {"topic": ("", "Topic of the changelog.")}
+"""Keys of `upstream` beside those of its format: default and meaning, in Markdown."""
+
+
+def _duration_within(least_ms: int, most_ms: int) -> Callable[[object], int]:
+    def checked_ms(declared: object) -> int:
+        duration_ms = parse_duration(declared)
+        if not least_ms <= duration_ms <= most_ms:
+            bounds = f"{duration_text(least_ms)}..{duration_text(most_ms)}"
+            raise ValueError(f"{brief(declared)} is not in {bounds}")
+        return duration_ms
+
+    return checked_ms
+
+
+def _long_transaction_ms(declared: object) -> int:
+    timeout_ms = parse_duration(declared)
+    if not 60_000 <= timeout_ms <= 86_400_000:
+        raise ValueError(f"{brief(declared)} is not in 1m..24h")
+    return timeout_ms
+
+
+def _upstream(declared: object) -> dict[Any, Any]:
+    """`orders` is short for `{topic: orders}`; the further keys are those of the format."""
+    keys = declared if isinstance(declared, dict) else {"topic": declared}
+    topic = keys.get("topic")
+    if not isinstance(topic, str):
+        raise PydanticCustomError("topic", "Input should be a topic, or its name and format: {{topic: …}}")
+    if not is_topic_name(topic + CONTROL_SUFFIX) or not is_topic_name(topic):
+        raise ValueError("no topic name (letters, digits, '.', '_', '-', 241 at most)")
+    return keys
+
+
+def _state(declared: str) -> str:
+    if not declared.isprintable():
+        raise ValueError("no path or URI")
+    return declared
+
+
+def empty_section(declared: object) -> object:
+    """A section whose lines are all comments is null in YAML; it means the defaults."""
+    return {} if declared is None else declared
+
+
+def _empty_list(declared: object) -> object:
+    return [] if declared is None else declared
+
+
+class Model(BaseModel):
+    """Unknown keys are faults, and values have the declared type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
+
+
+_Bytes = Annotated[int, BeforeValidator(size_bytes)]
+
+
+class LimitsConfig(Model):
+    """What is taken at most, see `schemas.settings.limits.Limits`."""
+
+    record_bytes: _Bytes = Field(
+        Limits().record_bytes,
+        ge=Limits().record_bytes,
+        le=MAX_VALUE_BYTES,
+        description="Key and value of an upstream record, up to `64m`; outputs are made to take as much.",
+    )
+    interval_records: int = Field(
+        Limits().interval_records,
+        ge=1,
+        le=1 << 40,
+        description="Upstream records between two barriers from which on they are handled in parts: sorted by Spark, "
+        "on disk if need be, or (with no job open) remembered part by part.",
+    )
+    lane_bytes: _Bytes = Field(
+        Limits().lane_bytes,
+        ge=1 << 20,
+        le=1 << 30,
+        description="Decoded changes of an interval that one lane holds at most, and needs five times as much memory "
+        "for; more of them go in parts.",
+    )
+    long_transaction: Annotated[int, BeforeValidator(_long_transaction_ms)] = Field(
+        Limits().long_transaction_ms,
+        description="How long the transaction of an interval in parts may take, `1m` to `24h`; what the broker's "
+        "`transaction.max.timeout.ms` does not allow is taken for `1m`.",
+    )
+
+
+class ConfigFile(Model):
+    """The file as written; `table` and `jobs` are checked by their own modules."""
+
+    kafka: Annotated[KafkaConfig, BeforeValidator(empty_section)] = Field(
+        KafkaConfig.model_validate({}), description="How to reach Kafka."
+    )
+    upstream: Annotated[dict[Any, Any], BeforeValidator(_upstream)] = Field(
+        description="Topic of the changelog, or a mapping with the keys below."
+    )
+    state: Annotated[str, AfterValidator(_state)] = Field(
+        min_length=1,
+        description="Folder or URI of everything durable; a relative folder is below this file's.",
+    )
+    sync_state: bool = Field(
+        True,
+        description="Whether a folder as `state` is synced to the disk before anything relies on what was written; "
+        "without it a power failure may leave a state that is older than its outputs.",
+    )
+    barriers: Annotated[str, AfterValidator(known_kind)] = Field(
+        "inject",
+        description="`inject`: this process embeds them; `embedded`: the upstream's owner does (`backfill barriers`).",
+    )
+    barrier_interval: Annotated[
+        int, BeforeValidator(_duration_within(MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS))
+    ] = Field(1_000, description="Time between two barriers, `100ms` to `1h`.")
+    batch_timeout: Annotated[
+        int, BeforeValidator(_duration_within(MIN_BATCH_TIMEOUT_MS, MAX_BATCH_TIMEOUT_MS))
+    ] = Field(
+        900_000,
+        description="A Spark job that shows no progress for so long (no task that ends, no record that is read) is "
+        "ended and tried again, `30s` to `24h`. How long a batch takes as a whole is not limited.",
+    )
+    lanes: int | None = Field(
+        None,
+        ge=1,
+        le=1_024,
+        description="Parallelism; divides each job's `output_partitions`. May change at a restart. "
+        f"By default the cores of this machine, {MAX_DEFAULT_LANES} at most.",
+    )
+    table: dict[str, Any] = Field(description="The upstream table, see below.")
+    jobs: Annotated[list[dict[str, Any]], BeforeValidator(_empty_list)] = Field(
+        [], description="Jobs to create; more can be added while the service runs."
+    )
+    on_bad_record: Literal["stop", "park"] = Field(
+        "stop",
+        description="What becomes of a record that breaks its format: `stop` before it, or `park` it in "
+        "`<output>.dead-letters` of every job, see [bad input](bad-input.md).",
+    )
+    limits: Annotated[LimitsConfig, BeforeValidator(empty_section)] = Field(
+        LimitsConfig.model_validate({}), description="What is taken at most."
+    )
+    http: Annotated[HttpConfig, BeforeValidator(empty_section)] = Field(
+        HttpConfig.model_validate({}), description="Status page, API and metrics."
+    )
+    spark: Annotated[SparkConfig, BeforeValidator(empty_section)] = Field(
+        SparkConfig.model_validate({}), description="Where Spark runs."
+    )
+
+
+SECTIONS: Mapping[str, type[BaseModel]] = {
+    "kafka": KafkaConfig,
+    "limits": LimitsConfig,
+    "http": HttpConfig,
+    "spark": SparkConfig,
+}

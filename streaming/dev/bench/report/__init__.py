@@ -1,0 +1,1 @@
+"""What a measurement is printed, kept and drawn as."""

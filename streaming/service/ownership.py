@@ -1,0 +1,175 @@
+"""A start up to the point where the state is this instance's: check the topics, take over, fence.
+
+Steps 1 to 3 of `streaming.service.service`. Nothing is written before all that can be refused was looked at; the first
+write is the journal's new owner.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+
+from pyspark.sql import SparkSession
+
+from schemas.settings.config import ServiceConfig
+from state.journal import Journal
+from state.storage import Storage
+from state.values.plan import BatchPlan
+from streaming.kafka.clients import KafkaSettings
+from streaming.protocol.bad_records import BadRecords
+from streaming.protocol.batches import Batches
+from streaming.protocol.lane_attempts import transactional_id
+from streaming.protocol.lanes import Lanes
+from streaming.protocol.recovery.forward import Forward
+from streaming.runtime import failpoints
+from streaming.runtime.failpoints import Failpoint
+from streaming.sink.dead_letters import read_letters
+from streaming.sink.kinds import Sinks, SinkSetup
+from streaming.source.barriers.kinds import barrier_source
+from streaming.source.barriers.last import newest_barrier
+from streaming.source.barriers.source import BarrierSetup, BarrierSource
+from streaming.source.kafka import UpstreamSource
+from streaming.source.upstream_checks import (
+    UpstreamIdentity,
+    binding,
+    refuse_compacted,
+    refuse_foreign,
+    refuse_lost,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What an instance works with once the state is its own."""
+
+    journal: Journal
+    upstream: UpstreamIdentity
+    source: UpstreamSource
+    lanes: Lanes
+    batches: Batches
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """How a configuration's state is opened and taken over. `spark` waits for the session; only batches need it.
+
+    `rebuild`: the state is lost, so outputs may hold records that it does not know.
+    """
+
+    config: ServiceConfig
+    kafka: KafkaSettings
+    spark: Callable[[], SparkSession]
+    skip_records: frozenset[tuple[int, int]]
+    owner: str
+    rebuild: bool
+
+    @cached_property
+    def sinks(self) -> Sinks:
+        """Those of all jobs."""
+        config = self.config
+        return Sinks(
+            SinkSetup(
+                kafka=self.kafka,
+                upstream=config.upstream,
+                limits=config.limits,
+                parks=config.on_bad_record == "park",
+            )
+        )
+
+    def check_topics(self) -> UpstreamIdentity:
+        """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs say."""
+        upstream = UpstreamIdentity.of(self.kafka, self.config.upstream)
+        refuse_compacted(self.kafka, upstream.topic)
+        for job in self.config.jobs:
+            self.sinks(job).check(job)
+        return upstream
+
+    def open_storage(self) -> Storage:
+        """The state's folder, made if it is not there. Raises: StateError."""
+        storage = Storage(str(self.config.state), synced=self.config.sync_state)
+        storage.prepare()
+        return storage
+
+    def take_over(self, storage: Storage, journal: Journal, upstream: UpstreamIdentity) -> Owned:
+        """Own the state that `journal` was opened in, and fence the instance that had it.
+
+        Raises: StateError for a state of another topic or table; InputError(DATA_LOST); TopicError for outputs that
+        are used while the state is new.
+        """
+        config, current, beginning = self.config, journal.current, [0] * upstream.partitions
+        self._refuse_foreign(storage, journal, upstream, beginning)
+        open_lanes = current.plan.lanes if current and current.plan else 0
+        lane_count = max(config.lanes, open_lanes)  # a half done batch is finished by as many as began it
+        former = journal.take_over(self.owner, lane_count, binding(config.table, upstream))
+        source = UpstreamSource(
+            self.spark, self.kafka, config.upstream, config.table, self.skip_records, config.upstream_format
+        )
+        lanes = Lanes(source)
+        batches = self._batches(storage, journal, lanes, beginning)
+        failpoints.reach(Failpoint.TAKEN_OVER)
+        if former is not None:
+            self._fence(transactional_id(batches.replica), max(former.lanes, lane_count), former.plan)
+        failpoints.reach(Failpoint.FENCED)
+        batches.configure(config.jobs)
+        return Owned(journal, upstream, source, lanes, batches)
+
+    def _refuse_foreign(
+        self, storage: Storage, journal: Journal, upstream: UpstreamIdentity, beginning: list[int]
+    ) -> None:
+        current = journal.current
+        if current is not None:
+            refuse_foreign(current.table, self.config.table, upstream, state=storage.root)
+        if current is None or current.plan is None:
+            refuse_lost(self.kafka, upstream.topic, beginning)
+            # Nothing was sent by this state, so what an output holds is not of it, unless it is made anew.
+            for job in () if self.rebuild else self.config.jobs:
+                self.sinks(job).refuse_used(job)
+
+    def _batches(self, storage: Storage, journal: Journal, lanes: Lanes, beginning: list[int]) -> Batches:
+        config, kafka = self.config, self.kafka
+        newest = partial(newest_barrier, kafka, config.upstream)
+        return Batches(
+            storage=storage,
+            table=config.table,
+            sink_of=self.sinks,
+            lanes=lanes,
+            lane_count=config.lanes,
+            journal=journal,
+            first_offsets=beginning,
+            read_letters=partial(read_letters, kafka, config.upstream),
+            bad_records=BadRecords(config.upstream, self.skip_records, parks=self.sinks.setup.parks),
+            forward=Forward(self.sinks, newest, config.table, config.lanes, rebuild=self.rebuild),
+            limits=config.limits,
+            upstream_format=config.upstream_format,
+        )
+
+    def _fence(self, prefix: str, lanes: int, plan: BatchPlan | None) -> None:
+        """Take every writer's id that a former instance may hold, and let it go again."""
+        jobs = [job.state.definition for job in plan.jobs] if plan else []
+        for sink in self.sinks.all_of([*jobs, *self.config.jobs]):
+            sink.fence([f"{prefix}-{lane}" for lane in range(lanes)])
+
+    def barriers(self, owned: Owned) -> BarrierSource:
+        """Where the batches' barriers come from; it is to be started before anything is read."""
+        setup = BarrierSetup(
+            kafka=self.kafka,
+            upstream=owned.upstream.topic,
+            partitions=owned.upstream.partitions,
+            interval_ms=self.config.barrier_interval_ms,
+            records=owned.source,
+            left_out=self.skip_records,
+            owner=owned.batches.replica.id,
+            is_ours=lambda: not owned.journal.is_superseded,
+        )
+        return barrier_source(self.config.barriers, setup)
+
+
+@cache
+def owner() -> str:
+    """This process, in words for the instance that is fenced by it."""
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return f"process {os.getpid()} on {socket.gethostname()}, started {started}"

@@ -1,0 +1,76 @@
+"""Histories as the bytes of a topic, and what `verify` says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from streaming.verify.checker import Checker
+from streaming.verify.findings import Report
+from streaming.verify.history import Entry
+from streaming.verify.records.rows import View
+from tests.kit.histories import History, Item
+
+
+@dataclass
+class ListSource:
+    """A partition in memory."""
+
+    items: list[Entry]
+
+    def entries(self) -> Iterator[Entry]:
+        yield from self.items
+
+    def extend(self) -> bool:
+        return False
+
+
+def encode(items: Sequence[Item], key_codec: KeyCodec, codec: ChangeCodec) -> list[Entry]:
+    """Records as they lie in a partition; each barrier has a gap behind it, as transactions leave it."""
+    entries: list[Entry] = []
+    offset = 0
+    for item in items:
+        if item.barrier is not None:
+            entries.append(Entry(offset, None, encode_barrier(item.barrier), barrier_header(item.barrier)))
+            offset += 2
+        else:
+            assert item.key is not None
+            assert item.change is not None
+            entries.append(Entry(offset, key_codec.encode(item.key), codec.encode(item.change)))
+            offset += 1
+    return entries
+
+
+def upstream_items(history: History) -> list[list[Item]]:
+    count = len(history.steps[0].partitions)
+    return [
+        [item for step in history.steps for item in (*step.partitions[number], Item(barrier=step.barrier))]
+        for number in range(count)
+    ]
+
+
+Entries = list[list[Entry]]
+"""A topic's records, by partition."""
+
+
+def encoded(history: History) -> tuple[Entries, Entries]:
+    """The upstream and the output as bytes."""
+    key_codec = KeyCodec(history.table.key_columns)
+    upstream_codec = ChangeCodec(history.table.columns)
+    output_codec = ChangeCodec(history.table.select(history.columns))
+    return (
+        [encode(items, key_codec, upstream_codec) for items in upstream_items(history)],
+        [encode(items, key_codec, output_codec) for items in history.output],
+    )
+
+
+def judge(history: History) -> Report:
+    """What `verify` says of a history, without a broker."""
+    upstream, output = encoded(history)
+    return Checker(
+        history.table,
+        View(history.table, history.columns, history.condition),
+        ("up", [ListSource(entries) for entries in upstream]),
+        ("out", [ListSource(entries) for entries in output]),
+    ).run()
