@@ -18,9 +18,9 @@ from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
 from schemas.formats.protocol import OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format, format_keys
+from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
+from schemas.kinds.sinks import SinkConfig, declare_sink, sink_key
 from schemas.settings.topic_config import allow_retention, replication_factor, topic_config
-from schemas.sinks import DEFAULT as DEFAULT_SINK
-from schemas.sinks import SinkConfig, declare_sink, sink_key
 from schemas.table import Column, TableSchema, nearest
 
 DEFAULT_OUTPUT_PARTITIONS = 4

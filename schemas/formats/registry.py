@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from schemas.faults import Faults
 from schemas.formats.change import ChangeFormat
 from schemas.formats.protocol import Format, OutputFormat
-from schemas.kinds import declare_kind
+from schemas.kinds.declare import declare_kind
 
 DEFAULT = ChangeFormat()
 """Of an upstream and of a job that name none."""

@@ -16,10 +16,10 @@ from schemas.filter.parse import parse_filter
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition, JobSchemas
+from schemas.kinds.sinks import SinkConfig
 from schemas.position import position_to_text
 from schemas.records import Barrier, VnodeProgress
 from schemas.settings.limits import Limits
-from schemas.sinks import SinkConfig
 from schemas.table import TableSchema
 from state.replica import ReplicaFiles
 from state.storage import DataFile, Storage

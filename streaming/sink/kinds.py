@@ -1,6 +1,6 @@
 """The registry of sinks: what carries out each kind that a job can name.
 
-A new kind is a model in `schemas.sinks` and an entry here.
+A new kind is a model in `schemas.kinds.sinks` and an entry here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.job import JobDefinition
+from schemas.kinds.sinks import DEFAULT, SinkConfig, ToKafka
 from schemas.settings.limits import Limits
-from schemas.sinks import DEFAULT, SinkConfig, ToKafka
 from streaming.kafka.clients import KafkaSettings
 from streaming.sink.kafka import KafkaSink
 from streaming.sink.protocol import Sink

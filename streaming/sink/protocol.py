@@ -1,6 +1,6 @@
 """The door for sinks: what a service asks of whatever its jobs write to.
 
-A job names the kind of its sink (`schemas.sinks`); `streaming.sink.kinds` has what carries it out. Two parts:
+A job names the kind of its sink (`schemas.kinds.sinks`); `streaming.sink.kinds` has what carries it out. Two parts:
 
     Sink, in the driver     check ──▶ fence ──▶ tails, begins, endings ──▶ refuse_used ──▶ open
                             a start   a take-over   a recovery             before a plan   once it is in the journal

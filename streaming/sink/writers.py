@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
+from schemas.kinds.sinks import SinkConfig
 from schemas.records import Barrier
-from schemas.sinks import SinkConfig
 from streaming.sink.columns import Output, Rows, Run
 from streaming.sink.dead_letters import Letter
 from streaming.sink.protocol import OpenWriter, Place, Writer

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message, Producer
-from tests.simulation.fault_policies import Straight
 
 from schemas.avro.codec import decode_barrier
 from schemas.formats.protocol import KeyEncoder
@@ -27,6 +26,7 @@ from streaming.sink.protocol import Place, Sink, Writer
 from tests.kit.list_sink import Lists
 from tests.kit.tables import table
 from tests.simulation.broker import Broker, Record, Topics
+from tests.simulation.fault_policies import Straight
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.sink import SimulatedSink
 

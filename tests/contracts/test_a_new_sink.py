@@ -11,10 +11,10 @@ import pytest
 
 from schemas.errors import ConfigError
 from schemas.job import JobDefinition
+from schemas.kinds.sinks import DEFAULT, SINK_KINDS, SinkConfig
 from schemas.records import Barrier
 from schemas.settings.config import check
 from schemas.settings.limits import Limits
-from schemas.sinks import DEFAULT, SINK_KINDS, SinkConfig
 from streaming.kafka.clients import KafkaSettings
 from streaming.sink.columns import Output, Rows, Run
 from streaming.sink.dead_letters import Letter

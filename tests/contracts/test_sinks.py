@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from schemas.errors import BackfillError, Code, Fenced
+from schemas.kinds.sinks import DEFAULT, SINK_KINDS
 from schemas.records import Change, Op
-from schemas.sinks import DEFAULT, SINK_KINDS
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
 from streaming.sink.columns import Output

@@ -9,8 +9,8 @@ from typing import Literal
 
 from schemas.errors import Code, Fenced, TopicError
 from schemas.job import JobDefinition
+from schemas.kinds.sinks import SinkConfig
 from schemas.records import Barrier, Change, Op, Row
-from schemas.sinks import SinkConfig
 from streaming.sink.columns import Output, Rows, Run
 from streaming.sink.dead_letters import Letter
 from streaming.sink.protocol import (

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 
 from schemas.errors import BackfillError, Code, CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
 from schemas.job import JobDefinition
+from schemas.kinds.sinks import ToKafka
 from schemas.settings.limits import Limits
-from schemas.sinks import ToKafka
 from schemas.table import TableSchema
 from state.columns import OFFSET, PARTITION
 from state.journal import PATH as JOURNAL_PATH

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.faults import Faults
-from schemas.kinds import declare_kind
+from schemas.kinds.declare import declare_kind
 
 
 class SinkConfig(BaseModel):
