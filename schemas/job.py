@@ -18,6 +18,8 @@ from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
 from schemas.formats.protocol import OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format, format_keys
+from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
+from schemas.kinds.sinks import SinkConfig, declare_sink, sink_key
 from schemas.settings.topic_config import allow_retention, replication_factor, topic_config
 from schemas.table import Column, TableSchema, nearest
 
@@ -55,6 +57,7 @@ KEYS = {
         "`false`",
         "Take an output whose `retention.ms` or `retention.bytes` deletes records: late readers miss its beginning.",
     ),
+    "sink": sink_key(),
 }
 _OWN_KEYS = tuple(KEYS)
 KEYS |= format_keys(OUTPUT_FORMATS)
@@ -95,7 +98,7 @@ class JobDefinition:
     `columns` are the output's, in this order. `filter` is its canonical text. `rate_limit` is in snapshot
     rows per second (None unlimited, 0 none). `latency_budget_ms` bounds how much a snapshot read delays live
     changes. `replication_factor` and `topic_config` are those of a topic that is created (None and nothing: the
-    broker's). `format` is that of the output's records.
+    broker's). `format` is that of the output's records, `sink` what they are written to.
     `vnode_count` is the table's: it takes part in `partition_of`, not in the definition as written.
     """
 
@@ -111,6 +114,7 @@ class JobDefinition:
     topic_config: tuple[tuple[str, str], ...] = ()
     allow_retention: bool = False
     format: OutputFormat = DEFAULT
+    sink: SinkConfig = DEFAULT_SINK
 
     @classmethod
     def declare(
@@ -137,6 +141,7 @@ class JobDefinition:
             topic_config(declaration.get("topic_config"), faults, may_lose=may_lose),
             may_lose,
             format_ or DEFAULT,
+            declare_sink(declaration.get("sink"), faults),
         )
         if faults:
             raise faults.error(where=where)
@@ -145,8 +150,8 @@ class JobDefinition:
     def to_json(self) -> str:
         """The definition as one line of JSON, equal for equal definitions.
 
-        What is said of the topic and of its format is written only where it is said: versions that do not know it read
-        the rest.
+        What is said of the topic, its format and its sink is written only where it is said: versions that do not know
+        it read the rest.
         """
         budget = self.latency_budget_ms
         declaration: dict[str, Any] = {
@@ -166,6 +171,8 @@ class JobDefinition:
         declaration |= {key: value for key, value in of_topic.items() if value}
         if self.format != DEFAULT:
             declaration |= self.format.model_dump()
+        if self.sink != DEFAULT_SINK:
+            declaration["sink"] = self.sink.model_dump()
         return json.dumps(declaration, sort_keys=True)
 
     @classmethod

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
-from schemas.faults import Faults, brief
+from schemas.faults import Faults
 from schemas.formats.change import ChangeFormat
 from schemas.formats.protocol import Format, OutputFormat
-from schemas.table import nearest
+from schemas.kinds.declare import declare_kind
 
 DEFAULT = ChangeFormat()
 """Of an upstream and of a job that name none."""
@@ -32,28 +30,10 @@ def declare_format(
     beside: Collection[str],
     place: str = "",
 ) -> _AnyFormat | None:
-    """The format that a declaration names by `format`, with its further keys; those `beside` it are someone else's.
-
-    None if something is at fault: a kind that is not known (its own keys are not known then either), a key that is
-    nobody's, or a value. `place` goes in front of each key in the faults.
-    """
-    kind = declaration.get("format", DEFAULT.format)
-    model = kinds.get(kind) if isinstance(kind, str) else None
-    if model is None:
-        faults.add(f"{place}format {brief(kind)} is not one of: {', '.join(kinds)}")
-    known = [*beside, *(model.model_fields if model else ["format"])]
-    unknown = [key for key in declaration if key not in known]
-    for key in unknown:
-        faults.add(f"unknown key {brief(f'{place}{key}' if place else key)}{nearest(str(key), known)}")
-    if model is None or unknown:
-        return None
-    try:
-        return model.model_validate({key: value for key, value in declaration.items() if key not in beside})
-    except ValidationError as error:
-        for item in error.errors(include_url=False):
-            key, text = ".".join(map(str, item["loc"])), item["msg"]
-            faults.add(f"{place}{key} is {brief(item['input'])}: {text[0].lower()}{text[1:]}")
-        return None
+    """The format that a declaration names by `format`, or the default; see `declare_kind`."""
+    return declare_kind(
+        kinds, declaration, faults, tag="format", default=DEFAULT.format, beside=beside, place=place
+    )
 
 
 def format_keys(kinds: Mapping[str, type[Format]]) -> dict[str, tuple[str, str]]:

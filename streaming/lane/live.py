@@ -8,31 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
-from schemas.records import Barrier
 from state.values.progress import Progress
 from streaming.core.visibility import HIDDEN, covered, visible_ops
 from streaming.lane.changes import Changes
 from streaming.lane.task import LaneJob, LaneTask
-
-
-class Sender(Protocol):
-    """Takes records for output partitions, in order."""
-
-    def send(
-        self, topic: str, partitions: npt.NDArray[np.int32] | int, keys: pa.Array, values: pa.Array
-    ) -> None:
-        """Queue records; a single number sends them all to that partition."""
-
-    def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
-        """Queue a barrier behind what was queued for its partition."""
+from streaming.sink.columns import ChangeColumns, Run
+from streaming.sink.writers import LaneWriters
 
 
 class LiveChanges:
@@ -46,10 +30,10 @@ class LiveChanges:
         self,
         task: LaneTask,
         jobs: Sequence[LaneJob],
-        sender: Sender,
+        writers: LaneWriters,
         reported: Sequence[Mapping[int, Progress]],
     ) -> None:
-        self._task, self._jobs, self._sender, self._reported = task, jobs, sender, reported
+        self._task, self._jobs, self._writers, self._reported = task, jobs, writers, reported
         self.sent: Counter[str] = Counter()
         self._closed = 0
 
@@ -67,11 +51,10 @@ class LiveChanges:
         """Send the barriers that are left: there is nothing before them any more."""
         self._close_before(len(self._task.plan.barriers))
 
-    def _send_run(self, job: LaneJob, run: _Run) -> None:
-        count = len(run.keys)
-        if count:
-            self._sender.send(job.topic, run.partitions, run.keys, run.values)
-            self.sent[job.definition.name] += count
+    def _send_run(self, job: LaneJob, run: Run) -> None:
+        if len(run):
+            self._writers.of(job.output).changes(run)
+            self.sent[job.definition.name] += len(run)
 
     def _close_before(self, number: int) -> None:
         """The barriers of all intervals before this one; positions are reported by the batch's first."""
@@ -80,21 +63,12 @@ class LiveChanges:
             for job, reported in zip(self._jobs, self._reported, strict=True):
                 for partition in job.partitions:
                     barrier = job.barrier(upstream, partition, {} if closed else reported)
-                    self._sender.send_barrier(job.topic, partition, barrier)
+                    self._writers.of(job.output).barrier(job.output, partition, barrier)
         self._closed = max(self._closed, number)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What one interval sends for one job."""
-
-    partitions: npt.NDArray[np.int32]
-    keys: pa.Array
-    values: pa.Array
-
-
-def _visible(task: LaneTask, job: LaneJob, changes: Changes) -> list[_Run]:
-    """The job's records of every interval, encoded in one go."""
+def _visible(task: LaneTask, job: LaneJob, changes: Changes) -> list[Run]:
+    """What the job's output gets of every interval."""
     vnode_count = task.table.vnode_count
     shown = covered(changes.vnodes, changes.keys, job.positions, vnode_count)
     names = task.table.column_names
@@ -105,18 +79,6 @@ def _visible(task: LaneTask, job: LaneJob, changes: Changes) -> list[_Run]:
         halves = (mask.to_numpy(zero_copy_only=False) for mask in (before_passes, after_passes))
         ops = visible_ops(ops, *halves)
     rows = np.flatnonzero(shown & (ops != HIDDEN))
-    taken = pa.array(rows)
-    wanted = [task.table.column_names.index(column.name) for column in job.columns]
-    values = job.values.changes(
-        pa.array(ops[rows], pa.int8()),
-        [changes.before[i].take(taken) for i in wanted],
-        [changes.after[i].take(taken) for i in wanted],
-    )
-    keys = changes.encoded_keys(job.keys).take(taken)
     routes = np.array([job.definition.partition_of(v) for v in range(vnode_count)], dtype=np.int32)
-    partitions = routes[changes.vnodes[rows]]
-    bounds = np.searchsorted(rows, changes.bounds(len(task.plan.barriers)))
-    return [
-        _Run(partitions[low:high], keys.slice(low, high - low), values.slice(low, high - low))
-        for low, high in pairwise(bounds.tolist())
-    ]
+    columns = ChangeColumns(job.output, changes, rows, ops[rows], routes[changes.vnodes[rows]])
+    return columns.runs(np.searchsorted(rows, changes.bounds(len(task.plan.barriers))))

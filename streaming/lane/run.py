@@ -23,13 +23,12 @@ from state.replica import write_log_file
 from state.storage import DataFile
 from streaming.lane.changes import Changes, log_rows, order_changes
 from streaming.lane.faults import MOST_FAULTS, Fault, find_faults
-from streaming.lane.live import Sender
-from streaming.lane.sending import NullSender, send_all, send_letters
+from streaming.lane.sending import send_all, send_letters
 from streaming.lane.task import LaneJob, LaneResult, LaneTask, Sent, places_before
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.stopwatch import Stopwatch
-from streaming.sink.kafka import LaneOutput
+from streaming.sink.writers import LaneWriters
 from streaming.source.decoded import check_decoded
 
 _PART_BYTES = 32 << 20
@@ -43,7 +42,7 @@ def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schem
     """Carry out the lane's part of the plan.
 
     With `task.in_parts` the rows of `batches` come in the order of interval, partition and offset, else in any.
-    Raises: Fenced and OutcomeUnknown (see `LaneOutput`), StateError when pinned files are gone, DecodedSchemaError
+    Raises: Fenced and OutcomeUnknown (see `Writer`), StateError when pinned files are gone, DecodedSchemaError
     when `schema`, that of all `batches`, is not `decoded_schema`. With upstream records at fault nothing becomes
     visible and the result lists them; with more changes than a lane may hold at once (`limits.lane_bytes`) nothing is
     done and the result says `too_long`.
@@ -136,35 +135,30 @@ class _Lane:
 
     def _send(self, parts: Iterable[Changes]) -> LaneResult:
         task = self.task
-        name = f"{task.transactional_id}-{self.lane}"
-        with task.open_output(name, task.transaction_timeout_ms) as output:
+        before = places_before(task, self._jobs)
+        with task.open_writers(self.lane, before) as writers:
             self.watch.lap("init")
             failpoints.reach(Failpoint.LANE_OPENED)
             if is_superseded(task.storage, task.journal_version):
                 return LaneResult(self.lane, superseded=True)
-            already_sent = output.already_sent(
-                places_before(task, self._jobs), task.plan.epoch, task.known_ends
-            )
+            already_sent = all(writers.look(before, task.plan.epoch, task.known_ends))
             self.watch.lap("look")
-            sent = (
-                self._send_all(parts, NullSender())
-                if already_sent
-                else self._send_in_transaction(parts, output)
-            )
+            send = self._send_all if already_sent else self._send_in_transaction
+            sent = send(parts, writers)
             self.watch.lap("commit")
-            return LaneResult(self.lane, sent=sent, ends=output.ends(), already_sent=already_sent)
+            return LaneResult(self.lane, sent=sent, ends=writers.ends(), already_sent=already_sent)
 
-    def _send_in_transaction(self, parts: Iterable[Changes], output: LaneOutput) -> Sent:
+    def _send_in_transaction(self, parts: Iterable[Changes], writers: LaneWriters) -> Sent:
         failpoints.reach(Failpoint.LANE_LOOKED)
-        with output.transaction():
-            send_letters(self.task, self.lane, self._jobs, output)
-            sent = self._send_all(parts, output)
+        with writers.transaction():
+            send_letters(self.task, self.lane, self._jobs, writers)
+            sent = self._send_all(parts, writers)
             failpoints.reach(Failpoint.LANE_SENT)
         failpoints.reach(Failpoint.LANE_COMMITTED)
         return sent
 
-    def _send_all(self, parts: Iterable[Changes], sender: Sender) -> Sent:
-        return send_all(self.task, self._jobs, parts, sender, self.watch)
+    def _send_all(self, parts: Iterable[Changes], writers: LaneWriters) -> Sent:
+        return send_all(self.task, self._jobs, parts, writers, self.watch)
 
     def _write_log(self) -> None:
         if self._unwritten is not None:

@@ -13,53 +13,44 @@ So a row comes before the changes that go on from it, and a position is told whe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
 
 import pyarrow as pa
 
 from schemas.avro.chunks import chunks, whole
-from schemas.records import Barrier
 from state.snapshot import SnapshotReader
 from streaming.lane.changes import Changes
-from streaming.lane.live import LiveChanges, Sender
+from streaming.lane.live import LiveChanges
 from streaming.lane.task import LaneJob, LaneTask, Sent
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.stopwatch import Stopwatch
-from streaming.sink.dead_letters import Letter
+from streaming.sink.columns import Rows
+from streaming.sink.writers import LaneWriters
 
 
-class LetterBox(Protocol):
-    """Whatever takes dead letters."""
-
-    def send_letter(self, topic: str, letter: Letter) -> None:
-        """Queue one for the topic of these."""
-
-
-def send_letters(task: LaneTask, lane: int, jobs: Iterable[LaneJob], box: LetterBox) -> None:
+def send_letters(task: LaneTask, lane: int, jobs: Sequence[LaneJob], writers: LaneWriters) -> None:
     """The records that the plan parks and this lane has found, to every job's dead letters."""
     parked = [item for item in task.plan.parked if item.lane == lane]
-    topics = [job.definition.dead_letters for job in jobs]
     for letter in task.read_letters(parked) if parked else ():
-        for topic in topics:
-            box.send_letter(topic, letter)
+        for job in jobs:
+            writers.of(job.output).letter(job.output, letter)
 
 
 def send_all(
-    task: LaneTask, jobs: Sequence[LaneJob], parts: Iterable[Changes], sender: Sender, watch: Stopwatch
+    task: LaneTask, jobs: Sequence[LaneJob], parts: Iterable[Changes], writers: LaneWriters, watch: Stopwatch
 ) -> Sent:
     """Everything that the lane sends for a batch, in the order that the module tells.
 
     The changes come in parts, in order; a part is asked for when what was before it has been sent.
     """
-    _open_jobs(task, jobs, sender)
+    _open_jobs(task, jobs, writers)
     read: dict[str, Mapping[int, int]] = {}
     sent: dict[str, int] = {}
     for job in jobs:
-        read[job.definition.name], sent[job.definition.name] = _send_snapshot(task, job, sender, watch)
+        read[job.definition.name], sent[job.definition.name] = _send_snapshot(task, job, writers, watch)
     watch.lap("snapshot")
     failpoints.reach(Failpoint.LANE_SENT_SNAPSHOT)
-    live = LiveChanges(task, jobs, sender, [job.reported(read[job.definition.name]) for job in jobs])
+    live = LiveChanges(task, jobs, writers, [job.reported(read[job.definition.name]) for job in jobs])
     for changes in parts:
         live.send(changes)
         watch.lap("live")
@@ -68,26 +59,17 @@ def send_all(
     return Sent(rows_read=read, snapshot=sent, live=dict(live.sent))
 
 
-class NullSender:
-    """Takes what was sent before and sends nothing: a batch that is run again still has to count its rows."""
-
-    def send(self, topic: str, partitions: object, keys: pa.Array, values: pa.Array) -> None:
-        """Nothing."""
-
-    def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
-        """Nothing."""
-
-
-def _open_jobs(task: LaneTask, jobs: Iterable[LaneJob], sender: Sender) -> None:
+def _open_jobs(task: LaneTask, jobs: Iterable[LaneJob], writers: LaneWriters) -> None:
     for job in jobs:
         if job.plan.opens:
             assert task.plan.start is not None, "a job starts at a barrier"
             for partition in job.partitions:
-                sender.send_barrier(job.topic, partition, job.barrier(task.plan.start.barrier, partition, {}))
+                barrier = job.barrier(task.plan.start.barrier, partition, {})
+                writers.of(job.output).barrier(job.output, partition, barrier)
 
 
 def _send_snapshot(
-    task: LaneTask, job: LaneJob, sender: Sender, watch: Stopwatch
+    task: LaneTask, job: LaneJob, writers: LaneWriters, watch: Stopwatch
 ) -> tuple[Mapping[int, int], int]:
     """The rows of the job's slices. How many were read in each vnode, and how many of all were sent."""
     read: dict[int, int] = {}
@@ -103,21 +85,20 @@ def _send_snapshot(
             partition, count = job.definition.partition_of(item.vnode), 0
             for rows in reader.read(item, columns, overlay):
                 count += rows.num_rows
-                sent += _send_rows(job, partition, rows, sender)
+                sent += _send_rows(job, partition, rows, writers)
             read[item.vnode] = count
     return read, sent
 
 
-def _send_rows(job: LaneJob, partition: int, rows: pa.Table, sender: Sender) -> int:
+def _send_rows(job: LaneJob, partition: int, rows: pa.Table, writers: LaneWriters) -> int:
     sent = 0
     for chunk in chunks(rows):
         arrays = {name: whole(chunk[name]) for name in chunk.schema.names}
         passes = job.passes(arrays)
         if passes is not None:
             arrays = {name: array.filter(passes) for name, array in arrays.items()}
-        keys = job.keys([arrays[name] for name in job.table.primary_key])
-        if len(keys):
-            values = job.values.inserts([arrays[column.name] for column in job.columns])
-            sender.send(job.topic, partition, keys, values)
-        sent += len(keys)
+        shown = Rows(job.output, partition, arrays)
+        if len(shown):
+            writers.of(job.output).rows(shown)
+        sent += len(shown)
     return sent

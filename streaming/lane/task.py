@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,23 +13,25 @@ from schemas.errors import BackfillError
 from schemas.filter.ast import Filter
 from schemas.filter.columnar import evaluate
 from schemas.filter.parse import parse_filter
-from schemas.formats.protocol import Format, KeyEncoder, ValueEncoder
+from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition, JobSchemas
+from schemas.kinds.sinks import SinkConfig
 from schemas.position import position_to_text
 from schemas.records import Barrier, VnodeProgress
 from schemas.settings.limits import Limits
-from schemas.table import Column, TableSchema
+from schemas.table import TableSchema
 from state.replica import ReplicaFiles
 from state.storage import DataFile, Storage
 from state.values.plan import BatchPlan, JobPlan
 from state.values.progress import Completed, Progress
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS
-from streaming.kafka.topics import Partition
 from streaming.lane.faults import Fault
 from streaming.runtime.failpoints import Armed
+from streaming.sink.columns import Output
 from streaming.sink.dead_letters import ReadLetters
-from streaming.sink.kafka import OpenOutput
+from streaming.sink.protocol import OpenWriter, Place
+from streaming.sink.writers import LaneWriters, open_writers
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,10 @@ class LaneTask:
     """Everything that the lanes of a batch need; it is sent to them, so it holds values only.
 
     `progress[job]` lists the vnodes that were started as of the plan's start; `files` the pinned files of the
-    vnodes with slices; `known_ends` where the output partitions ended after the last batch; `failpoint` what a test
-    wants to happen in them. `in_parts`: the changes come in order, more than a lane holds at once; `unhurried`: a lane
-    has sent its part, and another one was too slow for it. Transactions may then take as long as
-    `transaction_timeout_ms` says.
+    vnodes with slices; `sinks` opens the writers of the plan's jobs; `known_ends` where the output partitions ended
+    after the last batch; `failpoint` what a test wants to happen in them. `in_parts`: the changes come in order, more
+    than a lane holds at once; `unhurried`: a lane has sent its part, and another one was too slow for it. Transactions
+    may then take as long as `transaction_timeout_ms` says.
     """
 
     storage: Storage
@@ -47,12 +50,12 @@ class LaneTask:
     plan: BatchPlan
     progress: Mapping[str, Mapping[int, Progress]]
     files: ReplicaFiles
-    open_output: OpenOutput
+    sinks: Mapping[SinkConfig, OpenWriter]
     read_letters: ReadLetters
     transactional_id: str
     journal_version: int
     limits: Limits
-    known_ends: Mapping[Partition, int]
+    known_ends: Mapping[Place, int]
     upstream_format: Format = DEFAULT
     in_parts: bool = False
     unhurried: bool = False
@@ -63,6 +66,11 @@ class LaneTask:
         """After which the broker aborts a lane's transaction."""
         is_long = self.in_parts or self.unhurried
         return self.limits.long_transaction_ms if is_long else TRANSACTION_TIMEOUT_MS
+
+    def open_writers(self, lane: int, sinks: Iterable[SinkConfig]) -> AbstractContextManager[LaneWriters]:
+        """The lane's writers to these sinks. Raises: as `OpenWriter`."""
+        name = f"{self.transactional_id}-{lane}"
+        return open_writers(self.sinks, sinks, name, self.transaction_timeout_ms)
 
     def vnodes(self, lane: int) -> range:
         """The lane's vnodes: those with vnode * lanes // vnode_count = lane."""
@@ -91,7 +99,7 @@ class LaneResult:
     log: tuple[DataFile, ...] = ()
     faults: tuple[Fault, ...] = ()
     sent: Sent = Sent()
-    ends: Mapping[Partition, int] = field(default_factory=dict)
+    ends: Mapping[Place, int] = field(default_factory=dict)
     changes: int = 0
     held_bytes: int = 0
     already_sent: bool = False
@@ -108,7 +116,6 @@ class LaneJob:
 
     plan: JobPlan
     table: TableSchema
-    columns: tuple[Column, ...]
     filter: Filter | None
     before: Mapping[int, Progress]
     partitions: tuple[int, ...]
@@ -121,7 +128,6 @@ class LaneJob:
         return cls(
             plan=plan.of_vnodes(vnodes),
             table=task.table,
-            columns=task.table.select(definition.columns),
             filter=None if definition.filter is None else parse_filter(definition.filter, task.table),
             before={vnode: known[vnode] for vnode in vnodes if vnode in known},
             partitions=tuple(sorted({definition.partition_of(vnode) for vnode in vnodes})),
@@ -133,28 +139,18 @@ class LaneJob:
         return self.plan.state.definition
 
     @cached_property
-    def keys(self) -> KeyEncoder:
-        """The output's record keys."""
-        return self.definition.format.keys(self.table.key_columns)
-
-    @cached_property
-    def values(self) -> ValueEncoder:
-        """The output's record values, over `columns`."""
-        return self.definition.format.values(self.columns)
-
-    @property
-    def topic(self) -> str:
-        """The job's output."""
-        return self.definition.output
+    def output(self) -> Output:
+        """What it writes."""
+        return Output(self.definition, self.table)
 
     @cached_property
     def positions(self) -> Mapping[int, Progress]:
         """Where its vnodes stand after the batch, which decides what is visible. Their row counts are of no meaning."""
         return self.plan.progress_after(self.before)
 
-    def places(self) -> list[Partition]:
+    def places(self) -> list[Place]:
         """The lane's partitions of the output."""
-        return [(self.topic, partition) for partition in self.partitions]
+        return [(self.output.topic, partition) for partition in self.partitions]
 
     def read_columns(self) -> list[str]:
         """The columns that a slice is read with."""
@@ -181,10 +177,14 @@ class LaneJob:
         )
 
 
-def places_before(task: LaneTask, jobs: Iterable[LaneJob]) -> dict[Partition, int | None]:
-    """The partitions that a lane sends to, and the barrier that each ends with before the batch; None for none yet."""
+def places_before(task: LaneTask, jobs: Iterable[LaneJob]) -> dict[SinkConfig, dict[Place, int | None]]:
+    """By sink, the partitions that a lane writes to, and the barrier that each ends with before it; None for none."""
     start = None if task.plan.start is None else task.plan.start.epoch
-    return {place: None if job.plan.opens else start for job in jobs for place in job.places()}
+    places: dict[SinkConfig, dict[Place, int | None]] = {}
+    for job in jobs:
+        before = None if job.plan.opens else start
+        places.setdefault(job.definition.sink, {}).update(dict.fromkeys(job.places(), before))
+    return places
 
 
 def _told(vnode: int, progress: Progress) -> VnodeProgress:

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from schemas.job import JobDefinition
 from schemas.records import Add, Mutation
-from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from streaming.control.client import refuse, send_request
 from streaming.kafka.clients import KafkaSettings
 from streaming.observe.status_cache import StatusCache
-from streaming.sink.outputs import Outputs
+from streaming.sink.protocol import SinkOf
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Gateway:
     kafka: KafkaSettings
     upstream: str
     table: TableSchema
-    limits: Limits
+    sink_of: SinkOf
 
     def __call__(self, mutation: Mutation) -> str:
         """Check a mutation against the current jobs, and send it; the request's id.
@@ -34,5 +33,5 @@ class Gateway:
         refuse(mutation, epoch, jobs, lanes=lanes, table=self.table)
         if isinstance(mutation, Add):
             job = JobDefinition.from_json(mutation.job, self.table)
-            Outputs(self.kafka, self.upstream, self.limits, parks=False).refuse_used(job)
+            self.sink_of(job).refuse_used(job)
         return send_request(self.kafka, self.upstream, mutation)

@@ -12,6 +12,7 @@ from streaming.observe.metrics import Metrics
 from streaming.observe.status_cache import StatusCache
 from streaming.protocol.report import BatchReport
 from streaming.service.service import Service
+from streaming.sink.kinds import Sinks, SinkSetup
 
 log = structlog.get_logger()
 
@@ -55,7 +56,8 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
     from streaming.observe.server import served
 
     door = Doorkeeper(token, is_local=http.is_local)
-    gateway = Gateway(cache, service.kafka, config.upstream, config.table, config.limits)
+    setup = SinkSetup(kafka=service.kafka, upstream=config.upstream, limits=config.limits, parks=False)
+    gateway = Gateway(cache, service.kafka, config.upstream, config.table, Sinks(setup))
     hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]
     with served(build(cache, metrics, gateway, config.table, door, hosts), http) as address:
         log.info("page", address=address)

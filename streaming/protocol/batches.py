@@ -20,7 +20,7 @@ from streaming.core.batch_sizer import BatchSizer
 from streaming.core.parts import part_ends
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.effects import Effect, effects_of
-from streaming.protocol.executor import Done, Executor, JobTopics
+from streaming.protocol.executor import Done, Executor
 from streaming.protocol.lane_attempts import LaneAttempts, LaneRunner, LaneTasks, monotonic_ms
 from streaming.protocol.overrun import Overruns
 from streaming.protocol.planner import DuplicatesBefore, Planner
@@ -31,7 +31,7 @@ from streaming.protocol.stream_state import StreamState
 from streaming.runtime import failpoints
 from streaming.runtime.stopwatch import Stopwatch
 from streaming.sink.dead_letters import ReadLetters
-from streaming.sink.kafka import OpenOutput
+from streaming.sink.protocol import SinkOf
 
 OnPart = Callable[[BatchPlan], None]
 """Called after each part of a long interval, with the part's plan."""
@@ -54,12 +54,11 @@ class Batches:
         *,
         storage: Storage,
         table: TableSchema,
-        open_output: OpenOutput,
+        sink_of: SinkOf,
         lanes: LaneRunner,
         lane_count: int,
         journal: Journal,
         first_offsets: Sequence[int],
-        topics: JobTopics,
         read_letters: ReadLetters,
         bad_records: BadRecords,
         forward: Forward,
@@ -80,7 +79,7 @@ class Batches:
             tasks=LaneTasks(
                 storage=storage,
                 table=table,
-                open_output=open_output,
+                sink_of=sink_of,
                 read_letters=read_letters,
                 limits=limits,
                 upstream_format=upstream_format,
@@ -93,7 +92,7 @@ class Batches:
         )
         self.executor = self.executor_type(
             journal=journal,
-            topics=topics,
+            sink_of=sink_of,
             attempts=self._attempts,
             bad_records=bad_records,
             replica=self.replica,
@@ -108,7 +107,7 @@ class Batches:
             journal=journal,
             replica=self.replica,
             progress_table=progress_table,
-            topics=topics,
+            sink_of=sink_of,
             forward=forward,
             batch_sizer=self._batch_sizer,
             state=self.state,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from schemas.errors import CommitConflict, TopicError
 from schemas.job import JobDefinition
@@ -41,19 +40,7 @@ from streaming.protocol.report import Sums
 from streaming.protocol.stream_state import StreamState
 from streaming.runtime import failpoints
 from streaming.runtime.stopwatch import Stopwatch
-
-
-class JobTopics(Protocol):
-    """The topics that jobs write."""
-
-    def refuse_used(self, job: JobDefinition) -> None:
-        """Look whether a job may open; makes nothing. Raises: TopicError for topics that are there and not fit."""
-
-    def open(self, job: JobDefinition) -> None:
-        """Make the topics of a job that are not there; those that are stay as they are. Raises: TopicError."""
-
-    def open_letters(self, job: JobDefinition) -> None:
-        """The same for the topic of its dead letters alone."""
+from streaming.sink.protocol import SinkOf
 
 
 @dataclass
@@ -71,7 +58,7 @@ class Executor:
     """The one writer of the state. `effects_of` gives all effects of a plan, for one that was changed on the way."""
 
     journal: Journal
-    topics: JobTopics
+    sink_of: SinkOf
     attempts: LaneAttempts
     bad_records: BadRecords
     replica: Replica
@@ -134,13 +121,13 @@ class Executor:
         for job in plan.jobs:
             if job.opens:
                 try:
-                    self.topics.open(job.state.definition)
+                    self.sink_of(job.state.definition).open(job.state.definition)
                 except TopicError as error:
                     return self._without(plan, job.state, error, done)
         if plan.parked:
             try:
                 for job in plan.jobs:
-                    self.topics.open_letters(job.state.definition)
+                    self.sink_of(job.state.definition).open_letters(job.state.definition)
             except TopicError:
                 # Or the next start would fail as well, whatever the configuration says about such records by then.
                 self._changed(without_parked(plan), done)

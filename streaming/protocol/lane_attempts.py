@@ -17,12 +17,11 @@ from state.storage import Storage
 from state.values.plan import BatchPlan
 from state.values.progress import Progress
 from streaming.core.batch_sizer import BatchSizer
-from streaming.kafka.topics import Partition
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.protocol.overrun import Overruns, is_overrun
 from streaming.runtime import failpoints
 from streaming.sink.dead_letters import ReadLetters
-from streaming.sink.kafka import OpenOutput
+from streaming.sink.protocol import Place, SinkOf
 
 ATTEMPTS = 5
 
@@ -52,26 +51,27 @@ class LaneTasks:
 
     storage: Storage
     table: TableSchema
-    open_output: OpenOutput
+    sink_of: SinkOf
     read_letters: ReadLetters
     limits: Limits
     upstream_format: Format
     journal: Journal
     replica: Replica
     batch_sizer: BatchSizer
-    known_ends: Mapping[Partition, int] = field(default_factory=dict)
+    known_ends: Mapping[Place, int] = field(default_factory=dict)
 
     def task(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LaneTask:
         """For the journal's newest version. `progress` is that at the plan's start."""
         vnodes = frozenset(item.vnode for job in plan.sent_jobs for item in job.slices)
         files = self.replica.files(plan.replica).of_vnodes(vnodes) if vnodes else ReplicaFiles(0, {}, ())
+        definitions = [job.state.definition for job in plan.jobs]
         return LaneTask(
             storage=self.storage,
             table=self.table,
             plan=plan,
             progress=dict(progress),
             files=files,
-            open_output=self.open_output,
+            sinks={job.sink: self.sink_of(job).open_writer for job in definitions},
             read_letters=self.read_letters,
             transactional_id=transactional_id(self.replica),
             journal_version=self.journal.version,

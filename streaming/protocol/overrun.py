@@ -49,7 +49,7 @@ class Overruns:
     def relieved(self, task: LaneTask, task_for: Callable[[BatchPlan], LaneTask]) -> LaneTask:
         """The task to go on with: of the same batch without slices, or of the same plan with more time.
 
-        Raises: Fenced when another instance has taken over; as `LaneOutput.already_sent`; EnvironmentProblem.
+        Raises: Fenced when another instance has taken over; as `Writer.already_sent`; EnvironmentProblem.
         """
         self._journal.write_plan(task.plan)
         renewed = task_for(task.plan)
@@ -69,11 +69,10 @@ class Overruns:
         before = places_before(task, [LaneJob.of(task, job, lane) for job in task.plan.jobs])
         if not before:
             return False
-        name = f"{task.transactional_id}-{lane}"
-        with task.open_output(name, task.transaction_timeout_ms) as output:
+        with task.open_writers(lane, before) as writers:
             if is_superseded(task.storage, task.journal_version):
                 raise self._journal.fenced()
-            return output.already_sent(before, task.plan.epoch, {})
+            return any(writers.look(before, task.plan.epoch, {}))
 
 
 def without_slices(plan: BatchPlan) -> BatchPlan:

@@ -15,10 +15,10 @@ from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
 from streaming.core.batch_sizer import BatchSizer
 from streaming.core.planning import choose_barriers
-from streaming.protocol.executor import JobTopics
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.steps import Step, upto_mutation
 from streaming.protocol.stream_state import StreamState
+from streaming.sink.protocol import SinkOf
 
 DuplicatesBefore = Callable[[AlignedBarrier], Sequence[tuple[int, int]]]
 """Places (partition, offset) before a barrier where a barrier stands a second time."""
@@ -35,7 +35,7 @@ class Planner:
         journal: Journal,
         replica: Replica,
         progress_table: ProgressTable,
-        topics: JobTopics,
+        sink_of: SinkOf,
         forward: Forward,
         batch_sizer: BatchSizer,
         state: StreamState,
@@ -44,7 +44,7 @@ class Planner:
     ) -> None:
         self._storage, self._table, self._journal = storage, table, journal
         self._replica, self._progress_table = replica, progress_table
-        self._topics, self._forward, self._batch_sizer, self._state = topics, forward, batch_sizer, state
+        self._sink_of, self._forward, self._batch_sizer, self._state = sink_of, forward, batch_sizer, state
         self._lane_count, self._now_ms = lane_count, now_ms
         self._cutter: SliceCutter | None = None
 
@@ -79,7 +79,7 @@ class Planner:
         cutter = self._cutter_at(version)
         for job in state.jobs:
             if not job.opened:
-                self._look_at_topics(job)
+                self._look_at_output(job)
         jobs = self._batch_sizer.plan_jobs(
             state.jobs, state.progress, barriers[-1], cutter.cut, self._now_ms()
         )
@@ -107,9 +107,9 @@ class Planner:
         self._cutter.use(reader)
         return self._cutter
 
-    def _look_at_topics(self, job: JobState) -> None:
+    def _look_at_output(self, job: JobState) -> None:
         try:
-            self._topics.refuse_used(job.definition)
+            self._sink_of(job.definition).refuse_used(job.definition)
         except TopicError as error:
             if self._journal.is_superseded:  # the records are the successor's
                 raise self._journal.fenced() from error

@@ -24,6 +24,7 @@ if __name__ == "__main__":
     drop_archives()
     from pyspark.daemon import manager
 
-    import streaming.lane.run  # noqa: F401
+    import streaming.lane.run
+    import streaming.sink.kinds  # noqa: F401
 
     manager()  # type: ignore[no-untyped-call]

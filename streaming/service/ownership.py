@@ -10,7 +10,6 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 
@@ -19,20 +18,19 @@ from pyspark.sql import SparkSession
 from schemas.settings.config import ServiceConfig
 from state.journal import Journal
 from state.storage import Storage
+from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.transactions import TransactionalProducer
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.lanes import Lanes
 from streaming.protocol.recovery.forward import Forward
-from streaming.protocol.recovery.output_reader import KafkaOutputs
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.sink.dead_letters import read_letters
-from streaming.sink.kafka import lane_output
-from streaming.sink.outputs import Outputs
+from streaming.sink.kinds import Sinks, SinkSetup
 from streaming.source.barriers.kinds import barrier_source
+from streaming.source.barriers.last import newest_barrier
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
 from streaming.source.kafka import UpstreamSource
 from streaming.source.upstream_checks import (
@@ -42,8 +40,6 @@ from streaming.source.upstream_checks import (
     refuse_foreign,
     refuse_lost,
 )
-
-_MOST_FENCED_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +68,24 @@ class Ownership:
     rebuild: bool
 
     @cached_property
-    def outputs(self) -> Outputs:
-        """The topics of all jobs."""
+    def sinks(self) -> Sinks:
+        """Those of all jobs."""
         config = self.config
-        return Outputs(self.kafka, config.upstream, config.limits, parks=config.on_bad_record == "park")
+        return Sinks(
+            SinkSetup(
+                kafka=self.kafka,
+                upstream=config.upstream,
+                limits=config.limits,
+                parks=config.on_bad_record == "park",
+            )
+        )
 
     def check_topics(self) -> UpstreamIdentity:
         """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs say."""
         upstream = UpstreamIdentity.of(self.kafka, self.config.upstream)
         refuse_compacted(self.kafka, upstream.topic)
-        self.outputs.check(self.config.jobs)
+        for job in self.config.jobs:
+            self.sinks(job).check(job)
         return upstream
 
     def open_storage(self) -> Storage:
@@ -108,7 +112,7 @@ class Ownership:
         batches = self._batches(storage, journal, lanes, beginning)
         failpoints.reach(Failpoint.TAKEN_OVER)
         if former is not None:
-            self._fence(transactional_id(batches.replica), max(former.lanes, lane_count))
+            self._fence(transactional_id(batches.replica), max(former.lanes, lane_count), former.plan)
         failpoints.reach(Failpoint.FENCED)
         batches.configure(config.jobs)
         return Owned(journal, upstream, source, lanes, batches)
@@ -123,35 +127,31 @@ class Ownership:
             refuse_lost(self.kafka, upstream.topic, beginning)
             # Nothing was sent by this state, so what an output holds is not of it, unless it is made anew.
             for job in () if self.rebuild else self.config.jobs:
-                self.outputs.refuse_used(job)
+                self.sinks(job).refuse_used(job)
 
     def _batches(self, storage: Storage, journal: Journal, lanes: Lanes, beginning: list[int]) -> Batches:
         config, kafka = self.config, self.kafka
-        outputs = KafkaOutputs(kafka, config.upstream)
+        newest = partial(newest_barrier, kafka, config.upstream)
         return Batches(
             storage=storage,
             table=config.table,
-            open_output=partial(lane_output, kafka),
+            sink_of=self.sinks,
             lanes=lanes,
             lane_count=config.lanes,
             journal=journal,
             first_offsets=beginning,
-            topics=self.outputs,
             read_letters=partial(read_letters, kafka, config.upstream),
-            bad_records=BadRecords(config.upstream, self.skip_records, parks=self.outputs.parks),
-            forward=Forward(outputs, config.table, config.lanes, rebuild=self.rebuild),
+            bad_records=BadRecords(config.upstream, self.skip_records, parks=self.sinks.setup.parks),
+            forward=Forward(self.sinks, newest, config.table, config.lanes, rebuild=self.rebuild),
             limits=config.limits,
             upstream_format=config.upstream_format,
         )
 
-    def _fence(self, prefix: str, lanes: int) -> None:
-        """Take every transactional id that a former instance may hold, and let it go again."""
-
-        def fence(lane: int) -> None:
-            TransactionalProducer(self.kafka, f"{prefix}-{lane}").close()
-
-        with ThreadPoolExecutor(min(lanes, _MOST_FENCED_AT_ONCE)) as pool:
-            list(pool.map(fence, range(lanes)))
+    def _fence(self, prefix: str, lanes: int, plan: BatchPlan | None) -> None:
+        """Take every writer's id that a former instance may hold, and let it go again."""
+        jobs = [job.state.definition for job in plan.jobs] if plan else []
+        for sink in self.sinks.all_of([*jobs, *self.config.jobs]):
+            sink.fence([f"{prefix}-{lane}" for lane in range(lanes)])
 
     def barriers(self, owned: Owned) -> BarrierSource:
         """Where the batches' barriers come from; it is to be started before anything is read."""

@@ -1,1 +1,1 @@
-"""What goes out: transactions on output topics, and what their tails tell."""
+"""What jobs write to: the door (`protocol`), the kinds (`kinds`), and the modules of each kind."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from schemas.errors import OutcomeUnknown
 from schemas.records import Barrier
 from streaming.kafka.topics import Partition
-from streaming.sink.kafka import LaneOutput
+from streaming.sink.kafka_writer import KafkaWriter
 from tests.simulation.broker import Broker, Producer
 from tests.simulation.storage import MemoryStorage
 
@@ -23,18 +23,16 @@ class _OtherProducer(Broker):
 
     producer_type: type[Producer]
 
-    @contextmanager
-    def open_output(self, transactional_id: str, timeout_ms: int) -> Iterator[LaneOutput]:
+    def writer(self, transactional_id: str) -> KafkaWriter:
         usual = self.producer(transactional_id)
-        yield LaneOutput(self.producer_type(self, self.scheduler, transactional_id, usual.epoch))
+        return KafkaWriter(self.producer_type(self, self.scheduler, transactional_id, usual.epoch))
 
 
-class _OtherOutput(Broker):
-    output_type: type[LaneOutput]
+class _OtherWriter(Broker):
+    writer_type: type[KafkaWriter]
 
-    @contextmanager
-    def open_output(self, transactional_id: str, timeout_ms: int) -> Iterator[LaneOutput]:
-        yield self.output_type(self.producer(transactional_id))
+    def writer(self, transactional_id: str) -> KafkaWriter:
+        return self.writer_type(self.producer(transactional_id))
 
 
 # fencing ---------------------------------------------------------------------------------------------------
@@ -47,11 +45,10 @@ class KeepsProducers(Broker):
         super().__init__(*parts)
         self._kept: dict[str, Producer] = {}
 
-    @contextmanager
-    def open_output(self, transactional_id: str, timeout_ms: int) -> Iterator[LaneOutput]:
+    def writer(self, transactional_id: str) -> KafkaWriter:
         if transactional_id not in self._kept:
             self._kept[transactional_id] = self.producer(transactional_id)
-        yield LaneOutput(self._kept[transactional_id])
+        return KafkaWriter(self._kept[transactional_id])
 
 
 class _LateInit(Producer):
@@ -65,9 +62,8 @@ class _LateInit(Producer):
 class InitsBehindLooks(Broker):
     """The producer is made when it is needed, which is after the looks."""
 
-    @contextmanager
-    def open_output(self, transactional_id: str, timeout_ms: int) -> Iterator[LaneOutput]:
-        yield LaneOutput(_LateInit(self, self.scheduler, transactional_id, -1))
+    def writer(self, transactional_id: str) -> KafkaWriter:
+        return KafkaWriter(_LateInit(self, self.scheduler, transactional_id, -1))
 
 
 class SeesNoSuccessor(MemoryStorage):
@@ -85,7 +81,7 @@ class SeesNoSuccessor(MemoryStorage):
 # looking ---------------------------------------------------------------------------------------------------
 
 
-class _NeverSent(LaneOutput):
+class _NeverSent(KafkaWriter):
     def already_sent(
         self, before: Mapping[Partition, int | None], epoch: int, known_ends: Mapping[Partition, int]
     ) -> bool:
@@ -93,11 +89,11 @@ class _NeverSent(LaneOutput):
         return False
 
 
-class LooksAtNoTail(_OtherOutput):
-    output_type = _NeverSent
+class LooksAtNoTail(_OtherWriter):
+    writer_type = _NeverSent
 
 
-class _KnownEnds(LaneOutput):
+class _KnownEnds(KafkaWriter):
     def already_sent(
         self, before: Mapping[Partition, int | None], epoch: int, known_ends: Mapping[Partition, int]
     ) -> bool:
@@ -107,10 +103,10 @@ class _KnownEnds(LaneOutput):
         )
 
 
-class BelievesKnownEnds(_OtherOutput):
+class BelievesKnownEnds(_OtherWriter):
     """A partition that the last batch has known is not looked at again."""
 
-    output_type = _KnownEnds
+    writer_type = _KnownEnds
 
 
 class _Uncommitted(Producer):

@@ -30,7 +30,8 @@ from schemas.errors import Code, EnvironmentProblem, Fenced, OutcomeUnknown, Top
 from schemas.records import Barrier
 from streaming.kafka.topics import Partition
 from streaming.sink import dead_letters
-from streaming.sink.kafka import LaneOutput
+from streaming.sink.kafka_writer import KafkaWriter
+from streaming.sink.protocol import foreign_records, output_missing
 from streaming.verify.dead_letters import Letter
 from streaming.verify.findings import Place
 from streaming.verify.history import Entry
@@ -135,6 +136,16 @@ class Topics:
         """What a committed reader sees: nothing from the first undecided record on."""
         return [Entry(offset, each.key, each.value, each.barrier) for offset, each in self._visible(place)]
 
+    def last_barrier(self, place: Partition) -> int | None:
+        """The epoch that a partition ends with, None for an empty one. Raises: TopicError(FOREIGN_RECORDS)."""
+        entries = self.committed(place)
+        if not entries:
+            return None
+        if entries[-1].barrier is None:
+            where = f"{place[0]}-{place[1]}@{entries[-1].offset}"
+            raise foreign_records(where, "a record behind the last barrier")
+        return int(entries[-1].barrier)
+
     def is_undecided(self, place: Partition) -> bool:
         """Whether a transaction in a partition has no marker yet."""
         return any(place in transaction.places for transaction in self.current.values())
@@ -168,10 +179,9 @@ class Broker:
     def __init__(self, topics: Topics, scheduler: Scheduler) -> None:
         self.topics, self.scheduler = topics, scheduler
 
-    @contextmanager
-    def open_output(self, transactional_id: str, timeout_ms: int) -> Iterator[LaneOutput]:
-        """The simulated `lane_output`."""
-        yield LaneOutput(self.producer(transactional_id))
+    def writer(self, transactional_id: str) -> KafkaWriter:
+        """A lane's, with a producer of its own."""
+        return KafkaWriter(self.producer(transactional_id))
 
     def producer(self, transactional_id: str) -> Producer:
         """A producer fresh from `init_transactions`."""
@@ -226,16 +236,15 @@ class Producer:
 
     def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
         self._scheduler.step("ask for the ends")
-        return {place: len(self._broker.topics.logs[place]) for place in places}
+        logs = self._broker.topics.logs
+        for topic in {topic for topic, partition in places if (topic, partition) not in logs}:
+            raise output_missing(topic, "no such topic")
+        return {place: len(logs[place]) for place in places}
 
     def last_barrier(self, topic: str, partition: int) -> int | None:
         undecided = partial(self._broker.topics.is_undecided, (topic, partition))
         self._scheduler.step(f"look at the tail of {topic}-{partition}", lambda: not undecided())
-        entries = self._broker.topics.committed((topic, partition))
-        if not entries:
-            return None
-        assert entries[-1].barrier is not None, f"{topic}-{partition} ends with no barrier"
-        return int(entries[-1].barrier)
+        return self._broker.topics.last_barrier((topic, partition))
 
     def first_offset(self, topic: str, partition: int) -> int:
         return 0  # no retention here

@@ -135,6 +135,12 @@ class Arrivals:
         """Partitions that have more to bring."""
         return [number for number, seen in enumerate(self.counts) if seen < self.most]
 
+    def newest(self) -> int:
+        """The last barrier that has come in the first partition; 0 without any."""
+        count = self.counts[0]
+        barrier = self.changelog.barriers[0][count - 1].barrier if count else None
+        return barrier.curr if barrier else 0
+
     @property
     def is_over(self) -> bool:
         """Whether there is nothing behind what may come so far."""

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from schemas.errors import BackfillError, Code, CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
 from schemas.job import JobDefinition
+from schemas.kinds.sinks import ToKafka
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.columns import OFFSET, PARTITION
@@ -30,13 +31,15 @@ from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.report import BatchReport
+from streaming.sink.kinds import SINKS, SinkSetup
+from streaming.sink.protocol import Sink
 from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.barriers.in_data import EmbeddedBarriers
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
 from tests.simulation.compaction import Compactor
-from tests.simulation.reading import Reader
 from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.sink import SimulatedSink
 from tests.simulation.storage import Files, MemoryStorage
 
 
@@ -126,12 +129,11 @@ class Instance:
         batches = self.batches_type(
             storage=self.storage,
             table=self.table,
-            open_output=self.broker.open_output,
+            sink_of=self.sink_of,
             lanes=self.lanes(),
             lane_count=self.lane_count,
             journal=journal,
             first_offsets=[0] * self.arrivals.changelog.count,
-            topics=JobTopics(self.broker),
             read_letters=self.arrivals.changelog.letters,
             bad_records=BadRecords("up", self.arrivals.changelog.faulty, parks=True),
             forward=self._forward(),
@@ -144,13 +146,20 @@ class Instance:
         return batches
 
     def _forward(self) -> Forward:
-        reader = Reader(self.broker, self.arrivals)
-        self.forwards.append(self.forward_type(reader, self.table, self.lane_count, rebuild=self.rebuilds))
-        return self.forwards[-1]
+        forward = self.forward_type(
+            self.sink_of, self.arrivals.newest, self.table, self.lane_count, rebuild=self.rebuilds
+        )
+        self.forwards.append(forward)
+        return forward
+
+    def sink_of(self, job: JobDefinition) -> Sink:
+        """As the registry has it, with a simulated Kafka."""
+        if isinstance(job.sink, ToKafka):
+            return SimulatedSink(self.broker)
+        return SINKS[type(job.sink)](job.sink, cast("SinkSetup", None))
 
     def fence(self, prefix: str, lanes: int) -> None:
-        for lane in range(lanes):
-            self.broker.producer(f"{prefix}-{lane}")
+        SimulatedSink(self.broker).fence([f"{prefix}-{lane}" for lane in range(lanes)])
 
     def lanes(self) -> Lanes:
         return Lanes(self)
@@ -158,22 +167,6 @@ class Instance:
     def told(self, report: BatchReport) -> None:
         """A batch is done."""
         self._worked = True
-
-
-class JobTopics:
-    """The topics that jobs write, on the simulated broker."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    def refuse_used(self, job: JobDefinition) -> None:
-        self._broker.refuse_used(job.output)
-
-    def open(self, job: JobDefinition) -> None:
-        self._broker.create_topic(job.output, job.output_partitions)
-
-    def open_letters(self, job: JobDefinition) -> None:
-        self._broker.create_topic(job.dead_letters, 1)
 
 
 class Records:

@@ -63,7 +63,7 @@ def create(
     job = options.checked(declared, served.config.table, file)
     mutation = Add(job.to_json())
     served.check(mutation)
-    served.outputs.refuse_used(job)
+    served.sink_of(job).refuse_used(job)
     with served.steering(timeout) as steering:
         if no_wait and not wait:
             steering.send(mutation)

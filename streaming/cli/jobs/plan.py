@@ -102,7 +102,7 @@ def _warnings(served: Served, job: JobDefinition, seconds: float | None) -> Iter
     except BackfillError as error:
         yield str(error)
     try:
-        served.outputs.refuse_used(job)
+        served.sink_of(job).refuse_used(job)
     except BackfillError as error:
         yield str(error)
     if job.rate_limit == 0:

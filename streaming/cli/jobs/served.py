@@ -19,7 +19,7 @@ from streaming.control.state_view import StateReader
 if TYPE_CHECKING:
     from streaming.control.client import Steering
     from streaming.kafka.clients import KafkaSettings
-    from streaming.sink.outputs import Outputs
+    from streaming.sink.protocol import SinkOf
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,13 @@ class Served:
         return KafkaSettings.of(self.config.kafka)
 
     @property
-    def outputs(self) -> Outputs:
-        """Checks the output topics of new jobs. Raises: as `kafka`."""
-        from streaming.sink.outputs import Outputs
+    def sink_of(self) -> SinkOf:
+        """Checks the outputs of new jobs. Raises: as `kafka`."""
+        from streaming.sink.kinds import Sinks, SinkSetup
 
         parks = self.config.on_bad_record == "park"
-        return Outputs(self.kafka, self.config.upstream, self.config.limits, parks=parks)
+        limits = self.config.limits
+        return Sinks(SinkSetup(kafka=self.kafka, upstream=self.config.upstream, limits=limits, parks=parks))
 
     def steering(self, timeout_s: float) -> Steering:
         """The way to send requests; a context."""

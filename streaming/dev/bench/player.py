@@ -56,6 +56,7 @@ from streaming.lane.task import LaneResult, LaneTask, Sent
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.recovery.forward import Forward
+from streaming.sink.protocol import OpenWriter, Sink
 
 TABLES = {"journal": JOURNAL_PATH, "progress": PROGRESS_PATH, "log": LOG_PATH, "base": BASE_PATH}
 RETENTION = Retention(files_s=10, log_s=5)
@@ -141,30 +142,14 @@ def _merge(merges: Sequence[Merge]) -> list[Merged]:
     return [merge_files(merge) for merge in merges]
 
 
-class _NoOutputs:
-    """Nothing is sent, so nothing is ahead of the state."""
+class _NoSink(Sink):
+    """Of jobs that write nothing."""
 
-    def tails(self, topic: str) -> None:
-        return None
-
-    def begins(self, topic: str) -> tuple[()]:
-        return ()
-
-    def endings(self, topic: str, after: int) -> tuple[()]:
-        return ()
-
-    def newest(self) -> int:
-        return 0
-
-
-class _NoTopics:
-    """As `JobTopics`, of jobs that write nothing."""
+    @property
+    def open_writer(self) -> OpenWriter:
+        return _never
 
     def refuse_used(self, job: JobDefinition) -> None: ...
-
-    def open(self, job: JobDefinition) -> None: ...
-
-    def open_letters(self, job: JobDefinition) -> None: ...
 
 
 class Player:
@@ -179,15 +164,14 @@ class Player:
         self._batches = Batches(
             storage=self._storage,
             table=TABLE,
-            open_output=_never,
+            sink_of=lambda job: _NoSink(),
             lanes=_Lanes(Expected()),
             lane_count=_LANES,
             journal=journal,
             first_offsets=[0],
-            topics=_NoTopics(),
             read_letters=_never,
             bad_records=BadRecords("played"),
-            forward=Forward(_NoOutputs(), TABLE, _LANES),
+            forward=Forward(lambda job: _NoSink(), lambda: 0, TABLE, _LANES),
             now_ms=lambda: self._number * 1_000,
         )
 

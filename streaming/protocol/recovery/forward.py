@@ -20,10 +20,9 @@ the journal says, unless the log is behind that (`Recovery`); what log and progr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Protocol
 
 import structlog
 
@@ -35,47 +34,28 @@ from state.progress_table import ProgressRow
 from state.values.plan import BatchPlan, JobPlan, JobState, Slice
 from state.values.progress import Completed, InProgress, NotStarted, Progress
 from streaming.protocol.steps import Step, out_of_step
+from streaming.sink.protocol import Ending, SinkOf
 
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a partition of an output ends: its last barrier (None: it is empty), and those that tell progress."""
-
-    last: int | None = None
-    told: tuple[Barrier, ...] = ()
-
-
-class OutputReader(Protocol):
-    """Reads barriers of outputs, those that committed readers see. Waits until all that lies there is decided."""
-
-    def tails(self, topic: str) -> Sequence[Barrier | None] | None:
-        """The last barrier of each partition (None: it is empty). None without such a topic.
-
-        Raises: TopicError(FOREIGN_RECORDS) when a partition ends with no barrier.
-        """
-
-    def begins(self, topic: str) -> Sequence[int | None]:
-        """The barrier that each partition begins with (None: it is empty). Nothing for a topic of another kind."""
-
-    def endings(self, topic: str, after: int) -> Sequence[Ending]:
-        """The end of each partition, with its barriers after this epoch that tell progress; 0 reads all of it.
-
-        Nothing without such a topic. Raises: as `tails`.
-        """
-
-    def newest(self) -> int:
-        """The newest barrier of the upstream, aligned or not; 0 without any."""
-
-
 class Forward:
-    """What the outputs hold that the state does not know of. `rebuild`: the state is new, and its outputs are not."""
+    """What the outputs hold that the state does not know of. `rebuild`: the state is new, and its outputs are not.
+
+    `newest` gives the newest barrier of the upstream, aligned or not; 0 without any.
+    """
 
     def __init__(
-        self, reader: OutputReader, table: TableSchema, lane_count: int, *, rebuild: bool = False
+        self,
+        sink_of: SinkOf,
+        newest: Callable[[], int],
+        table: TableSchema,
+        lane_count: int,
+        *,
+        rebuild: bool = False,
     ) -> None:
-        self._reader, self._table, self._lane_count = reader, table, lane_count
+        self._sink_of, self._newest_barrier = sink_of, newest
+        self._table, self._lane_count = table, lane_count
         self.active = self.was_active = rebuild
         self._rebuild = rebuild
         self._begins: dict[str, Sequence[int | None]] = {}
@@ -87,7 +67,8 @@ class Forward:
 
     def look(self, jobs: Sequence[JobState], position: int, *, open_plan: BatchPlan | None = None) -> bool:
         """Whether the outputs of the jobs are ahead of `position`, other than by the open plan; then it is active."""
-        tails = {job.definition.output: self._reader.tails(job.definition.output) for job in jobs}
+        definitions = [job.definition for job in jobs]
+        tails = {each.output: self._sink_of(each).tails(each) for each in definitions}
         lasts = [tail for found in tails.values() for tail in found or () if tail is not None]
         if open_plan is None or open_plan.silent:
             past = any(tail.curr > position for tail in lasts)
@@ -133,11 +114,12 @@ class Forward:
 
     def _of(self, job: JobState) -> Sequence[Ending]:
         """The ends of its output, if that is its own."""
-        output = job.definition.output
-        if output not in self._endings:
+        definition = job.definition
+        if definition.output not in self._endings:
             after = max(self._progress_epoch, job.start)
-            self._endings[output] = self._reader.endings(output, after) if self._has_begun(job) else ()
-        return self._endings[output]
+            sink = self._sink_of(definition)
+            self._endings[definition.output] = sink.endings(definition, after) if self._has_begun(job) else ()
+        return self._endings[definition.output]
 
     def _has_begun(self, job: JobState) -> bool:
         return job.opened or self._first(job.definition) == job.start
@@ -145,7 +127,7 @@ class Forward:
     def _first(self, job: JobDefinition) -> int | None:
         """The barrier that its output begins with."""
         if job.output not in self._begins:
-            self._begins[job.output] = self._reader.begins(job.output)
+            self._begins[job.output] = self._sink_of(job).begins(job)
         return min((first for first in self._begins[job.output] if first is not None), default=None)
 
     # jobs --------------------------------------------------------------------------------------------------
@@ -234,7 +216,7 @@ class Forward:
 
     @cached_property
     def _newest(self) -> int:
-        return self._reader.newest()
+        return self._newest_barrier()
 
     def _ends(self, job: JobState) -> Iterator[int]:
         for each in self._of(job):

@@ -17,6 +17,7 @@ from confluent_kafka import Message
 from schemas.avro.codec import decode_barrier
 from schemas.errors import Code, InputError, TopicError
 from schemas.records import BARRIER_HEADER, Barrier
+from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located, place
 
 _NEAR_RECORDS = 10_000
@@ -93,6 +94,13 @@ class BarrierLookup:
                 for number, (first, each) in enumerate(zip(firsts, marks, strict=True))
             ]
         return found
+
+
+def newest_barrier(kafka: KafkaSettings, topic: str) -> int:
+    """The epoch of a topic's last barrier in its first partition, aligned or not; 0 without any."""
+    with RangeReader(kafka) as reader:
+        barrier = BarrierLookup(topic).last_of(reader, 0)
+    return 0 if barrier is None else barrier.curr
 
 
 def _changed(topic: str, partitions: int, last: Barrier) -> TopicError:

@@ -13,7 +13,7 @@ from schemas.records import BARRIER_HEADER, Barrier, BarrierKind
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.sink import kafka as output
+from streaming.sink import kafka_client as output
 
 pytestmark = pytest.mark.kafka
 

@@ -14,7 +14,7 @@ from schemas.settings.limits import Limits
 from schemas.table import declare
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic, describe_topic, partitions_of, topic_settings
-from streaming.sink.outputs import Outputs
+from streaming.sink.kafka import KafkaSink
 
 Topic = Callable[..., str]
 TABLE = declare({"name": "t", "columns": {"id": "bigint"}, "primary_key": ["id"], "vnode_count": 8})
@@ -22,15 +22,15 @@ WEEK_MS = "604800000"
 
 
 @pytest.fixture
-def outputs(bootstrap: str, topic: Topic) -> Outputs:
-    return Outputs(KafkaSettings(bootstrap), topic(partitions=2), Limits(), parks=True)
+def outputs(bootstrap: str, topic: Topic) -> KafkaSink:
+    return KafkaSink(KafkaSettings(bootstrap), topic(partitions=2), Limits(), parks=True)
 
 
 def job(output: str, **more: Any) -> JobDefinition:
     return JobDefinition.declare({"name": "copy", "output": output, "output_partitions": 2, **more}, TABLE)
 
 
-def refused(outputs: Outputs, wanted: JobDefinition) -> TopicError:
+def refused(outputs: KafkaSink, wanted: JobDefinition) -> TopicError:
     with pytest.raises(TopicError) as caught:
         outputs.refuse_used(wanted)
     return caught.value
@@ -38,7 +38,7 @@ def refused(outputs: Outputs, wanted: JobDefinition) -> TopicError:
 
 @pytest.mark.parametrize("ending", ["", ".control"])
 def test_the_upstream_and_its_control_topic_are_no_outputs_and_nobody_is_named_to_delete_them(
-    outputs: Outputs, ending: str
+    outputs: KafkaSink, ending: str
 ) -> None:
     wanted = job(outputs.upstream + ending)
     error = refused(outputs, wanted)
@@ -50,7 +50,7 @@ def test_the_upstream_and_its_control_topic_are_no_outputs_and_nobody_is_named_t
 
 
 def test_a_topic_with_records_is_no_output_and_nobody_is_named_to_delete_it(
-    outputs: Outputs, topic: Topic
+    outputs: KafkaSink, topic: Topic
 ) -> None:
     used = topic(partitions=2)
     producer = Producer(outputs.kafka.producer())
@@ -62,7 +62,7 @@ def test_a_topic_with_records_is_no_output_and_nobody_is_named_to_delete_it(
     assert "delete" not in refused(outputs, job(used, output_partitions=4)).next_step
 
 
-def test_a_topic_that_its_own_batch_has_filled_is_opened_again(outputs: Outputs, topic: Topic) -> None:
+def test_a_topic_that_its_own_batch_has_filled_is_opened_again(outputs: KafkaSink, topic: Topic) -> None:
     """A crash came between; what decides is whether it was empty before the plan was in the journal."""
     wanted = job(f"{topic(partitions=1)}-again")
     outputs.open(wanted)
@@ -74,23 +74,23 @@ def test_a_topic_that_its_own_batch_has_filled_is_opened_again(outputs: Outputs,
 
 @pytest.mark.parametrize("key", ["retention.ms", "retention.bytes"])
 def test_an_output_that_would_lose_its_beginning_is_refused_unless_the_job_allows_it(
-    outputs: Outputs, topic: Topic, key: str
+    outputs: KafkaSink, topic: Topic, key: str
 ) -> None:
     name = f"{topic(partitions=1)}-kept"
     create_topic(outputs.kafka, name, 2, config={key: WEEK_MS})
     error = refused(outputs, job(name))
     assert error.code is Code.OUTPUT_LOSES_RECORDS
     assert f"{key}={WEEK_MS}" in error.found
-    for refuses in (outputs.open, lambda wanted: outputs.check([wanted])):
+    for refuses in (outputs.open, outputs.check):
         with pytest.raises(TopicError) as caught:
             refuses(job(name))
         assert caught.value.code is error.code
     allowed = job(name, allow_retention=True)
-    outputs.check([allowed])
+    outputs.check(allowed)
     outputs.open(allowed)
 
 
-def test_a_new_output_is_made_as_the_job_says(outputs: Outputs, topic: Topic) -> None:
+def test_a_new_output_is_made_as_the_job_says(outputs: KafkaSink, topic: Topic) -> None:
     name = f"{topic(partitions=1)}-made"
     wanted = job(
         name,
@@ -114,7 +114,7 @@ def test_a_new_output_is_made_as_the_job_says(outputs: Outputs, topic: Topic) ->
     ],
 )
 def test_a_topic_that_the_broker_will_not_make_is_an_error_of_the_job(
-    outputs: Outputs, topic: Topic, more: dict[str, Any]
+    outputs: KafkaSink, topic: Topic, more: dict[str, Any]
 ) -> None:
     wanted = job(f"{topic(partitions=1)}-never", **more)
     with pytest.raises(TopicError) as caught:
@@ -124,7 +124,7 @@ def test_a_topic_that_the_broker_will_not_make_is_an_error_of_the_job(
 
 
 def test_the_configuration_says_how_many_copies_topics_have_that_say_nothing(
-    outputs: Outputs, topic: Topic
+    outputs: KafkaSink, topic: Topic
 ) -> None:
     settings = KafkaSettings(outputs.kafka.bootstrap, replication_factor=30)
     with pytest.raises(TopicError, match="replication factor 30"):

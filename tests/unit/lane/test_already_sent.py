@@ -10,7 +10,7 @@ import pytest
 
 from schemas.errors import BackfillError, Code
 from streaming.kafka.topics import Partition
-from streaming.sink.kafka import LaneOutput
+from streaming.sink.kafka_writer import KafkaWriter
 
 PLACES = ("out", 0), ("out", 1)
 
@@ -37,7 +37,7 @@ class Tails:
 
 
 def look(*tails: int | None, before: int | None = 5, known: int = 99, first: int = 0) -> bool:
-    output = LaneOutput(Tails(dict(zip(PLACES, tails, strict=True)), first))
+    output = KafkaWriter(Tails(dict(zip(PLACES, tails, strict=True)), first))
     return output.already_sent(dict.fromkeys(PLACES, before), 9, dict.fromkeys(PLACES, known))
 
 

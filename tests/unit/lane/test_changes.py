@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,10 @@ from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.replica import LOG_PATH, ReplicaFiles
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
-from streaming.kafka.clients import KafkaSettings
 from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import find_faults
 from streaming.lane.run import run_lane
 from streaming.lane.task import LaneTask
-from streaming.sink.kafka import lane_output
 from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE, decoded_schema
 from tests.kit.tables import table
 
@@ -129,7 +126,7 @@ def test_a_lane_writes_the_last_record_before_a_barrier_beside_the_data_to_the_l
         plan=plan((2,), (4,), in_data=False),
         progress={},
         files=ReplicaFiles(0, {}, ()),
-        open_output=partial(lane_output, KafkaSettings("none")),
+        sinks={},
         read_letters=lambda parked: (),
         transactional_id="none",
         journal_version=0,

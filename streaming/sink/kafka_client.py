@@ -1,0 +1,140 @@
+"""Kafka as a lane's writer needs it: a producer fresh from `init_transactions`, and answers about its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from confluent_kafka.admin import AdminClient
+
+from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
+from schemas.avro.limits import MAX_VALUE_BYTES
+from schemas.errors import Code, TopicError
+from schemas.records import BARRIER_HEADER, Barrier
+from schemas.settings.limits import HEADROOM_BYTES
+from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings, translated
+from streaming.kafka.column_batches import ColumnBatches
+from streaming.kafka.consumer import RangeReader, place
+from streaming.kafka.native import ColumnProducer, open_columns
+from streaming.kafka.topics import Partition, admin, end_offsets, partitions_of, watermarks
+from streaming.kafka.transactions import TransactionalProducer
+from streaming.sink.dead_letters import Letter
+from streaming.sink.kafka_writer import KafkaWriter
+from streaming.sink.protocol import foreign_records, output_missing
+
+_FULL_QUEUE_POLL_S = 0.02
+UNDECIDED_S = 15 + TRANSACTION_TIMEOUT_MS / 1_000
+"""The broker ends a transaction some seconds after its time is over."""
+
+_THROUGHPUT: Mapping[str, object] = {
+    "batch.size": 1_000_000,
+    "message.max.bytes": MAX_VALUE_BYTES + HEADROOM_BYTES,  # each topic's own limit decides
+    "queue.buffering.max.messages": 100_000,
+    "queue.buffering.max.kbytes": 131_072,
+}
+
+
+class _KafkaClient:
+    """`OutputClient` on a broker."""
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        transactions: TransactionalProducer,
+        columns: ColumnProducer | ColumnBatches,
+    ) -> None:
+        self._kafka, self._transactions, self._columns = kafka, transactions, columns
+        self._producer = transactions.producer
+        self._reader: RangeReader | None = None
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
+        try:
+            return end_offsets(self._kafka, places, client=_asker(self._kafka))
+        except TopicError as error:
+            if error.code is not Code.TOPIC_MISSING:
+                raise
+            topics = sorted({topic for topic, _ in places})
+            gone = next((topic for topic in topics if partitions_of(self._kafka, topic) is None), topics[0])
+            raise output_missing(gone, "no such topic") from error
+
+    def last_barrier(self, topic: str, partition: int) -> int | None:
+        if self._reader is None:
+            self._reader = RangeReader(self._kafka)
+        return last_barrier(self._reader, topic, partition)
+
+    def first_offset(self, topic: str, partition: int) -> int:
+        return watermarks(self._kafka, topic, client=_asker(self._kafka))[partition].earliest
+
+    def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
+        with translated(self._kafka, what=topic):
+            self._columns.send(topic, partitions, keys, values)
+
+    def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
+        headers = {BARRIER_HEADER: barrier_header(barrier)}
+        self._produce(topic, encode_barrier(barrier), partition=partition, headers=headers)
+
+    def send_letter(self, topic: str, letter: Letter) -> None:
+        self._produce(topic, letter.value, key=letter.key, partition=0, headers=letter.headers)
+
+    def _produce(self, topic: str, value: bytes | None, **record: Any) -> None:
+        while True:
+            try:
+                with translated(self._kafka, what=topic):
+                    self._producer.produce(topic, value, **record)
+            except BufferError:
+                self._producer.poll(_FULL_QUEUE_POLL_S)
+            else:
+                return
+
+    def transaction(self) -> AbstractContextManager[object]:
+        return self._transactions.transaction()
+
+
+@cache
+def _asker(kafka: KafkaSettings) -> AdminClient:
+    """For questions about offsets, kept for the life of this worker.
+
+    It knows the leaders: asking takes 2 ms. A fresh producer has to find them first, and librdkafka can miss its own
+    wake-up while it does (`rd_kafka_metadata_cache_wait_change`), which cost a whole second in every third batch.
+    """
+    return admin(kafka)
+
+
+@contextmanager
+def open_kafka_writer(kafka: KafkaSettings, transactional_id: str, timeout_ms: int) -> Iterator[KafkaWriter]:
+    """A writer with a fresh producer (step 1), as `OpenWriter`. Raises: as `TransactionalProducer`."""
+    over: dict[str, Any] = {**_THROUGHPUT, "client.id": transactional_id}
+    with (
+        TransactionalProducer(kafka, transactional_id, timeout_ms=timeout_ms, **over) as transactions,
+        closing(open_columns(transactions.producer, transactional_id)) as columns,
+        closing(_KafkaClient(kafka, transactions, columns)) as client,
+    ):
+        yield KafkaWriter(client)
+
+
+def last_barrier(reader: RangeReader, topic: str, partition: int) -> int | None:
+    """The epoch that an output partition ends with, None when it is empty, as `OutputClient.last_barrier`.
+
+    Raises: TopicError(FOREIGN_RECORDS) when its last committed record is no barrier of ours; TopicError
+    (BARRIER_STALLED) when somebody's transaction in it does not end.
+    """
+    reader.await_stable(topic, timeout_s=UNDECIDED_S, partition=partition)
+    message = reader.last(topic, partition)
+    if message is None:
+        return None
+    headers = dict(message.headers() or [])
+    if BARRIER_HEADER not in headers:
+        raise foreign_records(place(message), "a record behind the last barrier")
+    header, value = headers[BARRIER_HEADER], message.value()
+    assert isinstance(header, bytes)
+    assert isinstance(value, bytes)
+    return decode_barrier(header, value, where=place(message)).curr

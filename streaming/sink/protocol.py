@@ -1,0 +1,201 @@
+"""The door for sinks: what a service asks of whatever its jobs write to.
+
+A job names the kind of its sink (`schemas.kinds.sinks`); `streaming.sink.kinds` has what carries it out. Two parts:
+
+    Sink, in the driver     check ──▶ fence ──▶ tails, begins, endings ──▶ refuse_used ──▶ open
+                            a start   a take-over   a recovery             before a plan   once it is in the journal
+    Writer, in a worker     open_writer ──▶ already_sent ──▶ rows, changes, barrier, letter in a transaction ──▶ ends
+                            a lane, a batch
+
+An output has as many partitions as its job says, and keeps the order of what is written to each. What committed readers
+see of a partition ends with a barrier; a transaction of a lane adds to it as a whole, up to the batch's last barrier,
+or not at all. Exactly once is made from three promises of a sink: a writer that is open has fenced those before it with
+its id; what a fenced writer had not committed is never seen; and `already_sent` sees what was committed, also by a
+writer whose result was lost.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from schemas.errors import Code, StateError, TopicError
+from schemas.job import JobDefinition
+from schemas.records import Barrier
+from streaming.sink.columns import Output, Rows, Run
+from streaming.sink.dead_letters import Letter
+
+Place = tuple[str, int]
+"""An output and its partition."""
+
+
+class Writer(Protocol):
+    """Takes what one lane sends for one batch. To be inherited from: what is not abstract suits sinks without it.
+
+    All calls come from one thread. Opened anew for every attempt, and never used after an error.
+    """
+
+    @abstractmethod
+    def already_sent(
+        self, before: Mapping[Place, int | None], epoch: int, known_ends: Mapping[Place, int]
+    ) -> bool:
+        """Whether the batch that ends with barrier `epoch` is in these partitions, all of the lane's in this sink.
+
+        Called once, before all else; what is under way from a fenced writer is decided by then. `before` says with
+        which barrier each ends if it is not (None: it is empty): there is no third, see `is_sent`. `known_ends` is what
+        `ends` gave for the last batch, as far as that is known: a partition that still ends there holds nothing new.
+
+        Raises: StateError(OUTPUT_OUT_OF_STEP) for a third end; TopicError(FOREIGN_RECORDS) for what is no lane's;
+        TopicError(OUTPUT_TOPIC_MISSING) for an output that is gone, or emptied; EnvironmentProblem.
+        """
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[object]:
+        """The one transaction, at most one: committed when its block ends, aborted when it raises.
+
+        Raises: Fenced; OutcomeUnknown when it may have been committed; EnvironmentProblem when it was aborted.
+        """
+
+    @abstractmethod
+    def rows(self, rows: Rows) -> None:
+        """Write rows of a snapshot read, in this order. In the transaction, like all that follows."""
+
+    @abstractmethod
+    def changes(self, run: Run) -> None:
+        """Write changes, those of a partition in this order."""
+
+    @abstractmethod
+    def barrier(self, output: Output, partition: int, barrier: Barrier) -> None:
+        """Write a barrier behind all that was written to its partition."""
+
+    @abstractmethod
+    def letter(self, output: Output, letter: Letter) -> None:
+        """Write a dead letter to those of the output's job; `Sink.open_letters` was called for it."""
+
+    def ends(self) -> Mapping[Place, int]:
+        """Where the partitions end once the transaction is committed, or if there was none; without asking anybody.
+
+        The driver hands it to the writers of the next batch, whichever lanes these have. A sink that finds out what
+        was sent without it has none.
+        """
+        return {}
+
+
+OpenWriter = Callable[[str, int], AbstractContextManager[Writer]]
+"""Opens a writer with an id, which fences all writers before it with that id and ends what these left open.
+
+The second argument is how long its transaction may take, in milliseconds: a sink may abort it then. It goes to the
+lanes by pickle, for every batch. Raises: Fenced, OutcomeUnknown, EnvironmentProblem.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a partition of an output ends: its last barrier (None: it is empty), and those that tell progress."""
+
+    last: int | None = None
+    told: tuple[Barrier, ...] = ()
+
+
+class Sink(Protocol):
+    """The driver's side, by one job of it at a time. To be inherited from: what is not abstract suits sinks without it.
+
+    A sink holds no state of its own: it may be made anew at any time, in other processes too. Looks make nothing and
+    may come in any number from any thread, also from commands and the API. The rest comes from the driver's one thread.
+    """
+
+    @property
+    @abstractmethod
+    def open_writer(self) -> OpenWriter:
+        """What lanes open their writers with."""
+
+    def check(self, job: JobDefinition) -> None:
+        """At a start: whether the output, if it is there, is what the job says. A look. Raises: TopicError."""
+        return
+
+    @abstractmethod
+    def refuse_used(self, job: JobDefinition) -> None:
+        """Before the plan that opens a job: whether what it writes is not there, or fit and empty. A look.
+
+        What was aborted counts for nothing. Raises: TopicError, as SAME_TOPIC and OUTPUT_TOPIC_MISMATCH.
+        """
+
+    def open(self, job: JobDefinition) -> None:
+        """Make what a job writes; the journal has the plan that opens it. Repeatable: what is there stays as it is.
+
+        An output with records is taken as it is: the plan's lanes may have sent them. Raises: TopicError, and the plan
+        goes on without the job.
+        """
+        return
+
+    def open_letters(self, job: JobDefinition) -> None:
+        """The same for its dead letters alone, before lanes write any. Raises: TopicError."""
+        return
+
+    def fence(self, writer_ids: Sequence[str]) -> None:
+        """Take ids over from whoever has them, and decide what those left open. When the state was taken over."""
+        for writer_id in writer_ids:
+            with self.open_writer(writer_id, FENCE_TIMEOUT_MS):
+                pass
+
+    # What a state that is older than its outputs is brought forward by (`streaming.protocol.recovery`). They read what
+    # committed readers see, once all that lies there is decided. A sink without them refuses such a state, by
+    # `already_sent`.
+
+    def tails(self, job: JobDefinition) -> Sequence[Barrier | None] | None:
+        """The last barrier of each partition (None: it is empty). None where there is no such output.
+
+        Raises: TopicError(FOREIGN_RECORDS) when a partition ends with no barrier.
+        """
+        return None
+
+    def begins(self, job: JobDefinition) -> Sequence[int | None]:
+        """The barrier that each partition begins with (None: it is empty). Nothing for an output of another kind."""
+        return ()
+
+    def endings(self, job: JobDefinition, after: int) -> Sequence[Ending]:
+        """The end of each partition, with its barriers after this epoch that tell progress; 0 reads all of it.
+
+        Nothing without such an output. Raises: as `tails`.
+        """
+        return ()
+
+
+FENCE_TIMEOUT_MS = 60_000
+SinkOf = Callable[[JobDefinition], Sink]
+"""The sink of a job, see `streaming.sink.kinds.Sinks`."""
+
+
+def is_sent(tails: Mapping[Place, int | None], before: Mapping[Place, int | None], epoch: int) -> bool:
+    """Whether partitions that end like this hold the batch up to `epoch`, as `Writer.already_sent` is to say.
+
+    An empty partition is one that ends with None. Raises: StateError(OUTPUT_OUT_OF_STEP) for a third barrier;
+    TopicError(FOREIGN_RECORDS) when partitions that are written together differ.
+    """
+    for (topic, partition), tail in tails.items():
+        if tail not in (before[topic, partition], epoch):
+            raise StateError(
+                Code.OUTPUT_OUT_OF_STEP,
+                where=f"{topic}-{partition}",
+                found=f"a partition that ends with barrier {tail}",
+                expected=f"{before[topic, partition]} or {epoch}, as the state says",
+            )
+    sent = {tail == epoch for tail in tails.values()}
+    if len(sent) > 1:
+        raise foreign_records(
+            next(iter(tails))[0], "partitions of one transaction that end with different barriers"
+        )
+    return sent == {True}
+
+
+def output_missing(topic: str, found: str) -> TopicError:
+    """The error for an output that is gone. It is not made again: it would lack what was in it."""
+    return TopicError(Code.OUTPUT_TOPIC_MISSING, where=topic, found=found)
+
+
+def foreign_records(where: str, found: str) -> TopicError:
+    """The error for records of somebody else in an output."""
+    return TopicError(Code.FOREIGN_RECORDS, where=where, found=found)

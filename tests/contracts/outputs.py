@@ -1,0 +1,219 @@
+"""Outputs for the contract of sinks: each makes its sink, and reads what committed readers see."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Message, Producer
+
+from schemas.avro.codec import decode_barrier
+from schemas.formats.protocol import KeyEncoder
+from schemas.job import JobDefinition
+from schemas.records import BARRIER_HEADER, Change, Row
+from schemas.settings.limits import Limits
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader, header_of, located
+from streaming.kafka.topics import partitions_of
+from streaming.sink.columns import ChangeColumns, Output, Rows, Run
+from streaming.sink.dead_letters import PLACE_HEADER
+from streaming.sink.kafka import KafkaSink
+from streaming.sink.protocol import Place, Sink, Writer
+from tests.kit.list_sink import Lists
+from tests.kit.tables import table
+from tests.simulation.broker import Broker, Record, Topics
+from tests.simulation.fault_policies import Straight
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.sink import SimulatedSink
+
+TABLE, PARTITIONS = table(), 2
+WRITER = "writer"
+Entry = Change | int | str
+"""A change, the epoch of a barrier, or something else."""
+
+
+class TestOutput(ABC):
+    """A job, its output, and the sink that it is in."""
+
+    __test__ = False
+    sink: Sink
+
+    def __init__(self, name: str = "out") -> None:
+        declared = {"name": "copy", "output": name, "columns": ["v", "id"], "output_partitions": PARTITIONS}
+        self.output = Output(JobDefinition.declare(declared, TABLE), TABLE)
+        self.writer_id = f"{name}-{WRITER}"
+
+    @property
+    def job(self) -> JobDefinition:
+        return self.output.definition
+
+    @abstractmethod
+    def read(self, partition: int) -> list[Entry]:
+        """What committed readers see of it, once all that lies there is decided."""
+
+    @abstractmethod
+    def letters(self) -> list[tuple[bytes | None, bytes | None, str]]:
+        """Key, value and place of the dead letters that they see."""
+
+    @abstractmethod
+    def intrude(self, partition: int) -> None:
+        """Have somebody else write to it."""
+
+    def entries(self) -> list[list[Entry]]:
+        return [self.read(partition) for partition in range(PARTITIONS)]
+
+    def open(self) -> AbstractContextManager[Writer]:
+        return self.sink.open_writer(self.writer_id, 60_000)
+
+    def places(self, before: int | None) -> dict[Place, int | None]:
+        return {(self.job.output, partition): before for partition in range(PARTITIONS)}
+
+    def rows(self, partition: int, *rows: Row) -> Rows:
+        arrays = zip(TABLE.columns, half(rows), strict=True)
+        return Rows(self.output, partition, {column.name: array for column, array in arrays})
+
+    def runs(self, bounds: Sequence[int], *changes: tuple[int, Change]) -> list[Run]:
+        """Changes of the table, each for a partition, cut at these places."""
+        decoded = Columns([change for _, change in changes])
+        rows = np.arange(len(changes))
+        ops = np.array([change.op for _, change in changes], dtype=np.int8)
+        partitions = np.array([partition for partition, _ in changes], dtype=np.int32)
+        return ChangeColumns(self.output, decoded, rows, ops, partitions).runs(np.array(bounds))
+
+
+def half(rows: Sequence[Row | None]) -> list[pa.Array]:
+    return [
+        pa.array([None if row is None else row[index] for row in rows], column.type.arrow)
+        for index, column in enumerate(TABLE.columns)
+    ]
+
+
+@dataclass
+class Columns:
+    """Decoded changes, as a lane has them."""
+
+    changes: Sequence[Change]
+
+    def __post_init__(self) -> None:
+        self.before = half([change.before for change in self.changes])
+        self.after = half([change.after for change in self.changes])
+        rows = half([change.row for change in self.changes])
+        self.keys = [rows[index] for index in TABLE.key_indices]
+
+    def encoded_keys(self, encoder: KeyEncoder) -> pa.Array:
+        return encoder(self.keys)
+
+
+def shown(output: Output, key: bytes | None, value: bytes | None) -> Entry:
+    """A record as its format's strict twin reads it, whose key is that of its row."""
+    rows = output.definition.format.rows(output.columns, TABLE.key_columns)
+    change = rows.read_change(value)
+    names = [column.name for column in output.columns]
+    assert rows.read_key(key or b"") == tuple(change.row[names.index(name)] for name in TABLE.primary_key)
+    return change
+
+
+class OfLists(TestOutput):
+    """In memory, and no records at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sink: Lists = Lists()
+
+    def read(self, partition: int) -> list[Entry]:
+        found = self.sink.entries[self.job.output, partition]
+        return [entry if isinstance(entry, (Change, str)) else entry.curr for entry in found]
+
+    def letters(self) -> list[tuple[bytes | None, bytes | None, str]]:
+        return [(each.key, each.value, each.place) for each in self.sink.letters[self.job.dead_letters]]
+
+    def intrude(self, partition: int) -> None:
+        self.sink.entries[self.job.output, partition].append("something")
+
+
+class Prompt(Scheduler):
+    """Before each look the markers of all that is decided are there."""
+
+    def __init__(self, topics: Topics) -> None:
+        super().__init__(Straight())
+        self._topics = topics
+
+    def step(self, what: str, until: Callable[[], bool] | None = None) -> None:
+        for name, transaction in list(self._topics.current.items()):
+            for place in list(transaction.places) if transaction.decision else ():
+                self._topics.mark(name, place)
+
+
+class OfMemory(TestOutput):
+    """Kafka's writer on the broker of the simulation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._topics = Topics()
+        self._scheduler = Prompt(self._topics)
+        self.sink = SimulatedSink(Broker(self._topics, self._scheduler))
+
+    def read(self, partition: int) -> list[Entry]:
+        self._scheduler.step("read")
+        return [
+            int(entry.barrier) if entry.barrier else shown(self.output, entry.key, entry.value)
+            for entry in self._topics.committed((self.job.output, partition))
+        ]
+
+    def letters(self) -> list[tuple[bytes | None, bytes | None, str]]:
+        self._scheduler.step("read")
+        return [(each.key, each.value, each.place) for each in self._topics.letters(self.job.dead_letters)]
+
+    def intrude(self, partition: int) -> None:
+        producer = Broker(self._topics, self._scheduler).producer("somebody")
+        with producer.transaction():
+            place = self.job.output, partition
+            self._topics.produce("somebody", producer.epoch, place, Record(0, None, b"something"))
+
+
+class OfKafka(TestOutput):
+    """On a broker."""
+
+    def __init__(self, bootstrap: str, name: str, upstream: str) -> None:
+        super().__init__(name)
+        self._kafka = KafkaSettings(bootstrap)
+        self.sink = KafkaSink(self._kafka, upstream, Limits(), parks=True)
+
+    def _messages(self, topic: str) -> Iterator[Message]:
+        count = partitions_of(self._kafka, topic) or 0
+        with RangeReader(self._kafka) as reader:
+            marks = reader.await_stable(topic, timeout_s=30)
+            spans = {number: (0, marks[number].stable) for number in range(count)}
+            for chunk in reader.read(topic, spans):
+                yield from chunk
+
+    def read(self, partition: int) -> list[Entry]:
+        return [
+            self._entry(each) for each in self._messages(self.job.output) if located(each)[0] == partition
+        ]
+
+    def _entry(self, message: Message) -> Entry:
+        header, value = header_of(message, BARRIER_HEADER), message.value()
+        if header is not None:
+            return decode_barrier(header, value, where="output").curr
+        return shown(self.output, _bytes(message.key()), _bytes(value))
+
+    def letters(self) -> list[tuple[bytes | None, bytes | None, str]]:
+        return [
+            (_bytes(each.key()), _bytes(each.value()), (header_of(each, PLACE_HEADER) or b"").decode())
+            for each in self._messages(self.job.dead_letters)
+        ]
+
+    def intrude(self, partition: int) -> None:
+        producer = Producer(self._kafka.producer())
+        producer.produce(self.job.output, b"something", partition=partition)
+        assert producer.flush(30) == 0
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    assert not isinstance(data, str)
+    return data
