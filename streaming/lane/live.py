@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from schemas.records import Barrier
 from state.values.progress import Progress
-from streaming.core.visibility import HIDDEN, covered, visible_ops
+from streaming.core.visibility import HIDDEN, visible_ops
 from streaming.lane.changes import Changes
 from streaming.lane.task import LaneJob, LaneTask
 
@@ -95,8 +95,7 @@ class _Run:
 
 def _visible(task: LaneTask, job: LaneJob, changes: Changes) -> list[_Run]:
     """The job's records of every interval, encoded in one go."""
-    vnode_count = task.table.vnode_count
-    shown = covered(changes.vnodes, changes.keys, job.positions, vnode_count)
+    shown = job.scan.covered(changes, job.positions)
     names = task.table.column_names
     before_passes = job.passes(dict(zip(names, changes.before, strict=True)))
     after_passes = job.passes(dict(zip(names, changes.after, strict=True)))
@@ -113,8 +112,10 @@ def _visible(task: LaneTask, job: LaneJob, changes: Changes) -> list[_Run]:
         [changes.after[i].take(taken) for i in wanted],
     )
     keys = changes.encoded_keys(job.keys).take(taken)
-    routes = np.array([job.definition.partition_of(v) for v in range(vnode_count)], dtype=np.int32)
-    partitions = routes[changes.vnodes[rows]]
+    routes = np.array(
+        list(map(job.definition.partition_of, range(job.definition.part_count))), dtype=np.int32
+    )
+    partitions = routes[job.scan.parts_of(changes)[rows]]
     bounds = np.searchsorted(rows, changes.bounds(len(task.plan.barriers)))
     return [
         _Run(partitions[low:high], keys.slice(low, high - low), values.slice(low, high - low))

@@ -12,7 +12,7 @@ from schemas.formats.protocol import Format
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
-from state.replica import Replica, ReplicaFiles
+from state.replica import Replica
 from state.storage import Storage
 from state.values.plan import BatchPlan
 from state.values.progress import Progress
@@ -21,6 +21,7 @@ from streaming.kafka.topics import Partition
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.protocol.overrun import Overruns, is_overrun
 from streaming.runtime import failpoints
+from streaming.scan.kinds import Scans
 from streaming.sink.dead_letters import ReadLetters
 from streaming.sink.kafka import OpenOutput
 
@@ -58,19 +59,18 @@ class LaneTasks:
     upstream_format: Format
     journal: Journal
     replica: Replica
+    scans: Scans
     batch_sizer: BatchSizer
     known_ends: Mapping[Partition, int] = field(default_factory=dict)
 
     def task(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LaneTask:
         """For the journal's newest version. `progress` is that at the plan's start."""
-        vnodes = frozenset(item.vnode for job in plan.sent_jobs for item in job.slices)
-        files = self.replica.files(plan.replica).of_vnodes(vnodes) if vnodes else ReplicaFiles(0, {}, ())
         return LaneTask(
             storage=self.storage,
             table=self.table,
             plan=plan,
             progress=dict(progress),
-            files=files,
+            scans=self.scans.pinned(plan),
             open_output=self.open_output,
             read_letters=self.read_letters,
             transactional_id=transactional_id(self.replica),
