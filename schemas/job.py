@@ -18,7 +18,7 @@ from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
 from schemas.formats.protocol import OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format, format_keys
-from schemas.scans import DEFAULT_SCAN, SCAN_KINDS, ScanConfig, declare_scan, scan_declaration
+from schemas.kinds.scans import DEFAULT_SCAN, SCAN_KINDS, ScanConfig, declare_scan, scan_declaration
 from schemas.settings.topic_config import allow_retention, replication_factor, topic_config
 from schemas.table import Column, TableSchema, nearest
 

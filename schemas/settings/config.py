@@ -15,12 +15,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from schemas.barriers import BARRIER_KINDS, BarriersConfig
 from schemas.errors import Code, ConfigError
 from schemas.faults import Faults, brief
 from schemas.formats.protocol import Format
 from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.job import JobDefinition
+from schemas.kinds.barriers import BARRIER_KINDS, BarriersConfig
 from schemas.settings.documents import read_mapping
 from schemas.settings.file import (
     CONTROL_SUFFIX,

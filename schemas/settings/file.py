@@ -12,9 +12,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from schemas.avro.limits import MAX_VALUE_BYTES
-from schemas.barriers import known_kind
 from schemas.faults import brief
 from schemas.job import duration_text, is_topic_name, parse_duration
+from schemas.kinds.barriers import known_kind
 from schemas.settings.http import HttpConfig
 from schemas.settings.kafka import KafkaConfig
 from schemas.settings.limits import Limits, size_bytes

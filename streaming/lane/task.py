@@ -15,9 +15,9 @@ from schemas.filter.parse import parse_filter
 from schemas.formats.protocol import Format, KeyEncoder, ValueEncoder
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition, JobSchemas
+from schemas.kinds.scans import ScanConfig
 from schemas.position import position_to_text
 from schemas.records import Barrier, VnodeProgress
-from schemas.scans import ScanConfig
 from schemas.settings.limits import Limits
 from schemas.table import Column, TableSchema
 from state.storage import DataFile, Storage

@@ -1,6 +1,6 @@
 """The registry of scans: what reads each kind that a job can name.
 
-A new kind is a model in `schemas.scans` and an entry here.
+A new kind is a model in `schemas.kinds.scans` and an entry here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from schemas.job import JobDefinition
-from schemas.scans import ReplicaScan, ScanConfig
+from schemas.kinds.scans import ReplicaScan, ScanConfig
 from state.replica import Replica
 from state.values.plan import BatchPlan, Pin
 from streaming.core.planning import CutFunction

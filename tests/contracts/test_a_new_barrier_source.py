@@ -10,8 +10,8 @@ from typing import Any, Literal, cast
 import pytest
 from pyspark.sql import DataFrame
 
-from schemas.barriers import BARRIER_KINDS, BarriersConfig
 from schemas.errors import ConfigError
+from schemas.kinds.barriers import BARRIER_KINDS, BarriersConfig
 from schemas.settings.config import ServiceConfig, check
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from streaming.compaction.compactor import Compactor

@@ -1,6 +1,6 @@
 """The registry of barrier sources: what carries out each kind of barriers that can be configured.
 
-A new kind is a model in `schemas.barriers` and an entry here.
+A new kind is a model in `schemas.kinds.barriers` and an entry here.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from schemas.barriers import BarriersConfig, Embedded, Inject
+from schemas.kinds.barriers import BarriersConfig, Embedded, Inject
 from streaming.source.barriers.in_data import embedded, injected
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
 
