@@ -1,6 +1,6 @@
 """The contract of a scan: what a job's snapshot is read from, part by part, beside the live changes.
 
-A job falls into parts, each with an order and a position of its own (`schemas.kinds.scans.ScanConfig` says how many parts,
+A job falls into parts, each with an order and a position of its own (`schemas.kinds.scans.ScanConfig` says how many,
 and what a position is). A batch reads slices of parts: ranges (after, upto] that follow one another. Who calls what:
 
     the driver, each batch      `Scan.cut`, slice after slice, until the budget is spent; the ends go into the journal
