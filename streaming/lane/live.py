@@ -112,10 +112,9 @@ def _visible(task: LaneTask, job: LaneJob, changes: Changes) -> list[_Run]:
         [changes.after[i].take(taken) for i in wanted],
     )
     keys = changes.encoded_keys(job.keys).take(taken)
-    routes = np.array(
-        list(map(job.definition.partition_of, range(job.definition.part_count))), dtype=np.int32
-    )
-    partitions = routes[job.scan.parts_of(changes)[rows]]
+    definition, parts = job.definition, job.scan.parts_of(changes)[rows].astype(np.int64)
+    # `partition_of`, of whole columns.
+    partitions = (parts * definition.output_partitions // definition.part_count).astype(np.int32)
     bounds = np.searchsorted(rows, changes.bounds(len(task.plan.barriers)))
     return [
         _Run(partitions[low:high], keys.slice(low, high - low), values.slice(low, high - low))

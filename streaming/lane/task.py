@@ -126,7 +126,7 @@ class LaneJob:
     def of(cls, task: LaneTask, plan: JobPlan, lane: int) -> LaneJob:
         """A job of the task's plan. Raises: ConfigError for a filter that no longer fits the table."""
         definition = plan.state.definition
-        parts = task.parts(definition, lane)
+        parts, partition_of = task.parts(definition, lane), definition.partition_of
         known = task.progress.get(definition.name, {})
         return cls(
             plan=plan.of_parts(parts),
@@ -134,7 +134,7 @@ class LaneJob:
             columns=task.table.select(definition.columns),
             filter=None if definition.filter is None else parse_filter(definition.filter, task.table),
             before={part: known[part] for part in parts if part in known},
-            partitions=tuple(sorted({definition.partition_of(part) for part in parts})),
+            partitions=tuple(range(partition_of(parts[0]), partition_of(parts[-1]) + 1)) if parts else (),
             scan=task.scans[definition.scan],
         )
 
