@@ -34,7 +34,7 @@ _CONFIGURATION = {
         "correct the declaration and start again; nothing was read or written",
     ),
     Code.JOB_INVALID: Advice(
-        "a job with name and output and, if wanted, columns, filter, output_partitions, rate_limit, "
+        "a job with name and output and, if wanted, columns, filter, output_partitions, read, rate_limit, "
         "latency_budget, replication_factor, topic_config, allow_retention, sink, format, encoding",
         "correct the job's definition; nothing was created",
     ),

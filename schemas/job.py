@@ -18,6 +18,7 @@ from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
 from schemas.formats.protocol import OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format, format_keys
+from schemas.kinds.scans import DEFAULT_SCAN, SCAN_KINDS, ScanConfig, declare_scan, scan_declaration
 from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
 from schemas.kinds.sinks import SinkConfig, declare_sink, sink_key
 from schemas.settings.topic_config import allow_retention, replication_factor, topic_config
@@ -37,6 +38,10 @@ KEYS = {
         "Keeps rows for which it is true: `= != < <= > >= IN BETWEEN LIKE IS NULL AND OR NOT` with literals.",
     ),
     "output_partitions": (f"`{DEFAULT_OUTPUT_PARTITIONS}`", "At most `table.vnode_count`."),
+    "read": (
+        f"`{DEFAULT_SCAN.kind}`",
+        f"What the snapshot is read from: {', '.join(f'`{kind}`' for kind in SCAN_KINDS)}.",
+    ),
     "rate_limit": (
         "none",
         "Snapshot rows per second; 0 stands still. Live changes are never limited. A `throttle` changes it.",
@@ -98,8 +103,9 @@ class JobDefinition:
     `columns` are the output's, in this order. `filter` is its canonical text. `rate_limit` is in snapshot
     rows per second (None unlimited, 0 none). `latency_budget_ms` bounds how much a snapshot read delays live
     changes. `replication_factor` and `topic_config` are those of a topic that is created (None and nothing: the
-    broker's). `format` is that of the output's records, `sink` what they are written to.
-    `vnode_count` is the table's: it takes part in `partition_of`, not in the definition as written.
+    broker's). `format` is that of the output's records, `sink` what they are written to. `scan`, `read` in a
+    definition, is what the snapshot is read from. `vnode_count` is the table's: it takes part in `part_count`, not in
+    the definition as written.
     """
 
     name: str
@@ -115,6 +121,7 @@ class JobDefinition:
     allow_retention: bool = False
     format: OutputFormat = DEFAULT
     sink: SinkConfig = DEFAULT_SINK
+    scan: ScanConfig = DEFAULT_SCAN
 
     @classmethod
     def declare(
@@ -142,6 +149,7 @@ class JobDefinition:
             may_lose,
             format_ or DEFAULT,
             declare_sink(declaration.get("sink"), faults),
+            declare_scan(declaration.get("read"), faults),
         )
         if faults:
             raise faults.error(where=where)
@@ -150,8 +158,8 @@ class JobDefinition:
     def to_json(self) -> str:
         """The definition as one line of JSON, equal for equal definitions.
 
-        What is said of the topic, its format and its sink is written only where it is said: versions that do not know
-        it read the rest.
+        What is said of the topic, its format, its sink and the scan is written only where it is said: versions that do
+        not know it read the rest.
         """
         budget = self.latency_budget_ms
         declaration: dict[str, Any] = {
@@ -173,6 +181,8 @@ class JobDefinition:
             declaration |= self.format.model_dump()
         if self.sink != DEFAULT_SINK:
             declaration["sink"] = self.sink.model_dump()
+        if self.scan != DEFAULT_SCAN:
+            declaration["read"] = scan_declaration(self.scan)
         return json.dumps(declaration, sort_keys=True)
 
     @classmethod
@@ -207,9 +217,14 @@ class JobDefinition:
         """The topic that gets the upstream's records at fault, where they are parked."""
         return self.output + DEAD_LETTERS_SUFFIX
 
-    def partition_of(self, vnode: int) -> int:
-        """The output partition in which a vnode lives."""
-        return vnode * self.output_partitions // self.vnode_count
+    @property
+    def part_count(self) -> int:
+        """Into how many parts its scan falls: vnodes, where it reads the replica."""
+        return self.scan.part_count(self.vnode_count, self.output_partitions)
+
+    def partition_of(self, part: int) -> int:
+        """The output partition in which a part of its scan lives."""
+        return part * self.output_partitions // self.part_count
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

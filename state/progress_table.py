@@ -4,7 +4,8 @@
 
 The form is that of RisingWave's state table (src/stream/src/executor/backfill/utils.rs) with job and barrier. Rows are
 only appended; the newest row of a vnode counts. A job dropped and created again under its name starts at a later
-barrier, so `barrier` separates older rows of that name.
+barrier, so `barrier` separates older rows of that name. `vnode` is the part of the job's scan
+(`schemas.kinds.scans`): a vnode, where the replica is read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.position import position_from_text, position_to_text
-from schemas.table import TableSchema
+from schemas.table import Column, TableSchema
 from state.ledger import Ledger
 from state.storage import DataFile, Storage
 from state.values.progress import Completed, InProgress, NotStarted, Progress
@@ -61,27 +62,23 @@ class ProgressTable:
         """Open the table at its newest version."""
         self._ledger.reload()
 
-    def load_all(self, starts: Mapping[str, int]) -> dict[str, dict[int, Progress]]:
+    def load_all(
+        self, starts: Mapping[str, int], columns: Mapping[str, Sequence[Column]] | None = None
+    ) -> dict[str, dict[int, Progress]]:
         """The newest progress of every vnode that has one, of each job by its name and the barrier of its start.
 
         A job reads nothing before its start, so rows of that very barrier are a dropped job's of the same name.
+        `columns` are those of a job's positions; primary keys, where they are not given.
         """
         loaded: dict[str, dict[int, Progress]] = {job: {} for job in starts}
         for row in _newest(_of_jobs(self._ledger.read(), starts)).to_pylist():
-            loaded[row["job"]][row["vnode"]] = self._progress(row)
+            of_position = (columns or {}).get(row["job"], self._table.key_columns)
+            loaded[row["job"]][row["vnode"]] = _progress(row, of_position)
         return loaded
 
     def load(self, job: str, start_epoch: int) -> dict[int, Progress]:
         """The same of one job. Several are cheaper together: each call reads the whole table."""
         return self.load_all({job: start_epoch})[job]
-
-    def _progress(self, row: Mapping[str, object]) -> Progress:
-        text, count = row["position"], row["row_count"]
-        assert isinstance(count, int)
-        position = None if text is None else position_from_text(str(text), self._table.key_columns)
-        if row["backfill_finished"]:
-            return Completed(position, count)
-        return NotStarted() if position is None else InProgress(position, count)
 
     def commit(
         self, rows: Sequence[ProgressRow], epoch: int, starts: Mapping[str, int] | None = None
@@ -126,6 +123,15 @@ class ProgressTable:
             ],
             schema=SCHEMA,
         )
+
+
+def _progress(row: Mapping[str, object], columns: Sequence[Column]) -> Progress:
+    text, count = row["position"], row["row_count"]
+    assert isinstance(count, int)
+    position = None if text is None else position_from_text(str(text), columns)
+    if row["backfill_finished"]:
+        return Completed(position, count)
+    return NotStarted() if position is None else InProgress(position, count)
 
 
 def _of_jobs(rows: pa.Table, starts: Mapping[str, int]) -> pa.Table:

@@ -17,7 +17,7 @@ from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.position import Key, position_from_text, position_to_text
 from schemas.records import Barrier
-from schemas.table import TableSchema
+from schemas.table import Column, TableSchema
 from state.values.progress import NotStarted, Progress, after_slice
 
 
@@ -42,12 +42,12 @@ class AlignedBarrier:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The key range (after, upto] of one vnode that one snapshot read takes.
+    """The range (after, upto] of one part of a job that one snapshot read takes: keys of a vnode, of the replica.
 
-    `after` None is −∞. `upto` None is +∞: the vnode is Completed when this slice was read.
+    `after` None is −∞. `upto` None is +∞: the part is Completed when this slice was read.
     """
 
-    vnode: int
+    part: int
     after: Key | None
     upto: Key | None
 
@@ -76,7 +76,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a slice may end: `upto` None reaches the vnode's end.
+    """Where a slice may end: `upto` None reaches the part's end.
 
     `rows` and `size` (Arrow bytes) are estimates: log rows may differ, and a file knows the average of its rows only.
     """
@@ -134,7 +134,7 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What a batch does for one job: `opens` sends the start barrier first; then the slices, one a vnode, are read."""
+    """What a batch does for one job: `opens` sends the start barrier first; then the slices, one a part, are read."""
 
     state: JobState
     slices: tuple[Slice, ...] = ()
@@ -144,16 +144,16 @@ class JobPlan:
         """Whether the start barrier is still to be sent."""
         return not self.state.opened
 
-    def of_vnodes(self, vnodes: range) -> JobPlan:
-        """The same with the slices of these vnodes only."""
-        return replace(self, slices=tuple(item for item in self.slices if item.vnode in vnodes))
+    def of_parts(self, parts: range) -> JobPlan:
+        """The same with the slices of these parts only."""
+        return replace(self, slices=tuple(item for item in self.slices if item.part in parts))
 
     def progress_after(
         self, before: Mapping[int, Progress], rows_read: Mapping[int, int] | None = None
     ) -> Mapping[int, Progress]:
-        """The progress of the vnodes that were started, once the slices were read; `before` holds it at the start.
+        """The progress of the parts that were started, once the slices were read; `before` holds it at the start.
 
-        Positions follow from the plan alone. Row counts need `rows_read`, the rows of each slice by its vnode; without
+        Positions follow from the plan alone. Row counts need `rows_read`, the rows of each slice by its part; without
         it they stay as they were. `before` is left as it is, and may be the result.
         Raises: IllegalMove for a slice that does not go on from `before`; KeyError for one whose rows nobody counted.
         """
@@ -161,8 +161,8 @@ class JobPlan:
             return before
         after = dict(before)
         for item in self.slices:
-            rows = 0 if rows_read is None else rows_read[item.vnode]
-            after[item.vnode] = after_slice(after.get(item.vnode, NotStarted()), item.upto, rows)
+            rows = 0 if rows_read is None else rows_read[item.part]
+            after[item.part] = after_slice(after.get(item.part, NotStarted()), item.upto, rows)
         return after
 
 
@@ -177,6 +177,18 @@ class ReplicaVersion:
     base: int
     log: int
     compacted_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The table as of an aligned barrier, in each of the ways in which a scan can find it again.
+
+    `replica` are the versions that hold it, `offsets` the exclusive ends of the upstream's records in it. All jobs of a
+    batch read at one pin: a row comes as of the barrier behind which the changes of the batch begin.
+    """
+
+    replica: ReplicaVersion
+    offsets: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +223,11 @@ class BatchPlan:
     parked: tuple[Parked, ...] = ()
     until: tuple[int, ...] | None = None
     silent: bool = False
+
+    @property
+    def pin(self) -> Pin:
+        """What the snapshot reads of the batch go by."""
+        return Pin(self.replica, self.first_offsets)
 
     @property
     def sent_jobs(self) -> tuple[JobPlan, ...]:
@@ -280,13 +297,7 @@ class BatchPlan:
             first_offsets=tuple(raw["first_offsets"]),
             replica=ReplicaVersion(raw["replica"]["base"], raw["replica"]["log"], raw["replica"]["folded"]),
             lanes=raw["lanes"],
-            jobs=tuple(
-                JobPlan(
-                    JobState.from_dict(item["state"], table),
-                    tuple(_slice_from_list(values, table) for values in item["slices"]),
-                )
-                for item in raw["jobs"]
-            ),
+            jobs=tuple(_job_from_dict(item, table) for item in raw["jobs"]),
             skipped=tuple((partition, offset) for partition, offset in raw["skipped"]),
             parked=tuple(
                 Parked(partition, offset, Code(code), lane)
@@ -317,9 +328,15 @@ def _bound(key: Key | None) -> str | None:
 
 
 def _slice_to_list(item: Slice) -> list[Any]:
-    return [item.vnode, _bound(item.after), _bound(item.upto)]
+    return [item.part, _bound(item.after), _bound(item.upto)]
 
 
-def _slice_from_list(raw: Sequence[Any], table: TableSchema) -> Slice:
-    after, upto = (None if text is None else position_from_text(text, table.key_columns) for text in raw[1:])
+def _job_from_dict(raw: Mapping[str, Any], table: TableSchema) -> JobPlan:
+    state = JobState.from_dict(raw["state"], table)
+    columns = state.definition.scan.position_columns(table)
+    return JobPlan(state, tuple(_slice_from_list(values, columns) for values in raw["slices"]))
+
+
+def _slice_from_list(raw: Sequence[Any], columns: Sequence[Column]) -> Slice:
+    after, upto = (None if text is None else position_from_text(text, columns) for text in raw[1:])
     return Slice(raw[0], after, upto)

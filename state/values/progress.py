@@ -1,4 +1,4 @@
-"""Backfill progress of one vnode: a small state machine with named moves.
+"""Backfill progress of one part of a job (a vnode, where the replica is read): a small state machine with named moves.
 
     NotStarted ──advance──▶ InProgress ──advance──▶ InProgress ──finish──▶ Completed
         └────────────────────────finish──────────────────────────────────────▲
@@ -9,7 +9,7 @@
     InProgress   key <= position
     Completed    yes     position +∞, so inserts behind the last key are covered as well
 
-It is asked per vnode, never per job ("is anything in progress?"): after a change of lanes, Completed vnodes
+It is asked per part, never per job ("is anything in progress?"): after a change of lanes, Completed parts
 stand beside NotStarted ones, and their live changes must go on. (RisingWave asks for all vnodes at once,
 `has_progress` in src/stream/src/executor/backfill/arrangement_backfill.rs, and loses these.)
 """
@@ -28,7 +28,7 @@ class IllegalMove(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """Nothing was read; such a vnode has no row in the progress table."""
+    """Nothing was read; such a part has no row in the progress table."""
 
     position: None = None
     row_count: int = 0
@@ -54,7 +54,7 @@ Progress = NotStarted | InProgress | Completed
 
 
 def advance(progress: Progress, position: Key, rows_read: int) -> InProgress:
-    """Raise the position after a snapshot read that did not reach the vnode's end.
+    """Raise the position after a snapshot read that did not reach the part's end.
 
     Raises: IllegalMove from Completed, or when the position does not rise, or for a negative count.
     """
@@ -67,7 +67,7 @@ def advance(progress: Progress, position: Key, rows_read: int) -> InProgress:
 
 
 def finish(progress: Progress, rows_read: int) -> Completed:
-    """Complete a vnode whose last slice was read; an empty vnode completes from NotStarted.
+    """Complete a part whose last slice was read; an empty one completes from NotStarted.
 
     Raises: IllegalMove from Completed, or for a negative count.
     """
@@ -94,15 +94,15 @@ def covers(progress: Progress, key: Key) -> bool:
 
 
 def after_slice(progress: Progress, upto: Key | None, rows_read: int) -> Progress:
-    """The progress once a slice that ends at `upto` (None: the vnode's end) was read."""
+    """The progress once a slice that ends at `upto` (None: the part's end) was read."""
     return finish(progress, rows_read) if upto is None else advance(progress, upto, rows_read)
 
 
-def is_complete(progress: Mapping[int, Progress], vnode_count: int) -> bool:
-    """Whether every vnode was read to its end."""
-    return vnodes_done(progress) == vnode_count
+def is_complete(progress: Mapping[int, Progress], part_count: int) -> bool:
+    """Whether every part was read to its end."""
+    return parts_done(progress) == part_count
 
 
-def vnodes_done(progress: Mapping[int, Progress]) -> int:
-    """How many vnodes were read to their end."""
+def parts_done(progress: Mapping[int, Progress]) -> int:
+    """How many parts were read to their end."""
     return sum(isinstance(state, Completed) for state in progress.values())

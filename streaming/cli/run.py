@@ -107,7 +107,7 @@ def serve(
 
 
 def _log_batch(report: BatchReport) -> None:
-    from state.values.progress import vnodes_done
+    from state.values.progress import parts_done
 
     steps = {f"{step}_ms": round(took) for step, took in report.step_ms.items()}
     log.info(
@@ -122,5 +122,5 @@ def _log_batch(report: BatchReport) -> None:
         log_files=len(report.files.log),
         **steps,
         lane_steps={step: round(took) for step, took in report.lane_ms.items()},
-        **{f"vnodes_done.{name}": vnodes_done(states) for name, states in report.progress.items()},
+        **{f"vnodes_done.{name}": parts_done(states) for name, states in report.progress.items()},
     )

@@ -1,7 +1,7 @@
 """What a job will cost, told before it is created: from the replica's file statistics and a sample of its rows.
 
 The sample goes the way that a lane's slice goes, up to Kafka: read, filter, encode. So its rate is an upper bound for
-one core, and the share that the filter keeps is as good as the sample: whole vnodes, whose keys a hash has picked.
+one core, and the share that the filter keeps is as good as the sample: whole parts, whose keys a hash has picked.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition, JobSchemas
 from schemas.table import TableSchema
 from state.replica import Replica
-from state.snapshot import SnapshotReader
 from state.storage import Storage
-from state.values.plan import Slice
+from state.values.plan import Pin, Slice
+from streaming.scan.kinds import Scans
+from streaming.scan.protocol import PinnedScan
 
 SAMPLE_ROWS = 50_000
 SAMPLE_BYTES = 256 << 20
@@ -59,14 +60,15 @@ class Cost:
 def estimate(storage: Storage, table: TableSchema, job: JobDefinition) -> Cost:
     """The cost of a job as the replica is now. Reads some vnodes of it, and takes about a second."""
     replica = Replica(storage, table)
-    files = replica.files(replica.pin())
+    version = replica.pin()
+    files = replica.files(version)
     size = sum(file.size for base in files.base.values() for file in base) + sum(
         file.size for file in files.log
     )
-    reader = SnapshotReader(storage, table, files)
+    scan = Scans(replica).of(job).pinned(Pin(version, ()), frozenset(range(job.part_count)))
     began = time.perf_counter()
     sampled = kept = sent_bytes = 0
-    for rows in _sample(reader, job):
+    for rows in _sample(scan, job, table):
         passed = _passing(rows, job, table)
         sampled += rows.num_rows
         kept += passed.num_rows
@@ -82,14 +84,13 @@ def estimate(storage: Storage, table: TableSchema, job: JobDefinition) -> Cost:
     )
 
 
-def _sample(reader: SnapshotReader, job: JobDefinition) -> Iterator[pa.Table]:
-    """Rows of the first vnodes: enough rows, or enough bytes."""
-    columns = [column.name for column in JobSchemas.of(job, reader.table).read]
+def _sample(scan: PinnedScan, job: JobDefinition, table: TableSchema) -> Iterator[pa.Table]:
+    """Rows of the first parts: enough rows, or enough bytes."""
+    columns = [column.name for column in JobSchemas.of(job, table).read]
     rows = size = 0
-    for vnode in range(reader.table.vnode_count):
-        overlay = reader.overlay(frozenset({vnode}), columns)
-        for table in reader.read(Slice(vnode, None, None), columns, overlay):
-            for chunk in chunks(table):
+    for part in range(job.part_count):
+        for read in scan.reader(frozenset({part}), columns)(Slice(part, None, None)):
+            for chunk in chunks(read):
                 yield chunk
                 rows, size = rows + chunk.num_rows, size + chunk.nbytes
                 if size >= SAMPLE_BYTES:

@@ -18,7 +18,7 @@ from state.progress_table import ProgressTable
 from state.replica import BASE_PATH, LOG_PATH, Replica
 from state.storage import Storage
 from state.values.plan import BatchPlan, JobState
-from state.values.progress import Progress, vnodes_done
+from state.values.progress import Progress, parts_done
 from streaming.core.forecast import Extent, Phase, extent, phase
 from streaming.core.jobs import MutationReport, jobs_after
 
@@ -32,11 +32,9 @@ class JobView:
     extent: Extent
 
     @classmethod
-    def of(
-        cls, state: JobState, progress: Mapping[int, Progress], vnode_count: int, stored: Mapping[int, int]
-    ) -> JobView:
+    def of(cls, state: JobState, progress: Mapping[int, Progress], stored: Mapping[int, int]) -> JobView:
         """`stored` says about how many rows the replica has in each vnode."""
-        return cls(state, progress, extent(progress, vnode_count, stored))
+        return cls(state, progress, extent(progress, state.definition.part_count, stored))
 
     @property
     def name(self) -> str:
@@ -51,7 +49,7 @@ class JobView:
     @property
     def vnodes_done(self) -> int:
         """Vnodes that are Completed."""
-        return vnodes_done(self.progress)
+        return parts_done(self.progress)
 
 
 @dataclass(frozen=True)
@@ -101,8 +99,9 @@ class StateReader:
         states: tuple[JobState, ...] = ()
         if plan is not None:
             states = jobs_after(plan, self._table).jobs if is_done else tuple(j.state for j in plan.jobs)
-        every = done.load_all({state.name: state.start for state in states})
-        jobs = [JobView.of(state, every[state.name], self._table.vnode_count, stored) for state in states]
+        columns = {state.name: state.definition.scan.position_columns(self._table) for state in states}
+        every = done.load_all({state.name: state.start for state in states}, columns)
+        jobs = [JobView.of(state, every[state.name], stored) for state in states]
         return StateView(
             owner="" if entry is None else entry.owner,
             lanes=plan.lanes if plan else entry.lanes if entry else 0,

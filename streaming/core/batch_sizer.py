@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from schemas.job import JobDefinition
 from state.values.plan import AlignedBarrier, Amount, JobPlan, JobState
 from state.values.progress import Progress, is_complete
 from streaming.core.budget import BatchLoad, OverheadMs, SnapshotBudget, StartDelay
@@ -18,8 +19,8 @@ _LIKELY_CHANGE_BYTES = 500.0
 class BatchSizer:
     """Of one service. `held_bytes`: what the changes of a batch may take in memory, in all lanes together."""
 
-    def __init__(self, vnode_count: int, held_bytes: int) -> None:
-        self._vnode_count, self._held_bytes = vnode_count, held_bytes
+    def __init__(self, held_bytes: int) -> None:
+        self._held_bytes = held_bytes
         self._change_bytes = _LIKELY_CHANGE_BYTES
         self._budgets: dict[str, SnapshotBudget] = {}
         self._planned: dict[str, Amount] = {}
@@ -38,27 +39,31 @@ class BatchSizer:
         jobs: Sequence[JobState],
         progress: Mapping[str, Mapping[int, Progress]],
         end: AlignedBarrier,
-        cut: CutFunction,
+        cut_of: Callable[[JobDefinition], CutFunction],
         now_ms: int,
     ) -> tuple[JobPlan, ...]:
         """The slices of each job, for a batch that begins now and goes to `end`. To be called once a batch.
 
-        `progress[job]` lists the vnodes that were started.
+        `progress[job]` lists the parts that were started; `cut_of` gives what cuts the slices of a job.
         """
         readers = sum(
-            job.may_read and not is_complete(progress.get(job.name, {}), self._vnode_count) for job in jobs
+            job.may_read and not is_complete(progress.get(job.name, {}), job.definition.part_count)
+            for job in jobs
         )
         late_ms = self._start_delay.of(end.barrier.injected_at_ms, now_ms)
         load = BatchLoad(max(readers, 1), self._rest.ms, late_ms)
         self._planned = {}
-        return tuple(self._plan_job(job, progress.get(job.name, {}), cut, now_ms, load) for job in jobs)
+        return tuple(
+            self._plan_job(job, progress.get(job.name, {}), cut_of(job.definition), now_ms, load)
+            for job in jobs
+        )
 
     def _plan_job(
         self, job: JobState, progress: Mapping[int, Progress], cut: CutFunction, now_ms: int, load: BatchLoad
     ) -> JobPlan:
         budget = self._budgets.setdefault(job.name, SnapshotBudget(job.definition.latency_budget_ms))
         most = budget.amount(now_ms, paused=job.paused, rate_limit=job.rate_limit, load=load)
-        chosen = choose_slices(job.definition, self._vnode_count, progress, most, cut)
+        chosen = choose_slices(job.definition, progress, most, cut)
         self._planned[job.name] = chosen.amount
         return JobPlan(job, chosen.slices)
 

@@ -1,7 +1,7 @@
 """How far a backfill is, and when it will be complete: figures that do not jump.
 
-    rows in all = what finished vnodes gave + for every other vnode the larger of (rows stored, rows read)
-    share       = rows read / rows in all: below 1 until the last vnode is Completed, and 1 then
+    rows in all = what finished parts gave + for every other part the larger of (rows stored, rows read)
+    share       = rows read / rows in all: below 1 until the last part is Completed, and 1 then
     time left   = rows left / the recent rate, or the job's limit where that is lower
 
 "Recent" is a quarter of the time so far, between two reads and 20 seconds: reads grow at first, so the rate
@@ -29,7 +29,7 @@ _LATE_SHARE, _LEAST_LOOKS = 0.25, 3
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Rows of one job's backfill: read, and still to read (an estimate, 0 only when all vnodes are Completed)."""
+    """Rows of one job's backfill: read, and still to read (an estimate, 0 only when all parts are Completed)."""
 
     rows_read: int
     rows_left: int
@@ -41,15 +41,15 @@ class Extent:
         return self.rows_read / rows if rows else 1.0
 
 
-def extent(progress: Mapping[int, Progress], vnode_count: int, rows_stored: Mapping[int, int]) -> Extent:
-    """`progress` lists the vnodes that were started; `rows_stored` the rows of each vnode in the replica."""
+def extent(progress: Mapping[int, Progress], part_count: int, rows_stored: Mapping[int, int]) -> Extent:
+    """`progress` lists the parts that were started; `rows_stored` about how many rows each part holds."""
     read = sum(state.row_count for state in progress.values())
     left, unfinished = 0, False
-    for vnode in range(vnode_count):
-        state = progress.get(vnode)
+    for part in range(part_count):
+        state = progress.get(part)
         if not isinstance(state, Completed):
             unfinished = True
-            left += max(0, rows_stored.get(vnode, 0) - (state.row_count if state else 0))
+            left += max(0, rows_stored.get(part, 0) - (state.row_count if state else 0))
     return Extent(read, max(left, 1) if unfinished else 0)
 
 

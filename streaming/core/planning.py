@@ -1,9 +1,9 @@
 """Planning a batch: which barriers it takes, and which slices each job reads.
 
 Everything here is decided before the first effect and written to the journal. The walk is fixed: each output
-partition takes its vnodes in order, one after another, so that few vnodes are in progress at a time, whole vnodes
+partition takes its parts in order, one after another, so that few parts are in progress at a time, whole parts
 complete early, and all lanes stay busy. A partition's share of the budget is what is left divided by the partitions
-that still have vnodes to read.
+that still have parts to read. Where the replica is read, a part is a vnode.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from state.values.plan import AlignedBarrier, Amount, Cut, Slice
 from state.values.progress import Completed, NotStarted, Progress
 
 CutFunction = Callable[[int, Key | None, Amount], Cut]
-"""(vnode, after, limit) -> where a slice of about `limit` ends, which has at least one row if there is one."""
+"""(part, after, limit) -> where a slice of about `limit` ends, which has at least one row if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,49 +32,45 @@ NOTHING = Chosen((), Amount(0, 0))
 
 
 def choose_slices(
-    job: JobDefinition, vnode_count: int, progress: Mapping[int, Progress], budget: Amount, cut: CutFunction
+    job: JobDefinition, progress: Mapping[int, Progress], budget: Amount, cut: CutFunction
 ) -> Chosen:
     """The slices that the budget pays for: at least one unless it is 0 rows or nothing is left to read.
 
-    `progress` lists the vnodes that were started; others are NotStarted. Empty vnodes cost nothing, and complete
+    `progress` lists the parts that were started; others are NotStarted. Empty parts cost nothing, and complete
     as soon as the walk reaches them.
     """
     if budget.rows <= 0:
         return NOTHING
-    waiting = _unfinished_by_partition(job, vnode_count, progress)
+    waiting = _unfinished_by_partition(job, progress)
     slices: list[Slice] = []
     left = budget
-    for index, vnodes in enumerate(waiting):
+    for index, parts in enumerate(waiting):
         share = left // (len(waiting) - index)
         if share.is_nothing and slices:
             continue
-        taken = _walk(vnodes, progress, Amount(max(share.rows, 1), max(share.size, 1)), cut)
+        taken = _walk(parts, progress, Amount(max(share.rows, 1), max(share.size, 1)), cut)
         slices += taken.slices
         left -= taken.amount
     return Chosen(tuple(slices), budget - left)
 
 
-def _unfinished_by_partition(
-    job: JobDefinition, vnode_count: int, progress: Mapping[int, Progress]
-) -> list[list[int]]:
+def _unfinished_by_partition(job: JobDefinition, progress: Mapping[int, Progress]) -> list[list[int]]:
     by_partition: dict[int, list[int]] = {}
-    for vnode in range(vnode_count):
-        if not isinstance(progress.get(vnode), Completed):
-            by_partition.setdefault(job.partition_of(vnode), []).append(vnode)
+    for part in range(job.part_count):
+        if not isinstance(progress.get(part), Completed):
+            by_partition.setdefault(job.partition_of(part), []).append(part)
     return list(by_partition.values())
 
 
-def _walk(
-    vnodes: Sequence[int], progress: Mapping[int, Progress], budget: Amount, cut: CutFunction
-) -> Chosen:
+def _walk(parts: Sequence[int], progress: Mapping[int, Progress], budget: Amount, cut: CutFunction) -> Chosen:
     slices: list[Slice] = []
     left = budget
-    for vnode in vnodes:
+    for part in parts:
         if left.is_nothing:
             break
-        after = progress.get(vnode, NotStarted()).position
-        end = cut(vnode, after, left)
-        slices.append(Slice(vnode, after, end.upto))
+        after = progress.get(part, NotStarted()).position
+        end = cut(part, after, left)
+        slices.append(Slice(part, after, end.upto))
         left -= end.amount
     return Chosen(tuple(slices), budget - left)
 

@@ -2,8 +2,8 @@
 
 Its place in the contract is docs/contract.md#the-law. Two questions, both asked of whole columns:
 
-1. Has the snapshot read passed the key? Decided per vnode with the *new* positions (those that this batch's
-   slices reach), since the snapshot rows of the interval are sent first. A vnode at +∞ shows everything, also
+1. Has the snapshot read passed the key? Decided per part with the *new* positions (those that this batch's
+   slices reach), since the snapshot rows of the interval are sent first. A part at +∞ shows everything, also
    what was inserted after its last key. Hidden changes are not lost: they are in the log, and the slice
    that reaches their key reads them there.
 2. What does the filter see? A change that is half visible becomes the other half's op:
@@ -36,27 +36,28 @@ _BY_HALVES = np.array([HIDDEN, Op.INSERT, Op.DELETE, Op.UPDATE], dtype=np.int8)
 
 
 def covered(
-    vnodes: npt.NDArray[np.int32],
-    keys: Sequence[pa.Array],
+    parts: npt.NDArray[np.int32],
+    places: Sequence[pa.Array],
     progress: Mapping[int, Progress],
-    vnode_count: int,
+    part_count: int,
 ) -> Mask:
-    """Which of n changes have a key that the snapshot read has passed.
+    """Which of n changes lie where the snapshot read has passed.
 
-    Shapes: vnodes n, each array of `keys` n (key order). `progress` lists the vnodes that were started.
+    Shapes: parts n, each array of `places` n: one for each column of a position, of the replica the key columns.
+    `progress` lists the parts that were started.
     """
-    done = np.zeros(vnode_count, dtype=np.bool_)
+    done = np.zeros(part_count, dtype=np.bool_)
     partial: list[tuple[int, InProgress]] = []
-    for vnode, state in progress.items():
+    for part, state in progress.items():
         if isinstance(state, Completed):
-            done[vnode] = True
+            done[part] = True
         elif isinstance(state, InProgress):
-            partial.append((vnode, state))
-    result: Mask = done[vnodes]
-    for vnode, state in partial:
-        rows = np.flatnonzero(vnodes == vnode)
+            partial.append((part, state))
+    result: Mask = done[parts]
+    for part, state in partial:
+        rows = np.flatnonzero(parts == part)
         if len(rows):
-            taken = [column.take(pa.array(rows)) for column in keys]
+            taken = [column.take(pa.array(rows)) for column in places]
             result[rows] = at_most(taken, state.position)
     return result
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +47,16 @@ class Changes:
     def __len__(self) -> int:
         return len(self.ops)
 
+    @property
+    def partitions(self) -> npt.NDArray[np.int32]:
+        """Of the upstream, of each change."""
+        return _numpy(self.rows, PARTITION)
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """In its partition, of each change."""
+        return _numpy(self.rows, OFFSET)
+
     def bounds(self, intervals: int) -> npt.NDArray[np.int64]:
         """Where each interval begins, and the end: interval i is [bounds[i], bounds[i + 1])."""
         return np.searchsorted(self.interval, np.arange(intervals + 1))
@@ -80,8 +91,8 @@ def order_changes(
     return _changes(rows, interval[order], table)
 
 
-def _numpy(rows: pa.Table, name: str) -> npt.NDArray[np.int64]:
-    column: npt.NDArray[np.int64] = rows[name].to_numpy()
+def _numpy(rows: pa.Table, name: str) -> npt.NDArray[Any]:
+    column: npt.NDArray[Any] = rows[name].to_numpy()
     return column
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from state.values.progress import Progress
-from streaming.core.visibility import HIDDEN, covered, visible_ops
+from streaming.core.visibility import HIDDEN, visible_ops
 from streaming.lane.changes import Changes
 from streaming.lane.task import LaneJob, LaneTask
 from streaming.sink.columns import ChangeColumns, Run
@@ -69,8 +69,7 @@ class LiveChanges:
 
 def _visible(task: LaneTask, job: LaneJob, changes: Changes) -> list[Run]:
     """What the job's output gets of every interval."""
-    vnode_count = task.table.vnode_count
-    shown = covered(changes.vnodes, changes.keys, job.positions, vnode_count)
+    shown = job.scan.covered(changes, job.positions)
     names = task.table.column_names
     before_passes = job.passes(dict(zip(names, changes.before, strict=True)))
     after_passes = job.passes(dict(zip(names, changes.after, strict=True)))
@@ -79,6 +78,8 @@ def _visible(task: LaneTask, job: LaneJob, changes: Changes) -> list[Run]:
         halves = (mask.to_numpy(zero_copy_only=False) for mask in (before_passes, after_passes))
         ops = visible_ops(ops, *halves)
     rows = np.flatnonzero(shown & (ops != HIDDEN))
-    routes = np.array([job.definition.partition_of(v) for v in range(vnode_count)], dtype=np.int32)
-    columns = ChangeColumns(job.output, changes, rows, ops[rows], routes[changes.vnodes[rows]])
+    definition, parts = job.definition, job.scan.parts_of(changes)[rows].astype(np.int64)
+    # `partition_of`, of whole columns.
+    partitions = (parts * definition.output_partitions // definition.part_count).astype(np.int32)
+    columns = ChangeColumns(job.output, changes, rows, ops[rows], partitions)
     return columns.runs(np.searchsorted(rows, changes.bounds(len(task.plan.barriers))))

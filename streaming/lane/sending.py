@@ -5,7 +5,7 @@
     for each job: the rows of its slices, as INSERTs, as of the barrier that the batch starts from
     for each interval of the batch, for each job:
         the changes that the *new* positions make visible
-        the interval's barrier, with the progress of the vnodes that changed (the first interval only)
+        the interval's barrier, with the progress of the parts that changed (the first interval only)
 
 So a row comes before the changes that go on from it, and a position is told where all that it covers has been sent.
 """
@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from schemas.avro.chunks import chunks, whole
-from state.snapshot import SnapshotReader
 from streaming.lane.changes import Changes
 from streaming.lane.live import LiveChanges
 from streaming.lane.task import LaneJob, LaneTask, Sent
@@ -47,7 +46,7 @@ def send_all(
     read: dict[str, Mapping[int, int]] = {}
     sent: dict[str, int] = {}
     for job in jobs:
-        read[job.definition.name], sent[job.definition.name] = _send_snapshot(task, job, writers, watch)
+        read[job.definition.name], sent[job.definition.name] = _send_snapshot(job, writers, watch)
     watch.lap("snapshot")
     failpoints.reach(Failpoint.LANE_SENT_SNAPSHOT)
     live = LiveChanges(task, jobs, writers, [job.reported(read[job.definition.name]) for job in jobs])
@@ -68,25 +67,24 @@ def _open_jobs(task: LaneTask, jobs: Iterable[LaneJob], writers: LaneWriters) ->
                 writers.of(job.output).barrier(job.output, partition, barrier)
 
 
-def _send_snapshot(
-    task: LaneTask, job: LaneJob, writers: LaneWriters, watch: Stopwatch
-) -> tuple[Mapping[int, int], int]:
-    """The rows of the job's slices. How many were read in each vnode, and how many of all were sent."""
+def _send_snapshot(job: LaneJob, writers: LaneWriters, watch: Stopwatch) -> tuple[Mapping[int, int], int]:
+    """The rows of the job's slices. How many were read in each part, and how many of all were sent."""
     read: dict[int, int] = {}
     sent = 0
     if job.plan.slices:
-        vnodes = frozenset(item.vnode for item in job.plan.slices)
-        reader = SnapshotReader(task.storage, task.table, task.files.of_vnodes(vnodes))
+        parts = frozenset(item.part for item in job.plan.slices)
         columns = job.read_columns()
         watch.lap("snapshot")
-        overlay = reader.overlay(vnodes, columns)
-        watch.lap("overlay")  # follows from the log's files, whatever is read beneath it
+        read_slice = job.scan.reader(parts, columns)
+        watch.lap(
+            "overlay"
+        )  # what the slices share, which follows from the log's files, whatever is read beneath it
         for item in job.plan.slices:
-            partition, count = job.definition.partition_of(item.vnode), 0
-            for rows in reader.read(item, columns, overlay):
+            partition, count = job.definition.partition_of(item.part), 0
+            for rows in read_slice(item):
                 count += rows.num_rows
                 sent += _send_rows(job, partition, rows, writers)
-            read[item.vnode] = count
+            read[item.part] = count
     return read, sent
 
 

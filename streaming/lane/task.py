@@ -16,18 +16,19 @@ from schemas.filter.parse import parse_filter
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition, JobSchemas
+from schemas.kinds.scans import ScanConfig
 from schemas.kinds.sinks import SinkConfig
 from schemas.position import position_to_text
 from schemas.records import Barrier, VnodeProgress
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
-from state.replica import ReplicaFiles
 from state.storage import DataFile, Storage
 from state.values.plan import BatchPlan, JobPlan
 from state.values.progress import Completed, Progress
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS
 from streaming.lane.faults import Fault
 from streaming.runtime.failpoints import Armed
+from streaming.scan.protocol import PinnedScan
 from streaming.sink.columns import Output
 from streaming.sink.dead_letters import ReadLetters
 from streaming.sink.protocol import OpenWriter, Place
@@ -38,18 +39,18 @@ from streaming.sink.writers import LaneWriters, open_writers
 class LaneTask:
     """Everything that the lanes of a batch need; it is sent to them, so it holds values only.
 
-    `progress[job]` lists the vnodes that were started as of the plan's start; `files` the pinned files of the
-    vnodes with slices; `sinks` opens the writers of the plan's jobs; `known_ends` where the output partitions ended
-    after the last batch; `failpoint` what a test wants to happen in them. `in_parts`: the changes come in order, more
-    than a lane holds at once; `unhurried`: a lane has sent its part, and another one was too slow for it. Transactions
-    may then take as long as `transaction_timeout_ms` says.
+    `progress[job]` lists the parts that were started as of the plan's start; `scans` has what each job reads, pinned
+    for the parts with slices; `sinks` opens the writers of the plan's jobs; `known_ends` where the output partitions
+    ended after the last batch; `failpoint` what a test wants to happen in them. `in_parts`: the changes come in order,
+    more than a lane holds at once; `unhurried`: a lane has sent its part, and another one was too slow for it.
+    Transactions may then take as long as `transaction_timeout_ms` says.
     """
 
     storage: Storage
     table: TableSchema
     plan: BatchPlan
     progress: Mapping[str, Mapping[int, Progress]]
-    files: ReplicaFiles
+    scans: Mapping[ScanConfig, PinnedScan]
     sinks: Mapping[SinkConfig, OpenWriter]
     read_letters: ReadLetters
     transactional_id: str
@@ -73,14 +74,21 @@ class LaneTask:
         return open_writers(self.sinks, sinks, name, self.transaction_timeout_ms)
 
     def vnodes(self, lane: int) -> range:
-        """The lane's vnodes: those with vnode * lanes // vnode_count = lane."""
-        count, lanes = self.table.vnode_count, self.plan.lanes
+        """The vnodes whose changes come to a lane: those with vnode * lanes // vnode_count = lane."""
+        return self._share(self.table.vnode_count, lane)
+
+    def parts(self, job: JobDefinition, lane: int) -> range:
+        """The parts of a job that a lane reads, likewise."""
+        return self._share(job.part_count, lane)
+
+    def _share(self, count: int, lane: int) -> range:
+        lanes = self.plan.lanes
         return range(-(-lane * count // lanes), -(-(lane + 1) * count // lanes))
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What a lane has read and sent, by job. `rows_read[job][vnode]` counts snapshot rows, filtered ones included."""
+    """What a lane has read and sent, by job. `rows_read[job][part]` counts snapshot rows, filtered ones included."""
 
     rows_read: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     snapshot: Mapping[str, int] = field(default_factory=dict)
@@ -112,25 +120,28 @@ class LaneResult:
 
 @dataclass(frozen=True)
 class LaneJob:
-    """A job as one lane sees it: `plan` has the lane's slices only, `before` its vnodes' progress at the start."""
+    """A job as one lane sees it: `plan` has the lane's slices only, `before` its parts' progress at the start."""
 
     plan: JobPlan
     table: TableSchema
     filter: Filter | None
     before: Mapping[int, Progress]
     partitions: tuple[int, ...]
+    scan: PinnedScan
 
     @classmethod
     def of(cls, task: LaneTask, plan: JobPlan, lane: int) -> LaneJob:
         """A job of the task's plan. Raises: ConfigError for a filter that no longer fits the table."""
-        definition, vnodes = plan.state.definition, task.vnodes(lane)
+        definition = plan.state.definition
+        parts, partition_of = task.parts(definition, lane), definition.partition_of
         known = task.progress.get(definition.name, {})
         return cls(
-            plan=plan.of_vnodes(vnodes),
+            plan=plan.of_parts(parts),
             table=task.table,
             filter=None if definition.filter is None else parse_filter(definition.filter, task.table),
-            before={vnode: known[vnode] for vnode in vnodes if vnode in known},
-            partitions=tuple(sorted({definition.partition_of(vnode) for vnode in vnodes})),
+            before={part: known[part] for part in parts if part in known},
+            partitions=tuple(range(partition_of(parts[0]), partition_of(parts[-1]) + 1)) if parts else (),
+            scan=task.scans[definition.scan],
         )
 
     @property
@@ -145,7 +156,7 @@ class LaneJob:
 
     @cached_property
     def positions(self) -> Mapping[int, Progress]:
-        """Where its vnodes stand after the batch, which decides what is visible. Their row counts are of no meaning."""
+        """Where its parts stand after the batch, which decides what is visible. Their row counts are of no meaning."""
         return self.plan.progress_after(self.before)
 
     def places(self) -> list[Place]:
@@ -161,16 +172,16 @@ class LaneJob:
         return None if self.filter is None else evaluate(self.filter, arrays).fill_null(False)
 
     def reported(self, rows_read: Mapping[int, int]) -> Mapping[int, Progress]:
-        """The progress of the vnodes with slices, once these were read."""
+        """The progress of the parts with slices, once these were read."""
         after = self.plan.progress_after(self.before, rows_read)
-        return {item.vnode: after[item.vnode] for item in self.plan.slices}
+        return {item.part: after[item.part] for item in self.plan.slices}
 
     def barrier(self, upstream: Barrier, partition: int, reported: Mapping[int, Progress]) -> Barrier:
-        """The upstream's barrier as this output's partition holds it, with the progress of its vnodes."""
+        """The upstream's barrier as this output's partition holds it, with the progress of its parts."""
         progress = tuple(
-            _told(vnode, reported[vnode])
-            for vnode in sorted(reported)
-            if self.definition.partition_of(vnode) == partition
+            _told(part, reported[part])
+            for part in sorted(reported)
+            if self.definition.partition_of(part) == partition
         )
         return replace(
             upstream, partitions=self.definition.output_partitions, mutation=None, progress=progress
@@ -187,6 +198,6 @@ def places_before(task: LaneTask, jobs: Iterable[LaneJob]) -> dict[SinkConfig, d
     return places
 
 
-def _told(vnode: int, progress: Progress) -> VnodeProgress:
+def _told(part: int, progress: Progress) -> VnodeProgress:
     position = None if progress.position is None else position_to_text(progress.position)
-    return VnodeProgress(vnode, position, isinstance(progress, Completed), progress.row_count)
+    return VnodeProgress(part, position, isinstance(progress, Completed), progress.row_count)

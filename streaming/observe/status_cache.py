@@ -75,10 +75,7 @@ class StatusCache:
         """Take a batch into account. For each of its barriers the seconds from its injection until now."""
         wall_s, now_s = self.clock(), self.steady()
         stored = report.files.rows_by_vnode(self.vnode_count)
-        views = [
-            JobView.of(job, report.progress.get(job.name, {}), self.vnode_count, stored)
-            for job in report.outcome.jobs
-        ]
+        views = [JobView.of(job, report.progress.get(job.name, {}), stored) for job in report.outcome.jobs]
         with self._lock:
             self._report, self._stored = report, stored
             self._jobs = {view.name: view for view in views}
@@ -198,9 +195,10 @@ class StatusCache:
             if self._report is None or job not in self._jobs:
                 return None
             progress, lanes, stored = self._jobs[job].progress, self._report.plan.lanes, self._stored
+            count = self._jobs[job].state.definition.part_count
         return [
-            _vnode(vnode, vnode * lanes // self.vnode_count, progress.get(vnode), stored.get(vnode, 0))
-            for vnode in range(self.vnode_count)
+            _vnode(vnode, vnode * lanes // count, progress.get(vnode), stored.get(vnode, 0))
+            for vnode in range(count)
         ]
 
     def history(self) -> list[Point]:

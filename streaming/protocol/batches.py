@@ -30,6 +30,7 @@ from streaming.protocol.report import BatchReport, Sums
 from streaming.protocol.stream_state import StreamState
 from streaming.runtime import failpoints
 from streaming.runtime.stopwatch import Stopwatch
+from streaming.scan.kinds import Scans
 from streaming.sink.dead_letters import ReadLetters
 from streaming.sink.protocol import SinkOf
 
@@ -68,11 +69,12 @@ class Batches:
     ) -> None:
         self._table, self._limits, self._journal = table, limits, journal
         self._lanes, self._lane_count = lanes, lane_count
-        self._batch_sizer = BatchSizer(table.vnode_count, limits.lane_bytes * lane_count)
+        self._batch_sizer = BatchSizer(limits.lane_bytes * lane_count)
         # Against the order of effects: whom we took over from may still make his last ones. If his progress is seen
         # here, so is his log.
         progress_table = self.progress_type(storage, table)
         self.replica = self.replica_type(storage, table)
+        scans = Scans(self.replica)
         self.state = StreamState(table, first_offsets, self._batch_sizer)
         self._attempts = LaneAttempts(
             lanes=lanes,
@@ -85,6 +87,7 @@ class Batches:
                 upstream_format=upstream_format,
                 journal=journal,
                 replica=self.replica,
+                scans=scans,
                 batch_sizer=self._batch_sizer,
             ),
             overruns=self.overruns_type(journal),
@@ -102,10 +105,9 @@ class Batches:
             effects_of=self.effects_of,
         )
         self._planner = Planner(
-            storage=storage,
-            table=table,
             journal=journal,
             replica=self.replica,
+            scans=scans,
             progress_table=progress_table,
             sink_of=sink_of,
             forward=forward,
@@ -135,7 +137,7 @@ class Batches:
 
     @property
     def progress(self) -> Mapping[str, Mapping[int, Progress]]:
-        """Of each job, its vnodes that were started."""
+        """Of each job, its parts that were started."""
         return self.state.progress
 
     def next_offsets(self) -> tuple[int, ...]:
@@ -221,7 +223,7 @@ class Batches:
     def _ends_a_job(self, plan: BatchPlan) -> bool:
         for job in plan.jobs:
             after = job.progress_after(self.progress.get(job.state.name, {}))
-            if job.slices and is_complete(after, self._table.vnode_count):
+            if job.slices and is_complete(after, job.state.definition.part_count):
                 return True
         return False
 

@@ -12,7 +12,7 @@ from schemas.formats.protocol import Format
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
-from state.replica import Replica, ReplicaFiles
+from state.replica import Replica
 from state.storage import Storage
 from state.values.plan import BatchPlan
 from state.values.progress import Progress
@@ -20,6 +20,7 @@ from streaming.core.batch_sizer import BatchSizer
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.protocol.overrun import Overruns, is_overrun
 from streaming.runtime import failpoints
+from streaming.scan.kinds import Scans
 from streaming.sink.dead_letters import ReadLetters
 from streaming.sink.protocol import Place, SinkOf
 
@@ -57,20 +58,19 @@ class LaneTasks:
     upstream_format: Format
     journal: Journal
     replica: Replica
+    scans: Scans
     batch_sizer: BatchSizer
     known_ends: Mapping[Place, int] = field(default_factory=dict)
 
     def task(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LaneTask:
         """For the journal's newest version. `progress` is that at the plan's start."""
-        vnodes = frozenset(item.vnode for job in plan.sent_jobs for item in job.slices)
-        files = self.replica.files(plan.replica).of_vnodes(vnodes) if vnodes else ReplicaFiles(0, {}, ())
         definitions = [job.state.definition for job in plan.jobs]
         return LaneTask(
             storage=self.storage,
             table=self.table,
             plan=plan,
             progress=dict(progress),
-            files=files,
+            scans=self.scans.pinned(plan),
             sinks={job.sink: self.sink_of(job).open_writer for job in definitions},
             read_letters=self.read_letters,
             transactional_id=transactional_id(self.replica),

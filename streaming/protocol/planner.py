@@ -6,18 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from schemas.errors import TopicError
-from schemas.table import TableSchema
 from state.journal import Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
-from state.snapshot import SliceCutter, SnapshotReader
-from state.storage import Storage
-from state.values.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan, JobState, Pin, ReplicaVersion
 from streaming.core.batch_sizer import BatchSizer
 from streaming.core.planning import choose_barriers
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.steps import Step, upto_mutation
 from streaming.protocol.stream_state import StreamState
+from streaming.scan.kinds import Scans
 from streaming.sink.protocol import SinkOf
 
 DuplicatesBefore = Callable[[AlignedBarrier], Sequence[tuple[int, int]]]
@@ -30,10 +28,9 @@ class Planner:
     def __init__(
         self,
         *,
-        storage: Storage,
-        table: TableSchema,
         journal: Journal,
         replica: Replica,
+        scans: Scans,
         progress_table: ProgressTable,
         sink_of: SinkOf,
         forward: Forward,
@@ -42,11 +39,10 @@ class Planner:
         lane_count: int,
         now_ms: Callable[[], int],
     ) -> None:
-        self._storage, self._table, self._journal = storage, table, journal
-        self._replica, self._progress_table = replica, progress_table
+        self._journal, self._replica, self._scans = journal, replica, scans
+        self._progress_table = progress_table
         self._sink_of, self._forward, self._batch_sizer, self._state = sink_of, forward, batch_sizer, state
         self._lane_count, self._now_ms = lane_count, now_ms
-        self._cutter: SliceCutter | None = None
 
     def step(self) -> Step | None:
         """How the next batch brings an older state forward, None for an ordinary batch."""
@@ -76,13 +72,11 @@ class Planner:
         barriers = tuple(choose_barriers(waiting, state.next_offsets(), self._batch_sizer.most_records()))
         if self._forward.active:
             barriers = upto_mutation(barriers)
-        cutter = self._cutter_at(version)
         for job in state.jobs:
             if not job.opened:
                 self._look_at_output(job)
-        jobs = self._batch_sizer.plan_jobs(
-            state.jobs, state.progress, barriers[-1], cutter.cut, self._now_ms()
-        )
+        cut_of = self._scans.cut_of(Pin(version, state.next_offsets()))
+        jobs = self._batch_sizer.plan_jobs(state.jobs, state.progress, barriers[-1], cut_of, self._now_ms())
         return self._plan(barriers, version, duplicates(barriers[-1])).with_jobs(jobs)
 
     def _plan(
@@ -99,13 +93,6 @@ class Planner:
             lanes=self._lane_count,
             skipped=tuple(sorted(skipped)),
         )
-
-    def _cutter_at(self, version: ReplicaVersion) -> SliceCutter:
-        reader = SnapshotReader(self._storage, self._table, self._replica.files(version))
-        if self._cutter is None:
-            self._cutter = SliceCutter(reader)
-        self._cutter.use(reader)
-        return self._cutter
 
     def _look_at_output(self, job: JobState) -> None:
         try:

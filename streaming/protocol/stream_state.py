@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from schemas.errors import TopicError
 from schemas.job import JobDefinition
-from schemas.table import TableSchema
+from schemas.table import Column, TableSchema
 from state.progress_table import ProgressRow
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Progress
@@ -26,7 +26,7 @@ class StreamState:
         self.position: AlignedBarrier | None = None
         self.jobs: tuple[JobState, ...] = ()
         self.progress: dict[str, Mapping[int, Progress]] = {}
-        """Of each job, its vnodes that were started. A mapping that is in it is never changed, but replaced."""
+        """Of each job, its parts that were started. A mapping that is in it is never changed, but replaced."""
         self.built: tuple[int, ...] | None = None
         """Up to where parts of the interval behind the position are in the log."""
         self.configured: tuple[JobDefinition, ...] = ()
@@ -43,6 +43,11 @@ class StreamState:
     def starts(self) -> dict[str, int]:
         """The barrier that each job starts with."""
         return {job.name: job.start for job in self.jobs}
+
+    @property
+    def position_columns(self) -> dict[str, tuple[Column, ...]]:
+        """What each job's positions are made of."""
+        return {job.name: job.definition.scan.position_columns(self._table) for job in self.jobs}
 
     def next_offsets(self) -> tuple[int, ...]:
         """First offset of each upstream partition that no batch has handled."""
@@ -82,7 +87,7 @@ class StreamState:
             name = job.state.name
             after[name] = job.progress_after(self.progress.get(name, {}), rows_read.get(name, {}))
         rows = [
-            ProgressRow(job.state.name, item.vnode, after[job.state.name][item.vnode])
+            ProgressRow(job.state.name, item.part, after[job.state.name][item.part])
             for job in plan.jobs
             for item in job.slices
         ]

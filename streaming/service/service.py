@@ -242,7 +242,7 @@ class Service:
             self._stop.set()
 
     def _all_complete(self, batches: Batches) -> bool:
-        count = self.config.table.vnode_count
         return bool(batches.jobs) and all(
-            job.opened and is_complete(batches.progress.get(job.name, {}), count) for job in batches.jobs
+            job.opened and is_complete(batches.progress.get(job.name, {}), job.definition.part_count)
+            for job in batches.jobs
         )

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from schemas.position import Key, order_key
 from schemas.records import Op, Row
 from schemas.table import TableSchema
-from state import replica, snapshot
+from state import replica
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, write_log_file
-from state.snapshot import SliceCutter, SnapshotReader
 from state.storage import DataFile, Storage
 from state.values.plan import Amount, Slice
+from streaming.scan import snapshot
+from streaming.scan.snapshot import SliceCutter, SnapshotReader
 from tests.kit.tables import table
 
 EXAMPLES = 300 if settings.get_current_profile_name() == "ci" else 60

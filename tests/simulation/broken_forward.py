@@ -28,7 +28,7 @@ class TakesPositionsLate(Forward):
 
     def rows(self, jobs: Iterable[JobState], upto: int) -> list[ProgressRow]:
         return [
-            ProgressRow(job.name, vnode, self._progress(told))
+            ProgressRow(job.name, vnode, self._progress(job, told))
             for job in jobs
             for vnode, told in sorted(self._told(job, math.inf).items())
         ]

@@ -22,12 +22,12 @@ from state.maintenance.compaction import CompactionPart, CompactionResult
 from state.maintenance.merge import LEAST_FILES, Merge, Merged
 from state.progress_table import ProgressTable
 from state.replica import BASE_PATH, LOG_BOUNDS, Replica
-from state.snapshot import SnapshotReader
 from state.storage import Storage
 from state.values.plan import Slice
 from streaming.compaction import compactor as compactor_module
 from streaming.compaction import turns
 from streaming.compaction.compactor import Compactor
+from streaming.scan.snapshot import SnapshotReader
 from tests.kit.compactions import TABLE, append, compact_here, merge_here, no_compaction, no_merge
 
 

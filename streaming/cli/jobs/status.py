@@ -57,7 +57,7 @@ def command(
         typer.echo(json.dumps(_as_dict(view, jobs, forecasts, answer)))
     else:
         condition = _condition(answer, view, late_after_s(served.config.barrier_interval_ms))
-        _show(Console(), condition, view, jobs, forecasts, served.config.table.vnode_count)
+        _show(Console(), condition, view, jobs, forecasts)
 
 
 def _two_looks(state_reader: StateReader) -> tuple[StateView, dict[str, Forecast]]:
@@ -99,7 +99,6 @@ def _show(
     view: StateView,
     jobs: Sequence[JobView],
     forecasts: dict[str, Forecast],
-    vnode_count: int,
 ) -> None:
     facts = Table.grid(padding=(0, 3))
     words, reason = condition
@@ -115,7 +114,7 @@ def _show(
     for job in jobs:
         console.print(f"\n[bold]{job.name}[/bold] → {job.state.definition.output}")
         console.print(f"  {described(job, forecasts[job.name]).strip()}", highlight=False)
-        console.print(f"  {vnode_line(job, vnode_count, console.width - 2)}", highlight=False)
+        console.print(f"  {vnode_line(job, console.width - 2)}", highlight=False)
 
 
 def _age_s(view: StateView) -> float | None:
@@ -126,8 +125,9 @@ def _age_s(view: StateView) -> float | None:
     return None if done is None else max(0.0, time.time() - done.barrier.injected_at_ms / 1_000)
 
 
-def vnode_line(job: JobView, vnode_count: int, width: int = 80) -> str:
+def vnode_line(job: JobView, width: int = 80) -> str:
     """The vnodes from left to right, within so many columns: a dot is not started, a full block completed."""
+    vnode_count = job.state.definition.part_count
     count = f" {job.vnodes_done} of {vnode_count} vnodes"
     columns = max(1, min(_MOST_BLOCKS, vnode_count, width - len(count)))
     weights, vnodes = [0.0] * columns, [0] * columns

@@ -37,9 +37,8 @@ from state.maintenance.merge import Merge, Merged, merge_files
 from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH, write_log_file
 from state.retention import Retention
-from state.snapshot import SnapshotReader
 from state.storage import Storage
-from state.values.plan import AlignedBarrier, Slice
+from state.values.plan import AlignedBarrier, JobPlan, Pin, Slice
 from state.values.progress import is_complete
 from streaming.compaction.cleaning import clean_state
 from streaming.compaction.compactor import CompactionReport, Compactor
@@ -56,6 +55,7 @@ from streaming.lane.task import LaneResult, LaneTask, Sent
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.recovery.forward import Forward
+from streaming.scan.arrangement import Arrangement
 from streaming.sink.protocol import OpenWriter, Sink
 
 TABLES = {"journal": JOURNAL_PATH, "progress": PROGRESS_PATH, "log": LOG_PATH, "base": BASE_PATH}
@@ -115,7 +115,7 @@ class _Lanes:
         rows = changes.filter(pa.array((own >= vnodes.start) & (own < vnodes.stop)))
         log = write_log_file(task.storage, rows, f"{task.plan.epoch:020d}-{lane}") if rows.num_rows else None
         read = {
-            job.state.name: {item.vnode: _read(task, item).num_rows for item in job.of_vnodes(vnodes).slices}
+            job.state.name: {item.part: _read(task, job, item) for item in job.of_parts(vnodes).slices}
             for job in task.plan.jobs
         }
         return LaneResult(
@@ -127,11 +127,10 @@ class _Lanes:
         )
 
 
-def _read(task: LaneTask, item: Slice) -> pa.Table:
-    names, own = TABLE.column_names, frozenset({item.vnode})
-    reader = SnapshotReader(task.storage, task.table, task.files.of_vnodes(own))
-    parts = list(reader.read(item, names, reader.overlay(own, names)))
-    return pa.concat_tables(parts) if parts else pa.table({name: [] for name in names})
+def _read(task: LaneTask, job: JobPlan, item: Slice) -> int:
+    """How many rows a slice has."""
+    read = task.scans[job.state.definition.scan].reader(frozenset({item.part}), TABLE.column_names)
+    return sum(rows.num_rows for rows in read(item))
 
 
 def _compact(parts: Sequence[CompactionPart]) -> CompactionResult:
@@ -263,13 +262,9 @@ class Player:
 
     def _wrong_rows(self, batches: int) -> int:
         replica, names = self._batches.replica, TABLE.column_names
-        reader = SnapshotReader(self._storage, TABLE, replica.files(replica.pin()))
-        overlay = reader.overlay(frozenset(range(TABLE.vnode_count)), names)
-        parts = [
-            part
-            for vnode in range(TABLE.vnode_count)
-            for part in reader.read(Slice(vnode, None, None), names, overlay)
-        ]
+        vnodes = frozenset(range(TABLE.vnode_count))
+        read = Arrangement(replica).pinned(Pin(replica.pin(), ()), vnodes).reader(vnodes, names)
+        parts = [rows for vnode in sorted(vnodes) for rows in read(Slice(vnode, None, None))]
         found = pa.concat_tables(parts).sort_by("id")
         keys = np.arange(KEYS, dtype=np.int64)
         if found.num_rows != KEYS or found["id"].to_pylist() != keys.tolist():

@@ -94,9 +94,9 @@ class Forward:
                 if tail is None or tail.curr != plan.epoch:
                     continue
                 planned = {
-                    item.vnode: None if item.upto is None else position_to_text(item.upto)
+                    item.part: None if item.upto is None else position_to_text(item.upto)
                     for item in job.slices
-                    if definition.partition_of(item.vnode) == partition
+                    if definition.partition_of(item.part) == partition
                 }
                 told = {item.vnode: None if item.finished else item.position for item in tail.progress}
                 if planned != told:
@@ -245,7 +245,7 @@ class Forward:
         """Those that were read for what is sent: from where the state is to where the barriers say."""
         for told in self._told(job, math.inf).values():
             after = progress.get(told.vnode, NotStarted()).position
-            now = self._progress(told)
+            now = self._progress(job, told)
             yield Slice(told.vnode, after, None if isinstance(now, Completed) else now.position)
 
     def lanes_of(self, step: Step, jobs: Sequence[JobPlan]) -> int:
@@ -278,7 +278,7 @@ class Forward:
     def rows(self, jobs: Iterable[JobState], upto: int) -> list[ProgressRow]:
         """What the outputs tell up to a barrier, of the vnodes that the state has an older position of."""
         return [
-            ProgressRow(job.name, vnode, self._progress(told))
+            ProgressRow(job.name, vnode, self._progress(job, told))
             for job in jobs
             for vnode, told in sorted(self._told(job, upto).items())
         ]
@@ -292,9 +292,9 @@ class Forward:
             for told in barrier.progress
         }
 
-    def _progress(self, told: VnodeProgress) -> Progress:
-        text = told.position
-        position = None if text is None else position_from_text(text, self._table.key_columns)
+    def _progress(self, job: JobState, told: VnodeProgress) -> Progress:
+        text, columns = told.position, job.definition.scan.position_columns(self._table)
+        position = None if text is None else position_from_text(text, columns)
         if told.finished:
             return Completed(position, told.row_count)
         return NotStarted() if position is None else InProgress(position, told.row_count)

@@ -29,7 +29,9 @@ class Recovery:
         if plan.until is not None:
             return self.finish_part(plan)
         executor.state.jobs = tuple(job.state for job in plan.jobs)
-        executor.state.progress = {**executor.progress_table.load_all(executor.state.starts)}
+        executor.state.progress = {
+            **executor.progress_table.load_all(executor.state.starts, executor.state.position_columns)
+        }
         if executor.progress_table.epoch >= plan.epoch:
             self.go_on_behind(plan)
             return ()

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -20,7 +21,7 @@ from streaming.cli.jobs.watching import forecasts_after
 from streaming.control.condition import Answer, ask
 from streaming.control.state_view import JobView, StateView
 from streaming.core.forecast import Extent, RateEstimators
-from tests.kit.reports import job, report
+from tests.kit.reports import TABLE, job, report
 
 TOKEN = "a token of sixteen characters"
 REASON = (
@@ -35,14 +36,17 @@ def shown(
 ) -> list[str]:
     progress: dict[int, Progress] = {1: InProgress((5,), 2)}
     progress.update({vnode: Completed((9,), 50) for vnode in range(0, vnode_count, 2)})
-    seen = JobView(job("a-job-with-a-name-of-some-length"), progress, Extent(1_234_567_890, 9_876_543_210))
+    table = replace(TABLE, vnode_count=vnode_count)
+    seen = JobView(
+        job("a-job-with-a-name-of-some-length", table), progress, Extent(1_234_567_890, 9_876_543_210)
+    )
     plan = report(at_ms=at_ms).plan
     owner = "process 4194304 on a-machine-with-a-long-name, started 2026-11-21T21:28:22Z"
     view = StateView(owner, 64, plan.epoch, (seen,), 11_111_111_100, plan)
     out = io.StringIO()
     condition = status._condition(answer, view, late_s)
     forecasts = forecasts_after(RateEstimators(), view)
-    status._show(Console(file=out, width=80), condition, view, [seen], forecasts, vnode_count)
+    status._show(Console(file=out, width=80), condition, view, [seen], forecasts)
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 

@@ -26,7 +26,7 @@ def job(name: str) -> JobState:
 
 
 def batch_sizer(held_bytes: int = 1 << 40) -> BatchSizer:
-    return BatchSizer(VNODES, held_bytes)
+    return BatchSizer(held_bytes)
 
 
 def plans(
@@ -35,7 +35,7 @@ def plans(
     def cut(vnode: int, after: Key | None, limit: Amount) -> Cut:
         return Cut((limit.rows,), limit.rows)  # as if vnodes had no end: a slice's position is what it reads
 
-    return batch_sizer.plan_jobs(jobs, progress, BARRIER, cut, now_ms=1_000)
+    return batch_sizer.plan_jobs(jobs, progress, BARRIER, lambda job: cut, now_ms=1_000)
 
 
 def read_by(plan: JobPlan) -> int:

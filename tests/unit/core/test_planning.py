@@ -40,37 +40,37 @@ def cutter(sizes: Mapping[int, int], width: int = 1) -> CutFunction:
 
 
 def test_a_budget_of_nothing_reads_nothing() -> None:
-    assert choose_slices(job(2), VNODES, {}, budget_of(0), cutter({0: 5})).slices == ()
+    assert choose_slices(job(2), {}, budget_of(0), cutter({0: 5})).slices == ()
 
 
 def test_the_walk_takes_the_vnodes_of_a_partition_in_order_and_few_at_a_time() -> None:
-    chosen = choose_slices(job(1), VNODES, {}, budget_of(7), cutter(dict.fromkeys(range(VNODES), 5)))
+    chosen = choose_slices(job(1), {}, budget_of(7), cutter(dict.fromkeys(range(VNODES), 5)))
     assert chosen.slices == (Slice(0, None, None), Slice(1, None, (2,)))
     assert chosen.amount.rows == 7
 
 
 def test_a_vnode_in_progress_goes_on_behind_its_position_and_completed_ones_are_left_alone() -> None:
     progress: dict[int, Progress] = {0: Completed((5,), 5), 1: InProgress((2,), 2)}
-    chosen = choose_slices(job(1), VNODES, progress, budget_of(2), cutter(dict.fromkeys(range(VNODES), 5)))
+    chosen = choose_slices(job(1), progress, budget_of(2), cutter(dict.fromkeys(range(VNODES), 5)))
     assert chosen.slices == (Slice(1, (2,), (4,)),)
 
 
 def test_empty_vnodes_cost_nothing_and_complete_as_soon_as_the_walk_is_there() -> None:
-    chosen = choose_slices(job(1), VNODES, {}, budget_of(1), cutter({5: 3}))
-    assert [item.vnode for item in chosen.slices] == [0, 1, 2, 3, 4, 5]
+    chosen = choose_slices(job(1), {}, budget_of(1), cutter({5: 3}))
+    assert [item.part for item in chosen.slices] == [0, 1, 2, 3, 4, 5]
     assert chosen.slices[-1].upto == (1,)
 
 
 def test_partitions_share_a_budget_and_what_one_leaves_the_next_ones_take() -> None:
     sizes = dict.fromkeys(range(VNODES), 100) | {0: 3, 1: 3}
-    chosen = choose_slices(job(4), VNODES, {}, budget_of(40), cutter(sizes))
-    rows = {item.vnode: item.upto for item in chosen.slices}
+    chosen = choose_slices(job(4), {}, budget_of(40), cutter(sizes))
+    rows = {item.part: item.upto for item in chosen.slices}
     assert rows == {0: None, 1: None, 2: (11,), 4: (11,), 6: (12,)}
     assert chosen.amount.rows == 40
 
 
 def test_a_budget_too_small_for_all_partitions_still_moves_one() -> None:
-    chosen = choose_slices(job(8), VNODES, {}, budget_of(1), cutter(dict.fromkeys(range(VNODES), 5)))
+    chosen = choose_slices(job(8), {}, budget_of(1), cutter(dict.fromkeys(range(VNODES), 5)))
     assert chosen.slices == (Slice(0, None, (1,)),)
 
 
@@ -87,15 +87,15 @@ def test_every_positive_budget_makes_progress_and_is_kept_to_until_all_is_read(
     while len(progress) < VNODES or not all(isinstance(state, Completed) for state in progress.values()):
         budget = budgets[batches % len(budgets)]
         batches += 1
-        chosen = choose_slices(job(partitions), VNODES, progress, budget_of(budget), cut)
+        chosen = choose_slices(job(partitions), progress, budget_of(budget), cut)
         assert chosen.slices, "live traffic starves the snapshot"
         assert chosen.amount.rows <= budget
-        assert len({item.vnode for item in chosen.slices}) == len(chosen.slices)
+        assert len({item.part for item in chosen.slices}) == len(chosen.slices)
         for item in chosen.slices:
-            before = progress.get(item.vnode)
+            before = progress.get(item.part)
             assert item.after == (None if before is None else before.position)
-            progress[item.vnode] = after_slice(before or NotStarted(), item.upto, 0)
-    assert choose_slices(job(partitions), VNODES, progress, budget_of(1), cut).slices == ()
+            progress[item.part] = after_slice(before or NotStarted(), item.upto, 0)
+    assert choose_slices(job(partitions), progress, budget_of(1), cut).slices == ()
     assert batches <= sum(sizes.values()) + partitions
 
 
@@ -112,13 +112,13 @@ def test_a_budget_of_bytes_makes_progress_too_and_is_passed_by_less_than_a_row(
     cut, batches = cutter(sizes, width), 0
     while len(progress) < VNODES or not all(isinstance(state, Completed) for state in progress.values()):
         batches += 1
-        chosen = choose_slices(job(partitions), VNODES, progress, Amount(1_000, budget_bytes), cut)
+        chosen = choose_slices(job(partitions), progress, Amount(1_000, budget_bytes), cut)
         assert chosen.slices, "live traffic starves the snapshot"
         assert chosen.amount.size < budget_bytes + width
         for item in chosen.slices:
-            before = progress.get(item.vnode)
+            before = progress.get(item.part)
             assert item.after == (None if before is None else before.position)
-            progress[item.vnode] = after_slice(before or NotStarted(), item.upto, 0)
+            progress[item.part] = after_slice(before or NotStarted(), item.upto, 0)
     assert batches <= sum(sizes.values()) + partitions
 
 

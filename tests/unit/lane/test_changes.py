@@ -16,7 +16,7 @@ from schemas.errors import Code
 from schemas.records import Barrier, BarrierKind, Op
 from schemas.settings.limits import Limits
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
-from state.replica import LOG_PATH, ReplicaFiles
+from state.replica import LOG_PATH
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from streaming.lane.changes import Changes, order_changes
@@ -125,7 +125,7 @@ def test_a_lane_writes_the_last_record_before_a_barrier_beside_the_data_to_the_l
         table=TABLE,
         plan=plan((2,), (4,), in_data=False),
         progress={},
-        files=ReplicaFiles(0, {}, ()),
+        scans={},
         sinks={},
         read_letters=lambda parked: (),
         transactional_id="none",

@@ -24,10 +24,10 @@ from state.file_rows import FileRows
 from state.maintenance import compaction, compaction_rows
 from state.maintenance.compaction import CompactionResult, Illegal, compact_part, parts_of
 from state.replica import BASE_PATH, Replica, write_log_file
-from state.snapshot import SnapshotReader
 from state.storage import Storage
 from state.values.plan import Slice
 from state.vnode import SEED, hash_input
+from streaming.scan.snapshot import SnapshotReader
 from tests.kit.tables import table, vnode_of
 
 TABLE = table({"b": "string", "n": "int", "a": "decimal(5,2)"}, key=["b"], vnode_count=4)

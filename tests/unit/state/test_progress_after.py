@@ -38,7 +38,7 @@ def test_a_plan_without_slices_moves_nothing() -> None:
 
 
 def test_a_lane_has_the_slices_of_its_vnodes() -> None:
-    assert PLAN.of_vnodes(range(1, 3)).slices == PLAN.slices[1:]
+    assert PLAN.of_parts(range(1, 3)).slices == PLAN.slices[1:]
 
 
 def test_a_slice_that_nobody_counted_or_that_was_read_before_is_refused() -> None:

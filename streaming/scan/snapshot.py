@@ -68,8 +68,8 @@ class SnapshotReader:
 
         `overlay` is what `overlay(...)` gave for a set of vnodes that holds the slice's, and for these columns.
         """
-        changed = self._in_range(overlay.of(item.vnode), item)
-        for file in self.files.base.get(item.vnode, ()):
+        changed = self._in_range(overlay.of(item.part), item)
+        for file in self.files.base.get(item.part, ()):
             for stored in self._base_rows(file, item, columns):
                 rows = self._without(self._in_range(stored, item), changed)
                 if rows.num_rows:

@@ -1,0 +1,79 @@
+"""Kinds of scans that a job can name by `read`: what its snapshot is read from.
+
+A kind is chosen by its name in a job's definition. This is the half of it that needs no files and no broker: into how
+many parts a job falls, and what a position in a part looks like. What reads a kind is registered in
+`streaming.scan.kinds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from schemas.faults import Faults, brief
+from schemas.table import Column, TableSchema
+
+
+class ScanConfig(BaseModel):
+    """One kind of scans, and its settings. It is a value: immutable, hashable, picklable.
+
+    An implementation declares `kind: Literal[<its name>]` and the further keys that it takes, with defaults. It is
+    asked in every process, also by commands that never read, and what it says decides what the state and the output
+    hold: it follows from the job and the table alone, for the life of the job.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    kind: str
+
+    def part_count(self, vnode_count: int, output_partitions: int) -> int:
+        """Into how many parts a job falls, each read on its own, in an order of its own: no fewer than its partitions.
+
+        Part p goes to the output partition p * output_partitions // part_count, to the lane p * lanes // part_count.
+        """
+        return vnode_count
+
+    def position_columns(self, table: TableSchema) -> tuple[Column, ...]:
+        """What a position is a tuple of, in order. Positions are compared column by column, strings by UTF-8 bytes."""
+        return table.key_columns
+
+
+class ReplicaScan(ScanConfig):
+    """Reads the replica: a part is a vnode, a position a primary key."""
+
+    kind: Literal["replica"] = "replica"
+
+
+DEFAULT_SCAN = ReplicaScan()
+"""Of a job that names none."""
+SCAN_KINDS: dict[str, type[ScanConfig]] = {"replica": ReplicaScan}
+"""By the name that a job's definition gives."""
+
+
+def declare_scan(declared: object, faults: Faults) -> ScanConfig:
+    """The scan that a definition names: its kind, or a mapping with `kind` and the further keys of that kind.
+
+    Gives the default one for a fault.
+    """
+    declaration = {"kind": declared} if isinstance(declared, str) else declared
+    if declaration is None:
+        return DEFAULT_SCAN
+    kind = declaration.get("kind") if isinstance(declaration, Mapping) else declaration
+    model = SCAN_KINDS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        faults.add(f"read {brief(kind)} is not one of: {', '.join(SCAN_KINDS)}")
+        return DEFAULT_SCAN
+    try:
+        return model.model_validate(declaration)
+    except ValidationError as error:
+        for item in error.errors(include_url=False):
+            key, text = ".".join(map(str, item["loc"])), item["msg"]
+            faults.add(f"read.{key} is {brief(item['input'])}: {text[0].lower()}{text[1:]}")
+        return DEFAULT_SCAN
+
+
+def scan_declaration(scan: ScanConfig) -> str | dict[str, Any]:
+    """The shortest form that `declare_scan` reads back."""
+    declaration = scan.model_dump()
+    return scan.kind if declaration.keys() == {"kind"} else declaration

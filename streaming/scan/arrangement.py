@@ -1,0 +1,75 @@
+"""Arrangement backfill: the replica is read, vnode by vnode in key order.
+
+A part is a vnode, a position a primary key. What is read at a pin are the immutable files of two versions of Delta
+tables, so what happens to the replica later makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.position import Key
+from schemas.table import TableSchema
+from state.replica import Replica, ReplicaFiles
+from state.storage import Storage
+from state.values.plan import Amount, Cut, Pin, Slice
+from state.values.progress import Progress
+from streaming.core.visibility import covered
+from streaming.scan.protocol import LiveRows, PinnedScan, Scan, SliceReader
+from streaming.scan.snapshot import SliceCutter, SnapshotReader
+
+
+@dataclass(frozen=True)
+class PinnedArrangement(PinnedScan):
+    """`files` are those that the pinned versions have of some vnodes."""
+
+    storage: Storage
+    table: TableSchema
+    files: ReplicaFiles
+
+    def reader(self, parts: frozenset[int], columns: Sequence[str]) -> SliceReader:
+        reader = SnapshotReader(self.storage, self.table, self.files.of_vnodes(parts))
+        overlay = reader.overlay(parts, columns)
+
+        def read(item: Slice) -> Iterator[pa.Table]:
+            return reader.read(item, columns, overlay)
+
+        return read
+
+    def parts_of(self, changes: LiveRows) -> npt.NDArray[np.int32]:
+        return changes.vnodes
+
+    def covered(self, changes: LiveRows, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
+        return covered(changes.vnodes, changes.keys, progress, self.table.vnode_count)
+
+
+class Arrangement(Scan):
+    """Keeps the keys of base files from cut to cut, and from batch to batch."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._pin: Pin | None = None
+        self._cutter: SliceCutter
+
+    def cut(self, pin: Pin, part: int, after: Key | None, limit: Amount) -> Cut:
+        if pin != self._pin:
+            self._use(pin)
+        return self._cutter.cut(part, after, limit)
+
+    def _use(self, pin: Pin) -> None:
+        replica = self._replica
+        reader = SnapshotReader(replica.storage, replica.table, replica.files(pin.replica))
+        if self._pin is None:
+            self._cutter = SliceCutter(reader)
+        self._cutter.use(reader)
+        self._pin = pin
+
+    def pinned(self, pin: Pin, parts: frozenset[int]) -> PinnedArrangement:
+        replica = self._replica
+        files = replica.files(pin.replica).of_vnodes(parts) if parts else ReplicaFiles(0, {}, ())
+        return PinnedArrangement(replica.storage, replica.table, files)

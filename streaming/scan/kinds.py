@@ -1,0 +1,53 @@
+"""The registry of scans: what reads each kind that a job can name.
+
+A new kind is a model in `schemas.kinds.scans` and an entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from schemas.job import JobDefinition
+from schemas.kinds.scans import ReplicaScan, ScanConfig
+from state.replica import Replica
+from state.values.plan import BatchPlan, Pin
+from streaming.core.planning import CutFunction
+from streaming.scan.arrangement import Arrangement
+from streaming.scan.protocol import PinnedScan, Scan
+
+SCANS: dict[type[ScanConfig], Callable[[Any, Replica], Scan]] = {
+    ReplicaScan: lambda _, replica: Arrangement(replica),
+}
+"""By its model, an instance of which is the first argument."""
+
+
+class Scans:
+    """The scans of a service: one for each that its jobs name, made when it is first asked for."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._scans: dict[ScanConfig, Scan] = {}
+
+    def of(self, job: JobDefinition) -> Scan:
+        """The scan that a job names."""
+        config = job.scan
+        if config not in self._scans:
+            self._scans[config] = SCANS[type(config)](config, self._replica)
+        return self._scans[config]
+
+    def cut_of(self, pin: Pin) -> Callable[[JobDefinition], CutFunction]:
+        """What cuts the slices of each job for a plan with this pin."""
+        return lambda job: partial(self.of(job).cut, pin)
+
+    def pinned(self, plan: BatchPlan) -> Mapping[ScanConfig, PinnedScan]:
+        """What lanes need of each scan that the plan's jobs name, for the slices that they are to read.
+
+        Raises: StateError when what the plan pins is gone.
+        """
+        scans = {job.state.definition.scan: self.of(job.state.definition) for job in plan.jobs}
+        parts: dict[ScanConfig, set[int]] = {config: set() for config in scans}
+        for job in plan.sent_jobs:
+            parts[job.state.definition.scan].update(item.part for item in job.slices)
+        return {config: scan.pinned(plan.pin, frozenset(parts[config])) for config, scan in scans.items()}

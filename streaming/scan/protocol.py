@@ -1,0 +1,95 @@
+"""The contract of a scan: what a job's snapshot is read from, part by part, beside the live changes.
+
+A job falls into parts, each with an order and a position of its own (`schemas.kinds.scans.ScanConfig` says how many,
+and what a position is). A batch reads slices of parts: ranges (after, upto] that follow one another. Who calls what:
+
+    the driver, each batch      `Scan.cut`, slice after slice, until the budget is spent; the ends go into the journal
+    the driver, each attempt    `Scan.pinned`, for the parts with slices; the result is sent to every lane
+    a lane, in a worker         `PinnedScan.reader`, once a job; `covered` and `parts_of` for each piece of changes
+
+All of a batch goes by one `Pin`, the table as of the barrier a that the batch starts from. It is in the plan, hence in
+the journal, and everything here has to be repeatable at it: a plan that is carried out again, by another process, after
+the replica has grown, was compacted or merged, sends the same bytes. What holds for every scan:
+
+    slices that follow one another, of whatever budgets, hold each row of the part as of the pin once
+    a row belongs to the slice whose range has its place, and to no other
+    a change is covered by a position exactly if the slices up to it would hold its row
+    the slice that reaches the part's end completes it, so that everything is covered then, what is inserted later too
+
+From these four follows the law (docs/contract.md#the-law): a row is sent with a slice, or comes with its changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.position import Key
+from state.values.plan import Amount, Cut, Pin, Slice
+from state.values.progress import Progress
+
+SliceReader = Callable[[Slice], Iterator[pa.Table]]
+"""The rows of a slice in tables of the columns that it was made for, each row once, values as they are stored.
+
+The order of rows is free, but the same whenever the same slice is read at the same pin. One for several slices of a
+lane, so what these share is read once. Raises: StateError when what the pin names is gone.
+"""
+
+
+class LiveRows(Protocol):
+    """What a scan needs to know of n live changes: arrays of length n."""
+
+    @property
+    def vnodes(self) -> npt.NDArray[np.int32]: ...
+
+    @property
+    def keys(self) -> Sequence[pa.Array]:
+        """The key columns, in key order."""
+
+    @property
+    def partitions(self) -> npt.NDArray[np.int32]:
+        """Of the upstream."""
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]: ...
+
+
+class PinnedScan(Protocol):
+    """A scan at one pin, as lanes get it: a picklable value, without open files or clients.
+
+    It has been made for some parts. What it tells of live changes holds for all parts.
+    """
+
+    def reader(self, parts: frozenset[int], columns: Sequence[str]) -> SliceReader:
+        """Reads slices of some of the parts. `columns` hold the primary key. Raises: StateError, as `SliceReader`."""
+
+    def parts_of(self, changes: LiveRows) -> npt.NDArray[np.int32]:
+        """The part of each change: of one that the same lane reads."""
+
+    def covered(self, changes: LiveRows, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
+        """Which changes the snapshot read has passed. `progress` lists the parts that were started."""
+
+
+class Scan(Protocol):
+    """One scan of a service, for all jobs that name an equal one. Called from one thread.
+
+    It may keep what it has read as long as that makes no difference but in time.
+    """
+
+    def cut(self, pin: Pin, part: int, after: Key | None, limit: Amount) -> Cut:
+        """Where a slice of about `limit` ends that begins behind `after` (None: with the part).
+
+        It has at least one row if there is one. A part with nothing left is at its end. The end need not be the place
+        of a row, but lies behind `after`. Asked once a slice: the plan keeps the answer, so it may come out otherwise
+        the next time. Raises: StateError when what the pin names is gone.
+        """
+
+    def pinned(self, pin: Pin, parts: frozenset[int]) -> PinnedScan:
+        """What lanes need to read slices of these parts (none: only to tell what is covered).
+
+        Also for a pin that was found in the journal, made by another process. Raises: StateError, as `cut`.
+        """
