@@ -59,8 +59,8 @@ def raw_bytes(file: BaseFile | DataFile) -> int:
 
     Compressed sizes say little: fifty kilobytes of one letter are some bytes on disk.
     """
-    told = _RAW_BYTES.search(file.path)
-    return int(told[1]) if told else file.size * _LIKELY_EXPANSION
+    named = _RAW_BYTES.search(file.path)
+    return int(named[1]) if named else file.size * _LIKELY_EXPANSION
 
 
 @dataclass(frozen=True)

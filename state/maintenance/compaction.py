@@ -211,8 +211,8 @@ class _History:
             row_hashes(arrays(values, values.column_names), columns)
             for values in self._source.values(self._order[changes - 1])
         ]
-        told = self._rows[BEFORE_HASH].take(pa.array(changes)).to_numpy()
-        differs: Mask = np.concatenate(stored) != told if stored else np.zeros(0, np.bool_)
+        declared = self._rows[BEFORE_HASH].take(pa.array(changes)).to_numpy()
+        differs: Mask = np.concatenate(stored) != declared if stored else np.zeros(0, np.bool_)
         return differs
 
 

@@ -146,7 +146,7 @@ def _measured(case: Case, runs: Mapping[int, Run], repeat: int, console: Console
                 found += by_size(smallest[number * size : (number + 1) * size], found, min(runs))
             lines += found
             for line in found:
-                console.print(_told(line))
+                console.print(_line_text(line))
     return lines
 
 
@@ -154,13 +154,13 @@ def _tell(status: Status, what: str, doing: str) -> None:
     status.update(f"{what}: {doing}")
 
 
-def _told(line: Line) -> str:
+def _line_text(line: Line) -> str:
     from streaming.dev.bench.report.line import number
 
-    told = f"{line.what}: {number(line.value)} {line.unit}"
+    text = f"{line.what}: {number(line.value)} {line.unit}"
     if line.compared is None or line.ratio is None:
-        return told
-    return f"{told} ({line.ratio:.2f} of {line.compared_with}: {number(line.compared)})"
+        return text
+    return f"{text} ({line.ratio:.2f} of {line.compared_with}: {number(line.compared)})"
 
 
 def _table(summaries: list[Summary]) -> Table:

@@ -179,7 +179,7 @@ class LaneJob:
     def barrier(self, upstream: Barrier, partition: int, reported: Mapping[int, Progress]) -> Barrier:
         """The upstream's barrier as this output's partition holds it, with the progress of its parts."""
         progress = tuple(
-            _told(part, reported[part])
+            _published(part, reported[part])
             for part in sorted(reported)
             if self.definition.partition_of(part) == partition
         )
@@ -198,6 +198,6 @@ def places_before(task: LaneTask, jobs: Iterable[LaneJob]) -> dict[SinkConfig, d
     return places
 
 
-def _told(part: int, progress: Progress) -> VnodeProgress:
+def _published(part: int, progress: Progress) -> VnodeProgress:
     position = None if progress.position is None else position_to_text(progress.position)
     return VnodeProgress(part, position, isinstance(progress, Completed), progress.row_count)

@@ -78,18 +78,7 @@ class Batches:
         self.state = StreamState(table, first_offsets, self._batch_sizer)
         self._attempts = LaneAttempts(
             lanes=lanes,
-            tasks=LaneTasks(
-                storage=storage,
-                table=table,
-                sink_of=sink_of,
-                read_letters=read_letters,
-                limits=limits,
-                upstream_format=upstream_format,
-                journal=journal,
-                replica=self.replica,
-                scans=scans,
-                batch_sizer=self._batch_sizer,
-            ),
+            tasks=self._lane_tasks(storage, scans, sink_of, read_letters, upstream_format),
             overruns=self.overruns_type(journal),
             now_ms=now_ms,
         )
@@ -118,6 +107,22 @@ class Batches:
         )
         self.ending = False
         """Set to have no further part of a long interval begun."""
+
+    def _lane_tasks(
+        self, storage: Storage, scans: Scans, sink_of: SinkOf, read_letters: ReadLetters, upstream: Format
+    ) -> LaneTasks:
+        return LaneTasks(
+            storage=storage,
+            table=self._table,
+            sink_of=sink_of,
+            read_letters=read_letters,
+            limits=self._limits,
+            upstream_format=upstream,
+            journal=self._journal,
+            replica=self.replica,
+            scans=scans,
+            batch_sizer=self._batch_sizer,
+        )
 
     def effects_of(self, plan: BatchPlan) -> tuple[Effect, ...]:
         """All effects of a plan, in their order."""

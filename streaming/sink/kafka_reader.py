@@ -56,7 +56,7 @@ def _ending(reader: RangeReader, topic: str, partition: int, span: tuple[int, in
     start, high = span
     window = _FIRST_WINDOW
     last: int | None = None
-    told: list[Barrier] = []
+    reported: list[Barrier] = []
     while high > start:
         low = max(start, high - window)
         barriers: list[Barrier] = []
@@ -64,11 +64,11 @@ def _ending(reader: RangeReader, topic: str, partition: int, span: tuple[int, in
             barriers += [_barrier(each) for each in chunk if header_of(each, BARRIER_HEADER) is not None]
         if last is None and barriers:
             last = barriers[-1].curr
-        told[:0] = [barrier for barrier in barriers if barrier.curr > after and barrier.progress]
+        reported[:0] = [barrier for barrier in barriers if barrier.curr > after and barrier.progress]
         if barriers and barriers[0].curr <= after:
             break
         high, window = low, min(window * _WINDOW_GROWTH, 1 << 20)
-    return Ending(last, tuple(told))
+    return Ending(last, tuple(reported))
 
 
 def _spans(reader: RangeReader, topic: str) -> dict[int, tuple[int, int]]:

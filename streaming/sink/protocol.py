@@ -97,7 +97,7 @@ class Ending:
     """How a partition of an output ends: its last barrier (None: it is empty), and those that tell progress."""
 
     last: int | None = None
-    told: tuple[Barrier, ...] = ()
+    reported: tuple[Barrier, ...] = ()
 
 
 class Sink(Protocol):

@@ -89,7 +89,12 @@ class Explainer:
         if home != partition.partition:
             rule, expected = Rule.MISROUTED, f"vnode {vnode} in partition {home}"
             self._say(
-                rule, where, interval, vnode, expected, f"{_told(found)} in partition {partition.partition}"
+                rule,
+                where,
+                interval,
+                vnode,
+                expected,
+                f"{_described(found)} in partition {partition.partition}",
             )
             return
         if there and not wanted and not expectation.positions.covers(vnode, values):
@@ -99,7 +104,7 @@ class Explainer:
         differing = self._differing(wanted, found) if rule is Rule.CHANGED else ""
         first = _first_difference(wanted, found)
         place = partition.at(there[first].offset) if first < len(there) else interval.closed.where
-        self._say(rule, place, interval, vnode, _told(wanted), _told(found) + differing)
+        self._say(rule, place, interval, vnode, _described(wanted), _described(found) + differing)
 
     def _canonical(self, record: bytes) -> bytes:
         try:
@@ -156,7 +161,7 @@ def _first_difference(wanted: Sequence[bytes], found: Sequence[bytes]) -> int:
     )
 
 
-def _told(records: Sequence[bytes]) -> str:
+def _described(records: Sequence[bytes]) -> str:
     if not records:
         return "nothing"
     told = ", ".join(_name(record) for record in records[:_MOST_RECORDS_TOLD])

@@ -231,7 +231,7 @@ def test_a_start_is_told_how_an_output_begins_and_ends(output: TestOutput) -> No
     send_first(output)
     assert sink.tails(job) == [THIRD, THIRD]
     assert sink.begins(job) == [FIRST.curr, FIRST.curr]
-    assert [(each.last, each.told) for each in sink.endings(job, 0)] == [(THIRD.curr, ())] * PARTITIONS
+    assert [(each.last, each.reported) for each in sink.endings(job, 0)] == [(THIRD.curr, ())] * PARTITIONS
 
 
 def test_a_dead_letter_comes_with_its_transaction(output: TestOutput) -> None:

@@ -30,7 +30,7 @@ class TakesPositionsLate(Forward):
         return [
             ProgressRow(job.name, vnode, self._progress(job, told))
             for job in jobs
-            for vnode, told in sorted(self._told(job, math.inf).items())
+            for vnode, told in sorted(self._published(job, math.inf).items())
         ]
 
 

@@ -118,23 +118,23 @@ def _records(target: Target, tally: Tally, *, follow: bool, until_complete: bool
 
 
 def _line(record: Record, target: Target, form: Format) -> str:
-    told = _told(record, target, form)
+    fields = _fields(record, target, form)
     if form is Format.JSON:
-        return _json({"at": record.where, "epoch": record.epoch, **told})
-    shown = (value if isinstance(value, str) else _json(value) for value in told.values())
+        return _json({"at": record.where, "epoch": record.epoch, **fields})
+    shown = (value if isinstance(value, str) else _json(value) for value in fields.values())
     return "\t".join([record.where, str(record.epoch), *shown])
 
 
-def _told(record: Record, target: Target, form: Format) -> dict[str, object]:
+def _fields(record: Record, target: Target, form: Format) -> dict[str, object]:
     body = record.body
     if isinstance(body, Barrier):
         mutation = type(body.mutation).__name__ if body.mutation else None
         progress = {"mutation": mutation, "vnodes": len(body.progress)}
         return {"op": "BARRIER", "kind": body.kind.name, "prev": body.prev, **progress}
-    told = {"op": body.op.name, "key": [plain(value) for value in record.key or ()]}
+    fields = {"op": body.op.name, "key": [plain(value) for value in record.key or ()]}
     if form is Format.JSON:
-        return {**told, "before": _named(body.before, target), "after": _named(body.after, target)}
-    return {**told, "row": _named(body.row, target)}
+        return {**fields, "before": _named(body.before, target), "after": _named(body.after, target)}
+    return {**fields, "row": _named(body.row, target)}
 
 
 def _named(row: Row | None, target: Target) -> dict[str, object] | None:
@@ -164,7 +164,7 @@ def _print_table(target: Target, rows: list[Row], form: Format) -> None:
 
 
 def _print_tally(tally: Tally, target: Target, form: Format) -> None:
-    told = {
+    fields = {
         "topic": target.topic,
         **{kind: tally.counts[kind] for kind in ("inserts", "updates", "deletes", "barriers")},
         "last_barrier": min(tally.epochs.values(), default=0),
@@ -172,6 +172,6 @@ def _print_tally(tally: Tally, target: Target, form: Format) -> None:
         "vnodes": target.table.vnode_count,
     }
     if form is Format.JSON:
-        sys.stdout.write(_json(told) + "\n")
+        sys.stdout.write(_json(fields) + "\n")
     else:
-        sys.stdout.writelines(f"{name}\t{value}\n" for name, value in told.items())
+        sys.stdout.writelines(f"{name}\t{value}\n" for name, value in fields.items())

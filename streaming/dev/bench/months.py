@@ -65,12 +65,12 @@ def _player(folder: Path, batches: int, pace_s: float) -> Iterator[Iterator[Play
     arguments = [str(folder), str(batches), str(pace_s), str(max(batches // _LOOKS, 1))]
     with subprocess.Popen([*program, *arguments], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         try:
-            yield _told(process)
+            yield _reports(process)
         finally:
             process.kill()
 
 
-def _told(process: subprocess.Popen[str]) -> Iterator[Played | Left]:
+def _reports(process: subprocess.Popen[str]) -> Iterator[Played | Left]:
     assert process.stdout is not None
     for line in process.stdout:
         fields = json.loads(line)

@@ -98,8 +98,8 @@ class Forward:
                     for item in job.slices
                     if definition.partition_of(item.part) == partition
                 }
-                told = {item.vnode: None if item.finished else item.position for item in tail.progress}
-                if planned != told:
+                published = {item.vnode: None if item.finished else item.position for item in tail.progress}
+                if planned != published:
                     return True
         return False
 
@@ -243,10 +243,10 @@ class Forward:
 
     def _slices(self, job: JobState, progress: Mapping[int, Progress]) -> Iterator[Slice]:
         """Those that were read for what is sent: from where the state is to where the barriers say."""
-        for told in self._told(job, math.inf).values():
-            after = progress.get(told.vnode, NotStarted()).position
-            now = self._progress(job, told)
-            yield Slice(told.vnode, after, None if isinstance(now, Completed) else now.position)
+        for published in self._published(job, math.inf).values():
+            after = progress.get(published.vnode, NotStarted()).position
+            now = self._progress(job, published)
+            yield Slice(published.vnode, after, None if isinstance(now, Completed) else now.position)
 
     def lanes_of(self, step: Step, jobs: Sequence[JobPlan]) -> int:
         """So many that the partitions of each lane end with the same barrier.
@@ -278,23 +278,23 @@ class Forward:
     def rows(self, jobs: Iterable[JobState], upto: int) -> list[ProgressRow]:
         """What the outputs tell up to a barrier, of the vnodes that the state has an older position of."""
         return [
-            ProgressRow(job.name, vnode, self._progress(job, told))
+            ProgressRow(job.name, vnode, self._progress(job, published))
             for job in jobs
-            for vnode, told in sorted(self._told(job, upto).items())
+            for vnode, published in sorted(self._published(job, upto).items())
         ]
 
-    def _told(self, job: JobState, upto: float) -> dict[int, VnodeProgress]:
-        barriers = (barrier for each in self._of(job) for barrier in each.told)
+    def _published(self, job: JobState, upto: float) -> dict[int, VnodeProgress]:
+        barriers = (barrier for each in self._of(job) for barrier in each.reported)
         return {
-            told.vnode: told
+            published.vnode: published
             for barrier in barriers
             if self._progress_epoch < barrier.curr <= upto
-            for told in barrier.progress
+            for published in barrier.progress
         }
 
-    def _progress(self, job: JobState, told: VnodeProgress) -> Progress:
-        text, columns = told.position, job.definition.scan.position_columns(self._table)
+    def _progress(self, job: JobState, published: VnodeProgress) -> Progress:
+        text, columns = published.position, job.definition.scan.position_columns(self._table)
         position = None if text is None else position_from_text(text, columns)
-        if told.finished:
-            return Completed(position, told.row_count)
-        return NotStarted() if position is None else InProgress(position, told.row_count)
+        if published.finished:
+            return Completed(position, published.row_count)
+        return NotStarted() if position is None else InProgress(position, published.row_count)
