@@ -21,10 +21,10 @@ PLACE = "_bf_place"
 _ROW_BITS = 32
 _STREAM_BYTES = 16 << 20
 
-Places = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 
-def files_of(places: Places) -> Places:
+def files_of(places: RowNumbers) -> RowNumbers:
     """The number of the file of each place."""
     return places >> _ROW_BITS
 
@@ -38,7 +38,7 @@ class FileRows:
 
     def __init__(self, storage: Storage, files: Sequence[tuple[str, str]], schema: pa.Schema) -> None:
         self._storage, self._files, self._schema = storage, files, schema
-        self._starts: dict[int, Places] = {}
+        self._starts: dict[int, RowNumbers] = {}
 
     def find(self, file: int, columns: Sequence[str], wanted: pc.Expression | None = None) -> pa.Table:
         """These columns of the rows of a file that are wanted, and their `PLACE`.
@@ -70,7 +70,7 @@ class FileRows:
         rows = self._read(file, group, columns)
         return rows.slice(rows.num_rows - 1)
 
-    def stream(self, places: Places, columns: Sequence[str]) -> Iterator[pa.Table]:
+    def stream(self, places: RowNumbers, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of the rows at some places, in the order of places, in tables of some megabytes.
 
         Every row group is read once. `places` may come in any order.
@@ -84,7 +84,7 @@ class FileRows:
         if held:
             yield pa.concat_tables(held)
 
-    def take(self, places: Places, columns: Sequence[str], most_bytes: int) -> pa.Table | None:
+    def take(self, places: RowNumbers, columns: Sequence[str], most_bytes: int) -> pa.Table | None:
         """The rows at some places, in this order; None where several rows turn out larger than that together."""
         order = np.argsort(places)
         held = [pa.schema([self._schema.field(name) for name in columns]).empty_table()]
@@ -98,7 +98,7 @@ class FileRows:
         back[order] = np.arange(len(order))
         return pa.concat_tables(held).take(pa.array(back))
 
-    def _by_group(self, places: Places, columns: Sequence[str]) -> Iterator[pa.Table]:
+    def _by_group(self, places: RowNumbers, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The rows at sorted places, a row group at a time."""
         numbers = files_of(places)
         for file in np.unique(numbers).tolist():
@@ -111,7 +111,7 @@ class FileRows:
                 stored = self._read(file, fragment.subset(row_group_ids=[group]), columns)
                 yield stored.take(pa.array(rows[groups == group] - starts[group]))
 
-    def _starts_of(self, file: int, fragment: ds.ParquetFileFragment) -> Places:
+    def _starts_of(self, file: int, fragment: ds.ParquetFileFragment) -> RowNumbers:
         """The first row of each row group."""
         if file not in self._starts:
             counts = [group.num_rows for group in fragment.row_groups]

@@ -18,7 +18,7 @@ from schemas.position import Key
 from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, LOG_OWN, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.file_rows import PLACE, FileRows, Places, files_of
+from state.file_rows import PLACE, FileRows, RowNumbers, files_of
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
 from state.storage import DataFile, Storage
 from state.values.order import arrays, key_at, within
@@ -56,7 +56,7 @@ class PartRows(Protocol):
     def add_base(self, files: Sequence[BaseFile]) -> None:
         """Read base files of the part."""
 
-    def values(self, numbers: Places) -> Iterator[pa.Table]:
+    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:
         """The table's columns of some of the rows, in this order, in tables of about `BYTES_PER_PART` at most."""
 
 
@@ -85,7 +85,7 @@ class Held:
         ]
         self.rows = pa.concat_tables([self.rows, *read]).combine_chunks()
 
-    def values(self, numbers: Places) -> Iterator[pa.Table]:  # noqa: D102  (PartRows)
+    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:  # noqa: D102  (PartRows)
         yield self.rows.select(self._part.table.column_names).take(pa.array(numbers))
 
 
@@ -121,13 +121,13 @@ class Placed:
         ]
         self.rows = pa.concat_tables([self.rows, *read]).combine_chunks()
 
-    def values(self, numbers: Places) -> Iterator[pa.Table]:  # noqa: D102  (PartRows)
+    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:  # noqa: D102  (PartRows)
         places = self.rows[PLACE].to_numpy()[numbers]
         piece = np.cumsum(self._row_bytes[files_of(places)]) // BYTES_PER_PART
         for some in np.split(places, np.flatnonzero(np.diff(piece)) + 1):
             yield from self._values(some)
 
-    def _values(self, places: Places) -> Iterator[pa.Table]:
+    def _values(self, places: RowNumbers) -> Iterator[pa.Table]:
         """Files know the average of their rows only, so it may turn out to be more than expected."""
         found = self._stored.take(places, self._part.table.column_names, 2 * BYTES_PER_PART)
         if found is not None:

@@ -37,7 +37,7 @@ _NOT_AS_ASKED = frozenset(
     {KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION}
 )
 
-Partition = tuple[str, int]
+PartitionId = tuple[str, int]
 """A topic and one of its partitions."""
 
 Answer = TypeVar("Answer")
@@ -256,17 +256,17 @@ def watermarks(
 
 def end_offsets(
     settings: KafkaSettings,
-    places: Collection[Partition],
+    places: Collection[PartitionId],
     *,
     client: AdminClient,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-) -> dict[Partition, int]:
+) -> dict[PartitionId, int]:
     """One past the last record of each (topic, partition) that such readers get as far as, as of now.
 
     With a client that has asked for them before it is one round trip.
     """
 
-    def ask() -> dict[Partition, int]:
+    def ask() -> dict[PartitionId, int]:
         futures = _offsets(client, settings, places, _LATEST, isolation)
         return {
             place: _result(future, settings).offset for place, future in zip(places, futures, strict=True)
@@ -287,7 +287,7 @@ def stable_offsets(
 def _offsets(
     client: AdminClient,
     settings: KafkaSettings,
-    places: Collection[Partition],
+    places: Collection[PartitionId],
     spec: OffsetSpec,
     isolation: IsolationLevel,
 ) -> list[Any]:

@@ -31,7 +31,7 @@ from streaming.runtime.failpoints import Armed
 from streaming.scan.protocol import PinnedScan
 from streaming.sink.columns import Output
 from streaming.sink.dead_letters import ReadLetters
-from streaming.sink.protocol import OpenWriter, Place
+from streaming.sink.protocol import OpenWriter, OutputPartition
 from streaming.sink.writers import LaneWriters, open_writers
 
 
@@ -56,7 +56,7 @@ class LaneTask:
     transactional_id: str
     journal_version: int
     limits: Limits
-    known_ends: Mapping[Place, int]
+    known_ends: Mapping[OutputPartition, int]
     upstream_format: Format = DEFAULT
     in_parts: bool = False
     unhurried: bool = False
@@ -107,7 +107,7 @@ class LaneResult:
     log: tuple[DataFile, ...] = ()
     faults: tuple[Fault, ...] = ()
     sent: Sent = Sent()
-    ends: Mapping[Place, int] = field(default_factory=dict)
+    ends: Mapping[OutputPartition, int] = field(default_factory=dict)
     changes: int = 0
     held_bytes: int = 0
     already_sent: bool = False
@@ -159,7 +159,7 @@ class LaneJob:
         """Where its parts stand after the batch, which decides what is visible. Their row counts are of no meaning."""
         return self.plan.progress_after(self.before)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[OutputPartition]:
         """The lane's partitions of the output."""
         return [(self.output.topic, partition) for partition in self.partitions]
 
@@ -188,10 +188,12 @@ class LaneJob:
         )
 
 
-def places_before(task: LaneTask, jobs: Iterable[LaneJob]) -> dict[SinkConfig, dict[Place, int | None]]:
+def places_before(
+    task: LaneTask, jobs: Iterable[LaneJob]
+) -> dict[SinkConfig, dict[OutputPartition, int | None]]:
     """By sink, the partitions that a lane writes to, and the barrier that each ends with before it; None for none."""
     start = None if task.plan.start is None else task.plan.start.epoch
-    places: dict[SinkConfig, dict[Place, int | None]] = {}
+    places: dict[SinkConfig, dict[OutputPartition, int | None]] = {}
     for job in jobs:
         before = None if job.plan.opens else start
         places.setdefault(job.definition.sink, {}).update(dict.fromkeys(job.places(), before))

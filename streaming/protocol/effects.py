@@ -90,8 +90,8 @@ class EndPart(Settle):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in the order: the crash points around it, the step that its time counts for, and why it is there."""
+class Slot:
+    """A slot in the order: the crash points around it, the step that its time counts for, and why it is there."""
 
     kind: type[Effect]
     step: str
@@ -100,39 +100,39 @@ class Place:
     before: Failpoint | None = None
 
 
-ORDER: tuple[Place, ...] = (
-    Place(
+ORDER: tuple[Slot, ...] = (
+    Slot(
         kind=WritePlan,
         step="plan",
         before=Failpoint.PLANNED,
         reached=Failpoint.JOURNALED,
         reason="before all else: what is done for a plan that a crash forgets is done again by another plan",
     ),
-    Place(
+    Slot(
         kind=OpenTopics,
         step="plan",
         reached=Failpoint.TOPICS_OPENED,
         reason="before the lanes, which send to the topics; behind the plan, so that a topic is there for a known job",
     ),
-    Place(
+    Slot(
         kind=RunLanes,
         step="lanes",
         reached=Failpoint.SENT,
         reason="before the log, whose files the lanes write",
     ),
-    Place(
+    Slot(
         kind=AppendLog,
         step="replicate",
         reached=Failpoint.REPLICATED,
         reason="before the progress: of a batch that counts as done nobody would append what is missing",
     ),
-    Place(
+    Slot(
         kind=CommitProgress,
         step="progress",
         reached=Failpoint.PROGRESSED,
         reason="the last effect outside: it says that the plan need not be carried out again",
     ),
-    Place(
+    Slot(
         kind=Settle,
         step="mutations",
         reached=Failpoint.SETTLED,
@@ -162,6 +162,6 @@ def behind(effects: Sequence[Effect], effect: Effect) -> tuple[Effect, ...]:
     return tuple(effects[types.index(type(effect)) + 1 :])
 
 
-def place_of(effect: Effect) -> Place:
+def slot_of(effect: Effect) -> Slot:
     """Where it belongs."""
     return next(place for place in ORDER if isinstance(effect, place.kind))

@@ -32,7 +32,7 @@ from streaming.protocol.effects import (
     WritePlan,
     behind,
     journaled,
-    place_of,
+    slot_of,
 )
 from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts
 from streaming.protocol.recovery.forward import Forward
@@ -78,13 +78,13 @@ class Executor:
         left = deque(effects)
         while left:
             effect = left.popleft()
-            place = place_of(effect)
-            if place.before is not None:
-                failpoints.reach(place.before)
+            slot = slot_of(effect)
+            if slot.before is not None:
+                failpoints.reach(slot.before)
             left = deque(self.perform(effect, tuple(left), done))
-            clock.lap(place.step)
+            clock.lap(slot.step)
             if not any(type(again) is type(effect) for again in left):
-                failpoints.reach(place.reached)
+                failpoints.reach(slot.reached)
         return done
 
     def perform(self, effect: Effect, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:

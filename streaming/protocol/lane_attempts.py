@@ -22,7 +22,7 @@ from streaming.protocol.overrun import Overruns, is_overrun
 from streaming.runtime import failpoints
 from streaming.scan.kinds import Scans
 from streaming.sink.dead_letters import ReadLetters
-from streaming.sink.protocol import Place, SinkOf
+from streaming.sink.protocol import OutputPartition, SinkOf
 
 ATTEMPTS = 5
 
@@ -60,7 +60,7 @@ class LaneTasks:
     replica: Replica
     scans: Scans
     batch_sizer: BatchSizer
-    known_ends: Mapping[Place, int] = field(default_factory=dict)
+    known_ends: Mapping[OutputPartition, int] = field(default_factory=dict)
 
     def task(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LaneTask:
         """For the journal's newest version. `progress` is that at the plan's start."""

@@ -83,7 +83,8 @@ class Scan(Protocol):
     def cut(self, pin: Pin, part: int, after: Key | None, limit: Amount) -> Cut:
         """Where a slice of about `limit` ends that begins behind `after` (None: with the part).
 
-        It has at least one row if there is one. A part with nothing left is at its end. The end need not be the place
+        It has at least one row if there is one, deleted ones that are still stored included. A part with nothing left
+        is at its end. The end need not be the place
         of a row, but lies behind `after`. Asked once a slice: the plan keeps the answer, so it may come out otherwise
         the next time. Raises: StateError when what the pin names is gone.
         """

@@ -21,7 +21,7 @@ from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings, trans
 from streaming.kafka.column_batches import ColumnBatches
 from streaming.kafka.consumer import RangeReader, place
 from streaming.kafka.native import ColumnProducer, open_columns
-from streaming.kafka.topics import Partition, admin, end_offsets, partitions_of, watermarks
+from streaming.kafka.topics import PartitionId, admin, end_offsets, partitions_of, watermarks
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.sink.dead_letters import Letter
 from streaming.sink.kafka_writer import KafkaWriter
@@ -56,7 +56,7 @@ class _KafkaClient:
         if self._reader is not None:
             self._reader.close()
 
-    def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
+    def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         try:
             return end_offsets(self._kafka, places, client=_asker(self._kafka))
         except TopicError as error:

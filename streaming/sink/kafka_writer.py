@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.records import Barrier
-from streaming.kafka.topics import Partition
+from streaming.kafka.topics import PartitionId
 from streaming.sink.columns import Output, Rows, Run
 from streaming.sink.dead_letters import Letter
 from streaming.sink.protocol import Writer, is_sent, output_missing
@@ -32,7 +32,7 @@ from streaming.sink.protocol import Writer, is_sent, output_missing
 class OutputClient(Protocol):
     """What a lane needs of Kafka: a producer fresh from `init_transactions`, and answers about its partitions."""
 
-    def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
+    def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         """One past the last record of each, committed or not, markers included."""
 
     def last_barrier(self, topic: str, partition: int) -> int | None:
@@ -67,11 +67,11 @@ class KafkaWriter(Writer):
 
     def __init__(self, client: OutputClient) -> None:
         self._client = client
-        self._ends: dict[Partition, int] = {}
-        self._sent: Counter[Partition] = Counter()
+        self._ends: dict[PartitionId, int] = {}
+        self._sent: Counter[PartitionId] = Counter()
 
     def already_sent(
-        self, before: Mapping[Partition, int | None], epoch: int, known_ends: Mapping[Partition, int]
+        self, before: Mapping[PartitionId, int | None], epoch: int, known_ends: Mapping[PartitionId, int]
     ) -> bool:
         """Step 3.
 
@@ -86,7 +86,7 @@ class KafkaWriter(Writer):
                 self._refuse_emptied(where, before[where])
         return is_sent(tails, before, epoch)
 
-    def _refuse_emptied(self, where: Partition, before: int | None) -> None:
+    def _refuse_emptied(self, where: PartitionId, before: int | None) -> None:
         """A partition without committed records: it never had any, or they are gone.
 
         Transactions that were aborted leave offsets behind, at a job's first batch too; so an end above 0 proves
@@ -125,7 +125,7 @@ class KafkaWriter(Writer):
         """Queue it for the topic of the job's dead letters."""
         self._client.send_letter(output.definition.dead_letters, letter)
 
-    def ends(self) -> dict[Partition, int]:
+    def ends(self) -> dict[PartitionId, int]:
         """What the partitions held, what was sent, and the commit's marker.
 
         Asking is no use: the broker answers a commit before its markers are there.

@@ -28,7 +28,7 @@ from schemas.records import Barrier
 from streaming.sink.columns import Output, Rows, Run
 from streaming.sink.dead_letters import Letter
 
-Place = tuple[str, int]
+OutputPartition = tuple[str, int]
 """An output and its partition."""
 
 
@@ -40,7 +40,10 @@ class Writer(Protocol):
 
     @abstractmethod
     def already_sent(
-        self, before: Mapping[Place, int | None], epoch: int, known_ends: Mapping[Place, int]
+        self,
+        before: Mapping[OutputPartition, int | None],
+        epoch: int,
+        known_ends: Mapping[OutputPartition, int],
     ) -> bool:
         """Whether the batch that ends with barrier `epoch` is in these partitions, all of the lane's in this sink.
 
@@ -75,7 +78,7 @@ class Writer(Protocol):
     def letter(self, output: Output, letter: Letter) -> None:
         """Write a dead letter to those of the output's job; `Sink.open_letters` was called for it."""
 
-    def ends(self) -> Mapping[Place, int]:
+    def ends(self) -> Mapping[OutputPartition, int]:
         """Where the partitions end once the transaction is committed, or if there was none; without asking anybody.
 
         The driver hands it to the writers of the next batch, whichever lanes these have. A sink that finds out what
@@ -169,7 +172,9 @@ SinkOf = Callable[[JobDefinition], Sink]
 """The sink of a job, see `streaming.sink.kinds.Sinks`."""
 
 
-def is_sent(tails: Mapping[Place, int | None], before: Mapping[Place, int | None], epoch: int) -> bool:
+def is_sent(
+    tails: Mapping[OutputPartition, int | None], before: Mapping[OutputPartition, int | None], epoch: int
+) -> bool:
     """Whether partitions that end like this hold the batch up to `epoch`, as `Writer.already_sent` is to say.
 
     An empty partition is one that ends with None. Raises: StateError(OUTPUT_OUT_OF_STEP) for a third barrier;

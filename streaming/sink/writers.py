@@ -13,14 +13,17 @@ from schemas.kinds.sinks import SinkConfig
 from schemas.records import Barrier
 from streaming.sink.columns import Output, Rows, Run
 from streaming.sink.dead_letters import Letter
-from streaming.sink.protocol import OpenWriter, Place, Writer
+from streaming.sink.protocol import OpenWriter, OutputPartition, Writer
 
 
 class NullWriter(Writer):
     """Writes nothing: a batch that is run again still has to count its rows."""
 
     def already_sent(
-        self, before: Mapping[Place, int | None], epoch: int, known_ends: Mapping[Place, int]
+        self,
+        before: Mapping[OutputPartition, int | None],
+        epoch: int,
+        known_ends: Mapping[OutputPartition, int],
     ) -> bool:
         """It takes a batch for sent."""
         return True
@@ -51,9 +54,9 @@ class LaneWriters:
 
     def look(
         self,
-        before: Mapping[SinkConfig, Mapping[Place, int | None]],
+        before: Mapping[SinkConfig, Mapping[OutputPartition, int | None]],
         epoch: int,
-        known_ends: Mapping[Place, int],
+        known_ends: Mapping[OutputPartition, int],
     ) -> list[bool]:
         """Whether the batch is in each of the sinks, as `Writer.already_sent`; it isn't written to those any more."""
         found = {
@@ -75,7 +78,7 @@ class LaneWriters:
                 stack.enter_context(writer.transaction())
             yield
 
-    def ends(self) -> dict[Place, int]:
+    def ends(self) -> dict[OutputPartition, int]:
         """Of all partitions, as `Writer.ends`."""
         return {place: end for writer in self._opened.values() for place, end in writer.ends().items()}
 

@@ -28,7 +28,7 @@ from schemas.types import TypeName
 from streaming.verify.findings import Findings, Place, Rule, Side
 from streaming.verify.history import Entry, PartitionHistory
 
-Places = frozenset[tuple[int, int]]
+RecordIds = frozenset[tuple[int, int]]
 _PLACE = re.compile(r"(.+)-([0-9]{1,9})@([0-9]{1,18})")
 
 
@@ -69,8 +69,8 @@ class DeadLetters:
         table: TableSchema,
         findings: Findings,
         read: Callable[[], Iterable[Letter]],
-        elsewhere: Places = frozenset(),
-        named: Places = frozenset(),
+        elsewhere: RecordIds = frozenset(),
+        named: RecordIds = frozenset(),
     ) -> None:
         self._table, self._findings, self._read = table, findings, read
         self._elsewhere, self._named = elsewhere, named

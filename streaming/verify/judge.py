@@ -22,7 +22,7 @@ from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Report
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.rows import View
-from streaming.verify.topics import Places, TopicPair, read_letters
+from streaming.verify.topics import RecordIds, TopicPair, read_letters
 
 SETTLE_S = 10.0
 """How long a commit may take to become visible in all partitions of an output."""
@@ -43,7 +43,7 @@ def verify_topics(
     settle_s: float = SETTLE_S,
     keep: int = MOST_FINDINGS_KEPT,
     require_complete: bool = False,
-    left_out: Places = frozenset(),
+    left_out: RecordIds = frozenset(),
     siblings: Sequence[str] = (),
     formats: tuple[Format, Format] = (DEFAULT, DEFAULT),
 ) -> Report:
@@ -106,8 +106,8 @@ def _dead_letters(
     output: str,
     table: TableSchema,
     findings: Findings,
-    elsewhere: Places,
-    named: Places,
+    elsewhere: RecordIds,
+    named: RecordIds,
 ) -> DeadLetters | None:
     """None for an output without a topic for them, whose service has never parked."""
     topic = output + DEAD_LETTERS_SUFFIX
@@ -116,7 +116,7 @@ def _dead_letters(
     return DeadLetters(table, findings, lambda: read_letters(settings, topic), elsewhere, named)
 
 
-def _listed(settings: KafkaSettings, outputs: Sequence[str]) -> Places:
+def _listed(settings: KafkaSettings, outputs: Sequence[str]) -> RecordIds:
     """The upstream records in the dead letters of some outputs."""
     topics = [output + DEAD_LETTERS_SUFFIX for output in outputs]
     letters = [

@@ -25,7 +25,7 @@ from streaming.verify.dead_letters import Letter
 from streaming.verify.findings import Place
 from streaming.verify.history import Entry
 
-Places = frozenset[tuple[int, int]]
+RecordIds = frozenset[tuple[int, int]]
 """Records of a topic as (partition, offset)."""
 
 OnRead = Callable[[int], None]
@@ -160,7 +160,7 @@ class TopicPair:
         *,
         on_read: OnRead,
         settle_s: float,
-        left_out: Places = frozenset(),
+        left_out: RecordIds = frozenset(),
     ) -> None:
         client = admin(settings)
         _refuse_compacted(client, settings, (upstream, output))
@@ -169,7 +169,7 @@ class TopicPair:
         self.offsets = sum(marks.stable - marks.earliest for marks in (*output_marks, *upstream_marks))
         prefetch_kib = max(256, _PREFETCH_KIB // (len(output_marks) + len(upstream_marks)))
 
-        def sources(topic: str, marks: tuple[Watermarks, ...], without: Places) -> list[PartitionSource]:
+        def sources(topic: str, marks: tuple[Watermarks, ...], without: RecordIds) -> list[PartitionSource]:
             return [
                 PartitionSource(
                     settings,

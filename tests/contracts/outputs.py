@@ -22,7 +22,7 @@ from streaming.kafka.topics import partitions_of
 from streaming.sink.columns import ChangeColumns, Output, Rows, Run
 from streaming.sink.dead_letters import PLACE_HEADER
 from streaming.sink.kafka import KafkaSink
-from streaming.sink.protocol import Place, Sink, Writer
+from streaming.sink.protocol import OutputPartition, Sink, Writer
 from tests.kit.list_sink import Lists
 from tests.kit.tables import table
 from tests.simulation.broker import Broker, Record, Topics
@@ -69,7 +69,7 @@ class TestOutput(ABC):
     def open(self) -> AbstractContextManager[Writer]:
         return self.sink.open_writer(self.writer_id, 60_000)
 
-    def places(self, before: int | None) -> dict[Place, int | None]:
+    def places(self, before: int | None) -> dict[OutputPartition, int | None]:
         return {(self.job.output, partition): before for partition in range(PARTITIONS)}
 
     def rows(self, partition: int, *rows: Row) -> Rows:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from schemas.avro.codec import ChangeCodec, decode_barrier
 from schemas.errors import ConfigError
 from schemas.job import JobDefinition
-from schemas.kinds.scans import SCAN_KINDS
+from schemas.kinds.scans import SCAN_KINDS, ScanConfig
 from schemas.position import Key
 from schemas.records import Op, Row, Throttle
 from state.journal import Journal
+from state.values.plan import Amount, Cut, Pin
+from streaming.scan.arrangement import Arrangement
 from streaming.scan.kinds import SCANS
-from tests.contracts.by_partition import ByPartition, ScanByPartition
+from tests.contracts.by_partition import ALL, ByPartition, ScanByPartition
 from tests.kit.tables import items, table, vnode_of
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
@@ -30,12 +32,25 @@ DECLARED = {"name": "copy", "output": "copy", "output_partitions": 2, "rate_limi
 READ = {"kind": "by-partition", "parts": PARTS}
 
 
+class WholeParts(ScanConfig):
+    """The replica, a part at a time: as small as a kind can be."""
+
+    kind: Literal["whole-parts"] = "whole-parts"
+
+
+class ScanOfWholeParts(Arrangement):
+    def cut(self, pin: Pin, part: int, after: Key | None, limit: Amount) -> Cut:
+        return super().cut(pin, part, after, ALL)
+
+
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds: dict[str, Any] = SCAN_KINDS
     scans: dict[Any, Any] = SCANS
     monkeypatch.setitem(kinds, "by-partition", ByPartition)
     monkeypatch.setitem(scans, ByPartition, ScanByPartition)
+    monkeypatch.setitem(kinds, "whole-parts", WholeParts)
+    monkeypatch.setitem(scans, WholeParts, lambda _, replica: ScanOfWholeParts(replica))
 
 
 def declare(read: object) -> JobDefinition:
@@ -80,7 +95,7 @@ def backfilled(up: Upstream, job: JobDefinition) -> World:
     return world
 
 
-def told(world: World, partition: int) -> Iterator[tuple[int, dict[Key, Row], dict[int, int]]]:
+def shown_at(world: World, partition: int) -> Iterator[tuple[int, dict[Key, Row], dict[int, int]]]:
     """At each barrier of an output partition: its epoch, the rows so far, up to which vnode each part was read."""
     rows, read, codec = dict[Key, Row](), dict[int, int](), ChangeCodec(TABLE.columns)
     for entry in world.lasting.topics.committed(("copy", partition)):
@@ -125,7 +140,7 @@ def test_a_job_is_backfilled_by_a_kind_that_is_registered() -> None:
     shown: dict[Key, Row] = {}
     steps = set[tuple[int, int]]()
     for partition in range(2):
-        for epoch, rows, read in told(world, partition):
+        for epoch, rows, read in shown_at(world, partition):
             shown_by_now = {
                 key: row
                 for key, row in world.setting.changelog.rows_at(epoch).items()
@@ -141,3 +156,20 @@ def test_a_job_is_backfilled_by_a_kind_that_is_registered() -> None:
     assert current is not None
     assert current.plan is not None
     assert {job.state.definition.scan for job in current.plan.jobs} == {ByPartition(parts=PARTS)}
+
+
+@pytest.mark.usefixtures("registered")
+def test_ten_lines_are_a_scan() -> None:
+    up = upstream()
+    world = backfilled(up, declare("whole-parts"))
+    rows: dict[Key, Row] = {}
+    positions = set[str | None]()
+    for partition in range(2):
+        *_, (_, last_rows, _) = shown_at(world, partition)
+        rows |= last_rows
+        barriers = [entry for entry in world.lasting.topics.committed(("copy", partition)) if entry.barrier]
+        for entry in barriers:
+            progress = decode_barrier(entry.barrier, entry.value, where="output").progress
+            positions |= {each.position for each in progress if not each.finished}
+    assert rows == up.rows
+    assert not positions, "no part was ever read in two slices"

@@ -20,7 +20,7 @@ from streaming.sink.columns import Output, Rows, Run
 from streaming.sink.dead_letters import Letter
 from streaming.sink.kafka import KafkaSink
 from streaming.sink.kinds import SINKS, Sinks, SinkSetup
-from streaming.sink.protocol import OpenWriter, Place, Sink, Writer
+from streaming.sink.protocol import OpenWriter, OutputPartition, Sink, Writer
 from tests.kit.tables import items, table
 from tests.kit.upstream import Upstream
 from tests.simulation.undisturbed import undisturbed
@@ -57,7 +57,10 @@ class FileWriter(Writer):
         self.folder = folder
 
     def already_sent(
-        self, before: Mapping[Place, int | None], epoch: int, known_ends: Mapping[Place, int]
+        self,
+        before: Mapping[OutputPartition, int | None],
+        epoch: int,
+        known_ends: Mapping[OutputPartition, int],
     ) -> bool:
         return False
 

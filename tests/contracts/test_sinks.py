@@ -16,7 +16,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
 from streaming.sink.columns import Output
 from streaming.sink.dead_letters import Letter
-from streaming.sink.protocol import Place, Writer
+from streaming.sink.protocol import OutputPartition, Writer
 from streaming.sink.writers import LaneWriters, NullWriter, open_writers
 from tests.contracts.outputs import PARTITIONS, Entry, OfKafka, OfLists, OfMemory, TestOutput
 from tests.kit import barriers
@@ -84,7 +84,7 @@ FIRST_BATCH: list[list[Entry]] = [
 ]
 
 
-def send_first(output: TestOutput) -> dict[Place, int]:
+def send_first(output: TestOutput) -> dict[OutputPartition, int]:
     """Send it; where the partitions end then."""
     with output.open() as writer:
         assert not writer.already_sent(output.places(None), THIRD.curr, {})
@@ -93,7 +93,7 @@ def send_first(output: TestOutput) -> dict[Place, int]:
         return dict(writer.ends())
 
 
-def send_fourth(output: TestOutput, known_ends: dict[Place, int]) -> None:
+def send_fourth(output: TestOutput, known_ends: dict[OutputPartition, int]) -> None:
     """The next batch, without a change."""
     with output.open() as writer:
         assert not writer.already_sent(output.places(THIRD.curr), FOURTH.curr, known_ends)

@@ -16,7 +16,7 @@ from streaming.sink.dead_letters import Letter
 from streaming.sink.protocol import (
     Ending,
     OpenWriter,
-    Place,
+    OutputPartition,
     Sink,
     Writer,
     foreign_records,
@@ -35,7 +35,7 @@ class ToLists(SinkConfig):
 class Lists(Sink):
     """What was committed: changes and barriers by partition, and the newest writer of each id."""
 
-    entries: dict[Place, list[Entry]] = field(default_factory=dict)
+    entries: dict[OutputPartition, list[Entry]] = field(default_factory=dict)
     letters: dict[str, list[Letter]] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
 
@@ -76,13 +76,16 @@ class Lists(Sink):
 class ListWriter(Writer):
     def __init__(self, sink: Lists, writer_id: str) -> None:
         self._sink, self._id, self._number = sink, writer_id, sink.newest[writer_id]
-        self._written: list[tuple[Place, Entry]] = []
+        self._written: list[tuple[OutputPartition, Entry]] = []
         self._letters: list[tuple[str, Letter]] = []
 
     def already_sent(
-        self, before: Mapping[Place, int | None], epoch: int, known_ends: Mapping[Place, int]
+        self,
+        before: Mapping[OutputPartition, int | None],
+        epoch: int,
+        known_ends: Mapping[OutputPartition, int],
     ) -> bool:
-        tails: dict[Place, int | None] = {}
+        tails: dict[OutputPartition, int | None] = {}
         for place, expected in before.items():
             if place not in self._sink.entries:
                 raise output_missing(place[0], "no such lists")

@@ -13,7 +13,7 @@ from state.replica import Replica
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Completed, Progress
 from streaming.core.jobs import jobs_after
-from streaming.kafka.topics import Partition
+from streaming.kafka.topics import PartitionId
 from streaming.verify.history import Entry
 from tests.kit.upstream import EPOCH_STEP
 from tests.scenarios.keys import Keys
@@ -25,7 +25,7 @@ class Shown:
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
-        self._counts: dict[Partition, int] = {}
+        self._counts: dict[PartitionId, int] = {}
 
     def news(self, world: World) -> Iterator[str]:
         """What a committed reader sees that it did not see before, by output partition."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from schemas.errors import OutcomeUnknown
 from schemas.records import Barrier
-from streaming.kafka.topics import Partition
+from streaming.kafka.topics import PartitionId
 from streaming.sink.kafka_writer import KafkaWriter
 from tests.simulation.broker import Broker, Producer
 from tests.simulation.storage import MemoryStorage
@@ -83,7 +83,7 @@ class SeesNoSuccessor(MemoryStorage):
 
 class _NeverSent(KafkaWriter):
     def already_sent(
-        self, before: Mapping[Partition, int | None], epoch: int, known_ends: Mapping[Partition, int]
+        self, before: Mapping[PartitionId, int | None], epoch: int, known_ends: Mapping[PartitionId, int]
     ) -> bool:
         self._ends = self._client.ends(list(before))
         return False
@@ -95,7 +95,7 @@ class LooksAtNoTail(_OtherWriter):
 
 class _KnownEnds(KafkaWriter):
     def already_sent(
-        self, before: Mapping[Partition, int | None], epoch: int, known_ends: Mapping[Partition, int]
+        self, before: Mapping[PartitionId, int | None], epoch: int, known_ends: Mapping[PartitionId, int]
     ) -> bool:
         ends = self._client.ends(list(before))
         return super().already_sent(

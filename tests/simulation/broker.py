@@ -28,7 +28,7 @@ import pyarrow as pa
 from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import Code, EnvironmentProblem, Fenced, OutcomeUnknown, TopicError
 from schemas.records import Barrier
-from streaming.kafka.topics import Partition
+from streaming.kafka.topics import PartitionId
 from streaming.sink import dead_letters
 from streaming.sink.kafka_writer import KafkaWriter
 from streaming.sink.protocol import foreign_records, output_missing
@@ -59,7 +59,7 @@ class Transaction:
     number: int
     epoch: int
     since_ms: int
-    places: dict[Partition, None] = field(default_factory=dict)
+    places: dict[PartitionId, None] = field(default_factory=dict)
     decision: str | None = None
 
 
@@ -67,7 +67,7 @@ class Transaction:
 class Topics:
     """All that the broker holds. It is changed by whole effects only, so it can be copied between any two."""
 
-    logs: dict[Partition, list[Record]] = field(default_factory=dict)
+    logs: dict[PartitionId, list[Record]] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
     """By transactional id."""
     current: dict[str, Transaction] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Topics:
             if not transaction.places:
                 del self.current[name]
 
-    def mark(self, name: str, place: Partition) -> None:
+    def mark(self, name: str, place: PartitionId) -> None:
         """Write the marker of a decided transaction into one partition."""
         transaction = self.current[name]
         del transaction.places[place]
@@ -125,18 +125,18 @@ class Topics:
 
     # logs --------------------------------------------------------------------------------------------------
 
-    def produce(self, name: str, epoch: int, place: Partition, record: Record) -> None:
+    def produce(self, name: str, epoch: int, place: PartitionId, record: Record) -> None:
         """Append to the open transaction. Dropped if the producer is fenced: it hears of that when it commits."""
         transaction = self.current.get(name)
         if self.epochs[name] == epoch and transaction is not None and transaction.decision is None:
             transaction.places[place] = None
             self.logs[place].append(record._replace(transaction=transaction.number))
 
-    def committed(self, place: Partition) -> list[Entry]:
+    def committed(self, place: PartitionId) -> list[Entry]:
         """What a committed reader sees: nothing from the first undecided record on."""
         return [Entry(offset, each.key, each.value, each.barrier) for offset, each in self._visible(place)]
 
-    def last_barrier(self, place: Partition) -> int | None:
+    def last_barrier(self, place: PartitionId) -> int | None:
         """The epoch that a partition ends with, None for an empty one. Raises: TopicError(FOREIGN_RECORDS)."""
         entries = self.committed(place)
         if not entries:
@@ -146,7 +146,7 @@ class Topics:
             raise foreign_records(where, "a record behind the last barrier")
         return int(entries[-1].barrier)
 
-    def is_undecided(self, place: Partition) -> bool:
+    def is_undecided(self, place: PartitionId) -> bool:
         """Whether a transaction in a partition has no marker yet."""
         return any(place in transaction.places for transaction in self.current.values())
 
@@ -157,7 +157,7 @@ class Topics:
             for offset, each in self._visible((topic, 0))
         ]
 
-    def _visible(self, place: Partition) -> Iterator[tuple[int, Record]]:
+    def _visible(self, place: PartitionId) -> Iterator[tuple[int, Record]]:
         log = self.logs[place]
         decisions = {record.transaction: record.decision for record in log if record.decision is not None}
         for offset, record in enumerate(log):
@@ -168,7 +168,7 @@ class Topics:
                 if decision == "commit":
                     yield offset, record
 
-    def partitions(self, topic: str) -> list[Partition]:
+    def partitions(self, topic: str) -> list[PartitionId]:
         """Of a topic, in order."""
         return sorted(place for place in self.logs if place[0] == topic)
 
@@ -219,7 +219,7 @@ class Broker:
                 name, place = self._decided()[0]
                 self.topics.mark(name, place)
 
-    def _decided(self) -> list[tuple[str, Partition]]:
+    def _decided(self) -> list[tuple[str, PartitionId]]:
         return [
             (name, place)
             for name, transaction in self.topics.current.items()
@@ -234,7 +234,7 @@ class Producer:
     def __init__(self, broker: Broker, scheduler: Scheduler, name: str, epoch: int) -> None:
         self._broker, self._scheduler, self._name, self.epoch = broker, scheduler, name, epoch
 
-    def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
+    def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         self._scheduler.step("ask for the ends")
         logs = self._broker.topics.logs
         for topic in {topic for topic, partition in places if (topic, partition) not in logs}:
@@ -261,7 +261,7 @@ class Producer:
     def send_letter(self, topic: str, letter: dead_letters.Letter) -> None:
         self._produce((topic, 0), Record(0, letter.key, letter.value, letter=letter.place))
 
-    def _produce(self, place: Partition, record: Record) -> None:
+    def _produce(self, place: PartitionId, record: Record) -> None:
         self._broker.topics.produce(self._name, self.epoch, place, record)
 
     @contextmanager

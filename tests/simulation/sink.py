@@ -9,7 +9,7 @@ from functools import partial
 from schemas.avro.codec import decode_barrier
 from schemas.job import JobDefinition
 from schemas.records import Barrier
-from streaming.kafka.topics import Partition
+from streaming.kafka.topics import PartitionId
 from streaming.sink.dead_letters import PARTITIONS
 from streaming.sink.protocol import Ending, OpenWriter, Sink, Writer
 from tests.simulation.broker import Broker
@@ -72,5 +72,5 @@ class SimulatedSink(Sink):
                 if entry.barrier is not None
             ]
 
-    def _is_decided(self, place: Partition) -> bool:
+    def _is_decided(self, place: PartitionId) -> bool:
         return not self._broker.topics.is_undecided(place)

@@ -21,7 +21,7 @@ from streaming.source.upstream_checks import refuse_lost_behind
 _LOOK_RECORDS, _LOOK_BYTES = 200_000, 256 << 20
 """What a look takes at most: about a second, which Spark takes longer to come up."""
 
-Place = tuple[int, int]
+RecordId = tuple[int, int]
 """Partition and offset."""
 
 
@@ -41,14 +41,14 @@ class Marked:
     `ambiguous`: it has the key of a change, or several such headers.
     """
 
-    place: Place
+    place: RecordId
     value: bytes | None
     size: int
     header: bytes | None
     ambiguous: bool
 
 
-def found_barrier(topic: str, marked: Marked, left_out: frozenset[Place]) -> FoundBarrier:
+def found_barrier(topic: str, marked: Marked, left_out: frozenset[RecordId]) -> FoundBarrier:
     """The barrier that a marked record is.
 
     Raises: InputError as `decode_barrier`, AMBIGUOUS_RECORD, and AVRO_LIMIT for one that is larger than any barrier.
@@ -73,7 +73,7 @@ class Look:
 
 
 def look_ahead(
-    kafka: KafkaSettings, topic: str, first_offsets: Sequence[int], left_out: frozenset[Place]
+    kafka: KafkaSettings, topic: str, first_offsets: Sequence[int], left_out: frozenset[RecordId]
 ) -> Look:
     """Look through committed records from these offsets on for barriers; ends early where there are very many.
 
@@ -114,7 +114,7 @@ def _marked(message: Message) -> Marked | None:
     return Marked(located(message), value, len(value or b""), header, ambiguous)
 
 
-def _ambiguous(where: str, place: Place) -> InputError:
+def _ambiguous(where: str, place: RecordId) -> InputError:
     return InputError(
         Code.AMBIGUOUS_RECORD,
         where=where,

@@ -14,7 +14,7 @@ from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
 from streaming.kafka.topics import admin, stable_offsets
 from streaming.source.barriers.announced import Announcements, OwnBarriers
-from streaming.source.barriers.found import FoundBarrier, Place
+from streaming.source.barriers.found import FoundBarrier, RecordId
 from streaming.source.barriers.injector import BarrierInjector
 from streaming.source.barriers.source import BarrierSetup, BarrierSource, Newest, Records
 
@@ -42,7 +42,7 @@ class EmbeddedBarriers(BarrierSource):
         """As `BarrierSource.aligned`: those among the records."""
         return self._align(self._records.barriers(records))
 
-    def take_duplicates(self, end: AlignedBarrier) -> Sequence[Place]:
+    def take_duplicates(self, end: AlignedBarrier) -> Sequence[RecordId]:
         """As `BarrierSource.take_duplicates`; what the operator left out is among them."""
         return self._aligner.take_duplicates(end)
 

@@ -43,7 +43,7 @@ from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.source.barriers.claim import ALONE, Claim, outlive, taken, who
 from streaming.source.barriers.control_topic import ControlTopic, claimed
-from streaming.source.barriers.last import BarrierLookup, BarrierSearch, Places
+from streaming.source.barriers.last import BarrierLookup, BarrierSearch, RecordIds
 from streaming.source.barriers.schedule import next_barrier, next_due_ms
 
 _OTHERS_TRANSACTIONS_S = TRANSACTION_TIMEOUT_MS / 1000 + 15
@@ -168,7 +168,7 @@ class BarrierInjector:
         interval_ms: int,
         *,
         clock: Callable[[], int] = unix_ms,
-        left_out: Places = frozenset(),
+        left_out: RecordIds = frozenset(),
         is_ours: Callable[[], bool] | None = None,
         on_barrier: Callable[[AlignedBarrier], None] = lambda barrier: None,
         owner: str = ALONE,

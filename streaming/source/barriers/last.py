@@ -25,7 +25,7 @@ _NEAR_RECORDS = 10_000
 _WINDOW_RECORDS = 4_000_000
 """Of all partitions; what a search takes in one go."""
 
-Places = frozenset[tuple[int, int]]
+RecordIds = frozenset[tuple[int, int]]
 """Records of a topic as (partition, offset)."""
 
 BarrierSearch = Callable[[Sequence[int], Sequence[int]], Iterable[tuple[int, Barrier]]]
@@ -39,7 +39,7 @@ class BarrierLookup:
     """For one topic. Barriers `left_out` don't count; without a `search` a reader goes back as far as it takes."""
 
     topic: str
-    left_out: Places = frozenset()
+    left_out: RecordIds = frozenset()
     search: BarrierSearch | None = None
 
     def last(self, reader: RangeReader, partitions: int) -> Barrier | None:

@@ -20,7 +20,7 @@ from schemas.errors import BackfillError
 from schemas.records import Barrier
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
-from streaming.source.barriers.found import FoundBarrier, Look, Place
+from streaming.source.barriers.found import FoundBarrier, Look, RecordId
 
 Newest = Sequence[tuple[Barrier | None, int]]
 """Of each partition, the newest barrier and how many of its barriers wait for the other partitions."""
@@ -91,7 +91,7 @@ class BarrierSource(Protocol):
         """Whether `aligned` would give more without further records."""
         return False
 
-    def take_duplicates(self, end: AlignedBarrier) -> Sequence[Place]:
+    def take_duplicates(self, end: AlignedBarrier) -> Sequence[RecordId]:
         """Records of the data before `end` that belong to no interval: repeated markers. Each is given once."""
         return ()
 
@@ -143,6 +143,6 @@ class BarrierSetup:
     partitions: int
     interval_ms: int
     records: Records
-    left_out: frozenset[Place]
+    left_out: frozenset[RecordId]
     owner: str
     is_ours: Callable[[], bool]

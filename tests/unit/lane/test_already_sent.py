@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import BackfillError, Code
-from streaming.kafka.topics import Partition
+from streaming.kafka.topics import PartitionId
 from streaming.sink.kafka_writer import KafkaWriter
 
 PLACES = ("out", 0), ("out", 1)
@@ -19,10 +19,10 @@ PLACES = ("out", 0), ("out", 1)
 class Tails:
     """Partitions that end at offset 10; None is an empty one, -1 one with an end and no committed record."""
 
-    tails: dict[Partition, int | None]
+    tails: dict[PartitionId, int | None]
     first: int = 0
 
-    def ends(self, places: Collection[Partition]) -> dict[Partition, int]:
+    def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         return {place: 0 if self.tails[place] is None else 10 for place in places}
 
     def last_barrier(self, topic: str, partition: int) -> int | None:

@@ -12,7 +12,7 @@ from schemas.errors import InputError
 from schemas.records import Barrier, BarrierKind, Change, Op, VnodeProgress
 from schemas.table import declare
 from streaming.verify.checker import Checker
-from streaming.verify.dead_letters import DeadLetters, Letter, Places
+from streaming.verify.dead_letters import DeadLetters, Letter, RecordIds
 from streaming.verify.findings import Findings, Place, Report, Rule
 from streaming.verify.history import Entry
 from streaming.verify.records.rows import View
@@ -45,8 +45,8 @@ def judge(
     upstream: Sequence[Entry],
     *readings: list[Letter],
     output: Sequence[Entry] = OUTPUT,
-    elsewhere: Places = frozenset(),
-    named: Places = frozenset(),
+    elsewhere: RecordIds = frozenset(),
+    named: RecordIds = frozenset(),
 ) -> Report:
     """`readings`: what is in the topic of letters each time that it is read; the last one stays."""
     findings, left = Findings(), list(readings)
