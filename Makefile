@@ -15,7 +15,7 @@ demo: setup  ## Run the main job on an embedded broker and check its output (und
 	$(RUN)/backfill demo $(ARGS)
 
 test: setup jars  ## Run all tests but the faults (ARGS="..." goes to pytest)
-	$(RUN)/pytest -n 2 --dist loadfile $(ARGS)
+	$(RUN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: setup jars  ## Run the tests that start neither Spark nor a broker
 	$(RUN)/pytest -m "not spark and not kafka and not slow" $(ARGS)
