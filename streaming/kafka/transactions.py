@@ -16,7 +16,7 @@ from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from schemas.errors import Code, Fenced, OutcomeUnknown
+from schemas.errors import Code, EnvironmentProblem, Fenced, OutcomeUnknown
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings, translate, translated
 from streaming.kafka.topics import ErrorWatch
 
@@ -92,15 +92,25 @@ class TransactionalProducer:
             self._producer.begin_transaction()
             try:
                 yield self._producer
-            except BaseException:
-                self._abort()
+            except BaseException as raised:
+                fenced = self._abort()
+                if fenced is not None and isinstance(raised, KafkaException | EnvironmentProblem):
+                    raise fenced from raised
                 raise
         self._commit()
 
-    def _abort(self) -> None:
-        # A producer that can't abort is fenced or dead: the broker aborts for it.
-        with suppress(KafkaException):
+    def _abort(self) -> Fenced | None:
+        """Abort. Returns the error when that turns out to be a newer instance's doing.
+
+        A producer that knows itself fenced refuses records with `_FATAL`, which says nothing; its abort names the
+        reason. One that can't abort is fenced or dead: the broker aborts for it.
+        """
+        try:
             self._producer.abort_transaction(self._settings.wait_s)
+        except KafkaException as raised:
+            ours = translate(raised.args[0], self._settings, what=self._id)
+            return ours if isinstance(ours, Fenced) else None
+        return None
 
     def _commit(self) -> None:
         deadline = time.monotonic() + self._settings.wait_s

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
+from schemas.errors import Fenced
 from streaming.kafka import native
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.column_batches import ColumnBatches
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.native import ColumnProducer, open_columns
 from streaming.kafka.transactions import TransactionalProducer
+from tests.kit.real import await_condition
 
 PARTITIONS = 4
 NAMED: dict[str, Any] = {"client.id": "columns"}
@@ -47,6 +49,26 @@ def test_a_topic_that_librdkafka_will_not_have_is_an_error(bootstrap: str) -> No
     column = pa.array([b"x"], pa.binary())
     with pytest.raises(KafkaException):
         open_columns(producer, "columns").send("", None, column, column)
+
+
+def test_a_producer_that_knows_itself_fenced_says_so_when_it_is_handed_columns(
+    bootstrap: str, topic: Callable[..., str]
+) -> None:
+    # librdkafka refuses them with `_FATAL` then, which names no reason.
+    kafka, name, heard = KafkaSettings(bootstrap), topic(partitions=1), list[KafkaError]()
+    column = pa.array([b"late"], pa.binary())
+    with TransactionalProducer(kafka, name, error_cb=heard.append, **NAMED) as old:
+        columns = open_columns(old.producer, "columns")
+
+        def write_and_be_replaced(producer: Producer) -> None:
+            TransactionalProducer(kafka, name).close()
+            columns.send(name, None, column, column)
+            await_condition(lambda: producer.poll(0.01) >= 0 and bool(heard), "the broker's refusal")
+            columns.send(name, None, column, column)
+
+        with pytest.raises(Fenced), old.transaction() as producer:
+            write_and_be_replaced(producer)
+        columns.close()
 
 
 def send(kafka: KafkaSettings, topic: str, count: int, **over: Any) -> None:

@@ -1,10 +1,10 @@
 """A backfill under live load whose service is killed, stopped, cut off or started twice; then the verdict.
 
-    ordeal = Ordeal(kafka, folder)          an upstream topic with a table, and a job that takes its time
-    with kill_scenario.live():                     changes at a steady rate
-        kill_scenario.falls("replicated@3:kill")   start the service, which ends there
-        kill_scenario.completes()                  start it again and let it come to its end
-    kill_scenario.judge()                          verify: nothing lost, nothing twice
+    scenario = KillScenario(kafka, folder)    an upstream topic with a table, and a job that takes its time
+    with scenario.live():                     changes at a steady rate
+        scenario.falls("replicated@3:kill")   start the service, which ends there
+        scenario.completes()                  start it again and let it come to its end
+    scenario.judge()                          verify: nothing lost, nothing twice
 
 Services are real processes with their own Spark, on a real broker. Times are kept for the table of results.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,6 +130,14 @@ class KillScenario:
         status = process.end(limit_s=limit_s)
         assert self.reached(failpoint), (failpoint, process.lines[-5:])
         assert status == -9, process.lines[-5:]
+
+    def killed_when(self, condition: Callable[[], bool], what: str, *, limit_s: float = WAIT_S) -> Process:
+        """A service that is killed as soon as this holds, with everything that it started."""
+        process = self.start()
+        await_condition(lambda: condition() or process.popen.poll() is not None, what, limit_s=limit_s)
+        process.kill()
+        assert process.end() == -9, process.lines[-5:]
+        return process
 
     def killed_after(self, seconds: float) -> None:
         """A service that is killed at a moment of its own, wherever it is then, with everything that it started."""
