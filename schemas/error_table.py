@@ -130,10 +130,14 @@ _TOPICS = {
     ),
     Code.BARRIERS_TAKEN: Advice(
         "one injector: two services with states of their own would both obey each request",
-        "stop that one, or set `barriers: embedded` here",
+        "stop that one, or give this one a `barrier_topic` and a `control_topic` of its own",
+    ),
+    Code.BARRIER_TOPIC_MISMATCH: Advice(
+        "a topic with as many partitions as {topic}: {partitions}",
+        "name another barrier_topic; the service makes it",
     ),
     Code.SAME_TOPIC: Advice(
-        "a topic of the job's own, neither the upstream nor its control topic",
+        "a topic of the job's own, neither the upstream nor a topic beside it",
         "name another output; nothing was created",
     ),
     Code.PARTITIONS_CHANGED: Advice(

@@ -23,6 +23,10 @@ class ChangeFormat(OutputFormat):
         Literal["avro"], Field(description="`avro`, binary and without a schema in front.")
     ] = "avro"
 
+    @property
+    def may_hold_barriers(self) -> bool:
+        return True
+
     # Encoders need packages that commands such as `list` do without.
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> AvroRows:

@@ -108,6 +108,11 @@ class Format(BaseModel):
         return Images.FULL
 
     @property
+    def may_hold_barriers(self) -> bool:
+        """Whether barriers may be records of the topic; they are then, unless the configuration says otherwise."""
+        return False
+
+    @property
     def tombstones(self) -> bool:
         """Whether a null value is a record of the format; if not, it is TOMBSTONE_UNSUPPORTED."""
         return False

@@ -23,7 +23,6 @@ from schemas.job import JobDefinition
 from schemas.kinds.barriers import BARRIER_KINDS, BarriersConfig
 from schemas.settings.documents import read_mapping
 from schemas.settings.file import (
-    CONTROL_SUFFIX,
     MAX_DEFAULT_LANES,
     SECTIONS,
     UPSTREAM_KEYS,
@@ -40,13 +39,14 @@ from schemas.settings.limits import Limits
 from schemas.settings.spark import SECRET_KEYS as SPARK_SECRETS
 from schemas.settings.spark import SparkConfig, check_spark
 from schemas.table import TableSchema, declare, nearest
+from schemas.topics import BARRIERS_SUFFIX, UpstreamTopics
 
 
 class ServiceConfig(Model):
-    """A checked configuration. `upstream` is the topic, `state` is absolute or a URI."""
+    """A checked configuration. `state` is absolute or a URI."""
 
     kafka: KafkaConfig
-    upstream: str
+    topics: UpstreamTopics
     upstream_format: Format
     state: str
     sync_state: bool
@@ -60,6 +60,11 @@ class ServiceConfig(Model):
     limits: Limits
     http: HttpConfig
     spark: SparkConfig
+
+    @property
+    def upstream(self) -> str:
+        """The topic of the data."""
+        return self.topics.data
 
 
 def load(path: Path) -> ServiceConfig:
@@ -83,7 +88,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     table = _table(declared.get("table"), faults)
     jobs = _jobs(declared.get("jobs"), table, faults)
     _find_doubles(jobs, faults)
-    upstream_format = None
+    upstream_format = topics = None
     kafka, http, spark = (
         KafkaConfig.model_validate({}),
         HttpConfig.model_validate({}),
@@ -91,18 +96,19 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     )
     if raw is not None:
         http = check_http(raw.http, folder=path.resolve().parent, faults=faults)
-        _find_same_topics(raw.upstream["topic"], jobs, faults)
         upstream_format = declare_format(
             UPSTREAM_FORMATS, raw.upstream, faults, beside=UPSTREAM_KEYS, place="upstream."
         )
+        topics = _topics(raw, upstream_format)
+        _find_same_topics(topics, jobs, faults)
         kafka = check_kafka(raw.kafka, folder=path.resolve().parent, faults=faults)
         spark = check_spark(raw.spark, folder=path.resolve().parent, faults=faults)
     lanes = _lanes(raw, table, jobs, faults)
-    if faults or raw is None or table is None or upstream_format is None:
+    if faults or raw is None or table is None or upstream_format is None or topics is None:
         raise faults.error(where=str(path))
     return ServiceConfig(
         kafka=kafka,
-        upstream=raw.upstream["topic"],
+        topics=topics,
         upstream_format=upstream_format,
         state=raw.state if "://" in raw.state else str((path.resolve().parent / raw.state).resolve()),
         sync_state=raw.sync_state,
@@ -222,13 +228,24 @@ def _find_doubles(jobs: Sequence[JobDefinition], faults: Faults) -> None:
                 faults.add(f"{count} jobs with {what} {value!r}")
 
 
-def _find_same_topics(upstream: str, jobs: Sequence[JobDefinition], faults: Faults) -> None:
+def _topics(raw: ConfigFile, upstream_format: Format | None) -> UpstreamTopics:
+    topic = raw.upstream["topic"]
+    barriers = raw.barrier_topic
+    if barriers is None and upstream_format is not None and not upstream_format.may_hold_barriers:
+        barriers = topic + BARRIERS_SUFFIX
+    return UpstreamTopics.of(topic, barriers=barriers, control=raw.control_topic)
+
+
+def _find_same_topics(topics: UpstreamTopics, jobs: Sequence[JobDefinition], faults: Faults) -> None:
+    named = [name for name in (topics.data, topics.barriers, topics.control) if name is not None]
+    for topic in sorted({name for name in named if named.count(name) > 1}):
+        faults.add(f"{topic!r} is two of upstream, barrier_topic and control_topic", Code.SAME_TOPIC)
     for job in jobs:
-        if job.output in (upstream, upstream + CONTROL_SUFFIX):
-            found = f"job {job.name}: output {job.output!r} is the upstream or its control topic"
+        if job.output in topics.all:
+            found = f"job {job.name}: output {job.output!r} is the upstream or a topic beside it"
             faults.add(found, Code.SAME_TOPIC)
     letters = {job.dead_letters: job.name for job in jobs}
-    for topic, other in {upstream: None, **{job.output: job.name for job in jobs}}.items():
+    for topic, other in {**dict.fromkeys(topics.all), **{job.output: job.name for job in jobs}}.items():
         if topic in letters:
             what = "upstream" if other is None else f"output of job {other}"
             faults.add(f"{what} {topic!r} is for the dead letters of job {letters[topic]}", Code.SAME_TOPIC)

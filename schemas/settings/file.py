@@ -19,11 +19,11 @@ from schemas.settings.http import HttpConfig
 from schemas.settings.kafka import KafkaConfig
 from schemas.settings.limits import Limits, size_bytes
 from schemas.settings.spark import SparkConfig
+from schemas.topics import CONTROL_SUFFIX
 
 MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS = 100, 3_600_000
 MIN_BATCH_TIMEOUT_MS, MAX_BATCH_TIMEOUT_MS = 30_000, 24 * 3_600_000
 MAX_DEFAULT_LANES = 4
-CONTROL_SUFFIX = ".control"
 UPSTREAM_KEYS = {"topic": ("", "Topic of the changelog.")}
 """Keys of `upstream` beside those of its format: default and meaning, in Markdown."""
 
@@ -55,6 +55,12 @@ def _upstream(declared: object) -> dict[Any, Any]:
     if not is_topic_name(topic + CONTROL_SUFFIX) or not is_topic_name(topic):
         raise ValueError("no topic name (letters, digits, '.', '_', '-', 241 at most)")
     return keys
+
+
+def _topic(declared: str) -> str:
+    if not is_topic_name(declared):
+        raise ValueError("no topic name (letters, digits, '.', '_', '-', 249 at most)")
+    return declared
 
 
 def _state(declared: str) -> str:
@@ -131,7 +137,17 @@ class ConfigFile(Model):
     )
     barriers: Annotated[str, AfterValidator(known_kind)] = Field(
         "inject",
-        description="`inject`: this process embeds them; `embedded`: the upstream's owner does (`backfill barriers`).",
+        description="`inject`: this process writes them; `embedded`: the upstream's owner does (`backfill barriers`).",
+    )
+    barrier_topic: Annotated[str, AfterValidator(_topic)] | None = Field(
+        None,
+        description="A topic for the barriers beside the data, to which nothing is written then. It is this service's "
+        "own, and made if it is not there. Left out: in the data for `format: change`, else `<topic>.barriers`.",
+    )
+    control_topic: Annotated[str, AfterValidator(_topic)] | None = Field(
+        None,
+        description=f"The topic for control requests; `<topic>{CONTROL_SUFFIX}` by default. Each service on one "
+        "upstream needs its own.",
     )
     barrier_interval: Annotated[
         int, BeforeValidator(_duration_within(MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS))

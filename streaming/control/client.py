@@ -1,9 +1,10 @@
 """Asking a running service for something, and waiting until it is so.
 
-    request ──▶ <upstream>.control ──▶ the injector puts it on the next barrier ──▶ the batch that ends with or after it
+    request ──▶ control topic ──▶ the injector puts it on the next barrier ──▶ the batch that ends with or after it
 
-Between sending and answering nothing is assumed: the barrier is looked for in the upstream, the outcome in the journal,
-from which everybody computes the same (`streaming.core.jobs`). So it does not matter who injects, and where it runs.
+Between sending and answering nothing is assumed: the barrier is looked for where the upstream has its barriers, the
+outcome in the journal, from which everybody computes the same (`streaming.core.jobs`). So it does not matter who
+injects, and where it runs.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from schemas.avro.codec import decode_barrier
 from schemas.errors import Code, ConfigError, EnvironmentProblem, TopicError
-from schemas.records import BARRIER_HEADER, Barrier, Mutation
+from schemas.records import Barrier, Mutation
 from schemas.table import TableSchema
+from schemas.topics import UpstreamTopics
 from state.values.plan import JobState
 from streaming.control.state_view import JobView, StateReader
 from streaming.core.jobs import MutationReport, apply
 from streaming.kafka.clients import KafkaSettings, translated
-from streaming.kafka.consumer import RangeReader, header_of, place
+from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import create_topic
-from streaming.source.barriers.control_requests import (
+from streaming.source.barriers.injecting.control_requests import (
     ControlRequest,
-    control_topic,
     decode_request,
     encode_request,
 )
+from streaming.source.barriers.record import barrier_in
 
 _POLL_S = 0.1
 _T = TypeVar("_T")
@@ -46,9 +47,9 @@ class Applied:
     elapsed_s: float
 
 
-def send_request(kafka: KafkaSettings, upstream: str, mutation: Mutation) -> str:
-    """Put a request into the control topic and wait until it is there; its id. Raises: EnvironmentProblem."""
-    topic, request = control_topic(upstream), ControlRequest(uuid.uuid4().hex, mutation)
+def send_request(kafka: KafkaSettings, topic: str, mutation: Mutation) -> str:
+    """Put a request into a control topic and wait until it is there; its id. Raises: EnvironmentProblem."""
+    request = ControlRequest(uuid.uuid4().hex, mutation)
     create_topic(kafka, topic, 1)
     producer = Producer(kafka.producer())
     with translated(kafka, what=topic):
@@ -65,9 +66,9 @@ class Steering:
     """
 
     def __init__(
-        self, kafka: KafkaSettings, upstream: str, state_reader: StateReader, *, timeout_s: float
+        self, kafka: KafkaSettings, topics: UpstreamTopics, state_reader: StateReader, *, timeout_s: float
     ) -> None:
-        self._kafka, self._upstream, self._state_reader = kafka, upstream, state_reader
+        self._kafka, self._topics, self._state_reader = kafka, topics, state_reader
         self._timeout_s = timeout_s
         self._reader = RangeReader(kafka)
 
@@ -79,7 +80,7 @@ class Steering:
 
     def send(self, mutation: Mutation) -> str:
         """As `send_request`."""
-        return send_request(self._kafka, self._upstream, mutation)
+        return send_request(self._kafka, self._topics.control, mutation)
 
     def ask(self, mutation: Mutation) -> Applied:
         """Send a request and wait until it took effect.
@@ -89,10 +90,10 @@ class Steering:
             EnvironmentProblem: NOT_SERVED when no barrier carries it, or no batch handles that, within the timeout.
         """
         began = time.monotonic()
-        begin = self._reader.watermarks(self._upstream)[0].stable
+        begin = self._reader.watermarks(self._topics.with_barriers)[0].stable
         self.send(mutation)
         as_sent = decode_request(encode_request(ControlRequest("as sent", mutation))).mutation
-        search = _Search(self._reader, self._upstream, begin, as_sent)
+        search = _Search(self._reader, self._topics, begin, as_sent)
         barrier = self._await(search, "a barrier with it", _NO_INJECTOR)
         report = self._await(lambda: self._state_reader.report_on(barrier.curr), "the batch of its barrier")
         if report.refused is not None:
@@ -127,7 +128,7 @@ class Steering:
             if time.monotonic() >= deadline:
                 raise EnvironmentProblem(
                     Code.NOT_SERVED,
-                    where=self._upstream,
+                    where=self._topics.data,
                     found=f"no sign of {what} within {self._timeout_s:g} s; the request is in the control topic",
                     next_step=next_step,
                 )
@@ -157,18 +158,16 @@ _NO_INJECTOR = "start the service (`backfill run`) or, with `barriers: embedded`
 class _Search:
     """Looks at the barriers of partition 0 as they come, for one with this mutation."""
 
-    def __init__(self, reader: RangeReader, topic: str, begin: int, mutation: Mutation) -> None:
-        self._reader, self._topic, self._next, self._mutation = reader, topic, begin, mutation
+    def __init__(self, reader: RangeReader, topics: UpstreamTopics, begin: int, mutation: Mutation) -> None:
+        self._reader, self._topics, self._next, self._mutation = reader, topics, begin, mutation
 
     def __call__(self) -> Barrier | None:
-        end = self._reader.watermarks(self._topic)[0].stable
+        topic = self._topics.with_barriers
+        end = self._reader.watermarks(topic)[0].stable
         begin, self._next = self._next, max(self._next, end)
-        for chunk in self._reader.read(self._topic, {0: (begin, end)}):
+        for chunk in self._reader.read(topic, {0: (begin, end)}):
             for message in chunk:
-                header = header_of(message, BARRIER_HEADER)
-                if header is None:
-                    continue
-                barrier = decode_barrier(header, message.value(), where=place(message))
-                if barrier.mutation == self._mutation:
+                barrier = barrier_in(self._topics, message)
+                if barrier is not None and barrier.mutation == self._mutation:
                     return barrier
         return None

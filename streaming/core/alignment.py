@@ -7,15 +7,18 @@ Each partition holds data with the same sequence of barriers embedded:
     partition 2   d B1 B2 d B3              aligned: B1, B2.  B3 waits for partition 1.
 
 The aligner is fed the barriers of each partition in offset order and gives them back once all partitions have
-them, with the place of each copy. It is the only judge of the chain: `prev` of a barrier is the `curr` of the
+them, with the end of its interval in each. It is the only judge of the chain: `prev` of a barrier is the `curr` of the
 one before it, in every partition. It forgets nothing it has not given back, and it ignores what it has seen, so
 feeding an overlapping range again changes nothing.
+
+Barriers beside the data (`feed_beside`) stand in a topic of their own, and say where their intervals end.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
@@ -26,13 +29,28 @@ _MOST_BETWEEN = 1
 """Offsets between a copy and its twin right before it: at most a transaction marker."""
 
 
-class Aligner:
-    """One upstream topic. `last` is the aligned barrier that everything before was handled up to (None: beginning)."""
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A barrier in one partition: its offset in the topic of barriers, and the exclusive end of its interval."""
 
-    def __init__(self, topic: str, partitions: int, last: AlignedBarrier | None) -> None:
-        self._topic, self._partitions = topic, partitions
-        self._waiting: list[deque[tuple[int, Barrier]]] = [deque() for _ in range(partitions)]
+    barrier: Barrier
+    offset: int
+    end: int
+
+
+class Aligner:
+    """One topic of barriers. `last` is the aligned barrier that everything before was handled up to (None: beginning).
+
+    `in_data`: that topic holds the data, too.
+    """
+
+    def __init__(
+        self, topic: str, partitions: int, last: AlignedBarrier | None, *, in_data: bool = True
+    ) -> None:
+        self._topic, self._partitions, self._in_data = topic, partitions, in_data
+        self._waiting: list[deque[_Copy]] = [deque() for _ in range(partitions)]
         self._ends = [0] * partitions if last is None else list(last.ends)
+        self._seen_to = list(self._ends) if in_data else [0] * partitions
         self._newest: list[Barrier | None] = [None if last is None else last.barrier] * partitions
         self._duplicates: list[tuple[int, int]] = []
 
@@ -42,34 +60,45 @@ class Aligner:
         Raises: InputError with the code of what is wrong with the chain, at `topic-partition@offset`. The aligner
         is unusable afterwards.
         """
-        if offset < self._ends[partition]:
+        self._feed(partition, _Copy(barrier, offset, offset + 1))
+
+    def feed_beside(self, partition: int, offset: int, barrier: Barrier, end: int) -> None:
+        """As `feed`, of a barrier beside the data; the first is the one behind the last that was handled."""
+        self._feed(partition, _Copy(barrier, offset, end))
+
+    def _feed(self, partition: int, copy: _Copy) -> None:
+        if copy.offset < self._seen_to[partition]:
             return
         newest = self._newest[partition]
-        if newest is not None and barrier.curr == newest.curr and barrier.prev == newest.prev:
-            self._repeated(partition, offset, barrier)
+        if newest is not None and copy.barrier.curr == newest.curr and copy.barrier.prev == newest.prev:
+            self._repeated(partition, copy)
             return
-        self._check(partition, offset, barrier, newest)
-        self._ends[partition], self._newest[partition] = offset + 1, barrier
-        self._waiting[partition].append((offset, barrier))
+        self._check(partition, copy, newest)
+        self._seen_to[partition], self._ends[partition] = copy.offset + 1, copy.end
+        self._newest[partition] = copy.barrier
+        self._waiting[partition].append(copy)
 
-    def _repeated(self, partition: int, offset: int, barrier: Barrier) -> None:
+    def _repeated(self, partition: int, copy: _Copy) -> None:
         """A producer's retry may write the same barrier twice in a row; data between the two has no interval."""
-        if offset - self._ends[partition] > _MOST_BETWEEN:
+        moved = copy.end != self._ends[partition]
+        if self._in_data:
+            moved = copy.offset - self._ends[partition] > _MOST_BETWEEN
+            self._duplicates.append((partition, copy.offset))
+        if moved:
             raise self._error(
                 Code.BARRIER_DUPLICATE_WITH_DATA,
-                (partition, offset),
-                f"barrier {barrier.curr} a second time, with records since the first",
+                (partition, copy.offset),
+                f"barrier {copy.barrier.curr} a second time, with records since the first",
             )
-        self._duplicates.append((partition, offset))
-        self._ends[partition] = offset + 1
+        self._seen_to[partition], self._ends[partition] = copy.offset + 1, copy.end
 
     def leave_out(self, partition: int, offset: int) -> None:
         """Pass over a record that looks like a barrier but is none, as the operator says."""
-        if offset >= self._ends[partition] and (partition, offset) not in self._duplicates:
+        if offset >= self._seen_to[partition] and (partition, offset) not in self._duplicates:
             self._duplicates.append((partition, offset))
 
-    def _check(self, partition: int, offset: int, barrier: Barrier, newest: Barrier | None) -> None:
-        place = (partition, offset)
+    def _check(self, partition: int, copy: _Copy, newest: Barrier | None) -> None:
+        barrier, place = copy.barrier, (partition, copy.offset)
         if barrier.partitions != self._partitions:
             raise self._error(
                 Code.PARTITIONS_CHANGED,
@@ -86,6 +115,9 @@ class Aligner:
         if barrier.prev != newest.curr:
             found = f"barrier {barrier.curr} with prev {barrier.prev}"
             raise self._error(Code.BARRIER_GAP, place, found, last=newest.curr)
+        if copy.end < self._ends[partition]:
+            found = f"barrier {barrier.curr} with the end {copy.end}, which is below {self._ends[partition]}"
+            raise self._error(Code.BARRIER_REGRESSION, place, found, last=newest.curr)
 
     def newest(self) -> list[tuple[Barrier | None, int]]:
         """Of each partition, the newest barrier and how many of its barriers wait for the other partitions."""
@@ -100,18 +132,19 @@ class Aligner:
         while all(self._waiting):
             heads = [queue.popleft() for queue in self._waiting]
             self._check_agreement(heads)
-            result.append(AlignedBarrier(heads[0][1], tuple(offset + 1 for offset, _ in heads)))
+            ends = tuple(copy.end for copy in heads)
+            result.append(AlignedBarrier(heads[0].barrier, ends, self._in_data))
         return result
 
-    def _check_agreement(self, heads: Sequence[tuple[int, Barrier]]) -> None:
-        first_offset, first = heads[0]
-        for partition, (offset, barrier) in enumerate(heads):
-            if _identity(barrier) != _identity(first):
+    def _check_agreement(self, heads: Sequence[_Copy]) -> None:
+        first = heads[0].barrier
+        for partition, copy in enumerate(heads):
+            if _identity(copy.barrier) != _identity(first):
                 raise self._error(
                     Code.BARRIER_DISAGREE,
-                    (partition, offset),
-                    f"barrier {barrier.curr} (prev {barrier.prev})",
-                    other=f"at {self._topic}-0@{first_offset}: {first.curr} (prev {first.prev}), "
+                    (partition, copy.offset),
+                    f"barrier {copy.barrier.curr} (prev {copy.barrier.prev})",
+                    other=f"at {self._topic}-0@{heads[0].offset}: {first.curr} (prev {first.prev}), "
                     "with the same kind and mutation",
                 )
 
@@ -130,12 +163,12 @@ class Aligner:
         return tuple(len(queue) for queue in self._waiting)
 
     def _error(self, code: Code, place: tuple[int, int], found: str, **values: object) -> InputError:
+        leave_out = f"; if this one is not its own, leave it out: --skip-record {place[0]}@{place[1]}"
         return InputError(
             code,
             where=f"{self._topic}-{place[0]}@{place[1]}",
             found=found,
-            next_step=f"see what writes barriers to this topic; if this one is not its own, leave it out: "
-            f"--skip-record {place[0]}@{place[1]}",
+            next_step=f"see what writes barriers to this topic{leave_out if self._in_data else ''}",
             expected=expectation(code, **values),
         )
 

@@ -19,7 +19,7 @@ class Gateway:
 
     cache: StatusCache
     kafka: KafkaSettings
-    upstream: str
+    control_topic: str
     table: TableSchema
     sink_of: SinkOf
 
@@ -34,4 +34,4 @@ class Gateway:
         if isinstance(mutation, Add):
             job = JobDefinition.from_json(mutation.job, self.table)
             self.sink_of(job).refuse_used(job)
-        return send_request(self.kafka, self.upstream, mutation)
+        return send_request(self.kafka, self.control_topic, mutation)

@@ -56,8 +56,8 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
     from streaming.observe.server import served
 
     door = Doorkeeper(token, is_local=http.is_local)
-    setup = SinkSetup(kafka=service.kafka, upstream=config.upstream, limits=config.limits, parks=False)
-    gateway = Gateway(cache, service.kafka, config.upstream, config.table, Sinks(setup))
+    setup = SinkSetup(kafka=service.kafka, reserved=config.topics.all, limits=config.limits, parks=False)
+    gateway = Gateway(cache, service.kafka, config.topics.control, config.table, Sinks(setup))
     hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]
     with served(build(cache, metrics, gateway, config.table, door, hosts), http) as address:
         log.info("page", address=address)

@@ -74,7 +74,7 @@ class Ownership:
         return Sinks(
             SinkSetup(
                 kafka=self.kafka,
-                upstream=config.upstream,
+                reserved=config.topics.all,
                 limits=config.limits,
                 parks=config.on_bad_record == "park",
             )
@@ -106,7 +106,13 @@ class Ownership:
         lane_count = max(config.lanes, open_lanes)  # a half done batch is finished by as many as began it
         former = journal.take_over(self.owner, lane_count, binding(config.table, upstream))
         source = UpstreamSource(
-            self.spark, self.kafka, config.upstream, config.table, self.skip_records, config.upstream_format
+            self.spark,
+            self.kafka,
+            config.upstream,
+            config.table,
+            self.skip_records,
+            config.upstream_format,
+            holds_barriers=config.topics.barriers is None,
         )
         lanes = Lanes(source)
         batches = self._batches(storage, journal, lanes, beginning)
@@ -131,7 +137,7 @@ class Ownership:
 
     def _batches(self, storage: Storage, journal: Journal, lanes: Lanes, beginning: list[int]) -> Batches:
         config, kafka = self.config, self.kafka
-        newest = partial(newest_barrier, kafka, config.upstream)
+        newest = partial(newest_barrier, kafka, config.topics)
         return Batches(
             storage=storage,
             table=config.table,
@@ -157,9 +163,10 @@ class Ownership:
         """Where the batches' barriers come from; it is to be started before anything is read."""
         setup = BarrierSetup(
             kafka=self.kafka,
-            upstream=owned.upstream.topic,
+            topics=self.config.topics,
             partitions=owned.upstream.partitions,
             interval_ms=self.config.barrier_interval_ms,
+            spark=self.spark,
             records=owned.source,
             left_out=self.skip_records,
             owner=owned.batches.replica.id,

@@ -29,17 +29,19 @@ from streaming.sink import kafka_reader
 from streaming.sink.dead_letters import PARTITIONS
 from streaming.sink.kafka_client import open_kafka_writer
 from streaming.sink.protocol import Ending, OpenWriter, Sink
-from streaming.source.barriers.control_requests import control_topic
 
 _FENCED_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSink(Sink):
-    """Makes topics, or refuses those that are there. `parks`: records at fault go to the jobs' dead letters."""
+    """Makes topics, or refuses those that are there.
+
+    `reserved` are none for outputs. `parks`: records at fault go to the jobs' dead letters.
+    """
 
     kafka: KafkaSettings
-    upstream: str
+    reserved: frozenset[str]
     limits: Limits
     parks: bool
 
@@ -129,11 +131,11 @@ class KafkaSink(Sink):
         _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits)
 
     def _refuse_same(self, job: JobDefinition) -> None:
-        if job.output in (self.upstream, control_topic(self.upstream)):
+        if job.output in self.reserved:
             raise TopicError(
                 Code.SAME_TOPIC,
                 where=f"job {job.name}",
-                found=f"output {job.output!r}, which is the upstream or its control topic",
+                found=f"output {job.output!r}, which is the upstream or a topic beside it",
             )
 
     def _refuse_unfit_output(self, job: JobDefinition) -> None:

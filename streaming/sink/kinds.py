@@ -25,13 +25,13 @@ class SinkSetup:
     """
 
     kafka: KafkaSettings
-    upstream: str
+    reserved: frozenset[str]
     limits: Limits
     parks: bool
 
 
 SINKS: dict[type[SinkConfig], Callable[[Any, SinkSetup], Sink]] = {
-    ToKafka: lambda _, setup: KafkaSink(setup.kafka, setup.upstream, setup.limits, setup.parks),
+    ToKafka: lambda _, setup: KafkaSink(setup.kafka, setup.reserved, setup.limits, setup.parks),
 }
 """By its model, an instance of which is the first argument."""
 

@@ -1,14 +1,12 @@
 """The upstream topic as Spark sees it: a stream that tells when barriers come, and ranges between two barriers.
 
-The stream's own rows are only looked through for barriers, which costs no decoding. A batch then reads exactly
-the range from its first to its last barrier, so no row behind the last aligned barrier is ever decoded, carried
-over or held; what the stream delivered too early is simply read when its barrier has come.
+Where barriers stand in the data, the stream's own rows are only looked through for them, which costs no decoding. A
+batch reads exactly the range from its first to its last barrier, so no row behind the last aligned barrier is ever
+decoded, carried over or held; what the stream delivered too early is simply read when its barrier has come.
 """
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
@@ -30,12 +28,14 @@ from streaming.source.barriers.found import FoundBarrier, Look, Marked, found_ba
 from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE
 from streaming.source.formats.registry import decoder_of
 from streaming.source.lane_keys import lane_keys
+from streaming.source.spark_topic import SparkTopic
 
 
 class UpstreamSource:
     """One topic of one table.
 
-    `left_out` are records, (partition, offset), that an operator named: a barrier among them is none.
+    `left_out` are records, (partition, offset), that an operator named: a barrier among them is none. A topic that
+    holds no barriers is not looked through for marks of them; headers are its owner's.
     """
 
     def __init__(
@@ -46,11 +46,14 @@ class UpstreamSource:
         table: TableSchema,
         left_out: frozenset[tuple[int, int]] = frozenset(),
         format_: Format = DEFAULT,
+        *,
+        holds_barriers: bool = True,
     ) -> None:
         self._spark, self._kafka, self._topic, self._table = spark, kafka, topic, table
+        self._holds_barriers = holds_barriers
+        self._records = SparkTopic(spark, kafka, topic, headers=holds_barriers)
         self._left_out = left_out
         self._decoder = decoder_of(format_, table)
-        self._ranges = f"backfill-{uuid.uuid4()}"
         self._lane_keys: dict[int, Column] = {}
 
     @property
@@ -58,50 +61,13 @@ class UpstreamSource:
         """The session that it reads with; waits for it."""
         return self._spark()
 
-    def _options(self) -> dict[str, str]:
-        return {
-            **self._kafka.spark_options(),
-            "kafka.isolation.level": "read_committed",
-            # A task that reads up to the end of a partition would wait half a second for more.
-            "kafka.fetch.max.wait.ms": "5",
-            "failOnDataLoss": "true",
-            # A topic that was deleted must not come back empty because somebody still reads it.
-            "kafka.allow.auto.create.topics": "false",
-        }
-
     def stream(self, first: Sequence[int]) -> DataFrame:
         """The topic from first[p] of every partition p on."""
-        return (
-            self._spark()
-            .readStream.format("kafka")
-            .options(**self._options())
-            .option("assign", self._partitions(first))
-            .option("startingOffsets", self._offsets(first))
-            .option("includeHeaders", "true")
-            .load()
-        )
+        return self._records.stream(first)
 
     def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
         """The records of [first[p], end[p]) of every partition p."""
-        return (
-            self._spark()
-            .read.format("kafka")
-            .options(**self._options())
-            # Spark keeps consumers by this name, which nothing is committed under: one range goes on where the last
-            # one ended, with what was fetched ahead. Without it every range makes new ones, 30 ms each.
-            .option("kafka.group.id", self._ranges)
-            .option("assign", self._partitions(first))
-            .option("startingOffsets", self._offsets(first))
-            .option("endingOffsets", self._offsets(end))
-            .option("includeHeaders", "true")
-            .load()
-        )
-
-    def _partitions(self, offsets: Sequence[int]) -> str:
-        return json.dumps({self._topic: list(range(len(offsets)))})
-
-    def _offsets(self, offsets: Sequence[int]) -> str:
-        return json.dumps({self._topic: {str(number): offset for number, offset in enumerate(offsets)}})
+        return self._records.range(first, end)
 
     def look(self, first: Sequence[int]) -> Look:
         """As `look_ahead`: without Spark."""
@@ -156,6 +122,8 @@ class UpstreamSource:
 
     @cached_property
     def _is_marked(self) -> Column:
+        if not self._holds_barriers:
+            return F.lit(False)
         return F.col("headers").isNotNull() & F.exists(
             "headers", lambda header: header["key"] == BARRIER_HEADER
         )

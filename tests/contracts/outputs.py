@@ -16,6 +16,7 @@ from schemas.formats.protocol import KeyEncoder
 from schemas.job import JobDefinition
 from schemas.records import BARRIER_HEADER, Change, Row
 from schemas.settings.limits import Limits
+from schemas.topics import UpstreamTopics
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import partitions_of
@@ -181,7 +182,7 @@ class OfKafka(TestOutput):
     def __init__(self, bootstrap: str, name: str, upstream: str) -> None:
         super().__init__(name)
         self._kafka = KafkaSettings(bootstrap)
-        self.sink = KafkaSink(self._kafka, upstream, Limits(), parks=True)
+        self.sink = KafkaSink(self._kafka, UpstreamTopics.of(upstream).all, Limits(), parks=True)
 
     def _messages(self, topic: str) -> Iterator[Message]:
         count = partitions_of(self._kafka, topic) or 0

@@ -27,7 +27,7 @@ from tests.simulation.undisturbed import undisturbed
 
 TABLE = table()
 COPY = {"name": "copy", "output": "copy", "output_partitions": 2, "rate_limit": 2}
-SETUP = SinkSetup(kafka=KafkaSettings("none"), upstream="up", limits=Limits(), parks=False)
+SETUP = SinkSetup(kafka=KafkaSettings("none"), reserved=frozenset(), limits=Limits(), parks=False)
 
 
 class ToFiles(SinkConfig):

@@ -15,10 +15,12 @@ from streaming.source.barriers.source import BarrierSource
 from tests.contracts.upstreams import (
     FAR,
     PARTITIONS,
-    Beside,
     Kafka,
+    KafkaBeside,
     KafkaInjected,
+    KafkaInjectedBeside,
     Memory,
+    MemoryBeside,
     MemoryInjected,
     TestUpstream,
     await_end,
@@ -27,10 +29,20 @@ from tests.contracts.upstreams import (
 SCRIPT = ((2, 0), (0, 3), (0, 0), (5, 1))
 """Records of each partition before each barrier."""
 REAL = [pytest.mark.kafka, pytest.mark.spark]
-INJECTED = [MemoryInjected, pytest.param(KafkaInjected, marks=REAL)]
+INJECTED = [
+    MemoryInjected,
+    pytest.param(KafkaInjected, marks=REAL),
+    pytest.param(KafkaInjectedBeside, marks=pytest.mark.kafka),
+]
+EMBEDDED = [
+    Memory,
+    MemoryBeside,
+    pytest.param(Kafka, marks=REAL),
+    pytest.param(KafkaBeside, marks=pytest.mark.kafka),
+]
 
 
-@pytest.fixture(params=[Memory, Beside, pytest.param(Kafka, marks=REAL), *INJECTED])
+@pytest.fixture(params=[*EMBEDDED, *INJECTED])
 def upstream(request: pytest.FixtureRequest) -> Iterator[TestUpstream]:
     if not issubclass(request.param, Kafka):
         yield request.param()

@@ -10,19 +10,24 @@ from confluent_kafka import Message, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from schemas.avro.codec import barrier_header, encode_barrier
+from schemas.json.barriers import encode_beside
 from schemas.records import BARRIER_HEADER
+from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
-from streaming.kafka.topics import admin, stable_offsets
+from streaming.kafka.topics import admin, create_topic, end_offsets, stable_offsets
 from streaming.source.barriers.announced import Announcements
+from streaming.source.barriers.beside import EmbeddedBeside, InjectedBeside
+from streaming.source.barriers.followed import FollowedTopic
 from streaming.source.barriers.in_data import EmbeddedBarriers, InjectedBarriers
-from streaming.source.barriers.injector import BarrierInjector
+from streaming.source.barriers.injecting.injector import BarrierInjector
+from streaming.source.barriers.injecting.target import Beside, InData
+from streaming.source.barriers.last import newest_barrier
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.kafka import UpstreamSource
 from tests.kit.barriers import (
     NO_RECORDS,
-    BesideBarriers,
     BesideTopic,
     MemoryInjector,
     MemoryRecords,
@@ -141,8 +146,8 @@ class MemoryInjected(Memory):
         return super().more(source) if source.has_more else []
 
 
-class Beside(TestUpstream):
-    """Barriers in a topic of their own, in memory."""
+class MemoryBeside(TestUpstream):
+    """Barriers in a topic of their own, in memory, written by its owner."""
 
     in_data = False
 
@@ -162,10 +167,13 @@ class Beside(TestUpstream):
         self.topic.earliest = max(self.topic.ends)
 
     def source(self) -> BarrierSource:
-        return BesideBarriers(self.topic)
+        return EmbeddedBeside(self.topic, PARTITIONS)
 
     def records(self) -> DataFrame:
         return NO_RECORDS
+
+    def more(self, source: BarrierSource) -> list[AlignedBarrier]:
+        return super().more(source) if self.topic.polled < len(self.topic.barriers) else []
 
 
 class Kafka(TestUpstream):
@@ -175,7 +183,7 @@ class Kafka(TestUpstream):
         self.kafka, self.topic = KafkaSettings(bootstrap), topic
         self.upstream = UpstreamSource(spark, self.kafka, topic, table())
         self._producer = Producer(self.kafka.producer())
-        self._owner = BarrierInjector(self.kafka, topic, HOUR_MS)
+        self._owner = BarrierInjector(self.kafka, InData(topic), HOUR_MS)
 
     def data(self, partition: int) -> int:
         return self._send(partition, b"key", b"value")
@@ -244,14 +252,14 @@ class KafkaInjected(Kafka):
 
     def fence(self) -> None:
         self.is_ours = False
-        self._owner = BarrierInjector(self.kafka, self.topic, HOUR_MS, owner="state")
+        self._owner = BarrierInjector(self.kafka, InData(self.topic), HOUR_MS, owner="state")
         self._owner.inject_one()
 
     def source(self) -> BarrierSource:
         announcements = Announcements()
         self.injector = BarrierInjector(
             self.kafka,
-            self.topic,
+            InData(self.topic),
             self.interval_ms,
             on_barrier=announcements.put,
             is_ours=lambda: self.is_ours,
@@ -268,6 +276,80 @@ class KafkaInjected(Kafka):
 
     def more(self, source: BarrierSource) -> list[AlignedBarrier]:
         return super().more(source) if source.has_more else []
+
+
+class KafkaBeside(Kafka):
+    """A Kafka topic, and one of barriers beside it, which its owner writes."""
+
+    in_data = False
+    is_ours, interval_ms = True, HOUR_MS
+
+    def __init__(self, bootstrap: str, topic: str, spark: Callable[[], SparkSession]) -> None:
+        super().__init__(bootstrap, topic, spark)
+        self._topics, self._spark = UpstreamTopics.of(topic, barriers=f"{topic}.barriers"), spark
+        create_topic(self.kafka, self._topics.with_barriers, PARTITIONS)
+        self._owner = self._injector()
+
+    def _injector(self) -> BarrierInjector:
+        return BarrierInjector(
+            self.kafka, Beside(self._topics), self.interval_ms, is_ours=lambda: self.is_ours, owner="state"
+        )
+
+    def break_chain(self) -> None:
+        places = [(self.topic, number) for number in range(PARTITIONS)]
+        ends = end_offsets(self.kafka, places, client=admin(self.kafka))
+        for _, number in places:
+            self._producer.produce(
+                self._topics.with_barriers,
+                encode_beside(FAR, ends[self.topic, number]),
+                str(number),
+                number,
+                headers=[(BARRIER_HEADER, barrier_header(FAR))],
+            )
+        assert self._producer.flush(30) == 0
+
+    def source(self) -> BarrierSource:
+        return EmbeddedBeside(self._followed(), PARTITIONS)
+
+    def _followed(self) -> FollowedTopic:
+        return FollowedTopic(self.kafka, self._topics, PARTITIONS, self._spark)
+
+    def records(self) -> DataFrame:
+        return NO_RECORDS
+
+    def more(self, source: BarrierSource) -> list[AlignedBarrier]:
+        """A source waits for what has not come."""
+        found: list[AlignedBarrier] = []
+        while self._has_news(source):
+            found += super().more(source)
+        return found
+
+    def _has_news(self, source: BarrierSource) -> bool:
+        return newest_barrier(self.kafka, self._topics) > max(
+            barrier.curr if barrier else 0 for barrier, _ in source.newest()
+        )
+
+
+class KafkaInjectedBeside(KafkaBeside):
+    """The same, with barriers of the source's own injector."""
+
+    injects = True
+    injector: BarrierInjector
+
+    def barrier(self) -> None:
+        self.injector.inject_one()
+
+    def hurry(self) -> None:
+        self.interval_ms = 100
+
+    def fence(self) -> None:
+        self.is_ours = False
+        self._owner = BarrierInjector(self.kafka, Beside(self._topics), HOUR_MS, owner="state")
+        self._owner.inject_one()
+
+    def source(self) -> BarrierSource:
+        self.injector = self._injector()
+        return InjectedBeside(self._followed(), PARTITIONS, self.injector)
 
 
 def await_end(source: BarrierSource) -> Exception:

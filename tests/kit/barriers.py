@@ -8,12 +8,13 @@ from typing import cast
 
 from pyspark.sql import DataFrame
 
-from schemas.errors import BackfillError, Code, Fenced, InputError
+from schemas.errors import BackfillError, Code, Fenced
 from schemas.records import Barrier, BarrierKind
 from state.values.plan import AlignedBarrier
 from streaming.kafka.topics import Watermarks
+from streaming.source.barriers.beside import BarrierTopic
 from streaming.source.barriers.found import FoundBarrier, Look
-from streaming.source.barriers.source import BarrierSource, Newest
+from streaming.source.barriers.record import FoundBeside
 from streaming.source.upstream_checks import refuse_lost_behind
 
 NO_RECORDS = cast("DataFrame", None)
@@ -108,56 +109,55 @@ class MemoryInjector:
 
 
 @dataclass
-class BesideTopic:
-    """Data without markers, and beside it a topic of one partition: each record a barrier with its ends."""
+class BesideTopic(BarrierTopic):
+    """Data without markers, and beside it a topic of barriers, in memory."""
 
     partitions: int
     ends: list[int] = field(default_factory=list)
     barriers: list[AlignedBarrier] = field(default_factory=list)
     earliest: int = 0
+    polled: int = 0
 
     def __post_init__(self) -> None:
         self.ends = self.ends or [0] * self.partitions
+
+    @property
+    def name(self) -> str:
+        return "up.barriers"
 
     def write(self, partition: int) -> int:
         """A record of data; its offset."""
         self.ends[partition] += 1
         return self.ends[partition] - 1
 
-    def add(self, barrier: Barrier) -> None:
+    def add(self, barrier: Barrier) -> AlignedBarrier:
         """A barrier behind all data that there is."""
         self.barriers.append(AlignedBarrier(barrier, tuple(self.ends), in_data=False))
+        return self.barriers[-1]
 
+    def require(self) -> None:
+        return
 
-class BesideBarriers(BarrierSource):
-    """Barriers beside the data, in memory."""
+    def refuse_lost(self, first: Sequence[int]) -> None:
+        refuse_lost_behind("up", [Watermarks(self.earliest, end, end) for end in self.ends], first)
 
-    def __init__(self, topic: BesideTopic) -> None:
-        self._topic = topic
-        self._last: AlignedBarrier | None = None
-        self._taken = 0
+    def behind(self, epoch: int) -> list[FoundBeside]:
+        self.polled = sum(each.epoch <= epoch for each in self.barriers)
+        return self.poll(0)
 
-    def begin(self, position: AlignedBarrier | None, first: Sequence[int]) -> list[AlignedBarrier]:
-        topic = self._topic
-        refuse_lost_behind("up", [Watermarks(topic.earliest, end, end) for end in topic.ends], first)
-        self._last = position
-        return self._news()
+    def poll(self, timeout_s: float) -> list[FoundBeside]:
+        first, self.polled = self.polled, len(self.barriers)
+        return [
+            FoundBeside(number, offset, each.barrier, end)
+            for offset, each in enumerate(self.barriers[first:], first)
+            for number, end in enumerate(each.ends)
+        ]
 
     def stream(self) -> DataFrame:
         return NO_RECORDS
 
-    def aligned(self, records: DataFrame) -> list[AlignedBarrier]:
-        return self._news()
+    def stable(self) -> Sequence[int]:
+        return self.ends
 
-    def newest(self) -> Newest:
-        return [(self._last.barrier if self._last else None, 0)] * self._topic.partitions
-
-    def _news(self) -> list[AlignedBarrier]:
-        epoch = self._last.epoch if self._last else 0
-        found, self._taken = self._topic.barriers[self._taken :], len(self._topic.barriers)
-        news = [each for each in found if each.epoch > epoch]
-        for each in news:
-            if each.barrier.prev != epoch:
-                raise InputError(Code.BARRIER_GAP, where="up", found=f"prev {each.barrier.prev}", last=epoch)
-            epoch, self._last = each.epoch, each
-        return news
+    def close(self) -> None:
+        return

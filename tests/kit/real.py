@@ -31,8 +31,9 @@ from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import create_topic
 from streaming.protocol.report import BatchReport
 from streaming.service.service import Service
-from streaming.source.barriers.injector import BarrierInjector, unix_ms
-from streaming.source.barriers.schedule import next_barrier
+from streaming.source.barriers.injecting.injector import BarrierInjector, unix_ms
+from streaming.source.barriers.injecting.schedule import next_barrier
+from streaming.source.barriers.injecting.target import InData
 from streaming.verify.findings import Report
 from streaming.verify.judge import verify_topics
 
@@ -53,7 +54,7 @@ class RealUpstream:
         create_topic(kafka, topic, partitions)
         self.changes, self.keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
         self._producer = Producer(kafka.producer(**{"message.max.bytes": 2_000_000}))
-        self._injector = BarrierInjector(kafka, topic, interval_ms=1_000)
+        self._injector = BarrierInjector(kafka, InData(topic), interval_ms=1_000)
 
     def close(self) -> None:
         self._producer.flush(30)

@@ -155,7 +155,7 @@ def job(**changes: Any) -> dict[str, Any]:
     ("jobs", "fault", "code"),
     [
         ([job(output="orders")], "is the upstream", Code.SAME_TOPIC),
-        ([job(output="orders.control")], "its control topic", Code.SAME_TOPIC),
+        ([job(output="orders.control")], "a topic beside it", Code.SAME_TOPIC),
         (
             [job(), job(name="b", output="orders-copy.dead-letters")],
             "output of job b 'orders-copy.dead-letters' is for the dead letters of job copy",

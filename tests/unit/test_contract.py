@@ -17,7 +17,7 @@ from schemas.table import declare
 from schemas.types import TYPE_NAMES
 from state.vnode import compute_vnode
 from streaming.cli.app import COMMANDS
-from streaming.source.barriers.control_requests import decode_request
+from streaming.source.barriers.injecting.control_requests import decode_request
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")

@@ -63,13 +63,13 @@ class Served:
 
         parks = self.config.on_bad_record == "park"
         limits = self.config.limits
-        return Sinks(SinkSetup(kafka=self.kafka, upstream=self.config.upstream, limits=limits, parks=parks))
+        return Sinks(SinkSetup(kafka=self.kafka, reserved=self.config.topics.all, limits=limits, parks=parks))
 
     def steering(self, timeout_s: float) -> Steering:
         """The way to send requests; a context."""
         from streaming.control.client import Steering
 
-        return Steering(self.kafka, self.config.upstream, self.state_reader, timeout_s=timeout_s)
+        return Steering(self.kafka, self.config.topics, self.state_reader, timeout_s=timeout_s)
 
     def check(self, mutation: Mutation) -> None:
         """Raises: ConfigError for a mutation that the service would refuse as things are now."""

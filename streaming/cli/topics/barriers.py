@@ -10,13 +10,15 @@ import structlog
 import typer
 
 from schemas.job import parse_duration
-from schemas.settings.config import load
+from schemas.settings.config import ServiceConfig, load
+from schemas.topics import UpstreamTopics
 from streaming.cli.configuration import ConfigArgument, ConfigOption, optional_config, usage
 from streaming.cli.topics.target import BootstrapOption, Broker, KafkaOption, TopicOption, topic_of
 from streaming.runtime import logs
 from streaming.service.presence import instance_name
-from streaming.source.barriers.claim import ALONE
-from streaming.source.barriers.injector import BarrierInjector
+from streaming.source.barriers.injecting.claim import ALONE
+from streaming.source.barriers.injecting.injector import BarrierInjector
+from streaming.source.barriers.injecting.target import target_of
 
 _CHECK_S = 0.2
 _DEFAULT_INTERVAL_MS, _MIN_INTERVAL_MS, _MAX_INTERVAL_MS = 1_000, 100, 3_600_000
@@ -32,16 +34,23 @@ def command(
     interval: Annotated[
         str | None, typer.Option(help="Time between two barriers, 100ms to 1h; by default 1s.")
     ] = None,
+    barrier_topic: Annotated[
+        str | None, typer.Option(help="Write them to this topic, beside the data, and nothing to TOPIC.")
+    ] = None,
+    control_topic: Annotated[
+        str | None, typer.Option(help="Take requests from this topic; by default TOPIC.control.")
+    ] = None,
 ) -> None:
-    """Inject barriers into a topic until SIGTERM or Ctrl-C, and take requests from its control topic.
+    """Write barriers for a topic until SIGTERM or Ctrl-C, and take requests from its control topic.
 
-    It goes on after the last barrier in the topic. Another injector of the same topic is refused while this one lives.
+    It goes on after the last barrier there is. Another injector of these barriers is refused while this one lives.
     """
     logs.configure()
     path = optional_config(config, file)
     loaded = load(path) if path else None
     default_ms = loaded.barrier_interval_ms if loaded else _DEFAULT_INTERVAL_MS
-    upstream, interval_ms = topic_of(loaded, topic), _interval_ms(interval) if interval else default_ms
+    topics = _topics(loaded, topic, barrier_topic, control_topic)
+    interval_ms = _interval_ms(interval) if interval else default_ms
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
@@ -49,12 +58,23 @@ def command(
     owner = (
         f"{ALONE} {instance_name()}"  # started again it goes on; another one is refused while this one lives
     )
-    with BarrierInjector(settings, upstream, interval_ms, owner=owner) as injector:
-        _log.info("injecting_barriers", upstream=upstream, interval_ms=interval_ms)
+    with BarrierInjector(settings, target_of(topics), interval_ms, owner=owner) as injector:
+        _log.info("injecting_barriers", upstream=topics.data, interval_ms=interval_ms)
         while not ended.wait(_CHECK_S):
             injector.check()
     last = injector.last_barrier
-    _log.info("stopped", upstream=upstream, last_barrier=last.curr if last else None)
+    _log.info("stopped", upstream=topics.data, last_barrier=last.curr if last else None)
+
+
+def _topics(
+    loaded: ServiceConfig | None, topic: str | None, barriers: str | None, control: str | None
+) -> UpstreamTopics:
+    """Those of the configuration; a topic that an option names has none but those that other options name."""
+    name = topic_of(loaded, topic)
+    if loaded is None or topic is not None:
+        return UpstreamTopics.of(name, barriers=barriers, control=control)
+    known = loaded.topics
+    return UpstreamTopics.of(name, barriers=barriers or known.barriers, control=control or known.control)
 
 
 def _interval_ms(text: str) -> int:

@@ -26,6 +26,7 @@ from schemas.errors import Code, EnvironmentProblem
 from schemas.job import JobDefinition
 from schemas.records import Add
 from schemas.table import TableSchema, declare
+from schemas.topics import UpstreamTopics
 from streaming.control.client import send_request
 from streaming.dev.bench.latency import StableOffsets
 from streaming.dev.bench.report.line import Line
@@ -238,9 +239,8 @@ class Rig:
 
     def create(self, name: str) -> None:
         """A job without a latency budget, for a service that runs."""
-        send_request(
-            self.kafka, self.upstream, Add(JobDefinition.declare(job(None, name), self.table).to_json())
-        )
+        added = Add(JobDefinition.declare(job(None, name), self.table).to_json())
+        send_request(self.kafka, UpstreamTopics.of(self.upstream).control, added)
 
     def build(self, rows: int, *, state: str) -> None:
         """The replica of a state, by a service without a job that ends again."""

@@ -15,7 +15,8 @@ from streaming.core.alignment import Aligner
 from streaming.kafka.topics import admin, stable_offsets
 from streaming.source.barriers.announced import Announcements, OwnBarriers
 from streaming.source.barriers.found import FoundBarrier, RecordId
-from streaming.source.barriers.injector import BarrierInjector
+from streaming.source.barriers.injecting.injector import BarrierInjector
+from streaming.source.barriers.injecting.target import InData
 from streaming.source.barriers.source import BarrierSetup, BarrierSource, Newest, Records
 
 
@@ -135,31 +136,28 @@ class InjectedBarriers(EmbeddedBarriers):
 
 def embedded(setup: BarrierSetup) -> EmbeddedBarriers:
     """Barriers that the owner of a Kafka topic writes into it."""
-    return EmbeddedBarriers(setup.upstream, setup.partitions, setup.records)
+    return EmbeddedBarriers(setup.topics.data, setup.partitions, setup.records)
 
 
 def injected(setup: BarrierSetup) -> InjectedBarriers:
     """Barriers that an injector of the service's own writes into a Kafka topic."""
     announcements = Announcements()
+    topic, records = setup.topics.data, setup.records
     injector = BarrierInjector(
         setup.kafka,
-        setup.upstream,
+        InData(setup.topics, setup.left_out, partial(_search, records)),
         setup.interval_ms,
-        left_out=setup.left_out,
         is_ours=setup.is_ours,
         on_barrier=announcements.put,
         owner=setup.owner,
-        search=partial(_search, setup.records),
     )
     return InjectedBarriers(
-        setup.upstream,
+        topic,
         setup.partitions,
-        setup.records,
+        records,
         injector=injector,
         announcements=announcements,
-        stable=partial(
-            stable_offsets, setup.kafka, setup.upstream, setup.partitions, client=admin(setup.kafka)
-        ),
+        stable=partial(stable_offsets, setup.kafka, topic, setup.partitions, client=admin(setup.kafka)),
     )
 
 

@@ -9,12 +9,21 @@ from collections.abc import Callable
 from typing import Any
 
 from schemas.kinds.barriers import BarriersConfig, Embedded, Inject
-from streaming.source.barriers.in_data import embedded, injected
+from streaming.source.barriers import followed, in_data
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
 
+
+def _injected(_: Inject, setup: BarrierSetup) -> BarrierSource:
+    return in_data.injected(setup) if setup.topics.barriers is None else followed.injected(setup)
+
+
+def _embedded(_: Embedded, setup: BarrierSetup) -> BarrierSource:
+    return in_data.embedded(setup) if setup.topics.barriers is None else followed.embedded(setup)
+
+
 SOURCES: dict[type[BarriersConfig], Callable[[Any, BarrierSetup], BarrierSource]] = {
-    Inject: lambda _, setup: injected(setup),
-    Embedded: lambda _, setup: embedded(setup),
+    Inject: _injected,
+    Embedded: _embedded,
 }
 """By its model, an instance of which is the first argument."""
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import structlog
 from confluent_kafka import Message
 
-from schemas.avro.codec import decode_barrier
 from schemas.errors import Code, InputError, TopicError
 from schemas.records import BARRIER_HEADER, Barrier
+from schemas.topics import UpstreamTopics
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of, located, place
+from streaming.kafka.consumer import RangeReader, header_of, located
+from streaming.source.barriers.record import barrier_in
 
 _NEAR_RECORDS = 10_000
 """Of a partition; what a reader in Python takes a moment for."""
@@ -36,11 +37,15 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BarrierLookup:
-    """For one topic. Barriers `left_out` don't count; without a `search` a reader goes back as far as it takes."""
+    """For one upstream. Barriers `left_out` don't count; without a `search` a reader goes back as far as it takes."""
 
-    topic: str
+    topics: UpstreamTopics
     left_out: RecordIds = frozenset()
     search: BarrierSearch | None = None
+
+    @property
+    def _topic(self) -> str:
+        return self.topics.with_barriers
 
     def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
         """The last barrier of the topic, None for one without any.
@@ -57,10 +62,10 @@ class BarrierLookup:
             return None
         last = barriers[max(barriers)]
         if last.partitions != partitions:
-            raise _changed(self.topic, partitions, last)
+            raise _changed(self._topic, partitions, last)
         for partition, barrier in found.items():
             if barrier is None or barrier.curr != last.curr:
-                raise _disagree(f"{self.topic}-{partition}", barrier, last)
+                raise _disagree(f"{self._topic}-{partition}", barrier, last)
         return last
 
     def last_of(self, reader: RangeReader, partition: int) -> Barrier | None:
@@ -70,20 +75,18 @@ class BarrierLookup:
             return header_of(record, BARRIER_HEADER) is not None and located(record) not in self.left_out
 
         most = None if self.search is None else _NEAR_RECORDS
-        message = reader.last(self.topic, partition, is_barrier, most=most)
-        if message is None:
-            return None
-        return decode_barrier(header_of(message, BARRIER_HEADER), message.value(), where=place(message))
+        message = reader.last(self._topic, partition, is_barrier, most=most)
+        return None if message is None else barrier_in(self.topics, message)
 
     def _far(self, reader: RangeReader, missing: Sequence[int]) -> dict[int, Barrier]:
         """The last barriers of partitions that have none near their end."""
         assert self.search is not None
-        marks = reader.watermarks(self.topic)
+        marks = reader.watermarks(self._topic)
         ends = [each.stable if number in missing else each.earliest for number, each in enumerate(marks)]
         found: dict[int, Barrier] = {}
         while left := sum(end - each.earliest for end, each in zip(ends, marks, strict=True)):
             if left > _WINDOW_RECORDS:
-                _log.info("looking_for_the_last_barrier", upstream=self.topic, records=left)
+                _log.info("looking_for_the_last_barrier", upstream=self._topic, records=left)
             share = min(_WINDOW_RECORDS / left, 1.0)
             firsts = [
                 end - math.ceil((end - each.earliest) * share) for end, each in zip(ends, marks, strict=True)
@@ -96,10 +99,10 @@ class BarrierLookup:
         return found
 
 
-def newest_barrier(kafka: KafkaSettings, topic: str) -> int:
-    """The epoch of a topic's last barrier in its first partition, aligned or not; 0 without any."""
+def newest_barrier(kafka: KafkaSettings, topics: UpstreamTopics) -> int:
+    """The epoch of the last barrier in the first partition, aligned or not; 0 without any."""
     with RangeReader(kafka) as reader:
-        barrier = BarrierLookup(topic).last_of(reader, 0)
+        barrier = BarrierLookup(topics).last_of(reader, 0)
     return 0 if barrier is None else barrier.curr
 
 

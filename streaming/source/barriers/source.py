@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from schemas.errors import BackfillError
 from schemas.records import Barrier
+from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
 from streaming.source.barriers.found import FoundBarrier, Look, RecordId
@@ -135,13 +136,15 @@ class BarrierSetup:
     """What a source is made from, beside the settings of its kind.
 
     `left_out` are records, (partition, offset), that an operator named: no barrier is among them. `owner` is the id of
-    the state, and `is_ours` tells whether this instance is still the one that may write it.
+    the state, and `is_ours` tells whether this instance is still the one that may write it. `spark` waits for the
+    session.
     """
 
     kafka: KafkaSettings
-    upstream: str
+    topics: UpstreamTopics
     partitions: int
     interval_ms: int
+    spark: Callable[[], SparkSession]
     records: Records
     left_out: frozenset[RecordId]
     owner: str

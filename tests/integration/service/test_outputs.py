@@ -12,6 +12,7 @@ from schemas.errors import Code, TopicError
 from schemas.job import JobDefinition
 from schemas.settings.limits import Limits
 from schemas.table import declare
+from schemas.topics import UpstreamTopics
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic, describe_topic, partitions_of, topic_settings
 from streaming.sink.kafka import KafkaSink
@@ -23,7 +24,9 @@ WEEK_MS = "604800000"
 
 @pytest.fixture
 def outputs(bootstrap: str, topic: Topic) -> KafkaSink:
-    return KafkaSink(KafkaSettings(bootstrap), topic(partitions=2), Limits(), parks=True)
+    upstream = topic(partitions=2)
+    reserved = UpstreamTopics.of(upstream, barriers=f"{upstream}.barriers").all
+    return KafkaSink(KafkaSettings(bootstrap), reserved, Limits(), parks=True)
 
 
 def job(output: str, **more: Any) -> JobDefinition:
@@ -36,17 +39,18 @@ def refused(outputs: KafkaSink, wanted: JobDefinition) -> TopicError:
     return caught.value
 
 
-@pytest.mark.parametrize("ending", ["", ".control"])
-def test_the_upstream_and_its_control_topic_are_no_outputs_and_nobody_is_named_to_delete_them(
-    outputs: KafkaSink, ending: str
+@pytest.mark.parametrize("number", range(3))
+def test_the_upstream_and_the_topics_beside_it_are_no_outputs_and_nobody_is_named_to_delete_them(
+    outputs: KafkaSink, number: int
 ) -> None:
-    wanted = job(outputs.upstream + ending)
+    upstream, *beside = sorted(outputs.reserved)
+    wanted = job([upstream, *beside][number])
     error = refused(outputs, wanted)
     assert error.code is Code.SAME_TOPIC
     with pytest.raises(TopicError):
         outputs.open(wanted)
     assert "delete" not in error.next_step
-    assert partitions_of(outputs.kafka, f"{outputs.upstream}.control") is None
+    assert [partitions_of(outputs.kafka, name) for name in beside] == [None, None]
 
 
 def test_a_topic_with_records_is_no_output_and_nobody_is_named_to_delete_it(

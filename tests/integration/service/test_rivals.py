@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from schemas.errors import Fenced
+from schemas.topics import UpstreamTopics
 from state.journal import Journal
 from state.replica import Replica
 from state.storage import Storage
@@ -16,7 +17,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.service.service import Service
-from streaming.source.barriers.injector import injector_id
+from streaming.source.barriers.injecting.injector import injector_id
 from tests.kit.real import Run, Stage
 
 SetUp = Callable[..., Stage]
@@ -52,7 +53,9 @@ def test_who_fences_without_having_taken_the_state_over_delays_and_does_not_end(
         run.until(lambda: len(run.reports) > 2)
         replica = Replica(Storage(str(stage.folder / "state")), stage.upstream.table)
         lanes = [f"{transactional_id(replica)}-{lane}" for lane in range(2)]
-        with fencing(stage.upstream.kafka, *lanes, injector_id(stage.upstream.name)) as taken:
+        with fencing(
+            stage.upstream.kafka, *lanes, injector_id(UpstreamTopics.of(stage.upstream.name))
+        ) as taken:
             run.until(lambda: len(taken) >= 12)
         run.until(lambda: run.is_complete("copy"))
     report = stage.verify()

@@ -10,10 +10,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 from schemas.errors import Code, Fenced, TopicError
 from schemas.records import Drop, Pause
+from schemas.topics import UpstreamTopics
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
-from streaming.source.barriers.control_requests import control_topic
-from streaming.source.barriers.injector import BarrierInjector, injector_id
+from streaming.source.barriers.injecting.injector import BarrierInjector, injector_id
+from streaming.source.barriers.injecting.target import InData
 from tests.integration.upstream.test_injector import request_for
 
 Topic = Callable[..., str]
@@ -25,7 +26,7 @@ def kafka(bootstrap: str) -> KafkaSettings:
 
 
 def of(kafka: KafkaSettings, topic: str, owner: str, interval_ms: int = 100) -> BarrierInjector:
-    return BarrierInjector(kafka, topic, interval_ms, owner=owner, is_ours=lambda: True)
+    return BarrierInjector(kafka, InData(topic), interval_ms, owner=owner, is_ours=lambda: True)
 
 
 def refused(injector: BarrierInjector) -> TopicError:
@@ -44,14 +45,14 @@ def test_a_second_state_is_refused_while_the_first_lives_which_is_not_disturbed(
         before = first.last_barrier
         error = refused(of(kafka, name, "second"))
         assert "barriers of" in error.found
-        refused(BarrierInjector(kafka, name, 100))
+        refused(BarrierInjector(kafka, InData(name), 100))
         assert first.last_barrier != before
         assert first.failure is None
 
 
 def test_a_successor_of_the_same_state_is_let_in_at_once(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic()
-    with BarrierInjector(kafka, name, 3_600_000, owner="first") as first:
+    with BarrierInjector(kafka, InData(name), 3_600_000, owner="first") as first:
         with of(kafka, name, "first", 3_600_000) as second:
             assert second.last_barrier is not None
         with pytest.raises(Fenced):
@@ -83,7 +84,7 @@ def test_an_owner_that_lost_its_claim_while_it_was_away_ends_when_it_is_back(
     name = topic()
     away = threading.Event()
     clock = _HeldClock(away)
-    first = BarrierInjector(kafka, name, 100, owner="first", is_ours=lambda: True, clock=clock)
+    first = BarrierInjector(kafka, InData(name), 100, owner="first", is_ours=lambda: True, clock=clock)
     first.start()
     away.set()
     assert clock.held.wait(30)
@@ -104,7 +105,7 @@ class _HeldClock:
         self._away, self.held, self.go_on = away, threading.Event(), threading.Event()
 
     def __call__(self) -> int:
-        from streaming.source.barriers.injector import unix_ms
+        from streaming.source.barriers.injecting.injector import unix_ms
 
         if self._away.is_set():
             self.held.set()
@@ -147,7 +148,8 @@ def test_requests_are_not_carried_out_again_when_kafka_has_forgotten_how_far_the
         request_for(kafka, name, Pause("a"), Drop("b"))
         assert [first.inject_one().mutation for _ in range(3)] == [Pause("a"), Drop("b"), None]
     client = admin(kafka)
-    client.delete_consumer_groups([injector_id(name)])[injector_id(name)].result(15)
+    group = injector_id(UpstreamTopics.of(name))
+    client.delete_consumer_groups([group])[group].result(15)
     request_for(kafka, name, Pause("c"))
     with of(kafka, name, "first", 3_600_000) as second:
         assert second.last_barrier is not None
@@ -158,8 +160,8 @@ def test_requests_are_not_carried_out_again_when_kafka_has_forgotten_how_far_the
 def test_the_claim_is_there_from_the_first_barrier_on(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic()
     of(kafka, name, "first").inject_one()
-    consumer = Consumer(kafka.consumer(**{"group.id": injector_id(name)}))
-    [found] = consumer.committed([TopicPartition(control_topic(name), 0)], timeout=15)
+    consumer = Consumer(kafka.consumer(**{"group.id": injector_id(UpstreamTopics.of(name))}))
+    [found] = consumer.committed([TopicPartition(UpstreamTopics.of(name).control, 0)], timeout=15)
     consumer.close()
     assert found.offset == 0
     assert '"owner": "first"' in str(found.metadata)

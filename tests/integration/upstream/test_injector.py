@@ -15,12 +15,14 @@ from confluent_kafka.cimpl import NewPartitions
 from schemas.avro.codec import decode_barrier
 from schemas.errors import Code, Fenced, OutcomeUnknown, TopicError
 from schemas.records import Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
+from schemas.topics import UpstreamTopics
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, place
 from streaming.kafka.topics import admin, watermarks
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.source.barriers.control_requests import ControlRequest, control_topic, encode_request
-from streaming.source.barriers.injector import BarrierInjector
+from streaming.source.barriers.injecting.control_requests import ControlRequest, encode_request
+from streaming.source.barriers.injecting.injector import BarrierInjector
+from streaming.source.barriers.injecting.target import InData
 
 Topic = Callable[..., str]
 HOUR_MS = 3_600_000
@@ -34,7 +36,7 @@ def kafka(bootstrap: str) -> KafkaSettings:
 @contextmanager
 def injector(kafka: KafkaSettings, topic: str) -> Iterator[BarrierInjector]:
     """An injector that is driven barrier by barrier."""
-    driven = BarrierInjector(kafka, topic, HOUR_MS)
+    driven = BarrierInjector(kafka, InData(topic), HOUR_MS)
     yield driven
     driven.stop()
 
@@ -64,7 +66,7 @@ def write(kafka: KafkaSettings, topic: str, *values: bytes) -> None:
 def request_for(kafka: KafkaSettings, topic: str, *mutations: Mutation) -> None:
     write(
         kafka,
-        control_topic(topic),
+        UpstreamTopics.of(topic).control,
         *(encode_request(ControlRequest(str(n), m)) for n, m in enumerate(mutations)),
     )
 
@@ -95,7 +97,7 @@ def test_a_restart_goes_on_from_the_last_barrier_even_behind_many_records(
 def test_a_clock_that_was_set_back_still_gives_rising_epochs(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic()
     clock = iter([1_800_000_000_000, 1_700_000_000_000, 1_700_000_000_001])
-    driven = BarrierInjector(kafka, name, HOUR_MS, clock=lambda: next(clock))
+    driven = BarrierInjector(kafka, InData(name), HOUR_MS, clock=lambda: next(clock))
     sent = [driven.inject_one() for _ in range(3)]
     driven.stop()
     assert sent[0].curr < sent[1].curr < sent[2].curr
@@ -114,7 +116,7 @@ def test_a_second_injector_fences_the_first(kafka: KafkaSettings, topic: Topic) 
 
 def test_a_running_injector_that_is_fenced_ends_and_says_so(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic()
-    with BarrierInjector(kafka, name, 50) as running, injector(kafka, name) as second:
+    with BarrierInjector(kafka, InData(name), 50) as running, injector(kafka, name) as second:
         second.inject_one()
         assert running.wait(30)
         assert isinstance(running.failure, Fenced)
@@ -209,7 +211,7 @@ def test_a_group_that_nobody_coordinates_yet_is_asked_for_again(
                 raise KafkaException(KafkaError(error))
             return super().committed(*args, **kwargs)
 
-    monkeypatch.setattr("streaming.source.barriers.control_topic.Consumer", Starting)
+    monkeypatch.setattr("streaming.source.barriers.injecting.control_topic.Consumer", Starting)
     with injector(kafka, name) as driven:
         assert driven.inject_one().mutation == Pause("b")
     assert Starting.asked == 4  # before the one before is fenced, and after
@@ -220,9 +222,9 @@ def test_what_is_no_request_is_skipped_and_never_blocks(kafka: KafkaSettings, to
     with injector(kafka, name) as driven:
         driven.inject_one()
         stop = json.dumps({"id": "1", "mutation": "Stop"}).encode()
-        write(kafka, control_topic(name), b"{", b'{"id":"1","mutation":"Sotp"}', b"\xff", stop)
+        write(kafka, UpstreamTopics.of(name).control, b"{", b'{"id":"1","mutation":"Sotp"}', b"\xff", stop)
         assert driven.inject_one().mutation == Stop()
-        write(kafka, control_topic(name), b"[]")
+        write(kafka, UpstreamTopics.of(name).control, b"[]")
         assert driven.inject_one().mutation is None
     with injector(kafka, name) as driven:
         assert driven.inject_one().mutation is None
@@ -239,7 +241,7 @@ def test_a_mutation_given_by_hand_leaves_the_requests_for_later(kafka: KafkaSett
 
 def test_the_thread_keeps_to_its_schedule_and_stops_cleanly(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic(partitions=2)
-    with BarrierInjector(kafka, name, 100) as running:
+    with BarrierInjector(kafka, InData(name), 100) as running:
         while running.last_barrier is None or len(barriers_in(kafka, name)[0]) < 5:
             assert not running.wait(0.05)
     assert running.failure is None
@@ -267,5 +269,5 @@ def test_an_upstream_that_gained_partitions_is_refused(kafka: KafkaSettings, top
 
 def test_a_missing_upstream_is_an_error_at_the_start(kafka: KafkaSettings) -> None:
     with pytest.raises(TopicError) as caught:
-        BarrierInjector(kafka, "nowhere", HOUR_MS).start()
+        BarrierInjector(kafka, InData("nowhere"), HOUR_MS).start()
     assert caught.value.code is Code.TOPIC_MISSING

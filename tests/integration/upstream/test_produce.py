@@ -18,7 +18,8 @@ from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
 from streaming.dev.resume import resume
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
-from streaming.source.barriers.injector import BarrierInjector
+from streaming.source.barriers.injecting.injector import BarrierInjector
+from streaming.source.barriers.injecting.target import InData
 
 Topic = Callable[..., str]
 TABLE = declare(
@@ -82,7 +83,7 @@ def test_live_changes_are_legal_counted_and_at_the_rate(kafka: KafkaSettings, to
 
 def test_a_later_run_goes_on_legally_with_barriers_in_between(kafka: KafkaSettings, topic: Topic) -> None:
     name, injector = topic(partitions=2), None
-    injector = BarrierInjector(kafka, name, 3_600_000)
+    injector = BarrierInjector(kafka, InData(name), 3_600_000)
     total = 0
     for _ in range(3):
         generator = ChangeGenerator(TABLE, seed=7)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
-from streaming.source.barriers.control_requests import (
+from streaming.source.barriers.injecting.control_requests import (
     MAX_REQUEST_BYTES,
     ControlRequest,
     MalformedRequestError,

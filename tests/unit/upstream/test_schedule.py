@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import Barrier, BarrierKind, Pause
-from streaming.source.barriers.schedule import next_barrier, next_due_ms
+from streaming.source.barriers.injecting.schedule import next_barrier, next_due_ms
 
 INSTANTS = st.integers(-4_000_000_000_000, 4_000_000_000_000)
 NOW_MS = 1_800_000_000_000

@@ -22,11 +22,6 @@ MAX_ID_CHARACTERS = 200
 _MAX_LONG = 2**63 - 1
 
 
-def control_topic(upstream: str) -> str:
-    """The topic with the requests for an upstream's service; it has one partition."""
-    return f"{upstream}.control"
-
-
 @dataclass(frozen=True, slots=True)
 class ControlRequest:
     """`id` is the asker's, to find the request again; nothing here depends on it."""

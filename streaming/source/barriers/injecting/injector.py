@@ -1,4 +1,4 @@
-"""The barrier injector: at each interval one barrier into every partition, in one transaction.
+"""The barrier injector: at each interval one barrier for every partition, in one transaction.
 
 All copies of a barrier become visible together, so no two partitions disagree on the order of barriers. The
 topic itself is the only memory: a new injector fences the one before, finds the last barrier at the ends of
@@ -22,9 +22,7 @@ from contextlib import ExitStack, closing
 from typing import Self
 
 import structlog
-from confluent_kafka import KafkaError, Message
 
-from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import (
     BackfillError,
     Code,
@@ -34,17 +32,17 @@ from schemas.errors import (
     TopicError,
 )
 from schemas.records import BARRIER_HEADER, Barrier, Mutation
+from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of, located
-from streaming.kafka.topics import require_topic
+from streaming.kafka.consumer import RangeReader, header_of
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
-from streaming.source.barriers.claim import ALONE, Claim, outlive, taken, who
-from streaming.source.barriers.control_topic import ControlTopic, claimed
-from streaming.source.barriers.last import BarrierLookup, BarrierSearch, RecordIds
-from streaming.source.barriers.schedule import next_barrier, next_due_ms
+from streaming.source.barriers.injecting.claim import ALONE, Claim, outlive, taken, who
+from streaming.source.barriers.injecting.control_topic import ControlTopic, claimed
+from streaming.source.barriers.injecting.schedule import next_barrier, next_due_ms
+from streaming.source.barriers.injecting.target import BarrierTarget
 
 _OTHERS_TRANSACTIONS_S = TRANSACTION_TIMEOUT_MS / 1000 + 15
 _ATTEMPTS = 3
@@ -57,9 +55,9 @@ def unix_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def injector_id(upstream: str) -> str:
-    """Transactional id, and consumer group on the control topic, of an upstream's one injector."""
-    return f"{upstream}.barriers"
+def injector_id(topics: UpstreamTopics) -> str:
+    """Transactional id, and consumer group on the control topic, of the one injector of these barriers."""
+    return f"{topics.data}.barriers" if topics.barriers is None else f"{topics.barriers}.injector"
 
 
 class BarrierWatch:
@@ -82,31 +80,27 @@ class _Session:
     def __init__(
         self,
         settings: KafkaSettings,
-        upstream: str,
-        lookup: BarrierLookup,
+        target: BarrierTarget,
         claim: Claim,
         clock: Callable[[], int],
     ) -> None:
-        self._upstream = upstream
-        self._partitions = require_topic(settings, upstream)
-        name = injector_id(upstream)
+        self._target, topics = target, target.topics
+        self._partitions = target.open(settings)
+        name = injector_id(topics)
         with ExitStack() as opening, RangeReader(settings) as reader:
-            self._control_topic = opening.enter_context(
-                closing(ControlTopic(settings, upstream, name, claim))
-            )
-            other, seen = claimed(settings, upstream, name, claim), None
+            self._control_topic = opening.enter_context(closing(ControlTopic(settings, topics, name, claim)))
+            other, seen = claimed(settings, topics, name, claim), None
             if other is not None:
-                newer = BarrierWatch(reader, upstream)
-                seen = lookup.last_of(reader, 0)
-                outlive(other, upstream, seen, newer, clock())
+                newer = BarrierWatch(reader, topics.with_barriers)
+                seen = target.last_near(reader)
+                outlive(other, topics.with_barriers, seen, newer, clock())
             self._producer = opening.enter_context(TransactionalProducer(settings, name))
-            reader.await_stable(upstream, timeout_s=_OTHERS_TRANSACTIONS_S)
-            self.last = lookup.last(reader, self._partitions)
-            now = self._control_topic.open(
-                self.last
-            )  # decisive: since the fencing nobody else can have claimed it
+            reader.await_stable(topics.with_barriers, timeout_s=_OTHERS_TRANSACTIONS_S)
+            self.last = target.last(reader, self._partitions)
+            # Decisive: since the fencing nobody else can have claimed it.
+            now = self._control_topic.open(self.last)
             if now is not None and (now != other or seen != self.last):
-                raise taken(now, upstream)
+                raise taken(now, topics.with_barriers)
             opening.pop_all()
 
     def close(self) -> None:
@@ -121,62 +115,42 @@ class _Session:
         return next_barrier(self.last, partitions=self._partitions, now_ms=now_ms, mutation=mutation)
 
     def send(self, barrier: Barrier) -> AlignedBarrier:
-        value, header = encode_barrier(barrier), barrier_header(barrier)
-        ends: dict[int, int] = {}
-
-        def delivered(error: KafkaError | None, copy: Message) -> None:
-            if error is None:  # otherwise the commit tells
-                partition, offset = located(copy)
-                ends[partition] = offset + 1
-
         with self._producer.transaction() as producer:
-            for partition in range(self._partitions):
-                producer.produce(
-                    self._upstream,
-                    value,
-                    partition=partition,
-                    headers=[(BARRIER_HEADER, header)],
-                    on_delivery=delivered,
-                )
+            ends = self._target.send(producer, barrier)
             self._control_topic.commit_with(producer)
             failpoints.reach(Failpoint.BARRIER_SENT)
         self.last = barrier
         failpoints.reach(Failpoint.BARRIER_COMMITTED)
-        return AlignedBarrier(barrier, tuple(ends[partition] for partition in range(self._partitions)))
+        return AlignedBarrier(barrier, ends(), in_data=self._target.topics.barriers is None)
 
 
-def _not_ours(upstream: str) -> Fenced:
-    return Fenced(Code.FENCED, where=injector_id(upstream), found="a newer instance of the service")
+def _not_ours(topics: UpstreamTopics) -> Fenced:
+    return Fenced(Code.FENCED, where=injector_id(topics), found="a newer instance of the service")
 
 
 class BarrierInjector:
     """Injects barriers from a thread of its own (`start`, `stop`) or one by one (`inject_one`).
 
-    Only one injector of an upstream is alive at a time: one that opens fences the one before, which then
-    ends with `failure` set to Fenced. `clock` tells Unix milliseconds, for epochs and `injected_at`. `left_out`
-    are records of the topic that look like barriers and are none. `is_ours`, asked after each take-over and each time
-    that the thread was fenced, tells whether this injector is the one to go on. `on_barrier` hears of each barrier
-    that is committed, which ends right behind its copies, but for one whose commit was left without an answer. `owner`
-    is the id of the state that it injects for, by which its successors know it. `search` finds barriers in very many
-    records.
+    Only one injector of a target is alive at a time: one that opens fences the one before, which then ends with
+    `failure` set to Fenced. `clock` tells Unix milliseconds, for epochs and `injected_at`. `is_ours`, asked after each
+    take-over and each time that the thread was fenced, tells whether this injector is the one to go on. `on_barrier`
+    hears of each barrier that is committed, but for one whose commit was left without an answer. `owner` is the id of
+    the state that it injects for, by which its successors know it.
     """
 
     def __init__(
         self,
         settings: KafkaSettings,
-        upstream: str,
+        target: BarrierTarget,
         interval_ms: int,
         *,
         clock: Callable[[], int] = unix_ms,
-        left_out: RecordIds = frozenset(),
         is_ours: Callable[[], bool] | None = None,
         on_barrier: Callable[[AlignedBarrier], None] = lambda barrier: None,
         owner: str = ALONE,
-        search: BarrierSearch | None = None,
     ) -> None:
-        self._settings, self._upstream = settings, upstream
+        self._settings, self._target = settings, target
         self._interval_ms, self._clock = interval_ms, clock
-        self._lookup = BarrierLookup(upstream, left_out, search)
         self._is_ours, self._on_barrier = is_ours, on_barrier
         self._claim = Claim(owner, interval_ms, who())
         self._session: _Session | None = None
@@ -275,11 +249,11 @@ class BarrierInjector:
 
     def _open(self) -> _Session:
         if self._session is None:
-            self._session = _Session(self._settings, self._upstream, self._lookup, self._claim, self._clock)
+            self._session = _Session(self._settings, self._target, self._claim, self._clock)
             self.last_barrier = self._session.last
             if self._is_ours is not None and not self._is_ours():
                 self._close()
-                raise _not_ours(self._upstream)
+                raise _not_ours(self._target.topics)
         return self._session
 
     def _close(self) -> None:
@@ -299,7 +273,7 @@ class BarrierInjector:
             try:
                 self._inject_unless_hindered()
             except Exception as failure:  # noqa: BLE001  # its owner has to learn of it, whatever it is
-                _log.error("barriers_ended", upstream=self._upstream, reason=type(failure).__name__)
+                _log.error("barriers_ended", upstream=self._target.topics.data, reason=type(failure).__name__)
                 self.failure = failure
                 return
             due_ms = next_due_ms(due_ms, time.monotonic_ns() // 1_000_000, self._interval_ms)
@@ -313,6 +287,6 @@ class BarrierInjector:
             if isinstance(trouble, TopicError) and trouble.code is not Code.BARRIER_STALLED:
                 raise
             self.hindrance = trouble
-            _log.warning("barrier_delayed", upstream=self._upstream, code=str(trouble.code))
+            _log.warning("barrier_delayed", upstream=self._target.topics.data, code=str(trouble.code))
         else:
             self.hindrance = None

@@ -81,7 +81,9 @@ def outlive(
     wait_ms = watch_ms(claim, last, now_ms)
     if wait_ms > _LONGEST_WATCH_MS:
         later = duration_text(-(-wait_ms // 1_000) * 1_000)
-        raise taken(claim, upstream, f"stop that one, set `barriers: embedded` here, or try again in {later}")
+        raise taken(
+            claim, upstream, f"stop that one, name a `barrier_topic` of its own here, or try again in {later}"
+        )
     deadline = time.monotonic() + wait_ms / 1_000
     while time.monotonic() < deadline:
         if newer():

@@ -14,14 +14,14 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from schemas.records import Barrier
+from schemas.topics import UpstreamTopics
 from streaming.kafka.clients import COORDINATOR_MOVES, KafkaSettings, translate, translated
 from streaming.kafka.consumer import RangeReader, located, place
 from streaming.kafka.topics import create_topic
-from streaming.source.barriers.claim import Claim
-from streaming.source.barriers.control_requests import (
+from streaming.source.barriers.injecting.claim import Claim
+from streaming.source.barriers.injecting.control_requests import (
     ControlRequest,
     MalformedRequestError,
-    control_topic,
     decode_request,
 )
 
@@ -37,8 +37,8 @@ class ControlTopic:
     Creates the control topic if it is not there. Not for several threads.
     """
 
-    def __init__(self, settings: KafkaSettings, upstream: str, group: str, claim: Claim) -> None:
-        self._settings, self._topic, self._claim = settings, control_topic(upstream), claim
+    def __init__(self, settings: KafkaSettings, topics: UpstreamTopics, group: str, claim: Claim) -> None:
+        self._settings, self._topic, self._claim = settings, topics.control, claim
         create_topic(settings, self._topic, 1)
         # A member of no group: it asks for the group's offset and lends its name to the transaction.
         self._group = Consumer(settings.consumer(**{"group.id": group}))
@@ -98,9 +98,9 @@ class ControlTopic:
             self._committed, self._committed_s = self._taken_to, time.monotonic()
 
 
-def claimed(settings: KafkaSettings, upstream: str, group: str, claim: Claim) -> Claim | None:
+def claimed(settings: KafkaSettings, topics: UpstreamTopics, group: str, claim: Claim) -> Claim | None:
     """Another owner's claim on an upstream, None if there is none; also while somebody's transaction is open."""
-    topic = control_topic(upstream)
+    topic = topics.control
     # Others wait for the end of a transaction that holds an offset.
     undecided = {"group.id": group, "isolation.level": "read_uncommitted"}
     with closing(Consumer(settings.consumer(**undecided))) as consumer:

@@ -1,0 +1,1 @@
+"""JSON forms of records: those of barriers beside the data."""

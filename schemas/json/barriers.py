@@ -1,0 +1,151 @@
+"""Records of a barrier topic: one barrier of one data partition, as JSON (docs/contract.md#barriers-beside-the-data).
+
+header barrier   curr in decimal text
+key              the number of the data partition, in decimal text
+value            the fields of Barrier, and `end`: the exclusive end of its interval in that partition
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from schemas.avro.codec import MAX_BARRIER_BYTES, barrier_header
+from schemas.errors import Code, InputError
+from schemas.records import (
+    Add,
+    Barrier,
+    BarrierKind,
+    Drop,
+    Mutation,
+    Pause,
+    Resume,
+    Stop,
+    Throttle,
+    VnodeProgress,
+)
+
+_LONG_MAX, _INT_MAX = 2**63 - 1, 2**31 - 1
+_MUTATIONS: dict[str, TypeAdapter[Any]] = {
+    kind.__name__: TypeAdapter(kind) for kind in (Add, Drop, Pause, Resume, Throttle, Stop)
+}
+
+_Epoch = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,18})$")]
+_Long = Annotated[int, Field(ge=0, le=_LONG_MAX)]
+_Int = Annotated[int, Field(ge=0, le=_INT_MAX)]
+
+
+class _Model(BaseModel):
+    """Numbers are numbers and texts are texts. A field that is not known may be of a later version, and is left."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class _Progress(_Model):
+    vnode: _Int
+    position: str | None
+    finished: bool
+    row_count: _Long
+
+
+class _Value(_Model):
+    curr: _Epoch
+    prev: _Epoch
+    kind: Literal["INITIAL", "BARRIER", "CHECKPOINT"]
+    partitions: Annotated[int, Field(ge=1, le=_INT_MAX)]
+    injected_at: Annotated[int, Field(ge=-_LONG_MAX, le=_LONG_MAX)]
+    mutation: dict[str, Any] | None
+    progress: list[_Progress]
+    end: _Long
+
+
+@dataclass(frozen=True, slots=True)
+class BesideBarrier:
+    """A barrier of one data partition, and the exclusive end of its interval there."""
+
+    barrier: Barrier
+    end: int
+
+
+def encode_beside(barrier: Barrier, end: int) -> bytes:
+    """Value of the record; its header is `barrier_header`, its key the partition's number."""
+    mutation = barrier.mutation
+    value = {
+        "curr": str(barrier.curr),
+        "prev": str(barrier.prev),
+        "kind": barrier.kind.name,
+        "partitions": barrier.partitions,
+        "injected_at": barrier.injected_at_ms,
+        "mutation": None if mutation is None else {type(mutation).__name__: asdict(mutation)},
+        "progress": [asdict(each) for each in barrier.progress],
+        "end": end,
+    }
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode_beside(
+    header: bytes | None, key: bytes | None, value: bytes | None, *, partition: int, where: str | None = None
+) -> BesideBarrier:
+    """Read the record of a data partition's barrier. Its three parts must agree.
+
+    Raises:
+        InputError: BARRIER_MALFORMED for anything that is none; BARRIER_UNSUPPORTED for a kind of mutation that is not
+            known; AVRO_LIMIT for more bytes than a barrier has.
+    """
+    if len(value or b"") > MAX_BARRIER_BYTES:
+        raise InputError(
+            Code.AVRO_LIMIT,
+            where=where,
+            found=f"a barrier of {len(value or b'')} bytes",
+            expected=f"at most {MAX_BARRIER_BYTES}",
+        )
+    try:
+        read = _Value.model_validate_json(value or b"")
+        mutation = _mutation(read.mutation, where)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"])) or "value"
+        raise _malformed(f"{place}: {first['type']}", where) from None
+    barrier = Barrier(
+        curr=int(read.curr),
+        prev=int(read.prev),
+        kind=BarrierKind[read.kind],
+        partitions=read.partitions,
+        injected_at_ms=read.injected_at,
+        mutation=mutation,
+        progress=tuple(VnodeProgress(**each.model_dump()) for each in read.progress),
+    )
+    if not _LONG_MAX >= barrier.curr > barrier.prev:
+        raise _malformed("curr is not above prev", where)
+    if header != barrier_header(barrier):
+        raise _malformed("header and value name different epochs", where)
+    if key != str(partition).encode():
+        raise _malformed("the key is not the partition's number", where)
+    return BesideBarrier(barrier, read.end)
+
+
+def _mutation(read: dict[str, Any] | None, where: str | None) -> Mutation | None:
+    if read is None:
+        return None
+    if len(read) != 1:
+        raise _malformed(f"a mutation with {len(read)} names", where)
+    [(name, fields)] = read.items()
+    if name not in _MUTATIONS:
+        raise _malformed("a mutation that this version does not know", where, Code.BARRIER_UNSUPPORTED)
+    mutation: Mutation = _MUTATIONS[name].validate_json(json.dumps(fields), strict=True)
+    if fields.keys() != asdict(mutation).keys():
+        raise _malformed(f"{name} with other fields than its own", where)
+    return mutation
+
+
+def _malformed(reason: str, where: str | None, code: Code = Code.BARRIER_MALFORMED) -> InputError:
+    return InputError(
+        code,
+        where=where,
+        found=f"a record with the header `barrier` that is no barrier of a barrier topic ({reason})",
+        expected="header = curr in decimal, key = the partition's number, value = JSON of a barrier with its end",
+        next_step="correct what writes this topic; with another `barrier_topic` the service begins with a new state",
+    )

@@ -1,0 +1,163 @@
+"""Barriers that stand beside the data: records of a topic of their own, each with the end of its interval.
+
+The data is not looked through for anything. The barrier topic is followed by a consumer of its own, so a barrier is
+known some milliseconds after its commit; Spark's stream of that topic only tells that time goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from schemas.errors import BackfillError
+from state.values.plan import AlignedBarrier
+from streaming.core.alignment import Aligner
+from streaming.source.barriers.in_data import Injecting
+from streaming.source.barriers.record import FoundBeside
+from streaming.source.barriers.source import BarrierSource, Newest
+
+_POLL_S = 0.2
+_STABLE_POLL_S, _MOST_STABLE_POLL_S, _POLL_GROWTH = 0.01, 0.5, 1.5
+"""The owner of the barriers need not wait until the data below an end can be read; mostly it can."""
+
+
+class BarrierTopic(Protocol):
+    """A topic of barriers, and what has to be known of its data; see `streaming.source.barriers.followed`."""
+
+    @property
+    def name(self) -> str:
+        """Of the topic."""
+
+    def require(self) -> None:
+        """Raises: TopicError(TOPIC_MISSING, BARRIER_TOPIC_MISMATCH)."""
+
+    def refuse_lost(self, first: Sequence[int]) -> None:
+        """Raises: InputError(DATA_LOST) when the data from these offsets on is not there."""
+
+    def behind(self, epoch: int) -> list[FoundBeside]:
+        """The barriers behind this one that are there now, maybe not all. From then on `poll` goes on.
+
+        Raises: as `decode_beside`; EnvironmentProblem; TopicError(TOPIC_MISSING).
+        """
+
+    def poll(self, timeout_s: float) -> list[FoundBeside]:
+        """The next barriers, in offset order within a partition; none when nothing comes in time.
+
+        Raises: as `behind`; InputError(DATA_LOST).
+        """
+
+    def stream(self) -> DataFrame:
+        """Spark's stream of the topic, from where `behind` has ended."""
+
+    def stable(self) -> Sequence[int]:
+        """Up to where committed readers of the data get in each partition now."""
+
+    def close(self) -> None:
+        """Leave the broker; idempotent."""
+
+
+class EmbeddedBeside(BarrierSource):
+    """Barriers that somebody writes to a barrier topic."""
+
+    def __init__(self, topic: BarrierTopic, partitions: int) -> None:
+        self._topic, self._partitions = topic, partitions
+        self._aligner = self._make_aligner(None)
+        self._aligned: list[AlignedBarrier] = []
+        self._closed = threading.Event()
+
+    def _make_aligner(self, position: AlignedBarrier | None) -> Aligner:
+        return Aligner(self._topic.name, self._partitions, position, in_data=False)
+
+    def start(self) -> None:
+        """Whether there is such a topic. Raises: as `BarrierTopic.require`."""
+        self._topic.require()
+
+    def begin(self, position: AlignedBarrier | None, first: Sequence[int]) -> list[AlignedBarrier]:
+        """As `BarrierSource.begin`: looks back in the barrier topic for the position."""
+        self._topic.refuse_lost(first)
+        self._aligner = self._make_aligner(position)
+        self._feed(self._topic.behind(position.epoch if position else 0))
+        return self._take_readable()
+
+    def stream(self) -> DataFrame:
+        """That of the barrier topic."""
+        return self._topic.stream()
+
+    def aligned(self, records: DataFrame) -> list[AlignedBarrier]:
+        """Wait for the next barriers; the records only tell that time goes on."""
+        while not self._closed.is_set():
+            self._feed(self._topic.poll(0 if self._aligned else _POLL_S))
+            if self._aligned:
+                return self._await_readable()
+        return []
+
+    @property
+    def has_more(self) -> bool:
+        """Whether barriers wait for their data."""
+        return bool(self._aligned)
+
+    def newest(self) -> Newest:
+        """As `BarrierSource.newest`."""
+        return self._aligner.newest()
+
+    def wakeup(self) -> None:
+        """As `BarrierSource.wakeup`."""
+        self._closed.set()
+
+    def close(self) -> None:
+        """As `BarrierSource.close`."""
+        self.wakeup()
+        self._topic.close()
+
+    def _feed(self, barriers: Iterable[FoundBeside]) -> None:
+        for found in barriers:
+            self._aligner.feed_beside(found.partition, found.offset, found.barrier, found.end)
+        self._aligned += self._aligner.aligned()
+
+    def _await_readable(self) -> list[AlignedBarrier]:
+        pause_s = _STABLE_POLL_S
+        while not (readable := self._take_readable()):
+            if self._closed.wait(pause_s):
+                return []
+            pause_s = min(pause_s * _POLL_GROWTH, _MOST_STABLE_POLL_S)
+        return readable
+
+    def _take_readable(self) -> list[AlignedBarrier]:
+        """The aligned barriers whose data can be read."""
+        stable = self._topic.stable() if self._aligned else ()
+        readable = [each for each in self._aligned if _is_below(each.ends, stable)]
+        del self._aligned[: len(readable)]
+        return readable
+
+
+def _is_below(ends: Sequence[int], stable: Sequence[int]) -> bool:
+    return all(end <= upto for end, upto in zip(ends, stable, strict=True))
+
+
+class InjectedBeside(EmbeddedBeside):
+    """Barriers that this service's injector writes to a barrier topic, which is followed as if others did."""
+
+    def __init__(self, topic: BarrierTopic, partitions: int, injector: Injecting) -> None:
+        super().__init__(topic, partitions)
+        self._injector = injector
+
+    @property
+    def hindrance(self) -> BackfillError | None:
+        """What keeps the injector."""
+        return self._injector.hindrance
+
+    def start(self) -> None:
+        """The injector makes the topic. Raises: as `BarrierInjector.start`."""
+        self._injector.start()
+
+    def check(self) -> None:
+        """Raises: as `BarrierInjector.check`."""
+        self._injector.check()
+
+    def close(self) -> None:
+        """As `BarrierSource.close`."""
+        super().close()
+        self._injector.stop()

@@ -1,0 +1,160 @@
+"""A barrier topic on Kafka, followed from a barrier on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import DataFrame, SparkSession
+
+from schemas.records import BARRIER_HEADER
+from schemas.topics import UpstreamTopics
+from streaming.kafka.clients import KafkaSettings, translate, translated
+from streaming.kafka.consumer import RangeReader, header_of, located, place
+from streaming.kafka.topics import admin, stable_offsets
+from streaming.source.barriers.beside import EmbeddedBeside, InjectedBeside
+from streaming.source.barriers.injecting.injector import BarrierInjector
+from streaming.source.barriers.injecting.target import Beside, refuse_unfit
+from streaming.source.barriers.record import FoundBeside, beside_barrier_in
+from streaming.source.barriers.source import BarrierSetup
+from streaming.source.spark_topic import SparkTopic
+from streaming.source.upstream_checks import refuse_lost
+
+_FIRST_BARRIERS = 20_000
+"""Which the look back returns at most; what is behind them comes from `poll`."""
+_FETCH_WAIT_MS = 500
+"""The broker answers a fetch as soon as there is something, else after this long."""
+_POLL_RECORDS = 10_000
+
+
+class FollowedTopic:
+    """See `streaming.source.barriers.beside.BarrierTopic`. `spark` waits for the session."""
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        topics: UpstreamTopics,
+        partitions: int,
+        spark: Callable[[], SparkSession],
+    ) -> None:
+        self._kafka, self._topics, self._partitions, self._spark = kafka, topics, partitions, spark
+        self._next: dict[int, int] = {}
+        self._busy, self._closed = threading.Lock(), False
+
+    @property
+    def name(self) -> str:
+        """Of the topic."""
+        return self._topics.with_barriers
+
+    def require(self) -> None:
+        """Raises: as `refuse_unfit`."""
+        refuse_unfit(self._kafka, self._topics, self._partitions)
+
+    def refuse_lost(self, first: Sequence[int]) -> None:
+        """Raises: InputError(DATA_LOST)."""
+        refuse_lost(self._kafka, self._topics.data, first)
+
+    def behind(self, epoch: int) -> list[FoundBeside]:
+        """Without Spark, and each record read at most twice."""
+        barriers: list[FoundBeside] = []
+        with RangeReader(self._kafka) as reader:
+            marks = reader.watermarks(self.name)
+            self._next = {
+                number: self._first_behind(reader, number, epoch) or each.earliest
+                for number, each in enumerate(marks)
+            }
+            ranges = {number: (self._next[number], each.stable) for number, each in enumerate(marks)}
+            for chunk in reader.read(self.name, ranges):
+                barriers += found_beside(chunk)
+                self._next |= _next_offsets(chunk)
+                if len(barriers) >= _FIRST_BARRIERS:
+                    break
+        return barriers
+
+    def _first_behind(self, reader: RangeReader, partition: int, epoch: int) -> int | None:
+        """Right behind the last barrier that is not newer; None where there is none."""
+
+        def is_known(record: Message) -> bool:
+            header = header_of(record, BARRIER_HEADER)
+            return header is not None and header.isdigit() and int(header) <= epoch
+
+        known = reader.last(self.name, partition, is_known) if epoch else None
+        return None if known is None else located(known)[1] + 1
+
+    @cached_property
+    def _consumer(self) -> Consumer:
+        over = {"enable.partition.eof": False, "fetch.wait.max.ms": _FETCH_WAIT_MS}
+        consumer = Consumer(self._kafka.consumer(**over))
+        with translated(self._kafka, what=self.name):
+            consumer.list_topics(self.name, timeout=self._kafka.wait_s)
+            consumer.assign([TopicPartition(self.name, *place) for place in self._next.items()])
+        return consumer
+
+    def poll(self, timeout_s: float) -> list[FoundBeside]:
+        """None either when it was closed."""
+        with self._busy:
+            if self._closed:
+                return []
+            first = self._consumer.poll(timeout_s)
+            if first is None:
+                return []
+            records = [first, *self._consumer.consume(_POLL_RECORDS, 0)]
+        return found_beside([each for each in records if self._is_record(each)])
+
+    def _is_record(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
+            raise translate(error, self._kafka, what=place(message) if message.topic() else self.name)
+        return False
+
+    def stream(self) -> DataFrame:
+        """From where the look back has ended."""
+        first = [self._next[number] for number in range(self._partitions)]
+        return SparkTopic(self._spark, self._kafka, self.name, headers=False).stream(first)
+
+    def stable(self) -> Sequence[int]:
+        """One round trip."""
+        return stable_offsets(self._kafka, self._topics.data, self._partitions, client=self._asker)
+
+    @cached_property
+    def _asker(self) -> AdminClient:
+        return admin(self._kafka)
+
+    def close(self) -> None:
+        """Waits for a `poll` that goes on."""
+        with self._busy:
+            if not self._closed and "_consumer" in self.__dict__:
+                self._consumer.close()
+            self._closed = True
+
+
+def found_beside(records: Sequence[Message]) -> list[FoundBeside]:
+    """The barriers among the records of a barrier topic. Raises: as `decode_beside`."""
+    return [found for record in records if (found := beside_barrier_in(record)) is not None]
+
+
+def _next_offsets(chunk: Sequence[Message]) -> Mapping[int, int]:
+    """Behind the records of a chunk, in which those of a partition are in order."""
+    return {partition: offset + 1 for partition, offset in map(located, chunk)}
+
+
+def embedded(setup: BarrierSetup) -> EmbeddedBeside:
+    """Barriers that somebody writes to a topic of Kafka beside the data."""
+    return EmbeddedBeside(_followed(setup), setup.partitions)
+
+
+def injected(setup: BarrierSetup) -> InjectedBeside:
+    """Barriers that an injector of the service's own writes there."""
+    injector = BarrierInjector(
+        setup.kafka, Beside(setup.topics), setup.interval_ms, is_ours=setup.is_ours, owner=setup.owner
+    )
+    return InjectedBeside(_followed(setup), setup.partitions, injector)
+
+
+def _followed(setup: BarrierSetup) -> FollowedTopic:
+    return FollowedTopic(setup.kafka, setup.topics, setup.partitions, setup.spark)

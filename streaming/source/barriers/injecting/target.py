@@ -1,0 +1,155 @@
+"""Where an injector's barriers go, and where those before them are found: in the data, or in a topic of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from schemas.avro.codec import barrier_header, encode_barrier
+from schemas.errors import Code, TopicError
+from schemas.json.barriers import encode_beside
+from schemas.records import BARRIER_HEADER, Barrier
+from schemas.topics import UpstreamTopics
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader, located
+from streaming.kafka.topics import admin, create_topic, partitions_of, require_topic, stable_offsets
+from streaming.source.barriers.last import BarrierLookup, BarrierSearch, RecordIds
+from streaming.source.barriers.record import beside_barrier_in
+
+Ends = Callable[[], tuple[int, ...]]
+"""The exclusive end of a barrier's interval in each partition of the data, once its transaction is committed."""
+
+_KEPT = {"cleanup.policy": "delete"}  # for ever: a new service begins at the first barrier
+
+
+class BarrierTarget(Protocol):
+    """One target serves one injector, from the thread that injects; what it finds in `last` it may remember."""
+
+    topics: UpstreamTopics
+
+    def open(self, kafka: KafkaSettings) -> int:
+        """See that the topics are there; the number of their partitions. Raises: TopicError, EnvironmentProblem."""
+
+    def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
+        """The last barrier, when no transaction is open that may hold one. Raises: as `BarrierLookup.last`."""
+
+    def last_near(self, reader: RangeReader) -> Barrier | None:
+        """The last barrier of partition 0 unless it is far from the end; called before `last`, by an onlooker."""
+
+    def send(self, producer: Producer, barrier: Barrier) -> Ends:
+        """Hand the barrier's copies to a producer whose transaction is open. Raises: EnvironmentProblem."""
+
+
+class InData(BarrierTarget):
+    """Records of the data topic. `left_out` are records that look like barriers and are none, see `BarrierLookup`."""
+
+    def __init__(
+        self,
+        topic: str | UpstreamTopics,
+        left_out: RecordIds = frozenset(),
+        search: BarrierSearch | None = None,
+    ) -> None:
+        self.topics = UpstreamTopics.of(topic) if isinstance(topic, str) else topic
+        self._lookup = BarrierLookup(self.topics, left_out, search)
+
+    def open(self, kafka: KafkaSettings) -> int:
+        """The data topic has to be there."""
+        return require_topic(kafka, self.topics.data)
+
+    def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
+        """Found near the ends of the partitions, or by the search."""
+        return self._lookup.last(reader, partitions)
+
+    def last_near(self, reader: RangeReader) -> Barrier | None:
+        """As `BarrierLookup.last_of`."""
+        return self._lookup.last_of(reader, 0)
+
+    def send(self, producer: Producer, barrier: Barrier) -> Ends:
+        """Each copy ends its interval by being there."""
+        ends: dict[int, int] = {}
+
+        def delivered(error: KafkaError | None, copy: Message) -> None:
+            if error is None:  # otherwise the commit tells
+                partition, offset = located(copy)
+                ends[partition] = offset + 1
+
+        value, header = encode_barrier(barrier), barrier_header(barrier)
+        for partition in range(barrier.partitions):
+            producer.produce(
+                self.topics.data,
+                value,
+                partition=partition,
+                headers=[(BARRIER_HEADER, header)],
+                on_delivery=delivered,
+            )
+        return lambda: tuple(ends[partition] for partition in range(barrier.partitions))
+
+
+class Beside(BarrierTarget):
+    """Records of a barrier topic, which is made here; of the data topic only offsets are asked."""
+
+    def __init__(self, topics: UpstreamTopics) -> None:
+        assert topics.barriers is not None
+        self.topics, self._topic = topics, topics.barriers
+        self._lookup = BarrierLookup(topics)
+        self._stable: Callable[[], Sequence[int]]
+        self._ends: list[int] = []
+
+    def open(self, kafka: KafkaSettings) -> int:
+        """Make the barrier topic. Raises: TopicError(TOPIC_MISSING, BARRIER_TOPIC_MISMATCH)."""
+        partitions = require_topic(kafka, self.topics.data)
+        if partitions_of(kafka, self._topic) is None:
+            create_topic(kafka, self._topic, partitions, config=_KEPT)
+        refuse_unfit(kafka, self.topics, partitions)
+        self._stable = partial(stable_offsets, kafka, self.topics.data, partitions, client=admin(kafka))
+        return partitions
+
+    def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
+        """The last record of each partition; where its interval ends is where the next one begins."""
+        last = self._lookup.last(reader, partitions)
+        self._ends = [0] * partitions
+        for number in range(partitions if last else 0):
+            message = reader.last(self._topic, number, lambda record: beside_barrier_in(record) is not None)
+            found = None if message is None else beside_barrier_in(message)
+            self._ends[number] = found.end if found else 0
+        return last
+
+    def last_near(self, reader: RangeReader) -> Barrier | None:
+        """It is always near."""
+        return self._lookup.last_of(reader, 0)
+
+    def send(self, producer: Producer, barrier: Barrier) -> Ends:
+        """Intervals end where committed readers get now."""
+        header = barrier_header(barrier)
+        ends = tuple(map(max, self._ends, self._stable()))
+        for partition, end in enumerate(ends):
+            producer.produce(
+                self._topic,
+                encode_beside(barrier, end),
+                str(partition),
+                partition=partition,
+                headers=[(BARRIER_HEADER, header)],
+            )
+        self._ends = list(ends)
+        return lambda: ends
+
+
+def target_of(topics: UpstreamTopics) -> BarrierTarget:
+    """In the data where they are to stand there, else beside it."""
+    return InData(topics) if topics.barriers is None else Beside(topics)
+
+
+def refuse_unfit(kafka: KafkaSettings, topics: UpstreamTopics, partitions: int) -> None:
+    """Whether the barrier topic has as many partitions as the data. Raises: TopicError(BARRIER_TOPIC_MISMATCH)."""
+    found = require_topic(kafka, topics.with_barriers)
+    if found != partitions:
+        raise TopicError(
+            Code.BARRIER_TOPIC_MISMATCH,
+            where=topics.with_barriers,
+            found=f"{found} partitions",
+            partitions=partitions,
+            topic=topics.data,
+        )

@@ -1,0 +1,66 @@
+"""A Kafka topic as Spark sees it: a stream of what comes, and ranges of offsets."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from streaming.kafka.clients import KafkaSettings
+
+
+class SparkTopic:
+    """Committed records of one topic, as Spark reads them."""
+
+    def __init__(
+        self, spark: Callable[[], SparkSession], kafka: KafkaSettings, topic: str, *, headers: bool
+    ) -> None:
+        self._spark, self._kafka, self._topic, self._headers = spark, kafka, topic, headers
+        self._ranges = f"backfill-{uuid.uuid4()}"
+
+    def _options(self) -> dict[str, str]:
+        return {
+            **self._kafka.spark_options(),
+            "kafka.isolation.level": "read_committed",
+            # A task that reads up to the end of a partition would wait half a second for more.
+            "kafka.fetch.max.wait.ms": "5",
+            "failOnDataLoss": "true",
+            # A topic that was deleted must not come back empty because somebody still reads it.
+            "kafka.allow.auto.create.topics": "false",
+        }
+
+    def stream(self, first: Sequence[int]) -> DataFrame:
+        """The topic from first[p] of every partition p on."""
+        return (
+            self._spark()
+            .readStream.format("kafka")
+            .options(**self._options())
+            .option("assign", self._partitions(first))
+            .option("startingOffsets", self._offsets(first))
+            .option("includeHeaders", str(self._headers).lower())
+            .load()
+        )
+
+    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
+        """The records of [first[p], end[p]) of every partition p."""
+        return (
+            self._spark()
+            .read.format("kafka")
+            .options(**self._options())
+            # Spark keeps consumers by this name, which nothing is committed under: one range goes on where the last
+            # one ended, with what was fetched ahead. Without it every range makes new ones, 30 ms each.
+            .option("kafka.group.id", self._ranges)
+            .option("assign", self._partitions(first))
+            .option("startingOffsets", self._offsets(first))
+            .option("endingOffsets", self._offsets(end))
+            .option("includeHeaders", str(self._headers).lower())
+            .load()
+        )
+
+    def _partitions(self, offsets: Sequence[int]) -> str:
+        return json.dumps({self._topic: list(range(len(offsets)))})
+
+    def _offsets(self, offsets: Sequence[int]) -> str:
+        return json.dumps({self._topic: {str(number): offset for number, offset in enumerate(offsets)}})
