@@ -46,6 +46,7 @@ def verify_topics(
     left_out: RecordIds = frozenset(),
     siblings: Sequence[str] = (),
     formats: tuple[Format, Format] = (DEFAULT, DEFAULT),
+    barriers: str | None = None,
 ) -> Report:
     """Check the law (docs/contract.md#the-law) for `output` against `upstream`, record by record, as they are now.
 
@@ -54,7 +55,7 @@ def verify_topics(
     `left_out` are the upstream records, (partition, offset), that the service left out by its operator's order.
     Where records at fault are parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs
     of the same service, whose letters cover records before this job's start.
-    `formats` are the upstream's and the output's.
+    `formats` are the upstream's and the output's; `barriers` is the upstream's barrier topic, if it has one.
     At most `keep` findings are kept, all are counted. With `require_complete` an unfinished vnode is one too.
 
     Raises:
@@ -63,25 +64,24 @@ def verify_topics(
         EnvironmentProblem: no broker, or it refuses.
     """
     _refuse_same(upstream, output)
-    started = time.monotonic()
-    read = 0
-
-    def on_read(offsets: int) -> None:
-        nonlocal read
-        read += offsets
-        if progress is not None:
-            progress(min(read, topics.offsets), topics.offsets)
-
+    started, counter = time.monotonic(), _Counter(progress)
     view = View(table, columns, None if condition is None else condition_of(condition, table))
     findings = Findings(keep)
     elsewhere = _listed(settings, [other for other in siblings if other != output])
     letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)
     with (
         TopicPair(
-            settings, upstream, output, on_read=on_read, settle_s=settle_s, left_out=left_out
+            settings,
+            upstream,
+            output,
+            on_read=counter,
+            settle_s=settle_s,
+            left_out=left_out,
+            barriers=barriers,
         ) as topics,
         _collector_paused(),
     ):
+        counter.total = topics.offsets
         sources = (
             canonical(topics.upstream, formats[0], table.columns, table.key_columns),
             canonical(topics.output, formats[1], view.rows.columns, table.key_columns),
@@ -89,6 +89,18 @@ def verify_topics(
         checker = Checker(table, view, (upstream, sources[0]), (output, sources[1]), findings, letters)
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started)
+
+
+class _Counter:
+    """Adds up what was read, for `progress`."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress, self._read, self.total = progress, 0, 0
+
+    def __call__(self, offsets: int) -> None:
+        self._read += offsets
+        if self._progress is not None:
+            self._progress(min(self._read, self.total), self.total)
 
 
 def _refuse_same(upstream: str, output: str) -> None:

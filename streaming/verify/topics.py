@@ -10,7 +10,7 @@ What is shared with the service ends at the connection (`streaming.runtime`: set
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -21,9 +21,10 @@ from schemas.records import BARRIER_HEADER
 from streaming.kafka.clients import KafkaSettings, translate, translated
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import Watermarks, admin, cleanup_policy, watermarks
+from streaming.verify.beside import Merged
 from streaming.verify.dead_letters import Letter
 from streaming.verify.findings import Place
-from streaming.verify.history import Entry
+from streaming.verify.history import Entry, Source
 
 RecordIds = frozenset[tuple[int, int]]
 """Records of a topic as (partition, offset)."""
@@ -145,8 +146,9 @@ def _barrier(headers: Any) -> bytes | None:
 class TopicPair:
     """The sources of an upstream and an output, a context manager.
 
-    The output's ends are fixed before the upstream's, so every barrier of the output lies within the
-    upstream's ends. Records of the upstream that are `left_out`, (partition, offset), are as good as not there.
+    The output's ends are fixed before the upstream's, and those of `barriers` (its barrier topic) before those of the
+    data, so every barrier of the output lies within the upstream's ends. Records of the upstream that are `left_out`,
+    (partition, offset), are as good as not there.
 
     Raises: TopicError for a topic that is missing, compacted, or whose beginning is gone: an output can't be
     judged by a part of its upstream.
@@ -161,13 +163,16 @@ class TopicPair:
         on_read: OnRead,
         settle_s: float,
         left_out: RecordIds = frozenset(),
+        barriers: str | None = None,
     ) -> None:
         client = admin(settings)
         _refuse_compacted(client, settings, (upstream, output))
         output_marks = _whole(output, watermarks(settings, output, client=client))
+        barrier_marks = () if barriers is None else watermarks(settings, barriers, client=client)
         upstream_marks = _whole(upstream, watermarks(settings, upstream, client=client))
-        self.offsets = sum(marks.stable - marks.earliest for marks in (*output_marks, *upstream_marks))
-        prefetch_kib = max(256, _PREFETCH_KIB // (len(output_marks) + len(upstream_marks)))
+        every = (*output_marks, *barrier_marks, *upstream_marks)
+        self.offsets = sum(marks.stable - marks.earliest for marks in every)
+        prefetch_kib = max(256, _PREFETCH_KIB // len(every))
 
         def sources(topic: str, marks: tuple[Watermarks, ...], without: RecordIds) -> list[PartitionSource]:
             return [
@@ -185,13 +190,18 @@ class TopicPair:
             ]
 
         self.output = sources(output, output_marks, frozenset())
-        self.upstream = sources(upstream, upstream_marks, left_out)
+        self._upstream = sources(upstream, upstream_marks, left_out)
+        self._barriers = sources(barriers or "", barrier_marks, frozenset())
+        self.upstream: Sequence[Source] = self._upstream
+        if barriers is not None:
+            pairs = zip(self._upstream, self._barriers, strict=True)
+            self.upstream = [Merged(*pair, barriers, number) for number, pair in enumerate(pairs)]
 
     def __enter__(self) -> TopicPair:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for source in (*self.output, *self.upstream):
+        for source in (*self.output, *self._upstream, *self._barriers):
             source.close()
 
 

@@ -12,13 +12,10 @@ import pytest
 from schemas.errors import Code, Fenced, InputError
 from state.values.plan import AlignedBarrier
 from streaming.source.barriers.source import BarrierSource
+from tests.contracts.kafka_upstreams import Kafka, KafkaBeside, KafkaInjected, KafkaInjectedBeside
 from tests.contracts.upstreams import (
     FAR,
     PARTITIONS,
-    Kafka,
-    KafkaBeside,
-    KafkaInjected,
-    KafkaInjectedBeside,
     Memory,
     MemoryBeside,
     MemoryInjected,

@@ -24,6 +24,7 @@ from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Barrier, Change, Mutation, Op, Row
 from schemas.settings.config import ServiceConfig, check
 from schemas.table import TableSchema
+from schemas.topics import UpstreamTopics
 from state.values.progress import is_complete
 from streaming.compaction.compactor import COMPACTION_LEAST_ROWS
 from streaming.kafka.clients import KafkaSettings
@@ -33,7 +34,7 @@ from streaming.protocol.report import BatchReport
 from streaming.service.service import Service
 from streaming.source.barriers.injecting.injector import BarrierInjector, unix_ms
 from streaming.source.barriers.injecting.schedule import next_barrier
-from streaming.source.barriers.injecting.target import InData
+from streaming.source.barriers.injecting.target import target_of
 from streaming.verify.findings import Report
 from streaming.verify.judge import verify_topics
 
@@ -47,14 +48,22 @@ class RealUpstream:
     `put`, `delete` and `barrier` write what a good producer would; `send`, `change` and `deliver` what one likes.
     """
 
-    def __init__(self, table: TableSchema, kafka: KafkaSettings, topic: str, partitions: int) -> None:
+    def __init__(
+        self,
+        table: TableSchema,
+        kafka: KafkaSettings,
+        topic: str,
+        partitions: int,
+        barriers: str | None = None,
+    ) -> None:
         self.table, self.kafka, self.name, self.partitions = table, kafka, topic, partitions
         self.rows: dict[Key, Row] = {}
         self.last: Barrier | None = None
         create_topic(kafka, topic, partitions)
         self.changes, self.keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
         self._producer = Producer(kafka.producer(**{"message.max.bytes": 2_000_000}))
-        self._injector = BarrierInjector(kafka, InData(topic), interval_ms=1_000)
+        self.topics = UpstreamTopics.of(topic, barriers=barriers)
+        self._injector = BarrierInjector(kafka, target_of(self.topics), interval_ms=1_000)
 
     def close(self) -> None:
         self._producer.flush(30)
@@ -212,6 +221,7 @@ class Stage:
         return {
             "kafka": {"bootstrap": self.upstream.kafka.bootstrap},
             "upstream": self.upstream.name,
+            "barrier_topic": self.upstream.topics.barriers,
             "state": "state",
             "barriers": "embedded",
             "lanes": self.lanes,
@@ -274,7 +284,7 @@ class Stage:
             columns=job.columns,
             condition=None if job.filter is None else parse_filter(job.filter, table),
             require_complete=complete,
-            **how,
+            **{"barriers": self.config().topics.barriers, **how},
         )
 
 

@@ -10,10 +10,9 @@ import structlog
 import typer
 
 from schemas.job import parse_duration
-from schemas.settings.config import ServiceConfig, load
-from schemas.topics import UpstreamTopics
+from schemas.settings.config import load
 from streaming.cli.configuration import ConfigArgument, ConfigOption, optional_config, usage
-from streaming.cli.topics.target import BootstrapOption, Broker, KafkaOption, TopicOption, topic_of
+from streaming.cli.topics.target import BootstrapOption, Broker, KafkaOption, TopicOption, topics_of
 from streaming.runtime import logs
 from streaming.service.presence import instance_name
 from streaming.source.barriers.injecting.claim import ALONE
@@ -49,7 +48,7 @@ def command(
     path = optional_config(config, file)
     loaded = load(path) if path else None
     default_ms = loaded.barrier_interval_ms if loaded else _DEFAULT_INTERVAL_MS
-    topics = _topics(loaded, topic, barrier_topic, control_topic)
+    topics = topics_of(loaded, topic, barriers=barrier_topic, control=control_topic)
     interval_ms = _interval_ms(interval) if interval else default_ms
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -64,17 +63,6 @@ def command(
             injector.check()
     last = injector.last_barrier
     _log.info("stopped", upstream=topics.data, last_barrier=last.curr if last else None)
-
-
-def _topics(
-    loaded: ServiceConfig | None, topic: str | None, barriers: str | None, control: str | None
-) -> UpstreamTopics:
-    """Those of the configuration; a topic that an option names has none but those that other options name."""
-    name = topic_of(loaded, topic)
-    if loaded is None or topic is not None:
-        return UpstreamTopics.of(name, barriers=barriers, control=control)
-    known = loaded.topics
-    return UpstreamTopics.of(name, barriers=barriers or known.barriers, control=control or known.control)
 
 
 def _interval_ms(text: str) -> int:

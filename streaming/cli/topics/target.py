@@ -14,6 +14,7 @@ from schemas.formats.registry import DEFAULT
 from schemas.settings.config import ServiceConfig, load, load_kafka, reach
 from schemas.settings.documents import read_mapping
 from schemas.table import Column, TableSchema, declare, nearest
+from schemas.topics import UpstreamTopics
 from streaming.cli.configuration import usage
 from streaming.cli.jobs.definitions import job_named, known_jobs
 from streaming.kafka.clients import KafkaSettings
@@ -35,13 +36,14 @@ TableOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A topic, how to reach it, the columns of its rows, and the format of its records."""
+    """A topic, how to reach it, the columns of its rows, the format of its records, its barrier topic if there is one."""
 
     kafka: KafkaSettings
     topic: str
     table: TableSchema
     columns: tuple[Column, ...]
     format: Format = DEFAULT
+    barriers: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,24 @@ class Broker:
         return KafkaSettings.of(kafka)
 
 
-def upstream_target(config: Path | None, broker: Broker, topic: str | None, table: Path | None) -> Target:
+def upstream_target(
+    config: Path | None,
+    broker: Broker,
+    topic: str | None,
+    table: Path | None,
+    barriers: str | None = None,
+) -> Target:
     """An upstream topic: rows have all columns of the table."""
     loaded = load(config) if config else None
     declared = _table(loaded, table)
+    topics = topics_of(loaded, topic, barriers=barriers)
     return Target(
-        broker.settings(loaded), topic_of(loaded, topic), declared, declared.columns, _format(loaded, topic)
+        broker.settings(loaded),
+        topics.data,
+        declared,
+        declared.columns,
+        _format(loaded, topic),
+        topics.barriers,
     )
 
 
@@ -85,6 +99,23 @@ def topic_of(config: ServiceConfig | None, topic: str | None) -> str:
     if name is None:
         raise usage("no topic", "a configuration, or --topic")
     return name
+
+
+def topics_of(
+    config: ServiceConfig | None,
+    topic: str | None,
+    *,
+    barriers: str | None = None,
+    control: str | None = None,
+) -> UpstreamTopics:
+    """Those of the configuration; a topic that an option names has none beside it but what other options name.
+
+    Raises: ConfigError(USAGE) as `topic_of`.
+    """
+    name = topic_of(config, topic)
+    if config is not None and topic is None:
+        barriers, control = barriers or config.topics.barriers, control or config.topics.control
+    return UpstreamTopics.of(name, barriers=barriers, control=control)
 
 
 def output_target(

@@ -46,6 +46,7 @@ class _Case:
 
     settings: KafkaSettings
     upstream: str
+    barriers: str | None
     upstream_format: Format
     table: TableSchema
     job: JobDefinition
@@ -58,6 +59,9 @@ def command(
     bootstrap: Annotated[str | None, typer.Option(help="host:port of the broker.")] = None,
     kafka: KafkaOption = None,
     upstream: Annotated[str | None, typer.Option(help="Upstream topic, if not the configuration's.")] = None,
+    barrier_topic: Annotated[
+        str | None, typer.Option(help="The upstream's barrier topic, if it has one and no configuration.")
+    ] = None,
     output: Annotated[str | None, typer.Option(help="Output topic, in place of jobs.")] = None,
     table: Annotated[Path | None, typer.Option(help="YAML or JSON file that declares the table.")] = None,
     columns: Annotated[str | None, typer.Option(help="The output's columns, as in id,amount.")] = None,
@@ -86,10 +90,11 @@ def command(
     jobs = {} if path is None else known_jobs(load(path))
     if output is not None:
         _refuse("--output", {"--job": job})
-        cases = [_described(upstream_target(path, broker, upstream, table), output, columns, condition)]
+        target = upstream_target(path, broker, upstream, table, barrier_topic)
+        cases = [_described(target, output, columns, condition)]
     else:
-        described = {"--upstream": upstream, "--table": table, "--columns": columns, "--filter": condition}
-        _refuse("no --output", described)
+        described = {"--upstream": upstream, "--barrier-topic": barrier_topic, "--table": table}
+        _refuse("no --output", {**described, "--columns": columns, "--filter": condition})
         cases = _configured(path, jobs, job, broker)
     siblings = [each.output for each in jobs.values()]
     reports = []
@@ -115,7 +120,11 @@ def _configured(
     config = load(path)
     chosen = [job_named(name, jobs)] if name else jobs.values()
     settings = broker.settings(config)
-    return [_Case(settings, config.upstream, config.upstream_format, config.table, job) for job in chosen]
+    topics = config.topics
+    return [
+        _Case(settings, topics.data, topics.barriers, config.upstream_format, config.table, job)
+        for job in chosen
+    ]
 
 
 def _described(upstream: Target, output: str, columns: str | None, condition: str | None) -> _Case:
@@ -123,7 +132,7 @@ def _described(upstream: Target, output: str, columns: str | None, condition: st
     if columns is not None:
         declared["columns"] = [name.strip() for name in columns.split(",")]
     job = JobDefinition.declare(declared, upstream.table, where="options")
-    return _Case(upstream.kafka, upstream.topic, upstream.format, upstream.table, job)
+    return _Case(upstream.kafka, upstream.topic, upstream.barriers, upstream.format, upstream.table, job)
 
 
 def _refuse(given: str, others: Mapping[str, object]) -> None:
@@ -149,6 +158,7 @@ def _judge(
             left_out=left_out,
             siblings=siblings,
             formats=(case.upstream_format, job.format),
+            barriers=case.barriers,
         )
 
 

@@ -26,14 +26,21 @@ SetUp = Callable[..., Stage]
 
 @pytest.fixture
 def set_up(bootstrap: str, spark: SparkSession, tmp_path: Path) -> Iterator[SetUp]:
-    """`set_up(*jobs, table=…, partitions=2, lanes=2)`: topics get names of their own; a job needs none but `name`."""
+    """`set_up(*jobs, table=…, partitions=2, lanes=2, beside=False)`: topics get names of their own."""
     made: list[RealUpstream] = []
 
     def build(
-        *jobs: dict[str, Any], table: dict[str, Any] = ORDERS, partitions: int = 2, lanes: int = 2
+        *jobs: dict[str, Any],
+        table: dict[str, Any] = ORDERS,
+        partitions: int = 2,
+        lanes: int = 2,
+        beside: bool = False,
     ) -> Stage:
         unique = uuid.uuid4().hex[:8]
-        upstream = RealUpstream(declare(table), KafkaSettings(bootstrap), f"up-{unique}", partitions)
+        barriers = f"up-{unique}.barriers" if beside else None
+        upstream = RealUpstream(
+            declare(table), KafkaSettings(bootstrap), f"up-{unique}", partitions, barriers
+        )
         made.append(upstream)
         folder = tmp_path / unique
         folder.mkdir()

@@ -37,7 +37,7 @@ class BarrierTarget(Protocol):
         """The last barrier, when no transaction is open that may hold one. Raises: as `BarrierLookup.last`."""
 
     def last_near(self, reader: RangeReader) -> Barrier | None:
-        """The last barrier of partition 0 unless it is far from the end; called before `last`, by an onlooker."""
+        """The last barrier of partition 0 unless it is far from the end; asked for before `last`."""
 
     def send(self, producer: Producer, barrier: Barrier) -> Ends:
         """Hand the barrier's copies to a producer whose transaction is open. Raises: EnvironmentProblem."""

@@ -1,0 +1,105 @@
+"""Barriers beside the data: nothing of the service is in the data topic, and what its owner has there is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from schemas.errors import Code, TopicError
+from schemas.records import Change, Op, Pause
+from streaming.control.client import send_request
+from streaming.kafka.topics import create_topic
+from streaming.verify.judge import verify_topics
+from tests.kit.real import Run, Stage, records
+
+SetUp = Callable[..., Stage]
+COPY = {"name": "copy", "rate_limit": 400}
+
+
+def row(number: int, version: int = 0) -> tuple[Any, ...]:
+    return (number, "EU", None, f"n{version}")
+
+
+def test_a_table_goes_out_whole_through_a_restart_and_the_data_topic_holds_data_alone(set_up: SetUp) -> None:
+    stage = set_up(COPY, beside=True)
+    upstream = stage.upstream
+    for number in range(900):
+        upstream.put(row(number))
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+        upstream.put(row(3, 1))
+        run.reach(upstream.barrier())
+        run.reach(upstream.barrier())  # nothing came before it
+    upstream.put(row(899, 2))
+    upstream.delete(5)
+    upstream.barrier()
+    with stage.running() as run:
+        while not run.is_complete("copy"):
+            upstream.put(row(1_000 + len(run.reports)))
+            run.reach(upstream.barrier())
+    assert stage.verify().clean
+    assert {each.in_data for report in run.reports for each in report.plan.barriers} == {False}
+    written = [message for part in records(upstream.kafka, upstream.name) for message in part]
+    assert {Op(upstream.changes.decode(message.value() or b"").op) for message in written} == set(Op)
+    assert all(message.key() is not None for message in written)
+
+
+def test_a_header_that_the_owner_calls_barrier_is_no_barrier(set_up: SetUp) -> None:
+    stage = set_up({"name": "copy"}, beside=True)
+    upstream = stage.upstream
+    upstream.put(row(1))
+    upstream.flush()
+    value = upstream.changes.encode
+    upstream.send(0, upstream.keys.encode((2,)), value(Change(Op.INSERT, None, row(2))), barrier=b"theirs")
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+        assert run.reports[-1].changes == 2
+        run.reach(upstream.barrier())
+    assert stage.verify().clean
+
+
+def own(stage: Stage, name: str) -> dict[str, Any]:
+    """What a service on an upstream that others read too has of its own."""
+    unique = f"{stage.upstream.name}.{name}"
+    job = {"name": name, "output": f"{unique}-copy", "output_partitions": 4}
+    return {
+        "barriers": "inject",
+        "barrier_interval": "200ms",
+        "barrier_topic": f"{unique}.barriers",
+        "control_topic": f"{unique}.control",
+        "state": name,
+        "jobs": [job],
+    }
+
+
+def test_two_services_live_side_by_side_on_one_upstream_and_obey_their_own_requests(set_up: SetUp) -> None:
+    stage = set_up()
+    upstream = stage.upstream
+    for number in range(300):
+        upstream.put(row(number))
+    settings = [own(stage, name) for name in ("one", "two")]
+    with stage.running(**settings[0]) as first, stage.running(**settings[1]) as second:
+        runs: list[Run] = [first, second]
+        send_request(upstream.kafka, settings[0]["control_topic"], Pause("one"))
+        first.until(lambda: any(report.outcome.reports for report in first.reports))
+        for number in range(0, 300, 7):
+            upstream.put(row(number, 1))
+        upstream.flush()
+        for run, name in zip(runs, ("one", "two"), strict=True):
+            run.until(lambda run=run: sum(report.changes for report in run.reports) >= 343)  # type: ignore[misc]
+            run.until(lambda run=run, name=name: run.is_complete(name))  # type: ignore[misc]
+    assert not any(report.outcome.reports for report in second.reports)
+    for each in settings:
+        output, barriers = each["jobs"][0]["output"], each["barrier_topic"]
+        report = verify_topics(
+            upstream.kafka, upstream.name, output, upstream.table, barriers=barriers, require_complete=True
+        )
+        assert report.clean
+
+
+def test_a_barrier_topic_with_other_partitions_is_refused(set_up: SetUp) -> None:
+    stage = set_up({"name": "copy"}, beside=True)
+    create_topic(stage.upstream.kafka, stage.upstream.topics.with_barriers, 3)
+    error = stage.fails()
+    assert isinstance(error, TopicError)
+    assert error.code is Code.BARRIER_TOPIC_MISMATCH
