@@ -12,6 +12,7 @@ from schemas.table import TableSchema
 from tests.kit.upstream import Upstream
 from tests.scenarios.keys import MOST_VNODES, Keys, table_of
 from tests.scenarios.script import Command, ScriptError
+from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
 from tests.simulation.world import Setting
 
@@ -31,6 +32,7 @@ class Writer:
         self._mutation: Mutation | None = None
         self._faulty: list[tuple[int, int]] = []
         self._limits = Limits()
+        self._changelog: type[Changelog] = Changelog
         self.keys: Keys
 
     @property
@@ -59,7 +61,7 @@ class Writer:
         names = {job.name: None for job in self._jobs.values()}
         for last in (Resume(None), *(Throttle(name, None) for name in names), None, None):
             self.upstream.barrier(last)
-        changelog = Changelog(self.upstream, frozenset(self._faulty))
+        changelog = self._changelog(self.upstream, frozenset(self._faulty))
         return Setting(
             self.table,
             changelog,
@@ -74,8 +76,11 @@ class Writer:
     # before the first start --------------------------------------------------------------------------------
 
     def do_table(self, command: Command) -> None:
-        """`table vnodes=2 partitions=1`: of the upstream."""
-        command.expect(1, "vnodes", "partitions")
+        """`table vnodes=2 partitions=1 barriers=beside`: of the upstream; barriers are in the data by default."""
+        command.expect(1, "vnodes", "partitions", "barriers")
+        self._changelog = {"data": Changelog, "beside": BesideChangelog}[
+            command.options.get("barriers", "data")
+        ]
         vnodes = command.number("vnodes", 2)
         if not 2 <= vnodes <= MOST_VNODES:
             raise ScriptError(command.line, f"vnodes are 2 to {MOST_VNODES}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from state.journal import Journal
 from streaming.protocol.batches import Batches
 from streaming.protocol.recovery.forward import Forward
+from tests.simulation import broken_barriers as barriers
 from tests.simulation import broken_disk as disk
 from tests.simulation import broken_driver as driver
 from tests.simulation import broken_forward as ahead
@@ -89,6 +90,7 @@ CANARIES = (
     Canary("1 plan", "slices are given up that were sent", _breaking(batches=driver.GivesUpSentPlans)),
     Canary("1 plan", "slices are read from the newest replica", _breaking(batches=driver.ReadsNewest)),
     Canary("1 plan", "the journal is written over a rival's", _breaking(storage=driver.BlindJournal)),
+    Canary("1 plan", "an end beside the data is taken for an offset", barriers.TakesEndsForOffsets),
     Canary("2 lanes", "a producer is used again", _breaking(broker=lanes.KeepsProducers)),
     Canary("2 lanes", "the looks come before init", _breaking(broker=lanes.InitsBehindLooks)),
     Canary("2 lanes", "nobody looks for a successor", _breaking(storage=lanes.SeesNoSuccessor)),

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from schemas.avro.codec import ChangeCodec, decode_barrier
 from schemas.errors import InputError
 from schemas.position import Key
 from schemas.records import Barrier, Row
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
-from state.values.plan import Parked
+from state.values.plan import AlignedBarrier, Parked
 from streaming.sink.dead_letters import Letter
-from streaming.source.barriers.found import FoundBarrier
+from streaming.source.barriers.found import FoundBarrier, Look
+from streaming.source.barriers.in_data import EmbeddedBarriers
+from streaming.source.barriers.source import BarrierSource
 from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE, decoded_schema
 from streaming.verify.history import Entry
 from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
+
+Wait = Callable[[Callable[[], bool]], None]
 
 
 class Changelog:
@@ -83,6 +88,10 @@ class Changelog:
             Letter(entry.key, entry.value, item.code, f"up-{item.partition}@{item.offset}")
             for item, entry in found
         ]
+
+    def source(self, arrivals: Arrivals, wait: Wait) -> BarrierSource:
+        """The barriers as they arrive, for one run of the service; `wait` lets others run until a condition holds."""
+        return ArrivedSource(arrivals, wait)
 
     def _decoded(self, number: int) -> Iterator[dict[str, Any]]:
         codec, names = ChangeCodec(self.table.columns), self.table.column_names
@@ -153,3 +162,37 @@ class Arrivals:
             for number, (old, new) in enumerate(zip(taken, self.counts, strict=True))
             for found in self.changelog.barriers[number][old:new]
         ]
+
+
+class ArrivedSource(EmbeddedBarriers):
+    """Markers in the data, as they arrive."""
+
+    def __init__(self, arrivals: Arrivals, wait: Wait) -> None:
+        super().__init__("up", arrivals.changelog.count, _Markers())
+        self._arrivals, self._wait = arrivals, wait
+        self._taken: list[int] | None = None
+
+    def aligned(self, records: DataFrame) -> list[AlignedBarrier]:
+        if self._taken is None:
+            self._taken = [0] * self._arrivals.changelog.count
+        else:
+            self._wait(lambda: self._arrivals.counts != self._taken)
+        found = self._arrivals.since(self._taken)
+        self._taken = list(self._arrivals.counts)
+        return super().aligned(cast("DataFrame", found))
+
+
+class _Markers:
+    """What has arrived, as barriers alone."""
+
+    def look(self, first: Sequence[int]) -> Look:
+        return Look([], tuple(first))
+
+    def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]:
+        yield from cast("list[FoundBarrier]", records)
+
+    def stream(self, first: Sequence[int]) -> DataFrame:
+        raise NotImplementedError
+
+    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
+        raise NotImplementedError

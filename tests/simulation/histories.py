@@ -13,6 +13,7 @@ from schemas.records import Add, Change, Drop, Mutation, Op, Pause, Resume, Thro
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
+from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
 from tests.simulation.fault_policies import Seeded
 from tests.simulation.instance import Instance
@@ -27,6 +28,10 @@ MOST_INSTANCES = 2
 
 RESTORED = 0.25
 """Of all histories, those in which an older state may be restored."""
+
+
+BESIDE = 0.3
+"""Of all histories, those whose barriers stand beside the data."""
 
 
 @cache
@@ -74,15 +79,17 @@ def draw_setting(rng: random.Random) -> Setting:
         upstream.barrier(next(mutations) if rng.random() < 0.4 else None)
     for last in CLOSING:
         upstream.barrier(last)
+    limits = _limits(apart)
+    changelog = BesideChangelog if apart.random() < BESIDE else Changelog
     return Setting(
         table,
-        Changelog(upstream, frozenset(vandal.places)),
+        changelog(upstream, frozenset(vandal.places)),
         configured,
         jobs,
         lanes=tuple(rng.choice([1, 2, 2]) for _ in range(4)),
         compactions=rng.random() < 0.5,
         closing=len(CLOSING),
-        limits=_limits(apart),
+        limits=limits,
     )
 
 

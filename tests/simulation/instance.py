@@ -12,7 +12,6 @@ from functools import partial
 from typing import cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from schemas.errors import BackfillError, Code, CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
 from schemas.job import JobDefinition
@@ -33,8 +32,8 @@ from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.report import BatchReport
 from streaming.sink.kinds import SINKS, SinkSetup
 from streaming.sink.protocol import Sink
-from streaming.source.barriers.found import FoundBarrier, Look
-from streaming.source.barriers.in_data import EmbeddedBarriers
+from streaming.source.barriers.source import BarrierSource
+from tests.kit.barriers import NO_RECORDS
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
 from tests.simulation.compaction import Compactor
@@ -109,18 +108,17 @@ class Instance:
         compactor = Compactor(self, batches.replica)
         if batches.recover() is not None:
             self._worked = True
-        source = EmbeddedBarriers("up", self.arrivals.changelog.count, Records())
-        source.begin(batches.position, batches.next_offsets())
+        source = self.source()
+        known = source.begin(batches.position, batches.next_offsets())
         micro_batches = MicroBatches(source, batches, compactor, self.told)  # type: ignore[arg-type]  # narrower
-        taken = [0] * self.arrivals.changelog.count
+        micro_batches.run(known)
         while True:
-            records = self.arrivals.since(taken)
-            taken = list(self.arrivals.counts)
-            micro_batches.run(source.aligned(cast("DataFrame", records)))
-            self.scheduler.step("wait for the upstream", partial(self._has_news, taken))
+            micro_batches.run(source.aligned(NO_RECORDS))
 
-    def _has_news(self, taken: list[int]) -> bool:
-        return self.arrivals.counts != taken
+    def source(self) -> BarrierSource:
+        """Of the barriers that arrive."""
+        wait = partial(self.scheduler.step, "wait for the upstream")
+        return self.arrivals.changelog.source(self.arrivals, wait)
 
     def take_over(self, journal: Journal) -> Batches:
         open_lanes = journal.current.plan.lanes if journal.current and journal.current.plan else 0
@@ -167,22 +165,6 @@ class Instance:
     def told(self, report: BatchReport) -> None:
         """A batch is done."""
         self._worked = True
-
-
-class Records:
-    """What has arrived, as barriers alone."""
-
-    def look(self, first: Sequence[int]) -> Look:
-        return Look([], tuple(first))
-
-    def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]:
-        yield from cast("list[FoundBarrier]", records)
-
-    def stream(self, first: Sequence[int]) -> DataFrame:
-        raise NotImplementedError
-
-    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
-        raise NotImplementedError
 
 
 class Lanes:

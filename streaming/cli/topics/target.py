@@ -36,7 +36,7 @@ TableOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A topic, how to reach it, the columns of its rows, the format of its records, its barrier topic if there is one."""
+    """A topic, how to reach it, the columns of its rows, the format of its records, and its barrier topic or None."""
 
     kafka: KafkaSettings
     topic: str

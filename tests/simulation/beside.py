@@ -1,0 +1,94 @@
+"""A history whose barriers stand beside the data: the same records, of which lanes get the data alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from state.columns import OP
+from streaming.source.barriers.beside import BarrierTopic, EmbeddedBeside
+from streaming.source.barriers.record import FoundBeside
+from streaming.source.decoded import MARKED
+from tests.simulation.changelog import Changelog
+
+if TYPE_CHECKING:
+    from tests.simulation.changelog import Arrivals
+
+Wait = Callable[[Callable[[], bool]], None]
+
+
+class BesideChangelog(Changelog):
+    """The judge goes by the records as they are, where a barrier is behind the data that it closes."""
+
+    def lane_rows(self, first: Sequence[int], end: Sequence[int], vnodes: range) -> pa.RecordBatch:
+        rows = super().lane_rows(first, end, vnodes)
+        return rows.filter(pc.not_equal(pc.fill_null(rows[OP], -1), MARKED))
+
+    def source(self, arrivals: Arrivals, wait: Wait) -> EmbeddedBeside:
+        return EmbeddedBeside(ArrivedTopic(self, arrivals, wait), self.count)
+
+    def beside(self, number: int) -> list[FoundBeside]:
+        """The barriers of a partition, each with its end among the data."""
+        return list(self._beside(number))
+
+    def _beside(self, number: int) -> Iterator[FoundBeside]:
+        barriers = iter(self.barriers[number])
+        end = offset = 0
+        for entry in self.entries[number]:
+            if entry.barrier is None:
+                end = entry.offset + 1
+                continue
+            found = next(barriers).barrier
+            assert found is not None
+            yield FoundBeside(number, offset, found, end)
+            offset += 1
+
+
+class ArrivedTopic(BarrierTopic):
+    """As much of the barrier topic as has arrived; `wait` lets others run until a condition holds."""
+
+    name = "up.barriers"
+
+    def __init__(self, changelog: BesideChangelog, arrivals: Arrivals, wait: Wait) -> None:
+        self._barriers = [changelog.beside(number) for number in range(changelog.count)]
+        self._arrivals, self._wait = arrivals, wait
+        self._taken = [0] * changelog.count
+
+    def require(self) -> None:
+        return
+
+    def refuse_lost(self, first: Sequence[int]) -> None:
+        return
+
+    def behind(self, epoch: int) -> list[FoundBeside]:
+        self._taken = [
+            sum(found.barrier.curr <= epoch for found in barriers[:arrived])
+            for barriers, arrived in zip(self._barriers, self._arrivals.counts, strict=True)
+        ]
+        return self._take()
+
+    def poll(self, timeout_s: float) -> list[FoundBeside]:
+        if timeout_s:
+            self._wait(lambda: self._taken != self._arrivals.counts)
+        return self._take()
+
+    def _take(self) -> list[FoundBeside]:
+        taken, self._taken = self._taken, list(self._arrivals.counts)
+        return [
+            found
+            for barriers, old, new in zip(self._barriers, taken, self._taken, strict=True)
+            for found in barriers[old:new]
+        ]
+
+    def stream(self) -> DataFrame:
+        raise NotImplementedError
+
+    def stable(self) -> Sequence[int]:
+        return [max((found.end for found in barriers), default=0) for barriers in self._barriers]
+
+    def close(self) -> None:
+        return
