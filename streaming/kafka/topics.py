@@ -212,9 +212,14 @@ def topic_setting(
     return topic_settings(settings, topic, client=client)[name]
 
 
-def cleanup_policy(settings: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> str:
-    """`delete`, `compact` or both. Raises: TopicError(TOPIC_MISSING)."""
-    return topic_setting(settings, topic, "cleanup.policy", client=client)
+def cleanup_policy(settings: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> str | None:
+    """`delete`, `compact` or both; None without the right to know. Raises: TopicError(TOPIC_MISSING)."""
+    try:
+        return topic_setting(settings, topic, "cleanup.policy", client=client)
+    except EnvironmentProblem as problem:
+        if problem.code is not Code.AUTH_FAILED:
+            raise
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Self
 
+import structlog
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, InputError, StateError, TopicError
@@ -25,6 +26,7 @@ from state.storage import Storage, corrupt
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import Watermarks, admin, cleanup_policy, describe_topic, watermarks
 
+_log = structlog.get_logger(__name__)
 _WAIT_S = 2.0
 """For an answer while the service runs: who asks also has to notice SIGTERM."""
 
@@ -169,7 +171,9 @@ def refuse_lost_behind(topic: str, found: Sequence[Watermarks], next_offsets: Se
 
 
 def refuse_compacted(kafka: KafkaSettings, topic: str) -> None:
-    """Raises: TopicError(COMPACTED_INPUT)."""
+    """Raises: TopicError(COMPACTED_INPUT). A topic whose settings are not to be read is taken, with a warning."""
     policy = cleanup_policy(kafka, topic)
-    if "compact" in policy:
+    if policy is None:
+        _log.warning("topic_settings_unknown", topic=topic, right="DescribeConfigs")
+    elif "compact" in policy:
         raise TopicError(Code.COMPACTED_INPUT, where=topic, found=f"cleanup.policy={policy}")

@@ -238,5 +238,5 @@ def _whole(topic: str, marks: tuple[Watermarks, ...]) -> tuple[Watermarks, ...]:
 def _refuse_compacted(client: AdminClient, settings: KafkaSettings, topics: tuple[str, ...]) -> None:
     for topic in topics:
         policy = cleanup_policy(settings, topic, client=client)
-        if "compact" in policy:
+        if policy is not None and "compact" in policy:
             raise TopicError(Code.COMPACTED_INPUT, where=topic, found=f"cleanup.policy={policy}")

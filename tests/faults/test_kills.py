@@ -49,6 +49,18 @@ def test_a_kill_in_a_batch(kill_scenario: KillScenarios, point: Failpoint, batch
 
 
 @pytest.mark.faults
+@pytest.mark.parametrize("point", [Failpoint.PLANNED, Failpoint.LANE_COMMITTED, Failpoint.REPLICATED])
+def test_a_kill_in_a_batch_with_barriers_beside_the_data(
+    kill_scenario: KillScenarios, point: Failpoint
+) -> None:
+    tried = kill_scenario(beside=True)
+    with tried.live():
+        tried.falls(f"{point}@4:kill")
+        tried.completes()
+    assert tried.judge().snapshot_rows > 0
+
+
+@pytest.mark.faults
 @pytest.mark.parametrize("point", [Failpoint.TAKEN_OVER, Failpoint.FENCED])
 def test_a_kill_while_it_takes_over(kill_scenario: KillScenarios, point: Failpoint) -> None:
     tried = kill_scenario()
@@ -60,10 +72,12 @@ def test_a_kill_while_it_takes_over(kill_scenario: KillScenarios, point: Failpoi
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("count", [1, 7])
+@pytest.mark.parametrize(("count", "beside"), [(1, False), (7, False), (7, True)])
 @pytest.mark.parametrize("point", [Failpoint.BARRIER_SENT, Failpoint.BARRIER_COMMITTED])
-def test_a_kill_of_the_injector(kill_scenario: KillScenarios, point: Failpoint, count: int) -> None:
-    tried = kill_scenario()
+def test_a_kill_of_the_injector(
+    kill_scenario: KillScenarios, point: Failpoint, count: int, beside: bool
+) -> None:
+    tried = kill_scenario(beside=beside)
     with tried.live():
         tried.falls(f"{point}@{count}:kill")
         tried.completes()

@@ -45,7 +45,7 @@ class KillScenario:
     """One upstream, one state folder, one job, as many services as it takes.
 
     `rows` are there before the first service; `rate_limit` (rows per second) decides how many batches the backfill
-    has. `config` is the YAML's other keys, `environment` goes to the services.
+    has. `config` is the YAML's other keys, `environment` goes to the services. `beside`: barriers have their own topic.
     """
 
     kafka: KafkaSettings
@@ -55,6 +55,7 @@ class KillScenario:
     live_rate: int = 200
     config: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    beside: bool = False
     recoveries_s: list[float] = field(default_factory=list)
     _started: list[Process] = field(default_factory=list)
 
@@ -64,12 +65,14 @@ class KillScenario:
         create_topic(self.kafka, self.upstream, 4)
         self.generator = ChangeGenerator(TABLE)
         produce_rows(ChangeSender(self.kafka, self.upstream), self.generator, self.rows)
+        self.barriers = f"{self.upstream}.barriers" if self.beside else None
         self.logs = self.folder / "logs"
         self._file = self.folder / "config.json"
         job = {"name": "copy", "output": self.output, "rate_limit": self.rate_limit, "latency_budget": "2s"}
         declared = {
             "kafka": {"bootstrap": self.kafka.bootstrap},
             "upstream": self.upstream,
+            "barrier_topic": self.barriers,
             "state": "state",
             "barrier_interval": "300ms",
             "table": TABLE.to_dict(),
@@ -178,7 +181,9 @@ class KillScenario:
 
     def judge(self) -> Report:
         """Nothing lost, nothing twice, the law at every barrier, every row there."""
-        report = verify_topics(self.kafka, self.upstream, self.output, TABLE, require_complete=True)
+        report = verify_topics(
+            self.kafka, self.upstream, self.output, TABLE, require_complete=True, barriers=self.barriers
+        )
         assert report.clean, report
         return report
 

@@ -27,7 +27,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from cryptography.hazmat.primitives import serialization
 
+from schemas.table import declare
 from streaming.kafka.clients import KafkaSettings
+from streaming.verify.judge import verify_topics
 from tests.kit.canary import Canary
 from tests.kit.secure import (
     OPERATOR,
@@ -74,19 +76,34 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield running
 
 
-def grant(bootstrap: str, names: dict[str, str]) -> None:
-    """Both tables of the documents: the first to the service's user, the second to the operator."""
-    tables = RIGHTS.read_text().split("## Rights to grant")[1].split("To the user of `produce`")
+ROW = re.compile(r"^\| (Topic|TransactionalId|Group) \| (.*?) \| (.*?) \|", re.MULTILINE)
+
+
+def grant(bootstrap: str, names: dict[str, str], *, beside: bool = False) -> None:
+    """The tables of the documents: the first to the service's user, the last to the operator.
+
+    The one in the middle is in place of the first one's rows for the upstream.
+    """
+    service, instead, operator = (
+        ROW.findall(table)
+        for table in re.split(r"^(?:With \[barriers|To the user of `produce`)", _rights(), flags=re.MULTILINE)
+    )
+    if beside:
+        service = [row for row in service if not row[1].startswith("`<upstream>")] + instead
     wanted = [
         binding
-        for user, table in zip((USER, OPERATOR), tables, strict=True)
-        for row in re.findall(r"^\| (Topic|TransactionalId|Group) \| (.*?) \| (.*?) \|", table, re.MULTILINE)
+        for user, rows in ((USER, service), (OPERATOR, operator))
+        for row in rows
         for binding in bindings(user, names, *row)
     ]
     assert len(wanted) > 20
     admin = AdminClient(KafkaSettings(bootstrap).client())
     for answer in admin.create_acls(wanted).values():
         answer.result(30)
+
+
+def _rights() -> str:
+    return RIGHTS.read_text().split("## Rights to grant")[1]
 
 
 def bindings(user: str, names: dict[str, str], kind: str, name: str, operations: str) -> list[Any]:
@@ -129,7 +146,7 @@ class Course:
         self.canary.told(f"{arguments[0]} says", done.stdout + done.stderr)
         return done
 
-    def config(self, name: str, kafka: dict[str, Any], upstream: str) -> str:
+    def config(self, name: str, kafka: dict[str, Any], upstream: str, **more: Any) -> str:
         path = self.folder / f"{name}.json"
         declared = {
             "kafka": kafka,
@@ -145,6 +162,7 @@ class Course:
             "jobs": [{"name": "copy", "output": f"{upstream}-copy", "output_partitions": 2}],
             "lanes": 2,
             "spark": {"driver_memory": "512m"},
+            **more,
         }
         path.write_text(json.dumps(declared))
         return str(path)
@@ -233,3 +251,32 @@ def test_a_table_goes_the_whole_way_with_the_documented_rights_and_leaves_no_sec
     ):
         assert any(place in each for each in canary.looked_at), place
     assert any(path.stat().st_size for path in events.rglob("*") if path.is_file())
+
+
+@pytest.mark.faults
+def test_to_read_and_describe_the_upstream_is_enough_with_barriers_beside_it(
+    guarded: SecureBroker, tmp_path: Path
+) -> None:
+    upstream = "of-another-team"
+    topics = {"barrier_topic": "ours.barriers", "control_topic": "ours.control"}
+    names = {"<upstream>": upstream, "<output>": f"{upstream}-copy"}
+    names |= {"<barrier topic>": topics["barrier_topic"], "<control topic>": topics["control_topic"]}
+    grant(guarded.broker.bootstrap, names, beside=True)
+    service, operator, _ = scram(guarded)
+    with Canary({}, tmp_path) as canary:
+        course = Course(tmp_path, canary, {"OPERATOR_PASSWORD": OPERATOR_PASSWORD})
+        run, use = (
+            course.config(name, section, upstream, **topics)
+            for name, section in (("service", service), ("operator", operator))
+        )
+        done = course.run("produce", use, "--rows", str(ROWS), "--partitions", "2")
+        assert done.returncode == 0, done.stderr
+        done = course.run("run", run, "--exit-when-complete", "--log-json")
+        assert done.returncode == 0, done.stderr
+        assert "topic_settings_unknown" in done.stdout + done.stderr
+    settings = KafkaSettings(guarded.broker.bootstrap)
+    table = declare(json.loads(Path(run).read_text())["table"])
+    report = verify_topics(
+        settings, upstream, f"{upstream}-copy", table, barriers=topics["barrier_topic"], require_complete=True
+    )
+    assert report.clean
