@@ -24,6 +24,7 @@ def executors_of(process: Process) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.faults
 def test_an_executor_dies_in_the_middle_of_a_batch(kill_scenario: KillScenarios) -> None:
     tried = kill_scenario(config=CLUSTER)
     with tried.live():

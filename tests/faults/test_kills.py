@@ -115,6 +115,7 @@ def test_kills_of_a_large_backfill_at_any_moment(kill_scenario: KillScenarios) -
     assert tried.judge().snapshot_rows > 0, f"seed {seed}"
 
 
+@pytest.mark.faults
 def test_kills_in_a_row_each_in_another_place(kill_scenario: KillScenarios) -> None:
     tried = kill_scenario()
     with tried.live():

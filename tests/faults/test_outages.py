@@ -31,10 +31,8 @@ def _more_batches(tried: KillScenario, process: Process) -> None:
     assert process.popen.poll() is None, process.lines[-5:]
 
 
-@pytest.mark.parametrize(
-    "point",
-    [*(pytest.param(point, marks=pytest.mark.faults) for point in ("lane-read", "lane-sent")), "lane-logged"],
-)
+@pytest.mark.faults
+@pytest.mark.parametrize("point", ["lane-read", "lane-sent", "lane-logged"])
 def test_the_jvm_dies(kill_scenario: KillScenarios, point: str) -> None:
     tried = kill_scenario()
     with tried.live():
@@ -183,7 +181,9 @@ def test_of_two_instances_one_works(kill_scenario: KillScenarios, late_s: float)
     tried.judge()
 
 
-@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["process", "group"])
+@pytest.mark.parametrize(
+    "send", [pytest.param(os.kill, marks=pytest.mark.faults), os.killpg], ids=["process", "group"]
+)
 def test_sigterm_in_the_middle_of_a_batch_is_soon_over(
     kill_scenario: KillScenarios, send: Callable[[int, signal.Signals], None]
 ) -> None:

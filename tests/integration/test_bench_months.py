@@ -8,7 +8,7 @@ import pytest
 
 from streaming.dev.bench.months import months
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 BATCHES = 200
 
 

@@ -47,6 +47,7 @@ def test_a_task_that_hangs_is_ended_and_its_slot_is_free_again(spark: SparkSessi
     await_condition(lambda: not spark_jobs.running(spark), "the jobs' end")
 
 
+@pytest.mark.faults
 def test_a_task_that_hands_sorted_rows_to_python_is_progress(spark: SparkSession, vitals: Vitals) -> None:
     """All is read before the first row comes out of the sort; what goes on then shows in that filter's count only."""
 

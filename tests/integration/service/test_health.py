@@ -156,7 +156,7 @@ def test_barriers_that_stop_and_one_that_is_missing_in_a_partition_are_named_apa
     assert stage.verify(complete=False).clean
 
 
-@pytest.mark.parametrize("barriers", ["inject", "embedded"])
+@pytest.mark.parametrize("barriers", ["inject", pytest.param("embedded", marks=pytest.mark.faults)])
 def test_a_broker_that_dies_is_named_with_its_address_within_half_a_minute(
     spark: SparkSession, tmp_path: Path, barriers: str
 ) -> None:
