@@ -1,0 +1,1 @@
+"""The row before: what a key held at the start of a batch, for upstreams whose records don't say."""

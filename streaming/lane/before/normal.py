@@ -1,0 +1,107 @@
+"""The legal changelog that changes without `before` amount to.
+
+A record of such an upstream says what a key's row is now, or that there is none. With the rows as of the batch's start
+it is an INSERT, an UPDATE or a DELETE with its `before`; a delete of an absent key is nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.records import Op
+from streaming.lane.changes import Bools, Changes
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The rows of n keys: the table's columns, and which keys have a row. Columns hold null where there is none."""
+
+    present: Bools
+    columns: tuple[pa.Array, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOrder:
+    """Which of n changes are of the same key.
+
+    `distinct` are the keys, `number[i]` which of them change i is of; `previous[i]` is the change of that key before i,
+    -1 for none, and `last[k]` the last change of distinct key k.
+    """
+
+    distinct: pa.Array
+    number: Indices
+    previous: Indices
+    last: Indices
+
+    @classmethod
+    def of(cls, keys: pa.Array) -> KeyOrder:
+        """Of the encoded keys of changes in order, without nulls."""
+        found = keys.dictionary_encode()
+        number = found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        by_key = np.argsort(number, kind="stable")
+        follows = number[by_key][1:] == number[by_key][:-1]
+        previous = np.full(len(number), -1, dtype=np.int64)
+        previous[by_key[1:][follows]] = by_key[:-1][follows]
+        last = np.full(len(found.dictionary), -1, dtype=np.int64)
+        last[number] = np.arange(len(number))  # of several the last one stays
+        return cls(found.dictionary, number, previous, last)
+
+
+def normalised(changes: Changes, order: KeyOrder, stored: Stored) -> Changes:
+    """The changes with their ops and rows before; `stored` are those of `order.distinct`, as of the first change.
+
+    All changes have to be decoded and without a fault, with a row after or none.
+    """
+    has_after = changes.ops != Op.DELETE
+    follows = order.previous >= 0
+    present = np.where(follows, has_after[order.previous], stored.present[order.number])
+    ops = np.where(has_after, np.where(present, Op.UPDATE, Op.INSERT), Op.DELETE).astype(np.int8)
+    # Of stored rows and the batch's own, one behind the other.
+    source = np.where(follows, len(order.distinct) + order.previous, order.number)
+    places = pa.array(source, mask=~present)
+    before = tuple(
+        pa.concat_arrays([old, new]).take(places)
+        for old, new in zip(stored.columns, changes.after, strict=True)
+    )
+    made, kept = replace(changes, ops=ops, before=before), has_after | present
+    return made if kept.all() else _filtered(made, kept)
+
+
+def _filtered(changes: Changes, kept: Bools) -> Changes:
+    mask = pa.array(kept)
+    return Changes(
+        interval=changes.interval[kept],
+        vnodes=changes.vnodes[kept],
+        ops=changes.ops[kept],
+        before=tuple(column.filter(mask) for column in changes.before),
+        after=tuple(column.filter(mask) for column in changes.after),
+        keys=tuple(column.filter(mask) for column in changes.keys),
+        rows=changes.rows.filter(mask),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What changes leave behind: keys with their rows (the table's columns), and keys without one."""
+
+    keys: pa.Array
+    columns: tuple[pa.Array, ...]
+    gone: pa.Array
+
+
+def written(changes: Changes, order: KeyOrder) -> Written:
+    """Of the changes as they came, those that turned out to be nothing included."""
+    has_row = pa.array(changes.ops[order.last] != Op.DELETE)
+    rows = pa.array(order.last).filter(has_row)
+    return Written(
+        keys=order.distinct.filter(has_row),
+        columns=tuple(column.take(rows) for column in changes.after),
+        gone=order.distinct.filter(pc.invert(has_row)),
+    )

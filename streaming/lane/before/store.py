@@ -1,0 +1,146 @@
+"""Rows by key in a local folder: what a lane's vnodes held as of a barrier.
+
+LMDB, because several worker processes may have the same lane one after another, or two at once: opening takes a
+fraction of a millisecond, readers have a snapshot of their own, and a process that is killed leaves the last commit.
+Nothing is synced: after a failure of the machine the store is made anew, and the boot's id tells that there was one.
+Source: https://lmdb.readthedocs.io/.
+
+    key      the encoded primary key; its digest where that is too long for LMDB
+    value    the row as an INSERT of `schemas.avro`
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from hashlib import blake2b
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Self
+
+import fastavro
+import lmdb
+import numpy as np
+import pyarrow as pa
+
+from schemas.avro.binary import change_schema
+from schemas.avro.columnar import encode_inserts
+from schemas.table import TableSchema
+from streaming.lane.before.normal import Stored, Written
+from streaming.lane.changes import Bools
+
+_MAX_BYTES = 1 << 40
+"""Of address space, not of disk: the file grows as it is filled."""
+_MAX_KEY_BYTES = 480
+_META, _ROWS = b"meta", b"rows"
+_EPOCH, _BOOT = b"epoch", b"boot"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class RowStore:
+    """One folder. Not for several threads; close it after use."""
+
+    def __init__(self, folder: Path, table: TableSchema) -> None:
+        """Open it; one that was filled before the machine was started is emptied."""
+        self._table = table
+        self._array = fastavro.parse_schema({"type": "array", "items": change_schema(table.columns)})
+        if _boot_of(folder) != _boot():
+            shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._env = lmdb.open(
+            str(folder), map_size=_MAX_BYTES, max_dbs=2, writemap=True, sync=False, metasync=False
+        )
+        self._meta, self._rows = self._env.open_db(_META), self._env.open_db(_ROWS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the folder to others."""
+        self._env.close()
+
+    @property
+    def epoch(self) -> int | None:
+        """The barrier as of which it holds the rows; None while it holds none."""
+        with self._env.begin() as txn:
+            return self._epoch_in(txn)
+
+    def _epoch_in(self, txn: lmdb.Transaction) -> int | None:
+        found = txn.get(_EPOCH, db=self._meta)
+        return None if found is None else int(found)
+
+    def write(self, rows: Written, *, after: int | None, epoch: int) -> bool:
+        """Take in what the changes since `after` leave behind; the store is at `epoch` then.
+
+        False if it was not at `after`: nothing is written.
+        """
+        values = encode_inserts(self._table.columns, rows.columns).to_pylist()
+        pairs = sorted(zip(_short(rows.keys), values, strict=True))
+        with self._env.begin(write=True) as txn:
+            if self._epoch_in(txn) != after:
+                return False
+            with txn.cursor(db=self._rows) as cursor:
+                cursor.putmulti(pairs)
+            for key in sorted(_short(rows.gone)):
+                txn.delete(key, db=self._rows)
+            txn.put(_EPOCH, str(epoch).encode(), db=self._meta)
+            txn.put(_BOOT, _boot(), db=self._meta)
+        return True
+
+    def look(self, keys: pa.Array) -> Stored:
+        """The rows of distinct keys."""
+        wanted = _short(keys)
+        with self._env.begin() as txn, txn.cursor(db=self._rows) as cursor:
+            found = dict(cursor.getmulti(sorted(wanted)))
+        values = [found.get(key) for key in wanted]
+        present = np.array([value is not None for value in values], dtype=np.bool_)
+        return Stored(present, self._columns([value for value in values if value is not None], present))
+
+    def _columns(self, values: Sequence[bytes], present: Bools) -> tuple[pa.Array, ...]:
+        """Decoded as one Avro array, so that no Python runs per row."""
+        data = BytesIO(b"".join([_count(len(values)), *values, b"\x00"] if values else [b"\x00"]))
+        changes: Any = fastavro.schemaless_reader(data, self._array, None)
+        rows = [change["after"] for change in changes]
+        places = pa.array(np.cumsum(present) - 1, mask=~present)
+        return tuple(
+            pa.array([row[column.name] for row in rows], column.type.arrow).take(places)
+            for column in self._table.columns
+        )
+
+    def __len__(self) -> int:
+        with self._env.begin() as txn:
+            return int(txn.stat(self._rows)["entries"])
+
+
+def _short(keys: pa.Array) -> list[bytes]:
+    return [key if len(key) <= _MAX_KEY_BYTES else blake2b(key).digest() for key in keys.to_pylist()]
+
+
+def _count(number: int) -> bytes:
+    """Avro's long: zigzag, seven bits a byte."""
+    left, out = number << 1, bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*out, left])
+
+
+def _boot() -> bytes:
+    return _BOOT_ID.read_bytes().strip() if _BOOT_ID.exists() else b"unknown"
+
+
+def _boot_of(folder: Path) -> bytes | None:
+    """The start of the machine since which a folder was filled; None for one that can't be read."""
+    if not (folder / "data.mdb").exists():
+        return None
+    try:
+        with lmdb.open(str(folder), max_dbs=2, readonly=True, lock=False) as env:
+            meta = env.open_db(_META, create=False)
+            with env.begin() as txn:
+                found = txn.get(_BOOT, db=meta)
+    except lmdb.Error:
+        return None
+    return None if found is None else bytes(found)

@@ -1,0 +1,195 @@
+"""Changes without `before` become the legal changelog that they amount to, and the store keeps up with them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.formats.change_avro import AvroKeys
+from schemas.records import Change, Op
+from streaming.lane.before.normal import KeyOrder, Stored, normalised, written
+from streaming.lane.before.store import RowStore
+from streaming.lane.changes import Changes
+from tests.kit.tables import table
+
+TABLE = table()
+ROW_TYPES = [column.type.arrow for column in TABLE.columns]
+Row = tuple[Any, ...]
+Record = tuple[int, Row | None]
+"""A key, and its row or None for a delete."""
+
+records = st.lists(
+    st.tuples(st.integers(0, 5), st.none() | st.tuples(st.integers(0, 3), st.none() | st.text(max_size=3))),
+    max_size=25,
+).map(lambda found: [(key, None if rest is None else (key, *rest)) for key, rest in found])
+stored_rows = st.dictionaries(
+    st.integers(0, 5), st.tuples(st.integers(0, 3), st.none() | st.text(max_size=3))
+)
+
+
+def columns(rows: list[Row | None]) -> tuple[pa.Array, ...]:
+    return tuple(
+        pa.array([None if row is None else row[index] for row in rows], kind)
+        for index, kind in enumerate(ROW_TYPES)
+    )
+
+
+def changes_of(found: list[Record]) -> Changes:
+    keys = pa.array([key for key, _ in found], pa.int64())
+    return Changes(
+        interval=np.arange(len(found), dtype=np.int64) // 4,
+        vnodes=np.zeros(len(found), dtype=np.int32),
+        ops=np.array([Op.DELETE if row is None else Op.INSERT for _, row in found], dtype=np.int8),
+        before=columns([(key, None, None) if row is None else None for key, row in found]),
+        after=columns([row for _, row in found]),
+        keys=(keys,),
+        rows=pa.table({"number": pa.array(range(len(found)), pa.int64())}),
+    )
+
+
+def encoded(changes: Changes) -> pa.Array:
+    return changes.encoded_keys(AvroKeys(TABLE.key_columns))
+
+
+def model(found: list[Record], rows: dict[int, Row]) -> list[tuple[int, Change]]:
+    """One by one, with the number of the record that each is."""
+    changes = []
+    for number, (key, after) in enumerate(found):
+        before = rows.get(key)
+        if after is not None:
+            rows[key] = after
+            changes.append((number, Change(Op.INSERT if before is None else Op.UPDATE, before, after)))
+        elif before is not None:
+            del rows[key]
+            changes.append((number, Change(Op.DELETE, before, None)))
+    return changes
+
+
+def shown(changes: Changes) -> list[tuple[int, Change]]:
+    halves = (
+        list(zip(*(column.to_pylist() for column in half), strict=True))
+        for half in (changes.before, changes.after)
+    )
+    return [
+        (
+            changes.rows["number"][index].as_py(),
+            Change(Op(op), before if op != Op.INSERT else None, after if op != Op.DELETE else None),
+        )
+        for index, (op, before, after) in enumerate(zip(changes.ops, *halves, strict=True))
+    ]
+
+
+def in_memory(rows: dict[int, Row], order: KeyOrder, changes: Changes) -> Stored:
+    keys = [None] * len(order.distinct)
+    for number, key in zip(order.number, changes.keys[0].to_pylist(), strict=True):
+        keys[number] = key
+    found = [rows.get(key) for key in keys]  # type: ignore[call-overload]  # each was set
+    return Stored(np.array([row is not None for row in found], dtype=np.bool_), columns(found))
+
+
+@given(records, stored_rows)
+def test_records_become_the_changes_that_they_amount_to(found: list[Record], stored: dict[int, Any]) -> None:
+    rows = {key: (key, *rest) for key, rest in stored.items()}
+    changes = changes_of(found)
+    order = KeyOrder.of(encoded(changes))
+    made = normalised(changes, order, in_memory(rows, order, changes))
+    assert shown(made) == model(found, dict(rows))
+    assert list(made.interval) == [number // 4 for number, _ in shown(made)]
+
+
+@given(st.lists(records, max_size=6))
+def test_a_store_that_takes_in_each_batch_is_the_table(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[Record]]
+) -> None:
+    rows: dict[int, Row] = {}
+    with RowStore(tmp_path_factory.mktemp("rows"), TABLE) as store:
+        before = None
+        for epoch, found in enumerate(batches, 1):
+            changes = changes_of(found)
+            order = KeyOrder.of(encoded(changes))
+            made = normalised(changes, order, store.look(order.distinct))
+            assert shown(made) == model(found, rows)
+            assert store.write(written(changes, order), after=before, epoch=epoch)
+            before = epoch
+        assert len(store) == len(rows)
+
+
+def test_a_store_is_written_once_from_where_it_is_and_kept_over_openings(tmp_path: Path) -> None:
+    changes = changes_of([(1, (1, 2, "x"))])
+    order = KeyOrder.of(encoded(changes))
+    rows = written(changes, order)
+    with RowStore(tmp_path / "rows", TABLE) as store:
+        assert store.epoch is None
+        assert store.write(rows, after=None, epoch=5)
+        assert not store.write(rows, after=None, epoch=6)
+        assert not store.write(rows, after=4, epoch=6)
+    with RowStore(tmp_path / "rows", TABLE) as store:
+        assert store.epoch == 5
+        assert store.look(order.distinct).present.tolist() == [True]
+
+
+def test_two_processes_at_once_each_see_a_whole_epoch(tmp_path: Path) -> None:
+    changes = changes_of([(1, (1, 2, "x"))])
+    order = KeyOrder.of(encoded(changes))
+    with RowStore(tmp_path, TABLE) as store:
+        store.write(written(changes, order), after=None, epoch=1)
+    # In the same process LMDB refuses a second environment of a folder.
+    script = (
+        "import sys; from pathlib import Path; from tests.unit.lane.test_row_before import *\n"
+        "with RowStore(Path(sys.argv[1]), TABLE) as store: print(store.epoch, len(store))"
+    )
+    with RowStore(tmp_path, TABLE) as store:
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert store.epoch == 1
+    assert done.stdout.split() == ["1", "1"]
+
+
+def test_a_store_of_before_the_machine_was_started_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = changes_of([(1, (1, 2, "x"))])
+    with RowStore(tmp_path, TABLE) as store:
+        store.write(written(changes, KeyOrder.of(encoded(changes))), after=None, epoch=1)
+    monkeypatch.setattr("streaming.lane.before.store._boot", lambda: b"another")
+    with RowStore(tmp_path, TABLE) as store:
+        assert (store.epoch, len(store)) == (None, 0)
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a database" * 1_000])
+def test_a_file_that_is_no_store_is_replaced(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "data.mdb").write_bytes(damage)
+    with RowStore(tmp_path, TABLE) as store:
+        assert store.epoch is None
+
+
+def test_keys_that_are_too_long_are_kept_by_their_digests(tmp_path: Path) -> None:
+    wide = table({"id": "string", "v": "string"})
+    keys = pa.array([b"k" * 5_000 + str(number).encode() for number in range(3)], pa.binary())
+    ids = pa.array([f"{number}" for number in range(3)])
+    changes = Changes(
+        interval=np.zeros(3, dtype=np.int64),
+        vnodes=np.zeros(3, dtype=np.int32),
+        ops=np.zeros(3, dtype=np.int8),
+        before=(pa.nulls(3, pa.string()),) * 2,
+        after=(ids, ids),
+        keys=(ids,),
+        rows=pa.table({}),
+    )
+    order = KeyOrder.of(keys)
+    with RowStore(tmp_path, wide) as store:
+        store.write(written(changes, order), after=None, epoch=1)
+        assert store.look(order.distinct.take([2, 0])).columns[0].to_pylist() == ["2", "0"]
