@@ -12,7 +12,8 @@ Source: https://lmdb.readthedocs.io/.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -42,7 +43,7 @@ class RowStore:
 
     def __init__(self, folder: Path, table: TableSchema) -> None:
         """Open it; one that was filled before the machine was started is emptied."""
-        self._table = table
+        self.folder, self._table = folder, table
         self._array = fastavro.parse_schema({"type": "array", "items": change_schema(table.columns)})
         if _boot_of(folder) != _boot():
             shutil.rmtree(folder, ignore_errors=True)
@@ -77,24 +78,60 @@ class RowStore:
 
         False if it was not at `after`: nothing is written.
         """
-        values = encode_inserts(self._table.columns, rows.columns).to_pylist()
-        pairs = sorted(zip(_short(rows.keys), values, strict=True))
+        pairs = self._pairs(rows)
         with self._env.begin(write=True) as txn:
             if self._epoch_in(txn) != after:
                 return False
-            with txn.cursor(db=self._rows) as cursor:
-                cursor.putmulti(pairs)
+            self._put(txn, pairs)
             for key in sorted(_short(rows.gone)):
                 txn.delete(key, db=self._rows)
             txn.put(_EPOCH, str(epoch).encode(), db=self._meta)
             txn.put(_BOOT, _boot(), db=self._meta)
         return True
 
+    def clear(self) -> None:
+        """Begin anew: no row, and no epoch until the next `write`."""
+        with self._env.begin(write=True) as txn:
+            txn.drop(self._rows, delete=False)
+            txn.delete(_EPOCH, db=self._meta)
+
+    def fill(self, rows: Written) -> None:
+        """Take in some rows of a store that is made anew, which has no epoch yet."""
+        pairs = self._pairs(rows)
+        with self._env.begin(write=True) as txn:
+            self._put(txn, pairs)
+
+    def _pairs(self, rows: Written) -> list[tuple[bytes, bytes]]:
+        """In key order, in which LMDB takes them fastest."""
+        values = encode_inserts(self._table.columns, rows.columns).to_pylist()
+        return sorted(zip(_short(rows.keys), values, strict=True))
+
+    def _put(self, txn: lmdb.Transaction, pairs: list[tuple[bytes, bytes]]) -> None:
+        with txn.cursor(db=self._rows) as cursor:
+            cursor.putmulti(pairs)
+
+    @contextmanager
+    def at(self, epoch: int) -> Iterator[View | None]:
+        """The rows as of a barrier, whatever others write meanwhile; None when the store is at another one."""
+        with self._env.begin() as txn:
+            yield View(txn, self._rows, self._table, self._array) if self._epoch_in(txn) == epoch else None
+
+    def __len__(self) -> int:
+        with self._env.begin() as txn:
+            return int(txn.stat(self._rows)["entries"])
+
+
+class View:
+    """A store's rows at one moment; see `RowStore.at`."""
+
+    def __init__(self, txn: lmdb.Transaction, rows: lmdb._Database, table: TableSchema, array: Any) -> None:
+        self._txn, self._rows, self._table, self._array = txn, rows, table, array
+
     def look(self, keys: pa.Array) -> Stored:
         """The rows of distinct keys."""
         wanted = _short(keys)
-        with self._env.begin() as txn, txn.cursor(db=self._rows) as cursor:
-            found = dict(cursor.getmulti(sorted(wanted)))
+        with self._txn.cursor(db=self._rows) as cursor:
+            found: dict[bytes, bytes] = dict(cursor.getmulti(sorted(wanted)))
         values = [found.get(key) for key in wanted]
         present = np.array([value is not None for value in values], dtype=np.bool_)
         return Stored(present, self._columns([value for value in values if value is not None], present))
@@ -110,13 +147,10 @@ class RowStore:
             for column in self._table.columns
         )
 
-    def __len__(self) -> int:
-        with self._env.begin() as txn:
-            return int(txn.stat(self._rows)["entries"])
-
 
 def _short(keys: pa.Array) -> list[bytes]:
-    return [key if len(key) <= _MAX_KEY_BYTES else blake2b(key).digest() for key in keys.to_pylist()]
+    found: list[bytes] = keys.to_pylist()
+    return [key if len(key) <= _MAX_KEY_BYTES else blake2b(key).digest() for key in found]
 
 
 def _count(number: int) -> bytes:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from schemas.formats.change_avro import AvroKeys
 from schemas.records import Change, Op
-from streaming.lane.before.normal import KeyOrder, Stored, normalised, written
+from streaming.lane.before.normal import KeyOrder, Stored, Written, normalised, written
 from streaming.lane.before.store import RowStore
 from streaming.lane.changes import Changes
 from tests.kit.tables import table
@@ -53,6 +53,15 @@ def changes_of(found: list[Record]) -> Changes:
         keys=(keys,),
         rows=pa.table({"number": pa.array(range(len(found)), pa.int64())}),
     )
+
+
+NOTHING = Written(pa.array([], pa.binary()), columns([]), pa.array([], pa.binary()))
+
+
+def look(store: RowStore, epoch: int, keys: pa.Array) -> Stored:
+    with store.at(epoch) as view:
+        assert view is not None
+        return view.look(keys)
 
 
 def encoded(changes: Changes) -> pa.Array:
@@ -111,11 +120,12 @@ def test_a_store_that_takes_in_each_batch_is_the_table(
 ) -> None:
     rows: dict[int, Row] = {}
     with RowStore(tmp_path_factory.mktemp("rows"), TABLE) as store:
-        before = None
+        before = 0
+        store.write(NOTHING, after=None, epoch=before)
         for epoch, found in enumerate(batches, 1):
             changes = changes_of(found)
             order = KeyOrder.of(encoded(changes))
-            made = normalised(changes, order, store.look(order.distinct))
+            made = normalised(changes, order, look(store, before, order.distinct))
             assert shown(made) == model(found, rows)
             assert store.write(written(changes, order), after=before, epoch=epoch)
             before = epoch
@@ -133,7 +143,9 @@ def test_a_store_is_written_once_from_where_it_is_and_kept_over_openings(tmp_pat
         assert not store.write(rows, after=4, epoch=6)
     with RowStore(tmp_path / "rows", TABLE) as store:
         assert store.epoch == 5
-        assert store.look(order.distinct).present.tolist() == [True]
+        assert look(store, 5, order.distinct).present.tolist() == [True]
+        with store.at(4) as view:
+            assert view is None
 
 
 def test_two_processes_at_once_each_see_a_whole_epoch(tmp_path: Path) -> None:
@@ -192,4 +204,16 @@ def test_keys_that_are_too_long_are_kept_by_their_digests(tmp_path: Path) -> Non
     order = KeyOrder.of(keys)
     with RowStore(tmp_path, wide) as store:
         store.write(written(changes, order), after=None, epoch=1)
-        assert store.look(order.distinct.take([2, 0])).columns[0].to_pylist() == ["2", "0"]
+        assert look(store, 1, order.distinct.take([2, 0])).columns[0].to_pylist() == ["2", "0"]
+
+
+def test_rows_that_are_looked_at_stay_as_they_are_while_others_write(tmp_path: Path) -> None:
+    found = [changes_of([(1, (1, number, "x"))]) for number in range(2)]
+    orders = [KeyOrder.of(encoded(changes)) for changes in found]
+    with RowStore(tmp_path, TABLE) as store:
+        store.write(written(found[0], orders[0]), after=None, epoch=1)
+        with store.at(1) as view:
+            assert view is not None
+            store.write(written(found[1], orders[1]), after=1, epoch=2)
+            store.clear()
+            assert view.look(orders[0].distinct).columns[1].to_pylist() == [0]
