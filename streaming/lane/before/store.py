@@ -6,7 +6,7 @@ Nothing is synced: after a failure of the machine the store is made anew, and th
 Source: https://lmdb.readthedocs.io/.
 
     key      the encoded primary key; its digest where that is too long for LMDB
-    value    the row as an INSERT of `schemas.avro`
+    value    the row as an INSERT of `schemas.avro`, nothing where the key is known to have no row
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from schemas.avro.binary import change_schema
 from schemas.avro.columnar import encode_inserts
 from schemas.table import TableSchema
 from streaming.lane.before.normal import Stored, Written
-from streaming.lane.changes import Bools
 
 _MAX_BYTES = 1 << 40
 """Of address space, not of disk: the file grows as it is filled."""
@@ -37,6 +36,9 @@ _META, _ROWS = b"meta", b"rows"
 _EPOCH, _BOOT = b"epoch", b"boot"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
+Values = list[bytes | None]
+"""Of some keys; None where nothing is known of one."""
+
 
 class RowStore:
     """One folder. Not for several threads; close it after use."""
@@ -44,7 +46,6 @@ class RowStore:
     def __init__(self, folder: Path, table: TableSchema) -> None:
         """Open it; one that was filled before the machine was started is emptied."""
         self.folder, self._table = folder, table
-        self._array = fastavro.parse_schema({"type": "array", "items": change_schema(table.columns)})
         if _boot_of(folder) != _boot():
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,8 +97,8 @@ class RowStore:
             txn.delete(_EPOCH, db=self._meta)
 
     def fill(self, rows: Written) -> None:
-        """Take in some rows of a store that is made anew, which has no epoch yet."""
-        pairs = self._pairs(rows)
+        """Take in some rows of a store that is made anew, or lies over another: it remembers which keys are gone."""
+        pairs = sorted([*self._pairs(rows), *((key, b"") for key in _short(rows.gone))])
         with self._env.begin(write=True) as txn:
             self._put(txn, pairs)
 
@@ -111,10 +112,10 @@ class RowStore:
             cursor.putmulti(pairs)
 
     @contextmanager
-    def at(self, epoch: int) -> Iterator[View | None]:
+    def at(self, epoch: int | None) -> Iterator[View | None]:
         """The rows as of a barrier, whatever others write meanwhile; None when the store is at another one."""
         with self._env.begin() as txn:
-            yield View(txn, self._rows, self._table, self._array) if self._epoch_in(txn) == epoch else None
+            yield View(txn, self._rows) if self._epoch_in(txn) == epoch else None
 
     def __len__(self) -> int:
         with self._env.begin() as txn:
@@ -124,28 +125,33 @@ class RowStore:
 class View:
     """A store's rows at one moment; see `RowStore.at`."""
 
-    def __init__(self, txn: lmdb.Transaction, rows: lmdb._Database, table: TableSchema, array: Any) -> None:
-        self._txn, self._rows, self._table, self._array = txn, rows, table, array
+    def __init__(self, txn: lmdb.Transaction, rows: lmdb._Database) -> None:
+        self._txn, self._rows = txn, rows
 
-    def look(self, keys: pa.Array) -> Stored:
-        """The rows of distinct keys."""
+    def values(self, keys: pa.Array) -> Values:
+        """What is known of distinct keys."""
         wanted = _short(keys)
         with self._txn.cursor(db=self._rows) as cursor:
-            found: dict[bytes, bytes] = dict(cursor.getmulti(sorted(wanted)))
-        values = [found.get(key) for key in wanted]
-        present = np.array([value is not None for value in values], dtype=np.bool_)
-        return Stored(present, self._columns([value for value in values if value is not None], present))
+            found: dict[Any, Any] = dict(cursor.getmulti(sorted(wanted)))
+        return [found.get(key) for key in wanted]
 
-    def _columns(self, values: Sequence[bytes], present: Bools) -> tuple[pa.Array, ...]:
-        """Decoded as one Avro array, so that no Python runs per row."""
-        data = BytesIO(b"".join([_count(len(values)), *values, b"\x00"] if values else [b"\x00"]))
-        changes: Any = fastavro.schemaless_reader(data, self._array, None)
-        rows = [change["after"] for change in changes]
-        places = pa.array(np.cumsum(present) - 1, mask=~present)
-        return tuple(
+
+def decoded(values: Sequence[bytes | None], table: TableSchema) -> Stored:
+    """The rows of values that a store gave. They are read as one Avro array: no Python runs per row."""
+    present = np.array([bool(value) for value in values], dtype=np.bool_)
+    there = [value for value in values if value]
+    schema = fastavro.parse_schema({"type": "array", "items": change_schema(table.columns)})
+    data = BytesIO(b"".join([_count(len(there)), *there, b"\x00"] if there else [b"\x00"]))
+    changes: Any = fastavro.schemaless_reader(data, schema, None)
+    rows = [change["after"] for change in changes]
+    places = pa.array(np.cumsum(present) - 1, mask=~present)
+    return Stored(
+        present,
+        tuple(
             pa.array([row[column.name] for row in rows], column.type.arrow).take(places)
-            for column in self._table.columns
-        )
+            for column in table.columns
+        ),
+    )
 
 
 def _short(keys: pa.Array) -> list[bytes]:

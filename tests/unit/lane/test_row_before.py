@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from schemas.formats.change_avro import AvroKeys
 from schemas.records import Change, Op
 from streaming.lane.before.normal import KeyOrder, Stored, Written, normalised, written
-from streaming.lane.before.store import RowStore
+from streaming.lane.before.store import RowStore, decoded
 from streaming.lane.changes import Changes
 from tests.kit.tables import table
 
@@ -61,7 +61,7 @@ NOTHING = Written(pa.array([], pa.binary()), columns([]), pa.array([], pa.binary
 def look(store: RowStore, epoch: int, keys: pa.Array) -> Stored:
     with store.at(epoch) as view:
         assert view is not None
-        return view.look(keys)
+        return decoded(view.values(keys), TABLE)
 
 
 def encoded(changes: Changes) -> pa.Array:
@@ -204,7 +204,10 @@ def test_keys_that_are_too_long_are_kept_by_their_digests(tmp_path: Path) -> Non
     order = KeyOrder.of(keys)
     with RowStore(tmp_path, wide) as store:
         store.write(written(changes, order), after=None, epoch=1)
-        assert look(store, 1, order.distinct.take([2, 0])).columns[0].to_pylist() == ["2", "0"]
+        with store.at(1) as view:
+            assert view is not None
+            stored = decoded(view.values(order.distinct.take([2, 0])), wide)
+        assert stored.columns[0].to_pylist() == ["2", "0"]
 
 
 def test_rows_that_are_looked_at_stay_as_they_are_while_others_write(tmp_path: Path) -> None:
@@ -216,4 +219,5 @@ def test_rows_that_are_looked_at_stay_as_they_are_while_others_write(tmp_path: P
             assert view is not None
             store.write(written(found[1], orders[1]), after=1, epoch=2)
             store.clear()
-            assert view.look(orders[0].distinct).columns[1].to_pylist() == [0]
+            stored = decoded(view.values(orders[0].distinct), TABLE)
+            assert stored.columns[1].to_pylist() == [0]

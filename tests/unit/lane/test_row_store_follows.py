@@ -6,15 +6,20 @@ import random
 import shutil
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from schemas.formats.change_avro import AvroKeys
+from schemas.records import Op
 from state.replica import Replica
 from state.storage import Storage
 from streaming.lane.before.follow import Replicated, bring
-from streaming.lane.before.store import RowStore
+from streaming.lane.before.lookup import open_rows_before
+from streaming.lane.before.store import RowStore, decoded
+from streaming.lane.changes import Changes
 from tests.kit.tables import vnode_of
 from tests.unit.state.test_compaction import TABLE, Changelog
 
@@ -37,7 +42,7 @@ def rows_of(folder: Path, epoch: int, changelog: Changelog) -> dict[object, obje
     keys = KEYS([pa.array([key[0] for key in every], pa.string())])
     with RowStore(folder, TABLE) as store, store.at(epoch) as view:
         assert view is not None
-        stored = view.look(keys)
+        stored = decoded(view.values(keys), TABLE)
         assert len(store) == sum(stored.present)
     columns = [column.to_pylist() for column in stored.columns]
     return {key: tuple(column[i] for column in columns) for i, key in enumerate(every) if stored.present[i]}
@@ -90,3 +95,44 @@ def test_what_the_log_holds_is_taken_from_it_and_a_state_that_went_back_is_read_
         assert not bring(store, replicated(changelog, vnodes), changelog.epoch)
         assert bring(store, older, changelog.epoch - 1)
         assert store.epoch == changelog.epoch - 1
+
+
+def test_parts_of_a_batch_see_what_the_parts_before_them_wrote(tmp_path: Path) -> None:
+    """As one part does: a batch may be cut anywhere."""
+    changelog, chance = Changelog(Replica(Storage(str(tmp_path / "state")), TABLE)), random.Random(3)
+    for _ in range(6):
+        changelog.put(draw(chance))
+    changelog.barrier()
+    whole = replicated(changelog, range(TABLE.vnode_count))
+    records = [(row[0], None if chance.random() < 0.4 else row) for row in (draw(chance) for _ in range(60))]
+    found = []
+    for size in (60, 7, 1):
+        shown: list[tuple[object, ...]] = []
+        with open_rows_before(tmp_path / "rows", whole, changelog.epoch) as rows_before:
+            for start in range(0, len(records), size):
+                made = rows_before(changes_of(records[start : start + size]))
+                halves = (
+                    zip(*(c.to_pylist() for c in half), strict=True) for half in (made.before, made.after)
+                )
+                shown += zip(made.ops.tolist(), *halves, strict=True)
+        found.append(shown)
+    assert found[0] == found[1] == found[2]
+    assert {op for op, *_ in found[0]} == {0, 1, 2}
+
+
+def changes_of(records: list[tuple[str, tuple[str, int, Decimal] | None]]) -> Changes:
+    def columns(rows: list[tuple[Any, ...] | None]) -> tuple[pa.Array, ...]:
+        return tuple(
+            pa.array([None if row is None else row[i] for row in rows], column.type.arrow)
+            for i, column in enumerate(TABLE.columns)
+        )
+
+    return Changes(
+        interval=np.zeros(len(records), dtype=np.int64),
+        vnodes=np.zeros(len(records), dtype=np.int32),
+        ops=np.array([Op.DELETE if row is None else Op.INSERT for _, row in records], dtype=np.int8),
+        before=columns([(key, None, None) if row is None else None for key, row in records]),
+        after=columns([row for _, row in records]),
+        keys=(pa.array([key for key, _ in records], pa.string()),),
+        rows=pa.table({"number": pa.array(range(len(records)))}),
+    )

@@ -1,0 +1,83 @@
+"""Gives a lane's changes their rows before, part by part of a batch.
+
+The store stays at the barrier that the batch starts from: what the batch itself writes is kept aside, in a second store
+in a scratch folder where a batch has several parts, and forgotten at its end.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from schemas.formats.protocol import KeyEncoder
+from schemas.table import TableSchema
+from streaming.lane.before.follow import Replicated, bring
+from streaming.lane.before.normal import KeyOrder, Stored, Written, normalised, written
+from streaming.lane.before.store import RowStore, View, decoded
+from streaming.lane.changes import Changes
+
+_ATTEMPTS = 3
+
+
+class StoreMovedError(RuntimeError):
+    """Somebody else goes on with the lane: the store is brought to other barriers again and again."""
+
+
+@dataclass
+class RowsBefore:
+    """For the changes of one lane in one batch, in order; see `open_rows_before`."""
+
+    table: TableSchema
+    keys: KeyEncoder
+    view: View
+    opened: ExitStack
+    _own: RowStore | None = field(default=None, init=False)
+    _left: Written | None = field(default=None, init=False)
+
+    def __call__(self, changes: Changes) -> Changes:
+        """The legal changes that the next ones amount to."""
+        if not len(changes):
+            return changes
+        order = KeyOrder.of(changes.encoded_keys(self.keys))
+        made = normalised(changes, order, self._stored(order.distinct))
+        self._left = written(changes, order)
+        return made
+
+    def _stored(self, keys: pa.Array) -> Stored:
+        values = self.view.values(keys)
+        if self._left is not None:  # a second part, or a later one
+            self._keep(self._left)
+            assert self._own is not None
+            with self._own.at(None) as own:
+                assert own is not None
+                ours = own.values(keys)
+            values = [old if new is None else new for old, new in zip(values, ours, strict=True)]
+        return decoded(values, self.table)
+
+    def _keep(self, rows: Written) -> None:
+        if self._own is None:
+            scratch = self.opened.enter_context(tempfile.TemporaryDirectory(prefix="backfill-rows-"))
+            self._own = self.opened.enter_context(RowStore(Path(scratch) / "own", self.table))
+        self._own.fill(rows)
+
+
+@contextmanager
+def open_rows_before(folder: Path, replicated: Replicated, epoch: int) -> Iterator[RowsBefore]:
+    """The rows of a lane's vnodes as of the barrier that its batch starts from (0: none yet).
+
+    Raises: StoreMovedError.
+    """
+    with ExitStack() as opened:
+        store = opened.enter_context(RowStore(folder, replicated.table))
+        for _ in range(_ATTEMPTS):
+            bring(store, replicated, epoch)
+            view = opened.enter_context(store.at(epoch))
+            if view is not None:
+                yield RowsBefore(replicated.table, replicated.keys, view, opened)
+                return
+        raise StoreMovedError(f"{folder} is not at {epoch}")
