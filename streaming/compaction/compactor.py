@@ -24,7 +24,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from schemas.errors import CommitConflict
+from schemas.errors import Code, CommitConflict
+from schemas.formats.protocol import Images
 from state.columns import EPOCH
 from state.maintenance.cleaning import Cleaned
 from state.maintenance.compaction import CompactionPart, CompactionResult, parts_of
@@ -55,6 +56,9 @@ FIRST_CLEANING_S = 30.0
 """Until the first one after a start: who is killed often has to clean as well."""
 
 log = structlog.get_logger()
+
+
+_CONTRADICTIONS = frozenset({Code.INSERT_EXISTING_KEY, Code.DELETE_MISSING_KEY, Code.OLD_ROW_MISMATCH})
 
 
 @dataclass(frozen=True)
@@ -243,8 +247,11 @@ class Compactor:
             self._replica.replace_log_files(merged.files, merged.into)
 
 
-def log_compaction(upstream: str, report: CompactionReport) -> None:
-    """One line for a compaction, and one for each kind of change that contradicts the table."""
+def log_compaction(upstream: str, images: Images, report: CompactionReport) -> None:
+    """One line for a compaction, and one for each kind of change that contradicts the table.
+
+    An upstream without rows before says nothing that could.
+    """
     result = report.result
     log.info(
         "compaction",
@@ -253,7 +260,10 @@ def log_compaction(upstream: str, report: CompactionReport) -> None:
         rows=result.rows_read,
         took_ms=round(report.took_ms),
     )
+    left_out = _CONTRADICTIONS if images is Images.AFTER_ONLY else frozenset()
     for code, illegal in result.illegal.items():
+        if code in left_out:
+            continue
         partition, offset = illegal.first
         first = f"{upstream}-{partition}@{offset}"
         log.warning("illegal_changes", code=code, count=illegal.count, first=first)

@@ -11,7 +11,7 @@ is found in a later part aborts it. Without a job there is no order to keep, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -21,6 +21,7 @@ from state.columns import log_schema
 from state.journal import is_superseded
 from state.replica import write_log_file
 from state.storage import DataFile
+from streaming.lane.before.lookup import rows_before_of
 from streaming.lane.changes import Changes, log_rows, order_changes
 from streaming.lane.faults import MOST_FAULTS, Fault, find_faults
 from streaming.lane.sending import send_all, send_letters
@@ -72,12 +73,14 @@ class _Lane:
         self._log: list[DataFile] = []
         self._faults: list[Fault] = []
         self._changes = self._held_bytes = 0
+        self._with_before: Callable[[Changes], Changes]
         self._unwritten: Changes | None = None
         """The last part that was asked for: it goes to the log after it was sent."""
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> LaneResult:
         try:
-            result = self._run(batches)
+            with rows_before_of(self.task, self.lane) as self._with_before:
+                result = self._run(batches)
         except _FaultyError:
             result = LaneResult(self.lane, faults=tuple(self._faults))
         except _TooLongError:
@@ -111,6 +114,8 @@ class _Lane:
             failpoints.reach(Failpoint.LANE_READ)
             if not self._faults:
                 self._write_log()
+                changes = self._with_before(changes)
+                self.watch.lap("before")
                 self._unwritten = changes
                 yield changes
         if self._faults:

@@ -22,6 +22,7 @@ from schemas.position import position_to_text
 from schemas.records import Barrier, VnodeProgress
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
+from state.replica import ReplicaFiles
 from state.storage import DataFile, Storage
 from state.values.plan import BatchPlan, JobPlan
 from state.values.progress import Completed, Progress
@@ -41,8 +42,9 @@ class LaneTask:
 
     `progress[job]` lists the parts that were started as of the plan's start; `scans` has what each job reads, pinned
     for the parts with slices; `sinks` opens the writers of the plan's jobs; `known_ends` where the output partitions
-    ended after the last batch; `failpoint` what a test wants to happen in them. `in_parts`: the changes come in order,
-    more than a lane holds at once; `unhurried`: a lane has sent its part, and another one was too slow for it.
+    ended after the last batch; `failpoint` what a test wants to happen in them. `replica` is pinned where changes need
+    their rows before. `in_parts`: the changes come in order, more than a lane holds at once; `unhurried`: a lane has
+    sent its part, and another one was too slow for it.
     Transactions may then take as long as `transaction_timeout_ms` says.
     """
 
@@ -58,6 +60,7 @@ class LaneTask:
     limits: Limits
     known_ends: Mapping[OutputPartition, int]
     upstream_format: Format = DEFAULT
+    replica: ReplicaFiles | None = None
     in_parts: bool = False
     unhurried: bool = False
     failpoint: Armed | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from schemas.errors import BackfillError, Code, Fenced, InputError, OutcomeUnknown, StateError
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import Format, Images
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
@@ -78,8 +78,13 @@ class LaneTasks:
             limits=self.limits,
             known_ends=dict(self.known_ends),
             upstream_format=self.upstream_format,
+            replica=self.replica.files(plan.replica) if self._needs_rows_before(plan) else None,
             in_parts=bool(plan.sent_jobs) and self._is_long(plan),
         )
+
+    def _needs_rows_before(self, plan: BatchPlan) -> bool:
+        """Outputs hold them, and filters decide by them."""
+        return self.upstream_format.images is Images.AFTER_ONLY and bool(plan.sent_jobs)
 
     def _is_long(self, plan: BatchPlan) -> bool:
         """Whether lanes should not try to hold the batch's changes whole, as far as can be known before."""

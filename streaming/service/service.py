@@ -185,7 +185,7 @@ class Service:
             partial(compact_on, self.spark),
             partial(merge_on, self.spark),
             batches.replica,
-            partial(log_compaction, self.config.upstream),
+            partial(log_compaction, self.config.upstream, self.config.upstream_format.images),
             compaction_least_rows=self.compaction_least_rows,
             slots=lambda: lanes.slots,
         )

@@ -7,19 +7,22 @@ in a scratch folder where a batch has several parts, and forgotten at its end.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 
+from schemas.epoch import NO_EPOCH
 from schemas.formats.protocol import KeyEncoder
+from schemas.formats.registry import DEFAULT
 from schemas.table import TableSchema
 from streaming.lane.before.follow import Replicated, bring
 from streaming.lane.before.normal import KeyOrder, Stored, Written, normalised, written
 from streaming.lane.before.store import RowStore, View, decoded
 from streaming.lane.changes import Changes
+from streaming.lane.task import LaneTask
 
 _ATTEMPTS = 3
 
@@ -64,6 +67,24 @@ class RowsBefore:
             scratch = self.opened.enter_context(tempfile.TemporaryDirectory(prefix="backfill-rows-"))
             self._own = self.opened.enter_context(RowStore(Path(scratch) / "own", self.table))
         self._own.fill(rows)
+
+
+@contextmanager
+def rows_before_of(task: LaneTask, lane: int) -> Iterator[Callable[[Changes], Changes]]:
+    """What gives the changes of a lane, in order, their rows before; nothing where they have them, or need none.
+
+    Raises: StoreMovedError.
+    """
+    if task.replica is None:
+        yield lambda changes: changes
+        return
+    vnodes, keys = task.vnodes(lane), DEFAULT.keys(task.table.key_columns)
+    replicated = Replicated(task.storage, task.table, task.replica.of_vnodes(vnodes), vnodes, keys)
+    # Beside what else is of this machine and this boot alone.
+    folder = Path(tempfile.gettempdir()) / f"{task.transactional_id}-rows" / f"{vnodes.start}-{vnodes.stop}"
+    start = task.plan.start
+    with open_rows_before(folder, replicated, start.epoch if start else NO_EPOCH) as rows_before:
+        yield rows_before
 
 
 @contextmanager
