@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,6 +27,7 @@ from state.storage import DataFile, Storage
 from state.values.plan import BatchPlan, JobPlan
 from state.values.progress import Completed, Progress
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS
+from streaming.lane.before.store import RowStore, local_store
 from streaming.lane.faults import Fault
 from streaming.runtime.failpoints import Armed
 from streaming.scan.protocol import PinnedScan
@@ -43,9 +44,9 @@ class LaneTask:
     `progress[job]` lists the parts that were started as of the plan's start; `scans` has what each job reads, pinned
     for the parts with slices; `sinks` opens the writers of the plan's jobs; `known_ends` where the output partitions
     ended after the last batch; `failpoint` what a test wants to happen in them. `replica` is pinned where changes need
-    their rows before. `in_parts`: the changes come in order, more than a lane holds at once; `unhurried`: a lane has
-    sent its part, and another one was too slow for it.
-    Transactions may then take as long as `transaction_timeout_ms` says.
+    their rows before, which are kept in what `open_store` opens by a name. `in_parts`: the changes come in order, more
+    than a lane holds at once; `unhurried`: a lane has sent its part, and another one was too slow for it. Transactions
+    may then take as long as `transaction_timeout_ms` says.
     """
 
     storage: Storage
@@ -61,6 +62,7 @@ class LaneTask:
     known_ends: Mapping[OutputPartition, int]
     upstream_format: Format = DEFAULT
     replica: ReplicaFiles | None = None
+    open_store: Callable[[str, TableSchema], RowStore] = local_store
     in_parts: bool = False
     unhurried: bool = False
     failpoint: Armed | None = None

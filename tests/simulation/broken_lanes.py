@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ import pyarrow as pa
 from schemas.errors import OutcomeUnknown
 from schemas.records import Barrier
 from streaming.kafka.topics import PartitionId
+from streaming.lane.before.normal import Written
 from streaming.sink.kafka_writer import KafkaWriter
 from tests.simulation.broker import Broker, Producer
+from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
 
 
@@ -175,3 +178,16 @@ class CommitsFaultyParts(_OtherProducer):
     """What was sent before a later part turned out to be at fault is committed."""
 
     producer_type = _KeepsAborted
+
+
+# Rows before -----------------------------------------------------------------------------------------------
+
+
+class FollowsNothing(SimulatedStore):
+    """It says that it took in what it did not."""
+
+    def write(self, rows: Written, *, after: int | None, epoch: int) -> bool:
+        nothing = replace(
+            rows, keys=rows.keys[:0], columns=tuple(c[:0] for c in rows.columns), gone=rows.gone[:0]
+        )
+        return super().write(nothing, after=after, epoch=epoch)

@@ -23,6 +23,7 @@ from tests.simulation.histories import play
 from tests.simulation.instance import Instance
 from tests.simulation.power import power_failures
 from tests.simulation.restores import jobs_that_come_and_go, restores
+from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
 from tests.simulation.world import Lasting
 
@@ -73,6 +74,7 @@ def _breaking(
     journal: type[Journal] = Journal,
     batches: type[Batches] = Batches,
     forward: type[Forward] = Forward,
+    store: type[SimulatedStore] = SimulatedStore,
 ) -> type[Instance]:
     parts = {
         "broker_type": broker,
@@ -80,6 +82,7 @@ def _breaking(
         "journal_type": journal,
         "batches_type": batches,
         "forward_type": forward,
+        "store_type": store,
     }
     return type("Broken", (Instance,), parts)
 
@@ -92,6 +95,7 @@ CANARIES = (
     Canary("1 plan", "the journal is written over a rival's", _breaking(storage=driver.BlindJournal)),
     Canary("1 plan", "an end beside the data is taken for an offset", barriers.TakesEndsForOffsets),
     Canary("2 lanes", "a producer is used again", _breaking(broker=lanes.KeepsProducers)),
+    Canary("2 lanes", "rows do not follow the log", _breaking(store=lanes.FollowsNothing)),
     Canary("2 lanes", "the looks come before init", _breaking(broker=lanes.InitsBehindLooks)),
     Canary("2 lanes", "nobody looks for a successor", _breaking(storage=lanes.SeesNoSuccessor)),
     Canary("2 lanes", "nobody looks at the tails", _breaking(broker=lanes.LooksAtNoTail)),

@@ -12,8 +12,10 @@ from pyspark.sql import DataFrame
 
 from schemas.avro.codec import ChangeCodec, decode_barrier
 from schemas.errors import InputError
+from schemas.formats.protocol import Format, Images
+from schemas.formats.registry import DEFAULT
 from schemas.position import Key
-from schemas.records import Barrier, Row
+from schemas.records import Barrier, Op, Row
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.values.plan import AlignedBarrier, Parked
 from streaming.sink.dead_letters import Letter
@@ -31,11 +33,17 @@ Wait = Callable[[Callable[[], bool]], None]
 class Changelog:
     """All records of the topic, once as bytes for the judge and once decoded for the lanes.
 
-    `faulty` are the places, (partition, offset), of records that the contract forbids.
+    `faulty` are the places, (partition, offset), of records that the contract forbids. Of a format without rows before
+    the lanes get no more than it has.
     """
 
-    def __init__(self, upstream: Upstream, faulty: frozenset[tuple[int, int]] = frozenset()) -> None:
-        self.table, self.faulty = upstream.table, faulty
+    def __init__(
+        self,
+        upstream: Upstream,
+        faulty: frozenset[tuple[int, int]] = frozenset(),
+        upstream_format: Format = DEFAULT,
+    ) -> None:
+        self.table, self.faulty, self.format = upstream.table, faulty, upstream_format
         self.entries: list[list[Entry]] = upstream.topic.partitions
         self.barriers = [list(_barriers(number, entries)) for number, entries in enumerate(self.entries)]
         self.rows = pa.RecordBatch.from_pylist(
@@ -110,8 +118,15 @@ class Changelog:
                 None if half is None else dict(zip(names, half, strict=True))
                 for half in (change.before, change.after)
             )
-            vnode = vnode_of(self.table, self.table.key_of(change.row))
-            yield {**place, OP: int(change.op), VNODE: vnode, BEFORE: before, AFTER: after}
+            vnode, op = vnode_of(self.table, self.table.key_of(change.row)), change.op
+            if self.format.images is Images.AFTER_ONLY:
+                op = Op.DELETE if after is None else Op.INSERT
+                key = {
+                    name: before[name] if before and name in self.table.primary_key else None
+                    for name in names
+                }
+                before = key if after is None else None
+            yield {**place, OP: int(op), VNODE: vnode, BEFORE: before, AFTER: after}
 
 
 def _barriers(number: int, entries: Sequence[Entry]) -> Iterator[FoundBarrier]:

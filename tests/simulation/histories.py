@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
+from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.records import Add, Change, Drop, Mutation, Op, Pause, Resume, Throttle
 from schemas.settings.limits import Limits
@@ -18,6 +19,7 @@ from tests.simulation.changelog import Changelog
 from tests.simulation.fault_policies import Seeded
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
+from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting, World
 
 KEYS = 8
@@ -32,6 +34,10 @@ RESTORED = 0.25
 
 BESIDE = 0.3
 """Of all histories, those whose barriers stand beside the data."""
+
+
+AFTER_ONLY = 0.3
+"""Of all histories, those whose upstream has no rows before."""
 
 
 @cache
@@ -83,7 +89,9 @@ def draw_setting(rng: random.Random) -> Setting:
     changelog = BesideChangelog if apart.random() < BESIDE else Changelog
     return Setting(
         table,
-        changelog(upstream, frozenset(vandal.places)),
+        changelog(
+            upstream, frozenset(vandal.places), AfterOnly() if apart.random() < AFTER_ONLY else DEFAULT
+        ),
         configured,
         jobs,
         lanes=tuple(rng.choice([1, 2, 2]) for _ in range(4)),

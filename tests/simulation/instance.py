@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -37,6 +38,7 @@ from tests.kit.barriers import NO_RECORDS
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
 from tests.simulation.compaction import Compactor
+from tests.simulation.rows import Disk, SimulatedStore
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.sink import SimulatedSink
 from tests.simulation.storage import Files, MemoryStorage
@@ -50,6 +52,7 @@ class Instance:
     journal_type: type[Journal] = Journal
     batches_type: type[Batches] = Batches
     forward_type: type[Forward] = Forward
+    store_type: type[SimulatedStore] = SimulatedStore
 
     def __init__(
         self,
@@ -58,6 +61,7 @@ class Instance:
         scheduler: Scheduler,
         topics: Topics,
         files: Files,
+        disk: Disk,
         arrivals: Arrivals,
         table: TableSchema,
         jobs: Sequence[JobDefinition],
@@ -70,6 +74,7 @@ class Instance:
         self.broker = self.broker_type(topics, scheduler)
         self.storage = self.storage_type(files, scheduler)
         self.arrivals, self.table, self.jobs, self.lane_count = arrivals, table, jobs, lanes
+        self.disk = disk
         self.compactions, self.limits = compactions, limits
         self.forwards: list[Forward] = []
         self.rebuilds = False
@@ -136,6 +141,7 @@ class Instance:
             bad_records=BadRecords("up", self.arrivals.changelog.faulty, parks=True),
             forward=self._forward(),
             limits=self.limits,
+            upstream_format=self.arrivals.changelog.format,
             now_ms=lambda: self.scheduler.now_ms,
         )
         if former is not None:
@@ -158,6 +164,10 @@ class Instance:
 
     def fence(self, prefix: str, lanes: int) -> None:
         SimulatedSink(self.broker).fence([f"{prefix}-{lane}" for lane in range(lanes)])
+
+    def open_store(self, name: str, table: TableSchema) -> SimulatedStore:
+        """Of a lane's rows."""
+        return self.store_type(self.disk, name, table, self.scheduler)
 
     def lanes(self) -> Lanes:
         return Lanes(self)
@@ -208,7 +218,7 @@ class Lanes:
             self._scheduler.spawn(self.instance.process, f"lane {lane} of {self._jobs}.{number}", attempt)
 
     def run_lane(self, task: LaneTask, lane: int) -> LaneResult:
-        plan = task.plan
+        plan, task = task.plan, replace(task, open_store=self.instance.open_store)
         rows = self.instance.arrivals.changelog.lane_rows(
             plan.first_offsets, plan.end_offsets, task.vnodes(lane)
         )

@@ -9,7 +9,7 @@ crash points are enumerated (`tests.simulation.crashes`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.job import JobDefinition
 from schemas.settings.limits import Limits
@@ -17,6 +17,7 @@ from schemas.table import TableSchema
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals, Changelog
 from tests.simulation.instance import Instance
+from tests.simulation.rows import Disk
 from tests.simulation.scheduler import FaultPolicy, Process, Scheduler
 from tests.simulation.storage import Files, MemoryStorage
 
@@ -48,6 +49,8 @@ class Lasting:
     topics: Topics
     files: Files
     arrivals: Arrivals
+    disk: Disk = field(default_factory=Disk)
+    """The lanes' rows, on the machine that all instances run on."""
     now_ms: int = 0
     starts: int = 0
     restored: bool = False
@@ -61,7 +64,7 @@ class Lasting:
 
     def copy(self) -> Lasting:
         """The same once more: what happens to one leaves the other as it is."""
-        lasting = self.topics.copy(), self.files.copy(), self.arrivals.copy()
+        lasting = self.topics.copy(), self.files.copy(), self.arrivals.copy(), self.disk.copy()
         return Lasting(*lasting, self.now_ms, self.starts, self.restored)
 
 
@@ -115,6 +118,7 @@ class World:
             scheduler=self.scheduler,
             topics=self.lasting.topics,
             files=self.lasting.files,
+            disk=self.lasting.disk,
             arrivals=self.lasting.arrivals,
             table=self.setting.table,
             jobs=self.setting.jobs,
@@ -136,6 +140,7 @@ class World:
         for instance in self.alive:
             self.scheduler.kill(instance.process)
         self.scheduler.trace.append("power failure")
+        self.lasting.disk.stores.clear()
         self.lasting.files.lose_power(self._loss)
 
     def restore(self, backup: Files) -> None:

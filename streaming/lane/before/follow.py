@@ -7,11 +7,8 @@ a state that was replaced by an older one; what the log can't bridge is read ane
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -90,7 +87,7 @@ def bring(store: RowStore, replicated: Replicated, epoch: int) -> bool:
             store.write(news, after=at, epoch=epoch)
     if store.epoch == epoch:
         return False
-    with _alone(store.folder):
+    with store.alone():
         if store.epoch != epoch:
             store.clear()
             for rows in replicated.rows():
@@ -102,10 +99,3 @@ def bring(store: RowStore, replicated: Replicated, epoch: int) -> bool:
 def _nothing(table: TableSchema) -> Written:
     empty = pa.array([], pa.binary())
     return Written(empty, tuple(pa.array([], column.type.arrow) for column in table.columns), empty)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    with (folder / "making.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

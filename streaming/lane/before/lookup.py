@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from schemas.formats.registry import DEFAULT
 from schemas.table import TableSchema
 from streaming.lane.before.follow import Replicated, bring
 from streaming.lane.before.normal import KeyOrder, Stored, Written, normalised, written
-from streaming.lane.before.store import RowStore, View, decoded
+from streaming.lane.before.store import LocalStore, RowStore, View, decoded
 from streaming.lane.changes import Changes
 from streaming.lane.task import LaneTask
 
@@ -65,7 +65,7 @@ class RowsBefore:
     def _keep(self, rows: Written) -> None:
         if self._own is None:
             scratch = self.opened.enter_context(tempfile.TemporaryDirectory(prefix="backfill-rows-"))
-            self._own = self.opened.enter_context(RowStore(Path(scratch) / "own", self.table))
+            self._own = self.opened.enter_context(closing(LocalStore(Path(scratch) / "own", self.table)))
         self._own.fill(rows)
 
 
@@ -80,25 +80,26 @@ def rows_before_of(task: LaneTask, lane: int) -> Iterator[Callable[[Changes], Ch
         return
     vnodes, keys = task.vnodes(lane), DEFAULT.keys(task.table.key_columns)
     replicated = Replicated(task.storage, task.table, task.replica.of_vnodes(vnodes), vnodes, keys)
-    # Beside what else is of this machine and this boot alone.
-    folder = Path(tempfile.gettempdir()) / f"{task.transactional_id}-rows" / f"{vnodes.start}-{vnodes.stop}"
+    store = task.open_store(f"{task.transactional_id}-rows/{vnodes.start}-{vnodes.stop}", task.table)
     start = task.plan.start
-    with open_rows_before(folder, replicated, start.epoch if start else NO_EPOCH) as rows_before:
+    with (
+        closing(store),
+        open_rows_before(store, replicated, start.epoch if start else NO_EPOCH) as rows_before,
+    ):
         yield rows_before
 
 
 @contextmanager
-def open_rows_before(folder: Path, replicated: Replicated, epoch: int) -> Iterator[RowsBefore]:
+def open_rows_before(store: RowStore, replicated: Replicated, epoch: int) -> Iterator[RowsBefore]:
     """The rows of a lane's vnodes as of the barrier that its batch starts from (0: none yet).
 
     Raises: StoreMovedError.
     """
     with ExitStack() as opened:
-        store = opened.enter_context(RowStore(folder, replicated.table))
         for _ in range(_ATTEMPTS):
             bring(store, replicated, epoch)
             view = opened.enter_context(store.at(epoch))
             if view is not None:
                 yield RowsBefore(replicated.table, replicated.keys, view, opened)
                 return
-        raise StoreMovedError(f"{folder} is not at {epoch}")
+        raise StoreMovedError(f"a store of rows that is not at {epoch}")

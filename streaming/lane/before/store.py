@@ -11,13 +11,15 @@ Source: https://lmdb.readthedocs.io/.
 
 from __future__ import annotations
 
+import fcntl
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol
 
 import fastavro
 import lmdb
@@ -40,12 +42,53 @@ Values = list[bytes | None]
 """Of some keys; None where nothing is known of one."""
 
 
-class RowStore:
-    """One folder. Not for several threads; close it after use."""
+class View(Protocol):
+    """A store's rows at one moment."""
+
+    def values(self, keys: pa.Array) -> Values:
+        """What is known of distinct keys."""
+
+
+class RowStore(Protocol):
+    """The rows of some vnodes as of a barrier; what is lost of it is made anew. Not for several threads."""
+
+    @property
+    def epoch(self) -> int | None:
+        """The barrier as of which it holds the rows; None while it holds none, or not all."""
+
+    def write(self, rows: Written, *, after: int | None, epoch: int) -> bool:
+        """Take in what the changes since `after` leave behind; the store is at `epoch` then.
+
+        False if it was not at `after`: nothing is written.
+        """
+
+    def clear(self) -> None:
+        """Begin anew: no row, and no epoch until the next `write`."""
+
+    def fill(self, rows: Written) -> None:
+        """Take in some rows of a store that is made anew, or lies over another: it remembers which keys are gone."""
+
+    def at(self, epoch: int | None) -> AbstractContextManager[View | None]:
+        """The rows as of a barrier, whatever others write meanwhile; None when the store is at another one."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Nobody else makes it anew during the block."""
+
+    def close(self) -> None:
+        """Leave it to others."""
+
+
+def local_store(name: str, table: TableSchema) -> RowStore:
+    """A store below the machine's folder for what does not outlive a boot."""
+    return LocalStore(Path(tempfile.gettempdir()) / name, table)
+
+
+class LocalStore(RowStore):
+    """A store in one folder."""
 
     def __init__(self, folder: Path, table: TableSchema) -> None:
         """Open it; one that was filled before the machine was started is emptied."""
-        self.folder, self._table = folder, table
+        self._folder, self._table = folder, table
         if _boot_of(folder) != _boot():
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,19 +97,13 @@ class RowStore:
         )
         self._meta, self._rows = self._env.open_db(_META), self._env.open_db(_ROWS)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Leave the folder to others."""
+        """Idempotent."""
         self._env.close()
 
     @property
     def epoch(self) -> int | None:
-        """The barrier as of which it holds the rows; None while it holds none."""
+        """As in the last commit."""
         with self._env.begin() as txn:
             return self._epoch_in(txn)
 
@@ -75,10 +112,7 @@ class RowStore:
         return None if found is None else int(found)
 
     def write(self, rows: Written, *, after: int | None, epoch: int) -> bool:
-        """Take in what the changes since `after` leave behind; the store is at `epoch` then.
-
-        False if it was not at `after`: nothing is written.
-        """
+        """In one transaction."""
         pairs = self._pairs(rows)
         with self._env.begin(write=True) as txn:
             if self._epoch_in(txn) != after:
@@ -91,13 +125,13 @@ class RowStore:
         return True
 
     def clear(self) -> None:
-        """Begin anew: no row, and no epoch until the next `write`."""
+        """In one transaction."""
         with self._env.begin(write=True) as txn:
             txn.drop(self._rows, delete=False)
             txn.delete(_EPOCH, db=self._meta)
 
     def fill(self, rows: Written) -> None:
-        """Take in some rows of a store that is made anew, or lies over another: it remembers which keys are gone."""
+        """In one transaction."""
         pairs = sorted([*self._pairs(rows), *((key, b"") for key in _short(rows.gone))])
         with self._env.begin(write=True) as txn:
             self._put(txn, pairs)
@@ -113,18 +147,23 @@ class RowStore:
 
     @contextmanager
     def at(self, epoch: int | None) -> Iterator[View | None]:
-        """The rows as of a barrier, whatever others write meanwhile; None when the store is at another one."""
+        """A snapshot of LMDB's."""
         with self._env.begin() as txn:
-            yield View(txn, self._rows) if self._epoch_in(txn) == epoch else None
+            yield _LocalView(txn, self._rows) if self._epoch_in(txn) == epoch else None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """By a lock that ends with its process."""
+        with (self._folder / "making.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def __len__(self) -> int:
         with self._env.begin() as txn:
             return int(txn.stat(self._rows)["entries"])
 
 
-class View:
-    """A store's rows at one moment; see `RowStore.at`."""
-
+class _LocalView:
     def __init__(self, txn: lmdb.Transaction, rows: lmdb._Database) -> None:
         self._txn, self._rows = txn, rows
 

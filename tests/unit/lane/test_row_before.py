@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from schemas.formats.change_avro import AvroKeys
 from schemas.records import Change, Op
 from streaming.lane.before.normal import KeyOrder, Stored, Written, normalised, written
-from streaming.lane.before.store import RowStore, decoded
+from streaming.lane.before.store import LocalStore, RowStore, decoded
 from streaming.lane.changes import Changes
 from tests.kit.tables import table
 
@@ -119,7 +120,7 @@ def test_a_store_that_takes_in_each_batch_is_the_table(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[Record]]
 ) -> None:
     rows: dict[int, Row] = {}
-    with RowStore(tmp_path_factory.mktemp("rows"), TABLE) as store:
+    with closing(LocalStore(tmp_path_factory.mktemp("rows"), TABLE)) as store:
         before = 0
         store.write(NOTHING, after=None, epoch=before)
         for epoch, found in enumerate(batches, 1):
@@ -136,12 +137,12 @@ def test_a_store_is_written_once_from_where_it_is_and_kept_over_openings(tmp_pat
     changes = changes_of([(1, (1, 2, "x"))])
     order = KeyOrder.of(encoded(changes))
     rows = written(changes, order)
-    with RowStore(tmp_path / "rows", TABLE) as store:
+    with closing(LocalStore(tmp_path / "rows", TABLE)) as store:
         assert store.epoch is None
         assert store.write(rows, after=None, epoch=5)
         assert not store.write(rows, after=None, epoch=6)
         assert not store.write(rows, after=4, epoch=6)
-    with RowStore(tmp_path / "rows", TABLE) as store:
+    with closing(LocalStore(tmp_path / "rows", TABLE)) as store:
         assert store.epoch == 5
         assert look(store, 5, order.distinct).present.tolist() == [True]
         with store.at(4) as view:
@@ -151,14 +152,14 @@ def test_a_store_is_written_once_from_where_it_is_and_kept_over_openings(tmp_pat
 def test_two_processes_at_once_each_see_a_whole_epoch(tmp_path: Path) -> None:
     changes = changes_of([(1, (1, 2, "x"))])
     order = KeyOrder.of(encoded(changes))
-    with RowStore(tmp_path, TABLE) as store:
+    with closing(LocalStore(tmp_path, TABLE)) as store:
         store.write(written(changes, order), after=None, epoch=1)
     # In the same process LMDB refuses a second environment of a folder.
     script = (
         "import sys; from pathlib import Path; from tests.unit.lane.test_row_before import *\n"
-        "with RowStore(Path(sys.argv[1]), TABLE) as store: print(store.epoch, len(store))"
+        "with closing(LocalStore(Path(sys.argv[1]), TABLE)) as store: print(store.epoch, len(store))"
     )
-    with RowStore(tmp_path, TABLE) as store:
+    with closing(LocalStore(tmp_path, TABLE)) as store:
         done = subprocess.run(
             [sys.executable, "-c", script, str(tmp_path)],
             capture_output=True,
@@ -174,17 +175,17 @@ def test_a_store_of_before_the_machine_was_started_is_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = changes_of([(1, (1, 2, "x"))])
-    with RowStore(tmp_path, TABLE) as store:
+    with closing(LocalStore(tmp_path, TABLE)) as store:
         store.write(written(changes, KeyOrder.of(encoded(changes))), after=None, epoch=1)
     monkeypatch.setattr("streaming.lane.before.store._boot", lambda: b"another")
-    with RowStore(tmp_path, TABLE) as store:
+    with closing(LocalStore(tmp_path, TABLE)) as store:
         assert (store.epoch, len(store)) == (None, 0)
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a database" * 1_000])
 def test_a_file_that_is_no_store_is_replaced(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "data.mdb").write_bytes(damage)
-    with RowStore(tmp_path, TABLE) as store:
+    with closing(LocalStore(tmp_path, TABLE)) as store:
         assert store.epoch is None
 
 
@@ -202,7 +203,7 @@ def test_keys_that_are_too_long_are_kept_by_their_digests(tmp_path: Path) -> Non
         rows=pa.table({}),
     )
     order = KeyOrder.of(keys)
-    with RowStore(tmp_path, wide) as store:
+    with closing(LocalStore(tmp_path, wide)) as store:
         store.write(written(changes, order), after=None, epoch=1)
         with store.at(1) as view:
             assert view is not None
@@ -213,7 +214,7 @@ def test_keys_that_are_too_long_are_kept_by_their_digests(tmp_path: Path) -> Non
 def test_rows_that_are_looked_at_stay_as_they_are_while_others_write(tmp_path: Path) -> None:
     found = [changes_of([(1, (1, number, "x"))]) for number in range(2)]
     orders = [KeyOrder.of(encoded(changes)) for changes in found]
-    with RowStore(tmp_path, TABLE) as store:
+    with closing(LocalStore(tmp_path, TABLE)) as store:
         store.write(written(found[0], orders[0]), after=None, epoch=1)
         with store.at(1) as view:
             assert view is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from state.replica import Replica
 from state.storage import Storage
 from streaming.lane.before.follow import Replicated, bring
 from streaming.lane.before.lookup import open_rows_before
-from streaming.lane.before.store import RowStore, decoded
+from streaming.lane.before.store import LocalStore, decoded
 from streaming.lane.changes import Changes
 from tests.kit.tables import vnode_of
 from tests.unit.state.test_compaction import TABLE, Changelog
@@ -40,7 +41,7 @@ def rows_of(folder: Path, epoch: int, changelog: Changelog) -> dict[object, obje
     """What the store has of every key that there ever was."""
     every = sorted(changelog.rows)
     keys = KEYS([pa.array([key[0] for key in every], pa.string())])
-    with RowStore(folder, TABLE) as store, store.at(epoch) as view:
+    with closing(LocalStore(folder, TABLE)) as store, store.at(epoch) as view:
         assert view is not None
         stored = decoded(view.values(keys), TABLE)
         assert len(store) == sum(stored.present)
@@ -73,7 +74,7 @@ def test_it_comes_to_every_barrier(tmp_path: Path, seed: int) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
             elif misfortune < 0.4 and (folder / "data.mdb").exists():
                 (folder / "data.mdb").write_bytes(b"torn" * 2_000)
-            with RowStore(folder, TABLE) as store:
+            with closing(LocalStore(folder, TABLE)) as store:
                 bring(store, replicated(changelog, vnodes), changelog.epoch)
                 assert store.epoch == changelog.epoch
             expected = {key: row for key, row in changelog.rows.items() if vnode_of(TABLE, key) in vnodes}
@@ -83,7 +84,7 @@ def test_it_comes_to_every_barrier(tmp_path: Path, seed: int) -> None:
 def test_what_the_log_holds_is_taken_from_it_and_a_state_that_went_back_is_read_anew(tmp_path: Path) -> None:
     changelog, chance = Changelog(Replica(Storage(str(tmp_path / "state")), TABLE)), random.Random(1)
     vnodes = range(TABLE.vnode_count)
-    with RowStore(tmp_path / "rows", TABLE) as store:
+    with closing(LocalStore(tmp_path / "rows", TABLE)) as store:
         for _ in range(3):
             changelog.put(draw(chance))
             changelog.barrier()
@@ -108,7 +109,10 @@ def test_parts_of_a_batch_see_what_the_parts_before_them_wrote(tmp_path: Path) -
     found = []
     for size in (60, 7, 1):
         shown: list[tuple[object, ...]] = []
-        with open_rows_before(tmp_path / "rows", whole, changelog.epoch) as rows_before:
+        with (
+            closing(LocalStore(tmp_path / "rows", TABLE)) as store,
+            open_rows_before(store, whole, changelog.epoch) as rows_before,
+        ):
             for start in range(0, len(records), size):
                 made = rows_before(changes_of(records[start : start + size]))
                 halves = (
