@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schemas.formats.protocol import Images
 from schemas.records import Barrier
 from schemas.table import TableSchema
 from streaming.verify.dead_letters import DeadLetters
@@ -51,10 +52,12 @@ class Checker:
         output: tuple[str, Sequence[Source]],
         findings: Findings | None = None,
         letters: DeadLetters | None = None,
+        images: Images = Images.FULL,
     ) -> None:
         """`upstream` and `output` are a topic's name with one source a partition, in order of partitions.
 
-        `letters` are the output's, where records at fault are parked; they share the `findings`.
+        `letters` are the output's, where records at fault are parked; they share the `findings`. `images` are what the
+        changes of the upstream have.
         """
         self._findings = findings or Findings()
         self._letters = letters
@@ -69,7 +72,7 @@ class Checker:
         ]
         self._keys = KeySpace(table, len(self._output))
         self._positions = Positions(self._keys, self._findings)
-        self._fold = UpstreamFold(table, self._keys, self._positions, self._findings)
+        self._fold = UpstreamFold(table, self._keys, self._positions, self._findings, images)
         self._explainer = Explainer(self._keys, view.rows, self._findings)
         self._start: int | None = None
         self._last: int | None = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
+from schemas.formats.protocol import Images
 from schemas.position import Key
 from schemas.table import TableSchema
 from streaming.verify.findings import Findings, Place, Side
@@ -45,9 +46,19 @@ class ChangedKey:
 
 
 class UpstreamFold:
-    """U(b). Call `apply` for every change of an interval, judge it, then `settle` before the next one."""
+    """U(b). Call `apply` for every change of an interval, judge it, then `settle` before the next one.
 
-    def __init__(self, table: TableSchema, keys: KeySpace, positions: Positions, findings: Findings) -> None:
+    Of an upstream whose changes have no rows before it is the fold of what they amount to.
+    """
+
+    def __init__(
+        self,
+        table: TableSchema,
+        keys: KeySpace,
+        positions: Positions,
+        findings: Findings,
+        images: Images = Images.FULL,
+    ) -> None:
         self.recording = False
         """Whether `changed` is kept: not before the job starts, when all that counts is the table."""
         self.changed: list[dict[bytes, ChangedKey]] = [{} for _ in range(keys.partitions)]
@@ -55,7 +66,7 @@ class UpstreamFold:
         self._unread: list[list[tuple[Key, bytes]]] = [[] for _ in range(table.vnode_count)]
         self._stale = [0] * table.vnode_count
         self._keys, self._positions, self._findings = keys, positions, findings
-        self._rows = RowBytes(table.columns)
+        self._rows, self._images = RowBytes(table.columns), images
         self._key_cells = table.key_indices
         self._names = table.column_names
 
@@ -84,6 +95,10 @@ class UpstreamFold:
         live = self._live.get(key) or self._find(partition, key)
         present = live.row
         halves = before, after = self._rows.split(value, present)
+        if self._images is Images.AFTER_ONLY:
+            halves = before, after = present, after
+            if before is after is None:
+                return  # a delete of an absent key is nothing
         if before is not present:
             self._check_before(partition, entry, live, before)
         if after is not None:

@@ -86,7 +86,8 @@ def verify_topics(
             canonical(topics.upstream, formats[0], table.columns, table.key_columns),
             canonical(topics.output, formats[1], view.rows.columns, table.key_columns),
         )
-        checker = Checker(table, view, (upstream, sources[0]), (output, sources[1]), findings, letters)
+        topics_of = (upstream, sources[0]), (output, sources[1])
+        checker = Checker(table, view, *topics_of, findings, letters, formats[0].images)
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started)
 
