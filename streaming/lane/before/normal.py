@@ -1,4 +1,4 @@
-"""The legal changelog that changes without `before` amount to.
+"""The legal changelog that changes without `before` amount to (docs/contract.md#upstreams-without-the-row-before).
 
 A record of such an upstream says what a key's row is now, or that there is none. With the rows as of the batch's start
 it is an INSERT, an UPDATE or a DELETE with its `before`; a delete of an absent key is nothing.
