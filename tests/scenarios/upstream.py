@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from schemas.avro.codec import KeyCodec
+from schemas.formats.protocol import Format
+from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.settings.limits import Limits
@@ -14,6 +16,7 @@ from tests.scenarios.keys import MOST_VNODES, Keys, table_of
 from tests.scenarios.script import Command, ScriptError
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
+from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting
 
 JOB_OPTIONS = "output", "filter", "columns", "partitions", "rate"
@@ -33,6 +36,7 @@ class Writer:
         self._faulty: list[tuple[int, int]] = []
         self._limits = Limits()
         self._changelog: type[Changelog] = Changelog
+        self._format: Format = DEFAULT
         self.keys: Keys
 
     @property
@@ -61,7 +65,7 @@ class Writer:
         names = {job.name: None for job in self._jobs.values()}
         for last in (Resume(None), *(Throttle(name, None) for name in names), None, None):
             self.upstream.barrier(last)
-        changelog = self._changelog(self.upstream, frozenset(self._faulty))
+        changelog = self._changelog(self.upstream, frozenset(self._faulty), self._format)
         return Setting(
             self.table,
             changelog,
@@ -76,8 +80,12 @@ class Writer:
     # before the first start --------------------------------------------------------------------------------
 
     def do_table(self, command: Command) -> None:
-        """`table vnodes=2 partitions=1 barriers=beside`: of the upstream; barriers are in the data by default."""
-        command.expect(1, "vnodes", "partitions", "barriers")
+        """`table vnodes=2 partitions=1 barriers=beside images=after`: of the upstream.
+
+        By default barriers are in the data, and changes have their rows before.
+        """
+        command.expect(1, "vnodes", "partitions", "barriers", "images")
+        self._format = {"full": DEFAULT, "after": AfterOnly()}[command.options.get("images", "full")]
         self._changelog = {"data": Changelog, "beside": BesideChangelog}[
             command.options.get("barriers", "data")
         ]
