@@ -98,6 +98,7 @@ _CHANGES = {
         "correct what writes it; `run` leaves a record out with --skip-record",
     ),
     Code.AVRO_TRAILING: Advice("schemaless Avro of {what} as the table declares it", _SCHEMA),
+    Code.JSON_MALFORMED: Advice("a JSON object of the table's columns, each in its type's form", _SCHEMA),
     Code.BAD_ENCODING: Advice("UTF-8 in column {column}", _PRODUCER),
     Code.UNKNOWN_OP: Advice("INSERT, UPDATE or DELETE", _PRODUCER),
     Code.VALUE_OUT_OF_RANGE: Advice(
@@ -109,7 +110,7 @@ _CHANGES = {
         "a value in every column of the primary key",
         "correct the producer; a row without a key can't be followed",
     ),
-    Code.KEY_MISMATCH: Advice("Avro of the row's primary key as record key", _PRODUCER),
+    Code.KEY_MISMATCH: Advice("the row's primary key as record key, as the format writes it", _PRODUCER),
     Code.UPDATE_CHANGES_PK: Advice("a DELETE of the old key and an INSERT of the new one", _PRODUCER),
     Code.INSERT_EXISTING_KEY: Advice("INSERT of an absent key only", _HISTORY),
     Code.DELETE_MISSING_KEY: Advice("UPDATE and DELETE of a present key only", _HISTORY),

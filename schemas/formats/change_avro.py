@@ -10,14 +10,14 @@ import pyarrow as pa
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.avro.columnar import encode_changes, encode_inserts, encode_keys
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Rows
+from schemas.formats.protocol import OutputRows
 from schemas.position import Key
 from schemas.records import Change
 from schemas.table import Column
 from schemas.types import TypeName
 
 
-class AvroRows(Rows):
+class AvroRows(OutputRows):
     """Changes and keys, one by one, see `formats.protocol.Rows`."""
 
     def __init__(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> None:
@@ -28,7 +28,7 @@ class AvroRows(Rows):
         """Raises: InputError as `KeyCodec.decode`."""
         return self._keys.decode(data, where=where)
 
-    def read_change(self, value: bytes | None, *, where: str | None = None) -> Change:
+    def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
         """Raises: InputError as `ChangeCodec.decode`, and EMPTY_RECORD."""
         if not value:
             raise InputError(Code.EMPTY_RECORD, where=where, found="a value of 0 bytes")

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict
 
 from schemas.position import Key
 from schemas.records import Change
-from schemas.table import Column
+from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa  # commands that only ask for jobs do without it
@@ -38,7 +38,8 @@ class Images(Enum):
     FULL = "full"
     """INSERT has `after`, DELETE has `before`, UPDATE has both."""
     AFTER_ONLY = "after only"
-    """No change has `before`."""
+    """No change has the row that was there. INSERT only says what the row is now, whether it was there or not; the
+    `before` of a DELETE has the key columns, and nulls elsewhere."""
 
 
 class Rows(Protocol):
@@ -51,15 +52,23 @@ class Rows(Protocol):
     def read_key(self, data: bytes, *, where: str | None = None) -> Key:
         """A record's key. Raises: InputError."""
 
-    def read_change(self, value: bytes | None, *, where: str | None = None) -> Change:
-        """A record's value, null only where `Format.tombstones` allows it. Raises: InputError."""
+    def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
+        """A record, whose value is null only where `Format.tombstones` allows it. Raises: InputError.
+
+        The key is for formats whose values do not say it all. They refuse a record whose key is wrong; the others
+        leave it unread, and it is for the caller to compare (`Format.keys`).
+        """
 
     def is_key(self, data: bytes, key: Key) -> bool:
-        """Whether bytes that `Format.keys` would not have written are legal for this key all the same."""
+        """Whether bytes are legal for this key although the encoder of `Format.keys` would not have written them."""
         return False
 
+
+class OutputRows(Rows, Protocol):
+    """The twin of a format that is written, too."""
+
     def write_key(self, key: Key) -> bytes:
-        """What `Format.keys` gives. ValueError, TypeError or the like for a key that the columns can't hold."""
+        """What `OutputFormat.keys` gives. ValueError, TypeError or the like for a key that the columns can't hold."""
 
     def write_change(self, change: Change) -> bytes:
         """What `ValueEncoder` gives. ValueError, TypeError or the like for rows that the columns can't hold."""
@@ -117,17 +126,29 @@ class Format(BaseModel):
         """Whether a null value is a record of the format; if not, it is TOMBSTONE_UNSUPPORTED."""
         return False
 
+    def misfit(self, table: TableSchema) -> str | None:
+        """Why records of this format can't hold such a table. The configuration asks; nothing else does."""
+        return None
+
     @abstractmethod
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
         """The strict twin over rows of these columns, tuples in this order."""
 
-    @abstractmethod
-    def keys(self, key_columns: Sequence[Column]) -> KeyEncoder:
-        """The keys of an output; of an upstream those that are known for right without a second look."""
+    def keys(self, key_columns: Sequence[Column]) -> KeyEncoder | None:
+        """The keys that are known for right without a second look; None where the decoder compares keys itself."""
+        return None
 
 
 class OutputFormat(Format):
     """Of an output: what is needed to write it, and to read it back."""
+
+    @abstractmethod
+    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> OutputRows:
+        """The strict twin over rows of these columns, tuples in this order."""
+
+    @abstractmethod
+    def keys(self, key_columns: Sequence[Column]) -> KeyEncoder:
+        """The keys of an output."""
 
     @abstractmethod
     def values(self, columns: Sequence[Column]) -> ValueEncoder:

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 from schemas.faults import Faults
 from schemas.formats.change import ChangeFormat
 from schemas.formats.protocol import Format, OutputFormat
+from schemas.formats.upsert import UpsertFormat
 from schemas.kinds.declare import declare_kind
 
 DEFAULT = ChangeFormat()
 """Of an upstream and of a job that name none."""
-UPSTREAM_FORMATS: dict[str, type[Format]] = {"change": ChangeFormat}
+UPSTREAM_FORMATS: dict[str, type[Format]] = {"change": ChangeFormat, "upsert": UpsertFormat}
 OUTPUT_FORMATS: dict[str, type[OutputFormat]] = {"change": ChangeFormat}
 
 _AnyFormat = TypeVar("_AnyFormat", bound=Format)
@@ -46,5 +47,8 @@ def format_keys(kinds: Mapping[str, type[Format]]) -> dict[str, tuple[str, str]]
     }
     for kind, model in kinds.items():
         for name, each in model.model_fields.items():
-            keys.setdefault(name, (f"`{each.default}`", f"Of `{kind}`: {each.description}"))
+            if name == "format":
+                continue
+            default, meaning = keys.get(name, (f"`{each.default}`", ""))
+            keys[name] = (default, f"{meaning} Of `{kind}`: {each.description}".strip())
     return keys

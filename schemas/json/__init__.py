@@ -1,1 +1,1 @@
-"""JSON forms of records: those of barriers beside the data."""
+"""JSON forms of records: barriers beside the data (`barriers`), and rows (`scan`, `values`)."""

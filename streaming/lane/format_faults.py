@@ -62,14 +62,14 @@ class FormatFaults:
 
     def in_values(self) -> Iterator[Found]:
         """Records that were not decoded, or not as they were written."""
-        values, ops = self.changes.rows[VALUE], self.changes.ops
+        keys, values, ops = self.changes.rows[KEY], self.changes.rows[VALUE], self.changes.ops
         for row in np.flatnonzero((is_set(values) | (ops < 0)) & (ops != MARKED)):
             value = values[row].as_py()
             if value is None and not self.format.tombstones:
                 yield found(row, Code.TOMBSTONE_UNSUPPORTED, "a record without a value")
                 continue
             try:
-                change = self._rows.read_change(value)
+                change = self._rows.read_change(keys[row].as_py(), value)
             except InputError as error:
                 yield int(row), error.code, error.found, error.expected
                 continue
@@ -85,9 +85,12 @@ class FormatFaults:
         return bytes(encoded[0].as_py())
 
     def in_keys(self) -> Iterator[Found]:
-        """Records whose key is another than the row's."""
+        """Records whose key is another than the row's, where the decoder has not compared them."""
         changes, record_keys = self.changes, self.changes.rows[KEY]
-        usual = changes.encoded_keys(self.format.keys(self.table.key_columns))
+        encoder = self.format.keys(self.table.key_columns)
+        if encoder is None:
+            return
+        usual = changes.encoded_keys(encoder)
         for row in map(int, np.flatnonzero(differs(usual, record_keys) & (changes.ops >= 0))):
             key = tuple(column[row].as_py() for column in changes.keys)
             if not self._rows.is_key(record_keys[row].as_py(), key):

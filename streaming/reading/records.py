@@ -70,7 +70,7 @@ class RecordDecoder:
             partition,
             epoch,
             self._rows.read_key(key, where=where),
-            self._rows.read_change(value, where=where),
+            self._rows.read_change(key, value, where=where),
         )
 
 

@@ -7,7 +7,7 @@
     OP                   null where it does not decode, `MARKED` where it is marked as a barrier
     VNODE                null without a row
     BEFORE, AFTER        structs of the table's columns, in their order; null where the half is missing
-    BEFORE_HASH          see `state.columns`
+    BEFORE_HASH          see `state.columns`; null where the format does not give the row before
 
 Nullability is not declared: Spark's says what Avro allows, and the lane looks at the values.
 """

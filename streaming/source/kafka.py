@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from schemas.avro.codec import MAX_BARRIER_BYTES
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema
@@ -29,6 +29,8 @@ from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE
 from streaming.source.formats.registry import decoder_of
 from streaming.source.lane_keys import lane_keys
 from streaming.source.spark_topic import SparkTopic
+
+_RECORD = ("partition", "offset", "key", "value")
 
 
 class UpstreamSource:
@@ -54,6 +56,7 @@ class UpstreamSource:
         self._records = SparkTopic(spark, kafka, topic, headers=holds_barriers)
         self._left_out = left_out
         self._decoder = decoder_of(format_, table)
+        self._has_before = format_.images is Images.FULL
         self._lane_keys: dict[int, Column] = {}
 
     @property
@@ -100,7 +103,10 @@ class UpstreamSource:
         """
         if lanes not in self._lane_keys:
             self._lane_keys[lanes] = self._lane_key(lanes)
-        rows = records.select(*self._decoded).select(*self._named)
+        rows = records.select(*self._decoded)
+        if self._checked:
+            rows = rows.select(*self._checked)
+        rows = rows.select(*self._named)
         rows = rows.repartition(lanes, self._lane_keys[lanes])
         return sorted_rows(rows, _order(in_order_of)) if in_order_of else rows
 
@@ -131,8 +137,13 @@ class UpstreamSource:
     @cached_property
     def _decoded(self) -> list[Column]:
         read = self._decoder.read(F.col("key"), F.col("value"))
-        marked = self._is_marked.alias("marked")
-        return [*map(F.col, ("partition", "offset", "key", "value")), marked, read.alias("read")]
+        return [*map(F.col, _RECORD), self._is_marked.alias("marked"), read.alias("read")]
+
+    @cached_property
+    def _checked(self) -> list[Column]:
+        """The decoder's second step, if it has one."""
+        checked = self._decoder.checked(F.col("read"), F.col("key"), F.col("value"))
+        return [] if checked is None else [*map(F.col, (*_RECORD, "marked")), checked.alias("read")]
 
     @cached_property
     def _named(self) -> list[Column]:
@@ -140,6 +151,7 @@ class UpstreamSource:
         found = self._decoder.decoded(F.col("read"), F.col("key"), F.col("value"))
         row = F.coalesce(found.after, found.before)
         before_hash = F.xxhash64(*(found.before.getField(name) for name in self._table.column_names))
+        hashed = found.before.isNotNull() & F.lit(self._has_before)
         return [
             F.col("partition").alias(PARTITION),
             F.col("offset").alias(OFFSET),
@@ -150,7 +162,7 @@ class UpstreamSource:
             F.when(row.isNotNull(), vnode_expression(self._table, row)).alias(VNODE),
             found.before.alias(BEFORE),
             found.after.alias(AFTER),
-            F.when(found.before.isNotNull(), before_hash).alias(BEFORE_HASH),
+            F.when(hashed, before_hash).alias(BEFORE_HASH),
         ]
 
     def _lane_key(self, lanes: int) -> Column:

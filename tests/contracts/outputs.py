@@ -112,7 +112,7 @@ class Columns:
 def shown(output: Output, key: bytes | None, value: bytes | None) -> Entry:
     """A record as its format's strict twin reads it, whose key is that of its row."""
     rows = output.definition.format.rows(output.columns, TABLE.key_columns)
-    change = rows.read_change(value)
+    change = rows.read_change(key, value)
     names = [column.name for column in output.columns]
     assert rows.read_key(key or b"") == tuple(change.row[names.index(name)] for name in TABLE.primary_key)
     return change

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from schemas.errors import Code, ConfigError, InputError
 from schemas.formats.protocol import Format, Images, OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, UPSTREAM_FORMATS
+from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind, Change, Op, Row
 from schemas.settings.config import check
@@ -97,7 +99,7 @@ def encoded(format_: OutputFormat, table: TableSchema, changes: Sequence[Change]
     return list(map(bytes, columns.to_pylist()))
 
 
-def keys_of(format_: Format, table: TableSchema, changes: Sequence[Change]) -> list[bytes]:
+def keys_of(format_: OutputFormat, table: TableSchema, changes: Sequence[Change]) -> list[bytes]:
     arrays = half(table, [change.row for change in changes])
     return list(
         map(bytes, format_.keys(table.key_columns)([arrays[i] for i in table.key_indices]).to_pylist())
@@ -115,9 +117,10 @@ def test_columns_are_written_as_their_twin_writes_rows_and_read_back_the_same(
     values, keys = encoded(case.format, table, changes), keys_of(case.format, table, changes)
     assert values == [rows.write_change(change) for change in changes]
     assert keys == [rows.write_key(table.key_of(change.row)) for change in changes]
-    assert [rows.write_change(rows.read_change(value)) for value in values] == values
+    read = [rows.read_change(key, value) for key, value in zip(keys, values, strict=True)]
+    assert [rows.write_change(change) for change in read] == values
     assert [rows.write_key(rows.read_key(key)) for key in keys] == keys
-    assert [rows.read_change(value).op for value in values] == [change.op for change in changes]
+    assert [change.op for change in read] == [change.op for change in changes]
 
 
 @every_case
@@ -156,7 +159,7 @@ def test_what_is_cut_short_or_goes_on_is_refused_with_its_place(case: Case, data
     table, changes = case.table(), data.draw(case.changes())
     rows = case.format.rows(table.columns, table.key_columns)
     values, keys = encoded(case.format, table, changes[:1]), keys_of(case.format, table, changes[:1])
-    for [sound], read in ((values, rows.read_change), (keys, rows.read_key)):
+    for [sound], read in ((values, partial(rows.read_change, keys[0])), (keys, rows.read_key)):
         cut = data.draw(st.integers(0, len(sound) - 1))
         for broken in (b"", sound[:cut], sound + b"\x00"):
             with pytest.raises(InputError) as caught:
@@ -285,6 +288,25 @@ def test_an_upstream_without_a_topics_name_is_refused(upstream: object) -> None:
         declared(upstream)
 
 
+def test_jobs_are_refused_where_the_row_before_a_change_is_not_to_be_had() -> None:
+    upstream = {"topic": "up", "format": "upsert"}
+    with pytest.raises(ConfigError, match="needs the row before each change"):
+        declared(upstream)
+    config = check({**CONFIG, "upstream": upstream}, path=Path("c.yaml"))
+    assert config.upstream_format == UpsertFormat()
+    assert config.topics.barriers == "up.barriers"
+
+
+@pytest.mark.parametrize("key", ["json", "text"])
+def test_a_key_that_is_one_value_is_refused_for_two_columns(key: str) -> None:
+    upstream = {"topic": "up", "format": "upsert"}
+    check({**CONFIG, "upstream": upstream}, path=Path("c.yaml"))
+    with pytest.raises(
+        ConfigError, match=f"upstream.key is '{key}', which is for a primary key of one column"
+    ):
+        check({**CONFIG, "upstream": {**upstream, "key": key}}, path=Path("c.yaml"))
+
+
 @pytest.mark.usefixtures("lines")
 def test_a_new_kind_is_chosen_for_upstream_and_job_each_by_itself() -> None:
     assert declared({"topic": "up", "format": "lines"})[0] == LineFormat()
@@ -317,7 +339,7 @@ def test_a_lane_sends_a_new_kind_that_its_twin_reads_and_the_judge_finds_lawful(
     for place in topics.partitions(job.output):
         for entry in topics.committed(place):
             if entry.barrier is None:
-                change = rows.read_change(entry.value)
+                change = rows.read_change(entry.key, entry.value)
                 assert rows.read_key(entry.key or b"") == schema.key_of(change.row)
                 found[schema.key_of(change.row)] = change.after
     assert found == {schema.key_of(row): row for row in [*items(range(20)), (99, 0, "new")]} | {

@@ -15,12 +15,12 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import OutputFormat, Rows
+from schemas.formats.protocol import OutputFormat, OutputRows
 from schemas.position import Key
 from schemas.records import Change, Op
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType
-from streaming.source.formats.protocol import Decoded
+from streaming.source.formats.protocol import Decoded, Decoder
 
 LINE_TYPES = tuple(map(ColumnType.parse, ("boolean", "int", "bigint", "string")))
 
@@ -48,14 +48,14 @@ class LineFormat(OutputFormat):
 
 
 @dataclass(frozen=True)
-class LineRows(Rows):
+class LineRows(OutputRows):
     columns: int
     key_columns: int
 
     def read_key(self, data: bytes, *, where: str | None = None) -> Key:
         return self._row(self._read(data, where), self.key_columns, where)
 
-    def read_change(self, value: bytes | None, *, where: str | None = None) -> Change:
+    def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
         op, *halves = self._row(self._read(value or b"", where), 3, where)
         rows = [None if half is None else self._row(half, self.columns, where) for half in halves]
         return Change(Op(op), *rows)
@@ -104,7 +104,7 @@ def rows_of(arrays: Sequence[pa.Array]) -> list[tuple[Any, ...]]:
     return list(zip(*(array.to_pylist() for array in arrays), strict=True))
 
 
-class LineDecoder:
+class LineDecoder(Decoder):
     """Hands every value on to the strict twin."""
 
     def __init__(self, _: LineFormat, table: TableSchema) -> None:

@@ -24,10 +24,10 @@ from pyspark.sql.avro.functions import from_avro, to_avro
 from schemas.avro.binary import OPS, change_schema
 from schemas.formats.change import ChangeFormat
 from schemas.table import TableSchema
-from streaming.source.formats.protocol import Decoded
+from streaming.source.formats.protocol import Decoded, Decoder
 
 
-class ChangeDecoder:
+class ChangeDecoder(Decoder):
     """Of changes of one table."""
 
     def __init__(self, _: ChangeFormat, table: TableSchema) -> None:

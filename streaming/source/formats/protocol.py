@@ -20,7 +20,8 @@ class Decoded:
 
     `op`: a number of `records.Op`, or null where the record does not decode. `before` and `after`: structs of the
     table's columns, in their order and types, or null. `value`: the record's value where the strict twin has to look
-    at it, which is where `op` is null and where these columns might say something else than the twin; else null.
+    at it, which is where `op` is null and where these columns might say something else than the twin; else null. Where
+    the record has no value it may be empty in its place.
     """
 
     op: Column
@@ -34,6 +35,10 @@ class Decoder(Protocol):
 
     def read(self, key: Column, value: Column) -> Column:
         """The costly part, one column that is evaluated once a record. `key` and `value` are binary and may be null."""
+
+    def checked(self, read: Column, key: Column, value: Column) -> Column | None:
+        """A second costly part, made of the first, and `read` from there on. None for none, which costs no step."""
+        return None
 
     def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
         """What becomes of it; `read` may be used any number of times."""

@@ -56,6 +56,8 @@ class _Recoded:
             key = self._keys.encode(self._rows.read_key(entry.key))
             if entry.value is None and not self.format.tombstones:
                 return Entry(entry.offset, key, None)
-            return Entry(entry.offset, key, self._changes.encode(self._rows.read_change(entry.value)))
+            return Entry(
+                entry.offset, key, self._changes.encode(self._rows.read_change(entry.key, entry.value))
+            )
         except InputError:
             return Entry(entry.offset, entry.key, b"")

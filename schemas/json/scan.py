@@ -1,0 +1,214 @@
+"""A JSON object as a list of its fields, without a loss: no number becomes a float on the way.
+
+It reads what RFC 8259 allows and nothing beside it, in the limits of Spark's reader, so that both refuse the same
+records: `MAX_DEPTH` objects and lists in each other, names of `MAX_NAME` and numbers of `MAX_NUMBER` characters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from schemas.errors import Code
+
+MAX_DEPTH, MAX_NAME, MAX_NUMBER = 1_000, 50_000, 1_000
+
+_STRING = r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
+_NUMBER = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
+_TOKEN = re.compile(rf"[ \t\n\r]*+(?:({_STRING})|({_NUMBER})|(true|false)|(null)|([\[\]{{}},:]))")
+_SPACE = re.compile(r"[ \t\n\r]*+")
+NUMBER = re.compile(_NUMBER)
+_CLOSING = {"{": "}", "[": "]"}
+
+
+class JsonError(ValueError):
+    """Why bytes are not what they have to be, in words that hold nothing of them. The caller knows the place."""
+
+    def __init__(self, reason: str, code: Code = Code.JSON_MALFORMED, column: str | None = None) -> None:
+        self.code, self.column = code, column
+        super().__init__(reason)
+
+
+class Kind(Enum):
+    """What a value is in JSON."""
+
+    TEXT = auto()
+    INTEGER = auto()
+    FRACTION = auto()
+    """A number with a fraction or an exponent."""
+    BOOLEAN = auto()
+    NULL = auto()
+    NESTED = auto()
+    """An object or a list."""
+    NESTED_FRACTION = auto()
+    """One that holds a number with a fraction or an exponent somewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A value. `text` is the text that a string stands for, and of everything else the JSON text without spaces."""
+
+    kind: Kind
+    text: str
+
+
+def read_object(data: bytes) -> list[tuple[str, Token]]:
+    """The fields of the object that `data` is, in their order; a name may come twice.
+
+    Raises: JsonError, BAD_ENCODING where it is not UTF-8.
+    """
+    scan = _Scan(_decoded(data))
+    fields = list(scan.fields())
+    scan.end()
+    return fields
+
+
+def read_scalar(data: bytes) -> Token:
+    """The value that `data` is. Raises: JsonError, as `read_object`; for an object or a list too."""
+    scan = _Scan(_decoded(data))
+    token = scan.value()
+    scan.end()
+    if token.kind in (Kind.NESTED, Kind.NESTED_FRACTION):
+        raise JsonError("an object or a list")
+    return token
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise JsonError("bytes that are not UTF-8", Code.BAD_ENCODING) from None
+
+
+class _Scan:
+    """Goes over a text once, from token to token."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+
+    def end(self) -> None:
+        """JsonError if anything follows."""
+        if not _SPACE.fullmatch(self._text, self._at):
+            raise JsonError("something behind the end")
+
+    def fields(self) -> Iterator[tuple[str, Token]]:
+        """Of an object at the top."""
+        self._expect("{")
+        group, raw = self._next()
+        while raw != "}":
+            yield self._name(group, raw), self._after_colon()
+            raw = self._separator("}")
+            if raw == ",":
+                group, raw = self._next()
+                if raw == "}":
+                    raise JsonError("a comma before a bracket")
+
+    def value(self) -> Token:
+        """The next one."""
+        group, raw = self._next()
+        return self._nested(raw) if raw in _CLOSING else self._plain(group, raw)
+
+    def _after_colon(self) -> Token:
+        self._expect(":")
+        return self.value()
+
+    def _plain(self, group: int, raw: str) -> Token:
+        match group:
+            case 1:
+                return Token(Kind.TEXT, _text(raw))
+            case 2 if raw.lstrip("-").isdigit():
+                return Token(Kind.INTEGER, "0" if raw == "-0" else raw)
+            case 2:
+                return Token(Kind.FRACTION, raw)
+            case 3:
+                return Token(Kind.BOOLEAN, raw)
+            case 4:
+                return Token(Kind.NULL, raw)
+            case _:
+                raise JsonError("a value that is missing")
+
+    def _nested(self, opening: str) -> Token:
+        """An object or a list, without recursion: how deep it is is up to the record."""
+        parts, open_, kind = [opening], [opening], Kind.NESTED
+        group, raw = self._next()
+        while True:
+            if raw == _CLOSING[open_[-1]] and parts[-1] != ",":
+                parts.append(raw)
+                open_.pop()
+                if not open_:
+                    return Token(kind, "".join(parts))
+                raw = self._separator(_CLOSING[open_[-1]])
+                if raw == ",":
+                    parts.append(raw)
+                    group, raw = self._next()
+                continue
+            if open_[-1] == "{":
+                parts += (_written(self._name(group, raw)), ":")
+                self._expect(":")
+                group, raw = self._next()
+            if raw in _CLOSING:
+                open_.append(raw)
+                parts.append(raw)
+                if len(open_) >= MAX_DEPTH:
+                    raise JsonError(f"more than {MAX_DEPTH} objects and lists in each other")
+                group, raw = self._next()
+                continue
+            token = self._plain(group, raw)
+            kind = Kind.NESTED_FRACTION if token.kind is Kind.FRACTION else kind
+            parts.append(_written(token.text) if token.kind is Kind.TEXT else token.text)
+            raw = self._separator(_CLOSING[open_[-1]])
+            if raw == ",":
+                parts.append(raw)
+                group, raw = self._next()
+
+    def _name(self, group: int, raw: str) -> str:
+        if group != 1:
+            raise JsonError("a name that is missing")
+        name = _text(raw)
+        if len(name) > MAX_NAME:
+            raise JsonError(f"a name of more than {MAX_NAME} characters")
+        return name
+
+    def _separator(self, closing: str) -> str:
+        _, raw = self._next()
+        if raw not in (",", closing):
+            raise JsonError("a comma or a bracket that is missing")
+        return raw
+
+    def _expect(self, mark: str) -> None:
+        if self._next()[1] != mark:
+            raise JsonError(f"no {mark} where one has to be")
+
+    def _next(self) -> tuple[int, str]:
+        found = _TOKEN.match(self._text, self._at)
+        if found is None or found.lastindex is None:
+            raise JsonError("text that ends too early or is no JSON")
+        self._at = found.end()
+        raw = found[found.lastindex]
+        if found.lastindex == 2 and len(raw) > MAX_NUMBER:
+            raise JsonError(f"a number of more than {MAX_NUMBER} characters")
+        return found.lastindex, raw
+
+
+def _text(raw: str) -> str:
+    text: str = json.loads(raw) if "\\" in raw else raw[1:-1]
+    return text
+
+
+_SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_ESCAPED = re.compile(r'["\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
+
+
+def _written(text: str) -> str:
+    """As Spark writes a string inside of an object: what has no place in 16 bits is escaped."""
+    return f'"{_ESCAPED.sub(_escape, text)}"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    if (short := _SHORT.get(found[0])) is not None:
+        return short
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i : i + 2].hex().upper()}" for i in range(0, len(units), 2))

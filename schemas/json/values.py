@@ -1,0 +1,201 @@
+"""Values of columns as JSON: what docs/formats.md#json-values says, and nothing beside it.
+
+Each type has one reading, which is exact: a value that its column can't hold as it is written is refused, not rounded
+(but for float and double, where rounding to the nearest number is what the type means).
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import math
+import re
+import struct
+from collections.abc import Callable
+from decimal import Context, Decimal
+from typing import TypeVar
+
+from schemas.errors import Code
+from schemas.json.scan import MAX_NUMBER, NUMBER, JsonError, Kind, Token
+from schemas.table import Column
+from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName, Value
+
+_Day = TypeVar("_Day", bound=dt.date)
+_RANGES = {TypeName.INT: 2**31, TypeName.BIGINT: 2**63}
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIMESTAMP = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)"
+    r"(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
+)
+_LARGEST_SINGLE, _BEYOND_SINGLE = 2.0**128 - 2.0**104, 2.0**128 - 2.0**103
+_MAX_OFFSET = dt.timedelta(hours=18)
+_EXPONENT = re.compile(r"[eE][+-]?([0-9]+)")
+_MAX_EXPONENT = 3
+"""Digits of it, so that no number of a few characters stands for one of gigabytes."""
+_EXACT = Context(prec=2 * MAX_NUMBER, traps=[])
+
+
+def value_of(token: Token, column: Column) -> Value:
+    """What a JSON value stands for in a column; None for null, whether the column may be null or not.
+
+    Raises: JsonError with the column: JSON_MALFORMED for another form than its type's, VALUE_OUT_OF_RANGE, and
+        BAD_ENCODING for half a surrogate pair.
+    """
+    if token.kind is Kind.NULL:
+        return None
+    return _read(token, column, column.type)
+
+
+def plain_value(text: str, column: Column) -> Value:
+    """What a text without quotes stands for. Raises: JsonError, as `value_of`."""
+    kind = Kind.TEXT
+    if column.type.name is TypeName.BOOLEAN and text in ("true", "false"):
+        kind = Kind.BOOLEAN
+    elif column.type.name in _RANGES and len(text) <= MAX_NUMBER and _INTEGER.fullmatch(text):
+        kind = Kind.INTEGER
+    return _read(Token(kind, text), column, column.type)
+
+
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+
+
+def _read(token: Token, column: Column, kind: ColumnType) -> Value:
+    try:
+        return _READERS[kind.name](token, kind)
+    except OverflowError:
+        raise JsonError("a value that does not fit", Code.VALUE_OUT_OF_RANGE, column.name) from None
+    except UnicodeEncodeError:
+        raise JsonError("half a surrogate pair", Code.BAD_ENCODING, column.name) from None
+    except ValueError:
+        raise JsonError(f"another form than {kind} has in JSON", column=column.name) from None
+
+
+# Readers raise ValueError for another form than the type's, and OverflowError for what does not fit it.
+
+
+def _boolean(token: Token, _: ColumnType) -> bool:
+    return _only(token, Kind.BOOLEAN) == "true"
+
+
+def _integer(token: Token, kind: ColumnType) -> int:
+    number, beyond = int(_only(token, Kind.INTEGER)), _RANGES[kind.name]
+    if not -beyond <= number < beyond:
+        raise OverflowError
+    return number
+
+
+def _double(token: Token, kind: ColumnType) -> float:
+    if token.kind is Kind.TEXT:
+        return _not_finite(token.text)
+    text = _only(token, Kind.INTEGER, Kind.FRACTION)
+    number = float(text)
+    if math.isinf(number):
+        raise OverflowError
+    return _single(text, number) if kind.name is TypeName.FLOAT else number
+
+
+def _not_finite(text: str) -> float:
+    if text not in _NOT_FINITE:
+        raise ValueError
+    return _NOT_FINITE[text]
+
+
+def _single(text: str, number: float) -> float:
+    """The nearest of 32 bits to what is written, which is not always the nearest to the nearest double."""
+    written, middle = Decimal(text), Decimal(number)
+    if abs(number) == _BEYOND_SINGLE and abs(written) < abs(middle):
+        return math.copysign(_LARGEST_SINGLE, number)
+    near: float = struct.unpack("<f", struct.pack("<f", number))[0]  # OverflowError beyond them
+    if near == number:
+        return near
+    [bits] = struct.unpack("<i", struct.pack("<f", near))
+    towards = 1 if abs(near) < abs(number) else -1
+    [other] = struct.unpack("<f", struct.pack("<i", bits + towards))
+    if (
+        abs(number - near) == abs(other - number)
+        and (written > middle) == (other > number)
+        and written != middle
+    ):
+        return float(other)
+    return near
+
+
+def _decimal(token: Token, kind: ColumnType) -> Decimal:
+    text = _only(token, Kind.INTEGER, Kind.FRACTION, Kind.TEXT)
+    if not NUMBER.fullmatch(text):
+        raise ValueError
+    exponent = _EXPONENT.search(text)
+    if len(text) > MAX_NUMBER or (exponent and len(exponent[1]) > _MAX_EXPONENT):
+        raise OverflowError
+    written = Decimal(text)
+    precision, scale = kind.precision or 0, kind.scale or 0
+    if written.adjusted() >= MAX_DECIMAL_PRECISION:
+        raise OverflowError  # a zero with such an exponent, too
+    fixed = written.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+    if fixed != written or (fixed and fixed.adjusted() >= precision - scale):
+        raise OverflowError
+    return abs(fixed) if fixed.is_zero() else fixed
+
+
+def _string(token: Token, _: ColumnType) -> str:
+    text = _only(token, Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.NESTED)
+    text.encode()
+    return text
+
+
+def _binary(token: Token, _: ColumnType) -> bytes:
+    text = _only(token, Kind.TEXT)
+    if not text.isascii():
+        raise ValueError
+    data = base64.b64decode(text, validate=True)
+    if base64.b64encode(data).decode() != text:
+        raise ValueError  # without its padding, or with bits that stand for nothing
+    return data
+
+
+def _date(token: Token, _: ColumnType) -> dt.date:
+    text = _only(token, Kind.TEXT)
+    if not _DATE.fullmatch(text):
+        raise ValueError
+    return _in_calendar(dt.date.fromisoformat, text)
+
+
+def _timestamp(token: Token, _: ColumnType) -> dt.datetime:
+    parts = _TIMESTAMP.fullmatch(_only(token, Kind.TEXT))
+    if parts is None:
+        raise ValueError
+    offset = dt.timedelta()
+    if parts[2]:
+        offset = dt.timedelta(hours=int(parts[3]), minutes=int(parts[4]))
+        if offset > _MAX_OFFSET or int(parts[4]) >= 60:
+            raise OverflowError
+    local = _in_calendar(dt.datetime.fromisoformat, parts[1]).replace(tzinfo=dt.UTC)
+    return local + offset if parts[2] == "-" else local - offset
+
+
+def _in_calendar(read: Callable[[str], _Day], text: str) -> _Day:
+    try:
+        return read(text)
+    except ValueError:
+        raise OverflowError from None
+
+
+def _only(token: Token, *kinds: Kind) -> str:
+    if token.kind not in kinds:
+        raise ValueError
+    return token.text
+
+
+_READERS: dict[TypeName, Callable[[Token, ColumnType], Value]] = {
+    TypeName.BOOLEAN: _boolean,
+    TypeName.INT: _integer,
+    TypeName.BIGINT: _integer,
+    TypeName.FLOAT: _double,
+    TypeName.DOUBLE: _double,
+    TypeName.DECIMAL: _decimal,
+    TypeName.STRING: _string,
+    TypeName.BINARY: _binary,
+    TypeName.DATE: _date,
+    TypeName.TIMESTAMP: _timestamp,
+}

@@ -1,0 +1,209 @@
+"""Columns read from JSON by Spark, with the cells that another reader might take for something else.
+
+`from_json` is lenient, and gives a field that is declared as a string whatever it finds there. So:
+
+    bytes behind the object               ignored: looked for by counting what the text is in a list
+    half a surrogate pair, escaped        becomes `?`: such a text is in doubt
+    NaN, INF and the like as numbers      read where float and double are: likewise
+    a number in a string column           1.10 becomes `1.1`, by way of a double: a string that looks so is in doubt,
+                                          unless the text shows that it stands in quotes
+    a number in a decimal column          exact as a variant if it has no exponent and 38 digits at most, else in doubt
+    a number or boolean in place of text  what has no such form is refused; `1234` could be base64, and is in doubt
+
+A name that comes twice counts as it comes last; Spark refuses the record if one before it is not of its column's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from schemas.json.scan import MAX_NUMBER
+from schemas.table import Column as TableColumn
+from schemas.types import TypeName
+
+_CORRUPT = "_bf_corrupt"
+_TYPED = {TypeName.BOOLEAN, TypeName.INT, TypeName.BIGINT, TypeName.FLOAT, TypeName.DOUBLE}
+_FLOATS = {TypeName.FLOAT, TypeName.DOUBLE}
+_LONGEST = str(2**31 - 1)
+
+_SPARE_HALF = (
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+)
+"""Of a surrogate pair. An escaped backslash in front of what looks like one matches, too."""
+_LONG_NUMBER = rf"[0-9.eE+-]{{{MAX_NUMBER + 1}}}"
+_NOT_FINITE = r"[:\[,\s][+-]?(NaN|INF|Infinity)\s*[,\]}]"
+_ESCAPED_NAME = r'\\u[0-9a-fA-F]{4}[^"\\]*"\s*:'
+_LIKE_FRACTION = r'^(-?[0-9]+\.[0-9]+(E-?[0-9]+)?|"-?(NaN|Infinity)")\z'
+_WITH_FRACTION = r'(?s)^(?=[\[{]).*([:\[,]\s*-?[0-9]+[.eE]|"-?(NaN|Infinity)")'
+_DATE_RANGE = "DATE'0001-01-01'", "DATE'9999-12-31'"
+_TIME_RANGE = "TIMESTAMP'0001-01-01 00:00:00Z'", "TIMESTAMP'9999-12-31 23:59:59.999999Z'"
+_TIMESTAMP = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})\z"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The columns of one text. A cell is null where it is null in JSON, missing, or not `sound`."""
+
+    values: dict[str, Column]
+    sound: Column
+    """Whether the text is an object and each cell of its column's form. Never null."""
+    doubt: Column
+    """Whether the strict reader might see something else, or refuse it. Never null."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    found: Column
+    value: Column
+    doubt: Column | None = None
+
+
+class JsonColumns:
+    """Of some columns of a table, which are fields of an object."""
+
+    def __init__(self, columns: Sequence[TableColumn]) -> None:
+        self._columns = tuple(columns)
+        self._has_floats = any(column.type.name in _FLOATS for column in columns)
+        fields = [f"`{column.name}` {_read_as(column)}" for column in columns]
+        self._schema = ", ".join([*fields, f"{_CORRUPT} string"])
+        self._options = {
+            "mode": "PERMISSIVE",
+            "columnNameOfCorruptRecord": _CORRUPT,
+            "allowSingleQuotes": "false",
+            # Without it the texts "NaN" and "Infinity" would not be read either.
+            "allowNonNumericNumbers": str(self._has_floats).lower(),
+            "maxNumLen": str(2 * MAX_NUMBER),
+            "maxStringLen": _LONGEST,
+        }
+
+    def parsed(self, text: Column) -> Column:
+        """The costly part. `text` may be anything, or null."""
+        return F.from_json(text, self._schema, self._options)
+
+    def cells(self, parsed: Column, text: Column) -> Cells:
+        """What becomes of it."""
+        cells = {
+            column.name: self._cell(parsed.getField(column.name), text, column) for column in self._columns
+        }
+        sound = [parsed.isNotNull(), parsed.getField(_CORRUPT).isNull(), F.is_valid_utf8(text)]
+        sound += [cell.found.isNull() | cell.value.isNotNull() for cell in cells.values()]
+        doubts = [self._doubt(text), *(cell.doubt for cell in cells.values() if cell.doubt is not None)]
+        return Cells(
+            {name: cell.value for name, cell in cells.items()},
+            F.coalesce(reduce(and_, sound), F.lit(False)),
+            F.coalesce(reduce(or_, doubts), F.lit(False)),
+        )
+
+    def _doubt(self, text: Column) -> Column:
+        doubt = doubtful(text)
+        if self._has_floats:
+            named = [text.contains(name) for name in ("NaN", "INF", "Infinity")]
+            doubt |= reduce(or_, named) & text.rlike(_NOT_FINITE)
+        return doubt
+
+    def _cell(self, found: Column, text: Column, column: TableColumn) -> _Cell:
+        match column.type.name:
+            case TypeName.FLOAT | TypeName.DOUBLE:
+                return _Cell(found, found, F.abs(found) == float("inf"))  # also of 1e400 and "+INF"
+            case TypeName.BOOLEAN | TypeName.INT | TypeName.BIGINT:
+                return _Cell(found, found)
+            case TypeName.DECIMAL:
+                return self._decimal(found, text, column)
+            case TypeName.STRING:
+                return _Cell(found, found, _looks_fractional(found) & ~_is_in_quotes(text, column.name))
+            case TypeName.BINARY:
+                return _Cell(found, read_text(found, column), found.rlike(r"^([0-9]+|true)\z"))
+            case _:
+                return _Cell(found, read_text(found, column))
+
+    def _decimal(self, found: Column, text: Column, column: TableColumn) -> _Cell:
+        cell = F.try_variant_get(found, "$", "string")
+        raw = F.regexp_extract(text, rf'"{column.name}"\s*:\s*"?(-?[0-9][0-9.eE+-]*)', 1)
+        usual = cell.rlike(_plain(column)) & (F.schema_of_variant(found) != "DOUBLE")
+        value = F.when(usual, cell.try_cast(column.type.spark_ddl)).otherwise(
+            F.when(cell.isNotNull(), raw.try_cast(column.type.spark_ddl))
+        )
+        return _Cell(cell, value, cell.isNotNull() & ~usual)
+
+
+def _read_as(column: TableColumn) -> str:
+    if column.type.name in _TYPED:
+        return column.type.spark_ddl
+    return "variant" if column.type.name is TypeName.DECIMAL else "string"
+
+
+def doubtful(text: Column) -> Column:
+    """Whether a text, whatever its columns, holds what readers take for different things."""
+    escaped = text.contains(r"\ud") | text.contains(r"\uD")
+    return (escaped & text.rlike(_SPARE_HALF)) | ((F.length(text) > MAX_NUMBER) & text.rlike(_LONG_NUMBER))
+
+
+def is_whole_object(text: Column) -> Column:
+    """Whether nothing follows the object that a text begins with. May be null, for no."""
+    return (F.instr(text, "}") == F.length(text)) | is_whole(text)
+
+
+def is_whole(text: Column) -> Column:
+    """Whether nothing follows the JSON value that a text begins with. May be null, for no.
+
+    Of what could follow it, a bracket ends the list too early for the second count, a comma adds to the first one, and
+    all else makes no list.
+    """
+    alone, with_another = F.concat(F.lit("["), text, F.lit("]")), F.concat(F.lit("["), text, F.lit(",0]"))
+    return (F.json_array_length(alone) == 1) & (F.json_array_length(with_another) == 2)
+
+
+def read_text(text: Column, column: TableColumn) -> Column:
+    """What a text without quotes stands for in a column; null where it has not the form of the column's type."""
+    kind = column.type
+    match kind.name:
+        case TypeName.BOOLEAN:
+            return F.when(text.isin("true", "false"), text == "true")
+        case TypeName.INT | TypeName.BIGINT:
+            is_number = text.rlike(r"^-?(0|[1-9][0-9]*)\z") & (F.length(text) <= MAX_NUMBER)
+            return F.when(is_number, text.try_cast(kind.spark_ddl))
+        case TypeName.BINARY:
+            data = F.try_to_binary(text, F.lit("base64"))
+            return F.when(F.base64(data) == text, data)
+        case TypeName.DATE:
+            day = text.try_cast("date")
+            return F.when((day.cast("string") == text) & day.between(*map(F.expr, _DATE_RANGE)), day)
+        case TypeName.TIMESTAMP:
+            at = text.try_cast("timestamp")
+            return F.when(text.rlike(_TIMESTAMP) & at.between(*map(F.expr, _TIME_RANGE)), at)
+        case TypeName.DECIMAL:
+            return text.try_cast(kind.spark_ddl)
+        case _:
+            return text
+
+
+def is_plain(text: Column, column: TableColumn) -> Column:
+    """Whether `read_text` is right about a text without asking further."""
+    return text.rlike(_plain(column)) if column.type.name is TypeName.DECIMAL else F.lit(True)
+
+
+def _plain(column: TableColumn) -> str:
+    """A decimal without an exponent that fits the scale exactly, of few enough digits."""
+    fraction = rf"\.[0-9]{{1,{column.type.scale}}}0{{0,99}}" if column.type.scale else r"\.0{1,99}"
+    return rf"^-?(0|[1-9][0-9]{{0,37}})({fraction})?\z"
+
+
+def _looks_fractional(found: Column) -> Column:
+    """Whether a string may come from a number with a fraction, or from a list or object that holds one."""
+    first = F.substring(found, 1, 1)
+    return first.isin(*'{["-0123456789') & (found.rlike(_LIKE_FRACTION) | found.rlike(_WITH_FRACTION))
+
+
+def _is_in_quotes(text: Column, name: str) -> Column:
+    """Whether a field is surely a text: it is named once, at whatever depth, in plain letters."""
+    once = F.regexp_count(text, F.lit(rf'"{name}"\s*:')) == 1
+    return once & text.rlike(rf'"{name}"\s*:\s*"') & ~text.rlike(_ESCAPED_NAME)
