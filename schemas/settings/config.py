@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from schemas.errors import Code, ConfigError
 from schemas.faults import Faults, brief
-from schemas.formats.protocol import Format, Images
+from schemas.formats.protocol import Format
 from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.job import JobDefinition
 from schemas.kinds.barriers import BARRIER_KINDS, BarriersConfig
@@ -40,11 +40,6 @@ from schemas.settings.spark import SECRET_KEYS as SPARK_SECRETS
 from schemas.settings.spark import SparkConfig, check_spark
 from schemas.table import TableSchema, declare, nearest
 from schemas.topics import BARRIERS_SUFFIX, UpstreamTopics
-
-ROWS_BEFORE = (
-    "an upstream.format that needs the row before each change, which this version keeps for no job yet"
-)
-"""Why there can be no jobs. Without those rows an output would say INSERT of what is an UPDATE."""
 
 
 class ServiceConfig(Model):
@@ -104,7 +99,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         upstream_format = declare_format(
             UPSTREAM_FORMATS, raw.upstream, faults, beside=UPSTREAM_KEYS, place="upstream."
         )
-        _find_misfits(upstream_format, table, jobs, faults)
+        _find_misfits(upstream_format, table, faults)
         topics = _topics(raw, upstream_format)
         _find_same_topics(topics, jobs, faults)
         kafka = check_kafka(raw.kafka, folder=path.resolve().parent, faults=faults)
@@ -227,17 +222,8 @@ def _jobs(declared: object, table: TableSchema | None, faults: Faults) -> list[J
     return jobs
 
 
-def _find_misfits(
-    upstream_format: Format | None,
-    table: TableSchema | None,
-    jobs: Sequence[JobDefinition],
-    faults: Faults,
-) -> None:
-    if upstream_format is None:
-        return
-    if upstream_format.images is not Images.FULL and jobs:
-        faults.add(ROWS_BEFORE)
-    if table is not None and (misfit := upstream_format.misfit(table)):
+def _find_misfits(upstream_format: Format | None, table: TableSchema | None, faults: Faults) -> None:
+    if upstream_format is not None and table is not None and (misfit := upstream_format.misfit(table)):
         faults.add(f"upstream.{misfit}")
 
 

@@ -15,9 +15,7 @@ from functools import cache, cached_property, partial
 
 from pyspark.sql import SparkSession
 
-from schemas.errors import Code, ConfigError
-from schemas.formats.protocol import Images
-from schemas.settings.config import ROWS_BEFORE, ServiceConfig
+from schemas.settings.config import ServiceConfig
 from state.journal import Journal
 from state.storage import Storage
 from state.values.plan import BatchPlan
@@ -84,8 +82,6 @@ class Ownership:
 
     def check_topics(self) -> UpstreamIdentity:
         """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs say."""
-        if self.config.upstream_format.images is not Images.FULL:  # a job may be asked for at any time
-            raise ConfigError(Code.CONFIG_INVALID, found=ROWS_BEFORE)
         upstream = UpstreamIdentity.of(self.kafka, self.config.upstream)
         refuse_compacted(self.kafka, upstream.topic)
         for job in self.config.jobs:

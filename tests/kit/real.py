@@ -6,6 +6,7 @@ its run), and have `verify` judge the output topic. Nothing here sleeps: every w
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import zlib
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from confluent_kafka import Message, Producer
 from pyspark.sql import SparkSession
@@ -47,6 +48,9 @@ class RealUpstream:
 
     `put`, `delete` and `barrier` write what a good producer would; `send`, `change` and `deliver` what one likes.
     """
+
+    form: ClassVar[dict[str, str]] = {}
+    """The further keys of `upstream` in the configuration."""
 
     def __init__(
         self,
@@ -128,6 +132,27 @@ class RealUpstream:
         if self.last is None or barrier.curr > self.last.curr:
             self.last = barrier
         return offset
+
+
+class UpsertUpstream(RealUpstream):
+    """The same as JSON rows by key."""
+
+    form: ClassVar[dict[str, str]] = {"format": "upsert"}
+
+    def _append(self, key: Key, change: Change) -> None:
+        names = self.table.column_names
+        value = None if change.after is None else _json(dict(zip(names, change.after, strict=True)))
+        data = _json(dict(zip(self.table.primary_key, key, strict=True)))
+        self._producer.produce(self.name, value, data, zlib.crc32(data) % self.partitions)
+        self._producer.poll(0)
+
+    def delete_absent(self, *key: Any) -> None:
+        """Say once more that there is no row with this key."""
+        self._append(key, Change(Op.DELETE, None, None))
+
+
+def _json(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, default=str).encode()
 
 
 @dataclass
@@ -220,7 +245,7 @@ class Stage:
         """The configuration as a user writes it."""
         return {
             "kafka": {"bootstrap": self.upstream.kafka.bootstrap},
-            "upstream": self.upstream.name,
+            "upstream": {"topic": self.upstream.name, **self.upstream.form},
             "barrier_topic": self.upstream.topics.barriers,
             "state": "state",
             "barriers": "embedded",
@@ -284,7 +309,11 @@ class Stage:
             columns=job.columns,
             condition=None if job.filter is None else parse_filter(job.filter, table),
             require_complete=complete,
-            **{"barriers": self.config().topics.barriers, **how},
+            **{
+                "barriers": self.config().topics.barriers,
+                "formats": (self.config().upstream_format, job.format),
+                **how,
+            },
         )
 
 

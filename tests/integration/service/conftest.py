@@ -35,10 +35,11 @@ def set_up(bootstrap: str, spark: SparkSession, tmp_path: Path) -> Iterator[SetU
         partitions: int = 2,
         lanes: int = 2,
         beside: bool = False,
+        upstream_type: type[RealUpstream] = RealUpstream,
     ) -> Stage:
         unique = uuid.uuid4().hex[:8]
-        barriers = f"up-{unique}.barriers" if beside else None
-        upstream = RealUpstream(
+        barriers = f"up-{unique}.barriers" if beside or upstream_type.form else None
+        upstream = upstream_type(
             declare(table), KafkaSettings(bootstrap), f"up-{unique}", partitions, barriers
         )
         made.append(upstream)

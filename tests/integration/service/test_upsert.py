@@ -1,0 +1,101 @@
+"""An upstream of rows by key goes out as the changelog that it amounts to, through restarts, rescales and lost rows."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import Code, InputError
+from schemas.records import Op
+from state.replica import Replica
+from state.storage import Storage
+from streaming.protocol.lane_attempts import transactional_id
+from tests.kit.real import Stage, UpsertUpstream, records
+
+SetUp = Callable[..., Stage]
+COPY = {"name": "copy"}
+FILTERED = {"name": "some", "columns": ["note"], "filter": "amount >= 100", "rate_limit": 300}
+
+
+def order(number: int, version: int = 0) -> tuple[Any, ...]:
+    return (
+        number,
+        "EU",
+        Decimal((number * 37 + version * 55) % 400).quantize(Decimal("0.01")),
+        f"n{version}",
+    )
+
+
+def stir(upstream: UpsertUpstream, version: int) -> None:
+    for number in range(0, 400, 7):
+        upstream.put(order(number, version))
+    for number in range(version, 400, 31):
+        if (number,) in upstream.rows:
+            upstream.delete(number)
+    upstream.delete_absent(5_000 + version)
+
+
+def rows_folder(stage: Stage) -> Path:
+    replica = Replica(Storage(str(stage.folder / "state")), stage.upstream.table)
+    return Path(tempfile.gettempdir()) / f"{transactional_id(replica)}-rows"
+
+
+def ops(stage: Stage, number: int) -> set[Op]:
+    codec = stage.upstream.changes
+    output = stage.config().jobs[number].output
+    found = (message for part in records(stage.upstream.kafka, output) for message in part)
+    return {codec.decode(message.value() or b"").op for message in found if message.key() is not None}
+
+
+def test_rows_by_key_go_out_as_the_changelog_that_they_amount_to(set_up: SetUp) -> None:
+    stage = set_up(COPY, FILTERED, upstream_type=UpsertUpstream)
+    upstream = stage.upstream
+    assert isinstance(upstream, UpsertUpstream)
+    for number in range(400):
+        upstream.put(order(number))
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+        stir(upstream, 1)
+        run.reach(upstream.barrier())
+    stir(upstream, 2)
+    upstream.barrier()
+    stage.lanes = 4
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+        stir(upstream, 3)
+        run.reach(upstream.barrier())
+    folder = rows_folder(stage)
+    assert len(list(folder.iterdir())) == 2 + 4
+    shutil.rmtree(folder)
+    with stage.running() as run:
+        for version in range(4, 7):
+            stir(upstream, version)
+            run.reach(upstream.barrier())
+        while not run.is_complete("some"):
+            run.reach(upstream.barrier())
+    assert stage.verify(0).clean
+    assert stage.verify(1).clean
+    assert ops(stage, 0) == set(Op)
+    shutil.rmtree(folder)
+
+
+def test_a_record_at_fault_stops_it_with_its_place_and_without_its_value(set_up: SetUp) -> None:
+    stage = set_up(COPY, upstream_type=UpsertUpstream)
+    upstream = stage.upstream
+    upstream.put(order(1))
+    upstream.flush()
+    place = upstream.send(1, b'{"id":2}', b'{"id":2,"amount":"much"}')
+    upstream.barrier()
+    error = stage.fails()
+    assert isinstance(error, InputError)
+    assert (error.code, error.where) == (Code.JSON_MALFORMED, f"{upstream.name}-1@{place}")
+    assert "much" not in str(error)
+    with stage.running(skip=frozenset({(1, place)})) as run:
+        run.reach(upstream.barrier())
+        run.reach(upstream.barrier())
+    assert stage.verify(left_out=frozenset({(1, place)})).clean
+    shutil.rmtree(rows_folder(stage))
