@@ -173,6 +173,10 @@ _TOPICS = {
     Code.COMPACTED_INPUT: Advice(
         "delete: a compacted topic forgets changes", "use a topic that keeps every record"
     ),
+    Code.COMPACTION_LAG_TOO_SHORT: Advice(
+        "at least {least}, in which a batch that failed reads the same records again",
+        "set min.compaction.lag.ms of the topic, or ask its owner to",
+    ),
     Code.BROKER_UNREACHABLE: Advice(
         "a Kafka broker there", "start the broker, or correct kafka.bootstrap or kafka.security"
     ),

@@ -214,8 +214,16 @@ def topic_setting(
 
 def cleanup_policy(settings: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> str | None:
     """`delete`, `compact` or both; None without the right to know. Raises: TopicError(TOPIC_MISSING)."""
+    found = known_settings(settings, topic, client=client)
+    return None if found is None else found["cleanup.policy"]
+
+
+def known_settings(
+    settings: KafkaSettings, topic: str, *, client: AdminClient | None = None
+) -> dict[str, str] | None:
+    """As `topic_settings`; None without the right to know."""
     try:
-        return topic_setting(settings, topic, "cleanup.policy", client=client)
+        return topic_settings(settings, topic, client=client)
     except EnvironmentProblem as problem:
         if problem.code is not Code.AUTH_FAILED:
             raise

@@ -83,7 +83,7 @@ class Ownership:
     def check_topics(self) -> UpstreamIdentity:
         """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs say."""
         upstream = UpstreamIdentity.of(self.kafka, self.config.upstream)
-        refuse_compacted(self.kafka, upstream.topic)
+        refuse_compacted(self.kafka, upstream.topic, self.config.upstream_format)
         for job in self.config.jobs:
             self.sinks(job).check(job)
         return upstream

@@ -17,6 +17,7 @@ import structlog
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, InputError, StateError, TopicError
+from schemas.formats.protocol import Format, Images
 from schemas.table import TableSchema
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
@@ -24,9 +25,10 @@ from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH
 from state.storage import Storage, corrupt
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.topics import Watermarks, admin, cleanup_policy, describe_topic, watermarks
+from streaming.kafka.topics import Watermarks, admin, describe_topic, known_settings, watermarks
 
 _log = structlog.get_logger(__name__)
+_COMPACTION_LAG, _LEAST_COMPACTION_LAG_MS = "min.compaction.lag.ms", 3_600_000
 _WAIT_S = 2.0
 """For an answer while the service runs: who asks also has to notice SIGTERM."""
 
@@ -170,10 +172,27 @@ def refuse_lost_behind(topic: str, found: Sequence[Watermarks], next_offsets: Se
         )
 
 
-def refuse_compacted(kafka: KafkaSettings, topic: str) -> None:
-    """Raises: TopicError(COMPACTED_INPUT). A topic whose settings are not to be read is taken, with a warning."""
-    policy = cleanup_policy(kafka, topic)
-    if policy is None:
+def refuse_compacted(kafka: KafkaSettings, topic: str, upstream_format: Format) -> None:
+    """Whether compaction, if there is any, takes out nothing that is needed.
+
+    Of a format in which a key's last record says it all, it takes only what nobody misses once it was read; but a batch
+    may have to read its records again. A topic whose settings are not to be read is taken, with a warning.
+    Raises: TopicError(COMPACTED_INPUT, COMPACTION_LAG_TOO_SHORT).
+    """
+    settings = known_settings(kafka, topic)
+    if settings is None:
         _log.warning("topic_settings_unknown", topic=topic, right="DescribeConfigs")
-    elif "compact" in policy:
-        raise TopicError(Code.COMPACTED_INPUT, where=topic, found=f"cleanup.policy={policy}")
+    elif "compact" in (policy := settings["cleanup.policy"]):
+        if upstream_format.images is not Images.AFTER_ONLY:
+            raise TopicError(Code.COMPACTED_INPUT, where=topic, found=f"cleanup.policy={policy}")
+        _refuse_short_lag(topic, int(settings[_COMPACTION_LAG]))
+
+
+def _refuse_short_lag(topic: str, lag_ms: int) -> None:
+    if lag_ms < _LEAST_COMPACTION_LAG_MS:
+        raise TopicError(
+            Code.COMPACTION_LAG_TOO_SHORT,
+            where=topic,
+            found=f"a compacted topic with {_COMPACTION_LAG}={lag_ms}",
+            least=f"{_COMPACTION_LAG}={_LEAST_COMPACTION_LAG_MS}",
+        )

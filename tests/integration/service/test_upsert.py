@@ -9,11 +9,24 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import Code, InputError
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from schemas.errors import Code, InputError, TopicError
+from schemas.formats.registry import DEFAULT
+from schemas.formats.upsert import UpsertFormat
 from schemas.records import Op
 from state.replica import Replica
 from state.storage import Storage
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import admin
 from streaming.protocol.lane_attempts import transactional_id
+from streaming.source.upstream_checks import refuse_compacted
 from tests.kit.real import Stage, UpsertUpstream, records
 
 SetUp = Callable[..., Stage]
@@ -99,3 +112,27 @@ def test_a_record_at_fault_stops_it_with_its_place_and_without_its_value(set_up:
         run.reach(upstream.barrier())
     assert stage.verify(left_out=frozenset({(1, place)})).clean
     shutil.rmtree(rows_folder(stage))
+
+
+def test_a_compacted_topic_is_taken_if_it_is_compacted_late_enough(
+    bootstrap: str, topic: Callable[..., str]
+) -> None:
+    kafka, name = KafkaSettings(bootstrap), topic()
+    upsert, change, client = UpsertFormat(), DEFAULT, admin(kafka)
+
+    def compact(lag_ms: int) -> None:
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        for key, value in {"cleanup.policy": "compact", "min.compaction.lag.ms": str(lag_ms)}.items():
+            resource.add_incremental_config(
+                ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            )
+        client.incremental_alter_configs([resource])[resource].result(30)
+
+    refuse_compacted(kafka, name, upsert)
+    compact(3_599_999)
+    for format_, code in ((upsert, Code.COMPACTION_LAG_TOO_SHORT), (change, Code.COMPACTED_INPUT)):
+        with pytest.raises(TopicError) as caught:
+            refuse_compacted(kafka, name, format_)
+        assert caught.value.code is code
+    compact(3_600_000)
+    refuse_compacted(kafka, name, upsert)
