@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from streaming.cli.configuration import ConfigArgument, ConfigOption, optional_config
+from schemas.formats.registry import DEFAULT
+from streaming.cli.configuration import ConfigArgument, ConfigOption, optional_config, usage
 from streaming.cli.topics.target import (
     BootstrapOption,
     Broker,
@@ -57,6 +58,10 @@ def command(
     """
     shares = Shares(updates_share, deletes_share)
     target = upstream_target(optional_config(config, file), Broker(bootstrap, kafka), topic, table)
+    if target.format != DEFAULT:
+        raise usage(
+            "an upstream of another format than `change`", "a topic of changes, which this command writes"
+        )
     console = Console(stderr=True)
     if partitions_of(target.kafka, target.topic) is None:
         create_topic(target.kafka, target.topic, partitions)

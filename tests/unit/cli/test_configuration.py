@@ -88,3 +88,14 @@ def test_a_job_is_named_by_position_and_the_configuration_is_that_of_the_folder(
     expected = "STATE_PATH_INVALID" if name == "status" else "JOB_UNKNOWN"
     assert main([name, "bth"]) != 0
     assert capsys.readouterr().err.startswith(expected)
+
+
+def test_produce_writes_no_changes_to_a_topic_of_another_format(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "config.yaml").write_text(
+        "kafka: {bootstrap: 127.0.0.1:1}\nupstream: {topic: orders, format: upsert}\nstate: state\n"
+        "table: {name: orders, columns: {id: bigint}, primary_key: [id]}\n"
+    )
+    assert main(["produce"]) == 2
+    assert "another format than `change`" in capsys.readouterr().err
