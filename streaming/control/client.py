@@ -90,7 +90,7 @@ class Steering:
             EnvironmentProblem: NOT_SERVED when no barrier carries it, or no batch handles that, within the timeout.
         """
         began = time.monotonic()
-        begin = self._reader.watermarks(self._topics.with_barriers)[0].stable
+        begin = _stable_end(self._reader, self._topics)
         self.send(mutation)
         as_sent = decode_request(encode_request(ControlRequest("as sent", mutation))).mutation
         search = _Search(self._reader, self._topics, begin, as_sent)
@@ -155,6 +155,16 @@ def refused(report: MutationReport) -> ConfigError:
 _NO_INJECTOR = "start the service (`backfill run`) or, with `barriers: embedded`, `backfill barriers`"
 
 
+def _stable_end(reader: RangeReader, topics: UpstreamTopics) -> int:
+    """Of partition 0 of the topic that holds barriers; a barrier topic is made by the first start of the service."""
+    try:
+        return reader.watermarks(topics.with_barriers)[0].stable
+    except TopicError as error:
+        if error.code is Code.TOPIC_MISSING and topics.barriers is not None:
+            return 0
+        raise
+
+
 class _Search:
     """Looks at the barriers of partition 0 as they come, for one with this mutation."""
 
@@ -163,7 +173,7 @@ class _Search:
 
     def __call__(self) -> Barrier | None:
         topic = self._topics.with_barriers
-        end = self._reader.watermarks(topic)[0].stable
+        end = _stable_end(self._reader, self._topics)
         begin, self._next = self._next, max(self._next, end)
         for chunk in self._reader.read(topic, {0: (begin, end)}):
             for message in chunk:

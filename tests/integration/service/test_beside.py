@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
-from schemas.errors import Code, TopicError
+import pytest
+
+from schemas.errors import Code, EnvironmentProblem, TopicError
 from schemas.records import Change, Op, Pause
-from streaming.control.client import send_request
+from schemas.topics import UpstreamTopics
+from streaming.control.client import Steering, send_request
+from streaming.control.state_view import StateReader
+from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.verify.judge import verify_topics
 from tests.kit.real import Run, Stage, records
@@ -103,3 +108,15 @@ def test_a_barrier_topic_with_other_partitions_is_refused(set_up: SetUp) -> None
     error = stage.fails()
     assert isinstance(error, TopicError)
     assert error.code is Code.BARRIER_TOPIC_MISMATCH
+
+
+def test_a_request_to_a_service_that_was_never_started_is_not_served(
+    bootstrap: str, topic: Callable[..., str]
+) -> None:
+    name = topic()
+    topics = UpstreamTopics.of(name, barriers=f"{name}.barriers")
+    no_state = cast("StateReader", None)
+    with Steering(KafkaSettings(bootstrap), topics, no_state, timeout_s=1) as steering:  # noqa: SIM117
+        with pytest.raises(EnvironmentProblem) as caught:
+            steering.ask(Pause(None))
+    assert caught.value.code is Code.NOT_SERVED
