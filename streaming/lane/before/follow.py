@@ -25,6 +25,8 @@ from streaming.lane.before.store import RowStore
 from streaming.scan.snapshot import SnapshotReader
 
 _ROWS_AT_ONCE = 100_000
+_VNODES_AT_ONCE = 16
+"""The log is read once for so many of them; its keys in them are held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,16 @@ class Replicated:
     def rows(self) -> Iterator[Written]:
         """Every row, some at a time."""
         reader = SnapshotReader(self.storage, self.table, self.files)
-        for vnode in self.vnodes:
-            overlay = reader.overlay(frozenset({vnode}), self._columns)
-            for rows in reader.read(Slice(vnode, None, None), self._columns, overlay):
-                for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
-                    yield Written(*self._written(rows.slice(start, _ROWS_AT_ONCE)), pa.array([], pa.binary()))
+        for first in range(0, len(self.vnodes), _VNODES_AT_ONCE):
+            vnodes = self.vnodes[first : first + _VNODES_AT_ONCE]
+            overlay = reader.overlay(frozenset(vnodes), self._columns)
+            for vnode in vnodes:
+                for rows in reader.read(Slice(vnode, None, None), self._columns, overlay):
+                    yield from self._some_at_a_time(rows)
+
+    def _some_at_a_time(self, rows: pa.Table) -> Iterator[Written]:
+        for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
+            yield Written(*self._written(rows.slice(start, _ROWS_AT_ONCE)), pa.array([], pa.binary()))
 
     def _written(self, rows: pa.Table) -> tuple[pa.Array, tuple[pa.Array, ...]]:
         return self._keys_of(rows), tuple(_whole(rows, name) for name in self._columns)
