@@ -27,9 +27,10 @@ class AfterOnly(ChangeFormat):
 
 @dataclass
 class Disk:
-    """By a store's name, its epoch and its values by key."""
+    """By a store's name, its epoch and its values by key; `making` are those that are made anew by somebody now."""
 
     stores: dict[str, tuple[int | None, dict[bytes, bytes]]] = field(default_factory=dict)
+    making: set[str] = field(default_factory=set)
 
     def copy(self) -> Disk:
         return Disk(dict(self.stores))
@@ -81,7 +82,13 @@ class SimulatedStore(RowStore):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        yield
+        making = self._disk.making
+        self._scheduler.step(f"make rows {self._name}", lambda: self._name not in making)
+        making.add(self._name)
+        try:
+            yield
+        finally:  # whatever ends the process
+            making.discard(self._name)
 
     def close(self) -> None:
         return
