@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 from schemas.errors import Code
 
-MAX_DEPTH, MAX_NAME, MAX_NUMBER = 1_000, 50_000, 1_000
+MAX_DEPTH, MAX_NAME, MAX_NUMBER = 999, 50_000, 1_000
 
 _STRING = r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
 _NUMBER = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"

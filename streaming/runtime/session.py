@@ -173,6 +173,9 @@ _FIXED: Mapping[str, str] = {
     "spark.executor.extraJavaOptions": " ".join(_TASK_JAVA_OPTIONS),
     # Replanning between stages costs more than it saves on plans of two stages.
     "spark.sql.adaptive.enabled": "false",
+    # HotSpot never compiles a method of more than 8,000 bytes: with rows of JSON a batch took twice as long. Above the
+    # limit Spark writes one small method an expression in place of one for the whole stage.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
     # Above the threshold Spark lists the files of a scan with a job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

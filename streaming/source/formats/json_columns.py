@@ -23,7 +23,7 @@ from operator import and_, or_
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from schemas.json.scan import MAX_NUMBER
+from schemas.json.scan import MAX_DEPTH, MAX_NUMBER
 from schemas.table import Column as TableColumn
 from schemas.types import TypeName
 
@@ -81,6 +81,7 @@ class JsonColumns:
             "allowSingleQuotes": "false",
             # Without it the texts "NaN" and "Infinity" would not be read either.
             "allowNonNumericNumbers": str(self._has_floats).lower(),
+            "maxNestingDepth": str(MAX_DEPTH),  # one less than Spark's own, which `is_whole` needs
             "maxNumLen": str(2 * MAX_NUMBER),
             "maxStringLen": _LONGEST,
         }
