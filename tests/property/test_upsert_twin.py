@@ -19,6 +19,7 @@ from schemas.formats.upsert import KeyForm, UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change
 from schemas.table import Column, TableSchema, declare
 from schemas.types import ColumnType
+from state.columns import BEFORE_HASH
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.changes import Changes, order_changes
@@ -108,6 +109,7 @@ def differences(
             wrong += [] if seen == said else [(record, seen, said, second_look)]
     faults = {fault.offset: str(fault.code) for fault in find_faults(changes, table, format_=format_)}
     assert len(faults) < MOST_FAULTS
+    assert changes.rows[BEFORE_HASH].null_count == len(found)  # the row that was there is not known
     refused = [(offset, said) for offset, said in enumerate(twin) if isinstance(said, str)]
     # A lane reports so many faults at most, and looks at every record for that.
     wrong += [

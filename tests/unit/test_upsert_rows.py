@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from decimal import Decimal
 
 import pytest
@@ -140,3 +141,6 @@ def test_the_format_says_what_a_lane_may_rely_on() -> None:
     format_ = UpsertFormat()
     assert (format_.images, format_.tombstones, format_.may_hold_barriers) == (Images.AFTER_ONLY, True, False)
     assert format_.keys(TABLE.key_columns) is None
+    again: UpsertFormat = pickle.loads(pickle.dumps(UpsertFormat(key="text")))  # noqa: S301 (as Spark sends it)
+    assert (again, hash(again)) == (UpsertFormat(key="text"), hash(UpsertFormat(key="text")))
+    assert again != format_
