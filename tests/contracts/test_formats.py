@@ -288,12 +288,10 @@ def test_an_upstream_without_a_topics_name_is_refused(upstream: object) -> None:
         declared(upstream)
 
 
-def test_jobs_are_refused_where_the_row_before_a_change_is_not_to_be_had() -> None:
+def test_barriers_of_a_format_that_can_not_hold_them_are_beside_the_data() -> None:
     upstream = {"topic": "up", "format": "upsert"}
-    with pytest.raises(ConfigError, match="needs the row before each change"):
-        declared(upstream)
+    assert declared(upstream)[0] == UpsertFormat()
     config = check({**CONFIG, "upstream": upstream}, path=Path("c.yaml"))
-    assert config.upstream_format == UpsertFormat()
     assert config.topics.barriers == "up.barriers"
 
 
