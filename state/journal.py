@@ -127,17 +127,18 @@ class Journal:
         """Become the owner. Returns the entry of the owner before, whose transactional ids are to be fenced next.
 
         An owner that is alive may write one plan after another meanwhile; each is taken over in its turn.
-        Raises: CommitConflict when another instance took over at the same moment.
+        Raises: Fenced when another instance took over at the same moment; CommitConflict when it writes on and on.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             before = self._current
             try:
                 self._write(Entry(owner, lanes, table_json, None if before is None else before.plan))
-            except CommitConflict:
+            except CommitConflict as conflict:
                 self._ledger.reload()
                 self._current = self._read()
-                rival = self._current is None or before is None or self._current.owner != before.owner
-                if rival or attempt == _ATTEMPTS:
+                if self._current is None or before is None or self._current.owner != before.owner:
+                    raise self.fenced() from conflict
+                if attempt == _ATTEMPTS:
                     raise
             else:
                 return before

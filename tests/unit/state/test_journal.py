@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from schemas.errors import Code, CommitConflict, Fenced
+from schemas.errors import Code, Fenced
 from schemas.records import Barrier, BarrierKind
 from state.journal import Journal, is_superseded
 from state.maintenance.cleaning import clean
@@ -90,7 +90,7 @@ def test_an_owner_that_goes_on_meanwhile_is_taken_over_with_his_newest_plan(stor
 def test_two_that_take_over_at_one_moment_do_not_both_get_it(storage: Storage) -> None:
     one, other = Journal(storage, TABLE), Journal(storage, TABLE)
     one.take_over("one", 1, "{}")
-    with pytest.raises(CommitConflict):
+    with pytest.raises(Fenced):
         other.take_over("other", 1, "{}")
 
 
