@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -40,6 +41,8 @@ NOT_IN_KEY = frozenset({TypeName.FLOAT, TypeName.DOUBLE, TypeName.BINARY})
 
 MAX_DECIMAL_PRECISION = 38
 
+_EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION, traps=[])
+"""Wide enough for every decimal of the contract; the default context rounds at 28 digits."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
 
 _AVRO: dict[TypeName, str | dict[str, Any]] = {
@@ -96,6 +99,14 @@ class ColumnType:
         if self.name is TypeName.DECIMAL:
             return f"decimal({self.precision},{self.scale})"
         return self.name.value
+
+    def exact(self, number: Decimal) -> Decimal | None:
+        """A number at the scale of this decimal type, without a negative zero; None where it does not fit exactly."""
+        precision, scale = self.precision or 0, self.scale or 0
+        fixed = number.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+        if fixed != number or fixed.adjusted() >= precision - scale:
+            return None
+        return abs(fixed) if fixed.is_zero() else fixed
 
     @property
     def allowed_in_key(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import struct
 from collections.abc import Sequence
-from decimal import Context, Decimal
+from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
@@ -37,10 +37,10 @@ from schemas.records import (
     VnodeProgress,
 )
 from schemas.table import Column
-from schemas.types import MAX_DECIMAL_PRECISION, TypeName, Value
+from schemas.types import TypeName, Value
 
 HALVES = "INSERT with after, DELETE with before, UPDATE with both"
-_MUTATIONS: dict[str, type[Mutation]] = {
+MUTATIONS: dict[str, type[Mutation]] = {
     kind.__name__: kind for kind in (Add, Drop, Pause, Resume, Throttle, Stop)
 }
 
@@ -193,7 +193,7 @@ def decode_barrier(header: bytes | None, data: bytes | None, *, where: str | Non
         check_claims(data, _BARRIER)
         code = Code.BARRIER_MALFORMED
         barrier = _barrier_from_avro(read_record(data, _BARRIER, named=True))
-        _check(barrier, header)
+        check_barrier(barrier, header)
     except MalformedError as reason:
         raise InputError(
             Code.AVRO_LIMIT if reason.code is Code.AVRO_LIMIT else code,
@@ -203,7 +203,8 @@ def decode_barrier(header: bytes | None, data: bytes | None, *, where: str | Non
     return barrier
 
 
-def _check(barrier: Barrier, header: bytes | None) -> None:
+def check_barrier(barrier: Barrier, header: bytes | None) -> None:
+    """What holds for a barrier in every form. Raises: MalformedError."""
     if header != barrier_header(barrier):
         raise MalformedError("header and value name different epochs")
     if not barrier.curr > barrier.prev >= 0:
@@ -229,7 +230,7 @@ def _mutation_from_avro(value: tuple[str, dict[str, Any]] | None) -> Mutation | 
     if value is None:
         return None
     name, fields = value
-    return _MUTATIONS[name](**fields)
+    return MUTATIONS[name](**fields)
 
 
 _UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -237,10 +238,6 @@ _UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 def _unix_ms(instant: dt.datetime) -> int:
     return (instant - _UNIX_ZERO) // dt.timedelta(milliseconds=1)
-
-
-_EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION, traps=[])
-"""Wide enough for every decimal of the contract; the default context rounds at 28 digits."""
 
 
 def canonical(value: Value, column: Column) -> Value:
@@ -269,8 +266,7 @@ def canonical(value: Value, column: Column) -> Value:
 
 
 def _fixed_point(value: Decimal, column: Column) -> Decimal:
-    precision, scale = column.type.precision or 0, column.type.scale or 0
-    fixed = value.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
-    if fixed != value or fixed.adjusted() >= precision - scale:
+    fixed = column.type.exact(value)
+    if fixed is None:
         raise ValueError(f"{column.name}: a value does not fit {column.type}")
-    return abs(fixed) if fixed.is_zero() else fixed
+    return fixed

@@ -8,7 +8,7 @@ from functools import partial
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Rows
 from schemas.formats.upsert import KeyForm
-from schemas.json.scan import JsonError, read_object, read_scalar
+from schemas.json.scan import JsonError, decoded_text, read_object, read_scalar
 from schemas.json.values import plain_value, value_of
 from schemas.position import Key
 from schemas.records import Change, Op
@@ -25,7 +25,7 @@ class JsonUpserts(Rows):
         forms: dict[KeyForm, Callable[[bytes], dict[str, Value]]] = {
             "record": self._key_record,
             "json": partial(self._key_value, lambda data, column: value_of(read_scalar(data), column)),
-            "text": partial(self._key_value, lambda data, column: plain_value(_text(data), column)),
+            "text": partial(self._key_value, lambda data, column: plain_value(decoded_text(data), column)),
         }
         self._read_key = forms[key]
 
@@ -76,13 +76,6 @@ class JsonUpserts(Rows):
     def _key_value(self, read: Callable[[bytes, Column], Value], data: bytes) -> dict[str, Value]:
         [column] = self._key_columns.values()
         return {column.name: read(data, column)}
-
-
-def _text(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise JsonError("bytes that are not UTF-8", Code.BAD_ENCODING) from None
 
 
 _FORM = "JSON of the table's columns, in UTF-8"

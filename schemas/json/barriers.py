@@ -13,25 +13,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from schemas.avro.codec import MAX_BARRIER_BYTES, barrier_header
+from schemas.avro.codec import MAX_BARRIER_BYTES, MUTATIONS, check_barrier
+from schemas.avro.limits import MalformedError
 from schemas.errors import Code, InputError
-from schemas.records import (
-    Add,
-    Barrier,
-    BarrierKind,
-    Drop,
-    Mutation,
-    Pause,
-    Resume,
-    Stop,
-    Throttle,
-    VnodeProgress,
-)
+from schemas.records import Barrier, BarrierKind, Mutation, VnodeProgress
 
 _LONG_MAX, _INT_MAX = 2**63 - 1, 2**31 - 1
-_MUTATIONS: dict[str, TypeAdapter[Any]] = {
-    kind.__name__: TypeAdapter(kind) for kind in (Add, Drop, Pause, Resume, Throttle, Stop)
-}
+_MUTATIONS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in MUTATIONS.items()}
 
 _Epoch = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,18})$")]
 _Long = Annotated[int, Field(ge=0, le=_LONG_MAX)]
@@ -118,10 +106,12 @@ def decode_beside(
         mutation=mutation,
         progress=tuple(VnodeProgress(**each.model_dump()) for each in read.progress),
     )
-    if not _LONG_MAX >= barrier.curr > barrier.prev:
-        raise _malformed("curr is not above prev", where)
-    if header != barrier_header(barrier):
-        raise _malformed("header and value name different epochs", where)
+    if barrier.curr > _LONG_MAX:
+        raise _malformed("curr is no long", where)
+    try:
+        check_barrier(barrier, header)
+    except MalformedError as reason:
+        raise _malformed(str(reason), where) from None
     if key != str(partition).encode():
         raise _malformed("the key is not the partition's number", where)
     return BesideBarrier(barrier, read.end)

@@ -60,7 +60,7 @@ def read_object(data: bytes) -> list[tuple[str, Token]]:
 
     Raises: JsonError, BAD_ENCODING where it is not UTF-8.
     """
-    scan = _Scan(_decoded(data))
+    scan = _Scan(decoded_text(data))
     fields = list(scan.fields())
     scan.end()
     return fields
@@ -68,7 +68,7 @@ def read_object(data: bytes) -> list[tuple[str, Token]]:
 
 def read_scalar(data: bytes) -> Token:
     """The value that `data` is. Raises: JsonError, as `read_object`; for an object or a list too."""
-    scan = _Scan(_decoded(data))
+    scan = _Scan(decoded_text(data))
     token = scan.value()
     scan.end()
     if token.kind in (Kind.NESTED, Kind.NESTED_FRACTION):
@@ -76,7 +76,8 @@ def read_scalar(data: bytes) -> Token:
     return token
 
 
-def _decoded(data: bytes) -> str:
+def decoded_text(data: bytes) -> str:
+    """Bytes in UTF-8. Raises: JsonError(BAD_ENCODING)."""
     try:
         return data.decode()
     except UnicodeDecodeError:

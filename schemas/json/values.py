@@ -12,7 +12,7 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import TypeVar
 
 from schemas.errors import Code
@@ -33,7 +33,6 @@ _MAX_OFFSET = dt.timedelta(hours=18)
 _EXPONENT = re.compile(r"[eE][+-]?([0-9]+)")
 _MAX_EXPONENT = 3
 """Digits of it, so that no number of a few characters stands for one of gigabytes."""
-_EXACT = Context(prec=2 * MAX_NUMBER, traps=[])
 
 
 def value_of(token: Token, column: Column) -> Value:
@@ -129,13 +128,12 @@ def _decimal(token: Token, kind: ColumnType) -> Decimal:
     if len(text) > MAX_NUMBER or (exponent and len(exponent[1]) > _MAX_EXPONENT):
         raise OverflowError
     written = Decimal(text)
-    precision, scale = kind.precision or 0, kind.scale or 0
     if written.adjusted() >= MAX_DECIMAL_PRECISION:
         raise OverflowError  # a zero with such an exponent, too
-    fixed = written.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
-    if fixed != written or (fixed and fixed.adjusted() >= precision - scale):
+    fixed = kind.exact(written)
+    if fixed is None:
         raise OverflowError
-    return abs(fixed) if fixed.is_zero() else fixed
+    return fixed
 
 
 def _string(token: Token, _: ColumnType) -> str:

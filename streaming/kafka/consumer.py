@@ -17,12 +17,21 @@ from streaming.kafka.clients import KafkaSettings, translate, translated
 from streaming.kafka.topics import Watermarks, admin, watermarks
 
 _POLL_S = 0.1
-_STABLE_POLL_S, _MOST_STABLE_POLL_S, _POLL_GROWTH = 0.01, 0.5, 1.5
-"""Most transactions end within milliseconds; about one that does not, the broker is asked twice a second."""
 _CHUNK_RECORDS = 10_000
 _FIRST_WINDOW, _WINDOW_GROWTH = 32, 16
 
 Wanted = Callable[[Message], bool]
+
+
+def stable_pauses_s() -> Iterator[float]:
+    """Pauses between looks at a last stable offset, without end.
+
+    Most transactions end within milliseconds; about one that does not, the broker is asked twice a second.
+    """
+    pause_s = 0.01
+    while True:
+        yield pause_s
+        pause_s = min(pause_s * 1.5, 0.5)
 
 
 def any_record(_: Message) -> bool:
@@ -67,7 +76,7 @@ class RangeReader:
         """
         deadline = time.monotonic() + timeout_s
         wanted = [marks.high for marks in self.watermarks(topic)]
-        pause_s = _STABLE_POLL_S
+        pauses_s = stable_pauses_s()
         while True:
             now = self.watermarks(topic)
             held = [
@@ -83,8 +92,7 @@ class RangeReader:
                     where=f"{topic}-{held[0]}@{now[held[0]].stable}",
                     found=f"a transaction that has stayed open for more than {timeout_s:g} s",
                 )
-            self._admin.poll(pause_s)
-            pause_s = min(pause_s * _POLL_GROWTH, _MOST_STABLE_POLL_S)
+            self._admin.poll(next(pauses_s))
 
     def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[list[Message]]:
         """The committed records with start <= offset < end of each partition, in chunks of one or more.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -295,6 +296,11 @@ def stable_offsets(
     places = [(topic, partition) for partition in range(partitions)]
     ends = end_offsets(settings, places, client=client, isolation=IsolationLevel.READ_COMMITTED)
     return tuple(ends[place] for place in places)
+
+
+def stable_offsets_of(settings: KafkaSettings, topic: str, partitions: int) -> Callable[[], tuple[int, ...]]:
+    """`stable_offsets` of one topic, with a client that is kept for it."""
+    return partial(stable_offsets, settings, topic, partitions, client=admin(settings))
 
 
 def _offsets(

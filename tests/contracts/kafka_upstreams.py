@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from confluent_kafka import Message, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +14,7 @@ from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
-from streaming.kafka.topics import admin, create_topic, end_offsets, stable_offsets
+from streaming.kafka.topics import admin, create_topic, end_offsets, stable_offsets_of
 from streaming.source.barriers.announced import Announcements
 from streaming.source.barriers.beside import EmbeddedBeside, InjectedBeside
 from streaming.source.barriers.followed import FollowedTopic
@@ -127,7 +126,7 @@ class KafkaInjected(Kafka):
             self.upstream,
             injector=self.injector,
             announcements=announcements,
-            stable=partial(stable_offsets, self.kafka, self.topic, PARTITIONS, client=admin(self.kafka)),
+            stable=stable_offsets_of(self.kafka, self.topic, PARTITIONS),
         )
 
     def more(self, source: BarrierSource) -> list[AlignedBarrier]:

@@ -57,7 +57,7 @@ class TestUpstream(ABC):
 
     def fence(self) -> None:
         """Let another instance write the barriers instead of the newest source."""
-        raise NotImplementedError
+        raise AssertionError("no source of this upstream writes barriers")
 
     @abstractmethod
     def records(self) -> DataFrame:

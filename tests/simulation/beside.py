@@ -85,7 +85,7 @@ class ArrivedTopic(BarrierTopic):
         ]
 
     def stream(self) -> DataFrame:
-        raise NotImplementedError
+        raise AssertionError("simulated Spark has no streams")
 
     def stable(self) -> Sequence[int]:
         return [max((found.end for found in barriers), default=0) for barriers in self._barriers]

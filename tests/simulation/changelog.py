@@ -207,7 +207,7 @@ class _Markers:
         yield from cast("list[FoundBarrier]", records)
 
     def stream(self, first: Sequence[int]) -> DataFrame:
-        raise NotImplementedError
+        raise AssertionError("simulated Spark has no streams")
 
     def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
-        raise NotImplementedError
+        raise AssertionError("only what was not announced is read again, and nothing is announced here")

@@ -79,12 +79,12 @@ def upstream_target(
     declared = _table(loaded, table)
     topics = topics_of(loaded, topic, barriers=barriers)
     return Target(
-        broker.settings(loaded),
-        topics.data,
-        declared,
-        declared.columns,
-        _format(loaded, topic),
-        topics.barriers,
+        kafka=broker.settings(loaded),
+        topic=topics.data,
+        table=declared,
+        columns=declared.columns,
+        format=_format(loaded, topic),
+        barriers=topics.barriers,
     )
 
 

@@ -17,10 +17,8 @@ from rich.table import Table
 
 from schemas.errors import Code, ConfigError, LawViolation
 from schemas.filter.parse import parse_filter
-from schemas.formats.protocol import Format
 from schemas.job import JobDefinition
 from schemas.settings.config import load
-from schemas.table import TableSchema
 from streaming.cli.configuration import (
     ConfigOption,
     JobOrConfigArgument,
@@ -32,7 +30,6 @@ from streaming.cli.configuration import (
 from streaming.cli.jobs.definitions import job_named, known_jobs
 from streaming.cli.skipped import places
 from streaming.cli.topics.target import Broker, KafkaOption, Target, upstream_target
-from streaming.kafka.clients import KafkaSettings
 from streaming.verify.findings import Finding, Report
 from streaming.verify.judge import Progress as OnProgress
 from streaming.verify.judge import verify_topics
@@ -44,11 +41,7 @@ _MOST_SHOWN = 20
 class _Case:
     """One output to judge."""
 
-    settings: KafkaSettings
-    upstream: str
-    barriers: str | None
-    upstream_format: Format
-    table: TableSchema
+    upstream: Target
     job: JobDefinition
 
 
@@ -117,14 +110,9 @@ def _configured(
         raise ConfigError(
             Code.NO_JOB, where=str(path), found="no job, neither in the configuration nor in its state"
         )
-    config = load(path)
     chosen = [job_named(name, jobs)] if name else jobs.values()
-    settings = broker.settings(config)
-    topics = config.topics
-    return [
-        _Case(settings, topics.data, topics.barriers, config.upstream_format, config.table, job)
-        for job in chosen
-    ]
+    upstream = upstream_target(path, broker, None, None)
+    return [_Case(upstream, job) for job in chosen]
 
 
 def _described(upstream: Target, output: str, columns: str | None, condition: str | None) -> _Case:
@@ -132,7 +120,7 @@ def _described(upstream: Target, output: str, columns: str | None, condition: st
     if columns is not None:
         declared["columns"] = [name.strip() for name in columns.split(",")]
     job = JobDefinition.declare(declared, upstream.table, where="options")
-    return _Case(upstream.kafka, upstream.topic, upstream.barriers, upstream.format, upstream.table, job)
+    return _Case(upstream, job)
 
 
 def _refuse(given: str, others: Mapping[str, object]) -> None:
@@ -144,21 +132,21 @@ def _refuse(given: str, others: Mapping[str, object]) -> None:
 def _judge(
     case: _Case, siblings: list[str], *, require_complete: bool, left_out: frozenset[tuple[int, int]]
 ) -> Report:
-    job = case.job
+    upstream, job = case.upstream, case.job
     with _progress_bar(job.output) as on_progress:
         return verify_topics(
-            case.settings,
-            case.upstream,
+            upstream.kafka,
+            upstream.topic,
             job.output,
-            case.table,
+            upstream.table,
             columns=job.columns,
-            condition=None if job.filter is None else parse_filter(job.filter, case.table),
+            condition=None if job.filter is None else parse_filter(job.filter, upstream.table),
             progress=on_progress,
             require_complete=require_complete,
             left_out=left_out,
             siblings=siblings,
-            formats=(case.upstream_format, job.format),
-            barriers=case.barriers,
+            formats=(upstream.format, job.format),
+            barriers=upstream.barriers,
         )
 
 

@@ -16,6 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -28,7 +29,7 @@ import pyarrow as pa
 
 from schemas.avro.binary import change_schema
 from schemas.avro.columnar import encode_inserts
-from schemas.table import TableSchema
+from schemas.table import Column, TableSchema
 from streaming.lane.before.normal import Stored, Written
 
 _MAX_BYTES = 1 << 40
@@ -89,13 +90,32 @@ class LocalStore(RowStore):
     def __init__(self, folder: Path, table: TableSchema) -> None:
         """Open it; one that was filled before the machine was started is emptied."""
         self._folder, self._table = folder, table
-        if _boot_of(folder) != _boot():
-            shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            boot = self._open()
+        except lmdb.Error:  # no store, or a torn one
+            boot = None
+        if boot != _boot():
+            self._open_anew()
+
+    def _open(self) -> bytes:
+        """Open what is there, or an empty store; the start of the machine in which it was made. Raises: lmdb.Error."""
+        self._folder.mkdir(parents=True, exist_ok=True)
         self._env = lmdb.open(
-            str(folder), map_size=_MAX_BYTES, max_dbs=2, writemap=True, sync=False, metasync=False
+            str(self._folder), map_size=_MAX_BYTES, max_dbs=2, writemap=True, sync=False, metasync=False
         )
         self._meta, self._rows = self._env.open_db(_META), self._env.open_db(_ROWS)
+        with self._env.begin() as txn:
+            boot = txn.get(_BOOT, db=self._meta)
+        if boot is None:
+            with self._env.begin(write=True) as txn:
+                txn.put(_BOOT, _boot(), db=self._meta, overwrite=False)
+        return _boot() if boot is None else bytes(boot)
+
+    def _open_anew(self) -> None:
+        if "_env" in self.__dict__:
+            self._env.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._open()
 
     def close(self) -> None:
         """Idempotent."""
@@ -121,7 +141,6 @@ class LocalStore(RowStore):
             for key in sorted(_short(rows.gone)):
                 txn.delete(key, db=self._rows)
             txn.put(_EPOCH, str(epoch).encode(), db=self._meta)
-            txn.put(_BOOT, _boot(), db=self._meta)
         return True
 
     def clear(self) -> None:
@@ -179,9 +198,8 @@ def decoded(values: Sequence[bytes | None], table: TableSchema) -> Stored:
     """The rows of values that a store gave. They are read as one Avro array: no Python runs per row."""
     present = np.array([bool(value) for value in values], dtype=np.bool_)
     there = [value for value in values if value]
-    schema = fastavro.parse_schema({"type": "array", "items": change_schema(table.columns)})
     data = BytesIO(b"".join([_count(len(there)), *there, b"\x00"] if there else [b"\x00"]))
-    changes: Any = fastavro.schemaless_reader(data, schema, None)
+    changes: Any = fastavro.schemaless_reader(data, _changes_schema(table.columns), None)
     rows = [change["after"] for change in changes]
     places = pa.array(np.cumsum(present) - 1, mask=~present)
     return Stored(
@@ -191,6 +209,11 @@ def decoded(values: Sequence[bytes | None], table: TableSchema) -> Stored:
             for column in table.columns
         ),
     )
+
+
+@cache
+def _changes_schema(columns: tuple[Column, ...]) -> Any:
+    return fastavro.parse_schema({"type": "array", "items": change_schema(columns)})
 
 
 def _short(keys: pa.Array) -> list[bytes]:
@@ -209,17 +232,3 @@ def _count(number: int) -> bytes:
 
 def _boot() -> bytes:
     return _BOOT_ID.read_bytes().strip() if _BOOT_ID.exists() else b"unknown"
-
-
-def _boot_of(folder: Path) -> bytes | None:
-    """The start of the machine since which a folder was filled; None for one that can't be read."""
-    if not (folder / "data.mdb").exists():
-        return None
-    try:
-        with lmdb.open(str(folder), max_dbs=2, readonly=True, lock=False) as env:
-            meta = env.open_db(_META, create=False)
-            with env.begin() as txn:
-                found = txn.get(_BOOT, db=meta)
-    except lmdb.Error:
-        return None
-    return None if found is None else bytes(found)

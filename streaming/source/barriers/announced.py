@@ -14,11 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
+from streaming.kafka.consumer import stable_pauses_s
 from streaming.source.barriers.found import FoundBarrier
 from streaming.source.barriers.source import Records
-
-_STABLE_POLL_S, _MOST_STABLE_POLL_S, _POLL_GROWTH = 0.01, 0.5, 1.5
-"""Mostly it is a matter of milliseconds; who keeps a transaction open is not asked a hundred times a second."""
 
 Offsets = tuple[int, ...]
 """One of each partition."""
@@ -94,11 +92,10 @@ class OwnBarriers:
 
     def _await_stable(self, end: Offsets) -> bool:
         """Others' transactions, and markers of the barrier's own, may end a little later. False: closed meanwhile."""
-        pause_s = _STABLE_POLL_S
+        pauses_s = stable_pauses_s()
         while any(stable < wanted for stable, wanted in zip(self._stable(), end, strict=True)):
-            if self._announcements.closed_within(pause_s):
+            if self._announcements.closed_within(next(pauses_s)):
                 return False
-            pause_s = min(pause_s * _POLL_GROWTH, _MOST_STABLE_POLL_S)
         return True
 
     def _up_to(self, told: AlignedBarrier, end: Offsets) -> Iterator[FoundBarrier]:

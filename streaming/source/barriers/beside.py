@@ -12,16 +12,14 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame
 
-from schemas.errors import BackfillError
 from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
-from streaming.source.barriers.in_data import Injecting
+from streaming.kafka.consumer import stable_pauses_s
+from streaming.source.barriers.injected import Injecting, WithInjector
 from streaming.source.barriers.record import FoundBeside
 from streaming.source.barriers.source import BarrierSource, Newest
 
 _POLL_S = 0.2
-_STABLE_POLL_S, _MOST_STABLE_POLL_S, _POLL_GROWTH = 0.01, 0.5, 1.5
-"""The owner of the barriers need not wait until the data below an end can be read; mostly it can."""
 
 
 class BarrierTopic(Protocol):
@@ -118,11 +116,11 @@ class EmbeddedBeside(BarrierSource):
         self._aligned += self._aligner.aligned()
 
     def _await_readable(self) -> list[AlignedBarrier]:
-        pause_s = _STABLE_POLL_S
+        """The owner of the barriers need not wait until the data below an end can be read; mostly it can."""
+        pauses_s = stable_pauses_s()
         while not (readable := self._take_readable()):
-            if self._closed.wait(pause_s):
+            if self._closed.wait(next(pauses_s)):
                 return []
-            pause_s = min(pause_s * _POLL_GROWTH, _MOST_STABLE_POLL_S)
         return readable
 
     def _take_readable(self) -> list[AlignedBarrier]:
@@ -137,27 +135,12 @@ def _is_below(ends: Sequence[int], stable: Sequence[int]) -> bool:
     return all(end <= upto for end, upto in zip(ends, stable, strict=True))
 
 
-class InjectedBeside(EmbeddedBeside):
-    """Barriers that this service's injector writes to a barrier topic, which is followed as if others did."""
+class InjectedBeside(WithInjector, EmbeddedBeside):
+    """Barriers that this service's injector writes to a barrier topic, which is followed as if others did.
+
+    The injector makes the topic.
+    """
 
     def __init__(self, topic: BarrierTopic, partitions: int, injector: Injecting) -> None:
         super().__init__(topic, partitions)
         self._injector = injector
-
-    @property
-    def hindrance(self) -> BackfillError | None:
-        """What keeps the injector."""
-        return self._injector.hindrance
-
-    def start(self) -> None:
-        """The injector makes the topic. Raises: as `BarrierInjector.start`."""
-        self._injector.start()
-
-    def check(self) -> None:
-        """Raises: as `BarrierInjector.check`."""
-        self._injector.check()
-
-    def close(self) -> None:
-        """As `BarrierSource.close`."""
-        super().close()
-        self._injector.stop()

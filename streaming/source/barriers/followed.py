@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 from schemas.records import BARRIER_HEADER
 from schemas.topics import UpstreamTopics
 from streaming.kafka.clients import KafkaSettings, translate, translated
 from streaming.kafka.consumer import RangeReader, header_of, located, place
-from streaming.kafka.topics import admin, stable_offsets
+from streaming.kafka.topics import stable_offsets_of
 from streaming.source.barriers.beside import EmbeddedBeside, InjectedBeside
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import Beside, refuse_unfit
@@ -119,11 +118,11 @@ class FollowedTopic:
 
     def stable(self) -> Sequence[int]:
         """One round trip."""
-        return stable_offsets(self._kafka, self._topics.data, self._partitions, client=self._asker)
+        return self._stable_offsets()
 
     @cached_property
-    def _asker(self) -> AdminClient:
-        return admin(self._kafka)
+    def _stable_offsets(self) -> Callable[[], tuple[int, ...]]:
+        return stable_offsets_of(self._kafka, self._topics.data, self._partitions)
 
     def close(self) -> None:
         """Waits for a `poll` that goes on."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
 
 from pyspark.sql import DataFrame
 
-from schemas.errors import BackfillError
 from schemas.records import Barrier
 from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
-from streaming.kafka.topics import admin, stable_offsets
+from streaming.kafka.topics import stable_offsets_of
 from streaming.source.barriers.announced import Announcements, OwnBarriers
 from streaming.source.barriers.found import FoundBarrier, RecordId
+from streaming.source.barriers.injected import Injecting, WithInjector
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import InData
 from streaming.source.barriers.source import BarrierSetup, BarrierSource, Newest, Records
@@ -61,19 +60,7 @@ class EmbeddedBarriers(BarrierSource):
         return self._aligner.aligned()
 
 
-class Injecting(Protocol):
-    """What writes barriers, as `BarrierInjector`."""
-
-    hindrance: BackfillError | None
-
-    def start(self) -> None: ...  # noqa: D102
-
-    def check(self) -> None: ...  # noqa: D102
-
-    def stop(self) -> None: ...  # noqa: D102
-
-
-class InjectedBarriers(EmbeddedBarriers):
+class InjectedBarriers(WithInjector, EmbeddedBarriers):
     """Barriers that this service's injector writes and announces; those of others are found where they come between.
 
     `announcements` get what the injector has committed. `stable` gives how far committed readers get now.
@@ -93,15 +80,6 @@ class InjectedBarriers(EmbeddedBarriers):
         self._injector, self._announcements, self._stable = injector, announcements, stable
         self._own: OwnBarriers | None = None
 
-    @property
-    def hindrance(self) -> BackfillError | None:
-        """What keeps the injector."""
-        return self._injector.hindrance
-
-    def start(self) -> None:
-        """Raises: as `BarrierInjector.start`."""
-        self._injector.start()
-
     def begin(self, position: AlignedBarrier | None, first: Sequence[int]) -> list[AlignedBarrier]:
         """As `BarrierSource.begin`; among them may be some that are announced too."""
         known = super().begin(position, first)
@@ -120,10 +98,6 @@ class InjectedBarriers(EmbeddedBarriers):
         """Whether barriers were announced since."""
         return self._announcements.has_news
 
-    def check(self) -> None:
-        """Raises: as `BarrierInjector.check`."""
-        self._injector.check()
-
     def wakeup(self) -> None:
         """As `BarrierSource.wakeup`."""
         self._announcements.close()
@@ -131,7 +105,7 @@ class InjectedBarriers(EmbeddedBarriers):
     def close(self) -> None:
         """As `BarrierSource.close`."""
         self.wakeup()
-        self._injector.stop()
+        super().close()
 
 
 def embedded(setup: BarrierSetup) -> EmbeddedBarriers:
@@ -157,7 +131,7 @@ def injected(setup: BarrierSetup) -> InjectedBarriers:
         records,
         injector=injector,
         announcements=announcements,
-        stable=partial(stable_offsets, setup.kafka, topic, setup.partitions, client=admin(setup.kafka)),
+        stable=stable_offsets_of(setup.kafka, topic, setup.partitions),
     )
 
 

@@ -48,25 +48,11 @@ class BarrierLookup:
         return self.topics.with_barriers
 
     def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
-        """The last barrier of the topic, None for one without any.
-
-        Raises:
-            TopicError: PARTITIONS_CHANGED, the topic has other partitions than the barrier went to.
-            InputError: BARRIER_DISAGREE, partitions end with different barriers; BARRIER_MALFORMED.
-        """
+        """The last barrier of the topic, None for one without any. Raises: as `agreed`; as `barrier_in`."""
         found = {number: self.last_of(reader, number) for number in range(partitions)}
         if self.search is not None:
             found |= self._far(reader, [number for number, barrier in found.items() if barrier is None])
-        barriers = {barrier.curr: barrier for barrier in found.values() if barrier is not None}
-        if not barriers:
-            return None
-        last = barriers[max(barriers)]
-        if last.partitions != partitions:
-            raise _changed(self._topic, partitions, last)
-        for partition, barrier in found.items():
-            if barrier is None or barrier.curr != last.curr:
-                raise _disagree(f"{self._topic}-{partition}", barrier, last)
-        return last
+        return agreed(self._topic, [found[number] for number in range(partitions)])
 
     def last_of(self, reader: RangeReader, partition: int) -> Barrier | None:
         """The last barrier of a partition; with a `search` only one that is near its end."""
@@ -97,6 +83,26 @@ class BarrierLookup:
                 for number, (first, each) in enumerate(zip(firsts, marks, strict=True))
             ]
         return found
+
+
+def agreed(topic: str, found: Sequence[Barrier | None]) -> Barrier | None:
+    """The barrier that all partitions of a topic end with; None where none has any.
+
+    Raises:
+        TopicError: PARTITIONS_CHANGED, the topic has other partitions than the barrier went to.
+        InputError: BARRIER_DISAGREE, partitions end with different barriers.
+    """
+    last = max(
+        (barrier for barrier in found if barrier is not None), key=lambda each: each.curr, default=None
+    )
+    if last is None:
+        return None
+    if last.partitions != len(found):
+        raise _changed(topic, len(found), last)
+    for partition, barrier in enumerate(found):
+        if barrier is None or barrier.curr != last.curr:
+            raise _disagree(f"{topic}-{partition}", barrier, last)
+    return last
 
 
 def newest_barrier(kafka: KafkaSettings, topics: UpstreamTopics) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Protocol
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -14,10 +13,10 @@ from schemas.json.barriers import encode_beside
 from schemas.records import BARRIER_HEADER, Barrier
 from schemas.topics import UpstreamTopics
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, located
-from streaming.kafka.topics import admin, create_topic, partitions_of, require_topic, stable_offsets
-from streaming.source.barriers.last import BarrierLookup, BarrierSearch, RecordIds
-from streaming.source.barriers.record import beside_barrier_in
+from streaming.kafka.consumer import RangeReader, header_of, located
+from streaming.kafka.topics import create_topic, partitions_of, require_topic, stable_offsets_of
+from streaming.source.barriers.last import BarrierLookup, BarrierSearch, RecordIds, agreed
+from streaming.source.barriers.record import FoundBeside, beside_barrier_in
 
 Ends = Callable[[], tuple[int, ...]]
 """The exclusive end of a barrier's interval in each partition of the data, once its transaction is committed."""
@@ -94,7 +93,6 @@ class Beside(BarrierTarget):
     def __init__(self, topics: UpstreamTopics) -> None:
         assert topics.barriers is not None
         self.topics, self._topic = topics, topics.barriers
-        self._lookup = BarrierLookup(topics)
         self._stable: Callable[[], Sequence[int]]
         self._ends: list[int] = []
 
@@ -104,22 +102,25 @@ class Beside(BarrierTarget):
         if partitions_of(kafka, self._topic) is None:
             create_topic(kafka, self._topic, partitions, config=_KEPT)
         refuse_unfit(kafka, self.topics, partitions)
-        self._stable = partial(stable_offsets, kafka, self.topics.data, partitions, client=admin(kafka))
+        self._stable = stable_offsets_of(kafka, self.topics.data, partitions)
         return partitions
 
     def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
         """The last record of each partition; where its interval ends is where the next one begins."""
-        last = self._lookup.last(reader, partitions)
-        self._ends = [0] * partitions
-        for number in range(partitions if last else 0):
-            message = reader.last(self._topic, number, lambda record: beside_barrier_in(record) is not None)
-            found = None if message is None else beside_barrier_in(message)
-            self._ends[number] = found.end if found else 0
-        return last
+        found = [self._tail(reader, number) for number in range(partitions)]
+        self._ends = [each.end if each else 0 for each in found]
+        return agreed(self._topic, [each.barrier if each else None for each in found])
 
     def last_near(self, reader: RangeReader) -> Barrier | None:
         """It is always near."""
-        return self._lookup.last_of(reader, 0)
+        found = self._tail(reader, 0)
+        return found.barrier if found else None
+
+    def _tail(self, reader: RangeReader, partition: int) -> FoundBeside | None:
+        record = reader.last(
+            self._topic, partition, lambda record: header_of(record, BARRIER_HEADER) is not None
+        )
+        return None if record is None else beside_barrier_in(record)
 
     def send(self, producer: Producer, barrier: Barrier) -> Ends:
         """Intervals end where committed readers get now."""
