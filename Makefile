@@ -18,7 +18,7 @@ test: setup jars  ## Run all tests but the faults (ARGS="..." goes to pytest)
 	$(RUN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: setup jars  ## Run the tests that start neither Spark nor a broker
-	$(RUN)/pytest -m "not spark and not kafka and not slow" $(ARGS)
+	HYPOTHESIS_PROFILE=quick $(RUN)/pytest -n 2 --dist loadfile -m "not spark and not kafka and not slow and not faults" $(ARGS)
 
 faults: setup jars  ## Kill a real service at every point between effects, and more; half an hour or longer
 	$(RUN)/pytest -m faults $(ARGS)

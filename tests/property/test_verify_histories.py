@@ -16,6 +16,7 @@ SEEDS_OF_A_MUTANT = 150
 FEWEST_APPLIED = 10
 
 
+@pytest.mark.slow
 def test_nothing_is_found_in_a_clean_history() -> None:
     records = 0
     for seed in range(CLEAN_SEEDS):

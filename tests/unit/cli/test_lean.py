@@ -64,15 +64,18 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def imported(*arguments: object) -> tuple[str, set[str]]:
-    """What a command says, and the packages that are there when it is done."""
+def imported(*commands: list[str]) -> tuple[str, set[str]]:
+    """What commands say, one after another in one process, and the packages that are there when they are done."""
     program = (
-        "import sys; sys.argv = ['backfill', *sys.argv[1:]];"
-        "from streaming.cli.app import main; status = main();"
-        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr); sys.exit(status)"
+        "import json, sys\n"
+        "from streaming.cli.app import main\n"
+        "for arguments in json.loads(sys.argv[1]):\n"
+        "    sys.argv = ['backfill', *arguments]\n"
+        "    assert main() == 0\n"
+        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program, json.dumps(commands)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout, set(done.stderr.split())
@@ -84,12 +87,13 @@ def imported(*arguments: object) -> tuple[str, set[str]]:
 def test_a_command_that_only_asks_needs_neither_spark_nor_kafka_nor_numpy(
     config: Path, arguments: list[str]
 ) -> None:
-    said, modules = imported(*arguments, "-c", config)
+    said, modules = imported([*arguments, "-c", str(config)])
     assert "copy" in said
     assert not modules & (SPARK | KAFKA | UNASKED)
 
 
 def test_the_help_of_a_command_that_steers_needs_no_spark() -> None:
-    for name in ("create", "pause", "drop", "plan", "verify", "consume", "produce"):
-        _, modules = imported(name, "--help")
-        assert not modules & SPARK, name
+    steering = ("create", "pause", "drop", "plan", "verify", "consume", "produce")
+    said, modules = imported(*([name, "--help"] for name in steering))
+    assert all(f"backfill {name} " in said for name in steering)
+    assert not modules & SPARK
