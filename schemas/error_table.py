@@ -98,6 +98,15 @@ _CHANGES = {
         "correct what writes it; `run` leaves a record out with --skip-record",
     ),
     Code.AVRO_TRAILING: Advice("schemaless Avro of {what} as the table declares it", _SCHEMA),
+    Code.SCHEMA_UNKNOWN: Advice(
+        "an id that the schema registry knows",
+        "see which registry the producer uses, and compare registry.url; register its schema there again, or correct "
+        "the producer",
+    ),
+    Code.SCHEMA_INCOMPATIBLE: Advice(
+        "an Avro record whose fields fit the table's columns of these names",
+        "check the producer's schema against the table's declaration",
+    ),
     Code.JSON_MALFORMED: Advice("a JSON object of the table's columns, each in its type's form", _SCHEMA),
     Code.BAD_ENCODING: Advice("UTF-8 in column {column}", _PRODUCER),
     Code.UNKNOWN_OP: Advice("INSERT, UPDATE or DELETE", _PRODUCER),
@@ -186,6 +195,14 @@ _TOPICS = {
     Code.AUTH_FAILED: Advice(
         "a user and a secret that the broker knows",
         "check kafka.username, its password, kafka.sasl_mechanism and kafka.security",
+    ),
+    Code.REGISTRY_UNREACHABLE: Advice(
+        "a schema registry there, for ids that are not known yet",
+        "start the registry, or correct registry.url",
+    ),
+    Code.REGISTRY_REFUSED: Advice(
+        "a schema registry that lets this user read schemas",
+        "check registry.url with its path, and the user, password, token or certificate in the section registry",
     ),
 }
 

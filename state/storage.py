@@ -5,6 +5,7 @@ Everything below the root is an ordinary Delta table or Parquet file:
     replica/base, replica/log      the replica
     journal                        the plan of the open batch, and who owns the state
     progress                       one row per changed vnode and barrier
+    schemas                        the upstream's schemas by id, small JSON files
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from state.retention import Retention
 from state.sync import Background, set_torn_aside, sync_path
 
 _BATCH_ROWS = 4_096
-_OURS = ("replica", "replica/base", "replica/log", "journal", "progress")
+_OURS = ("replica", "replica/base", "replica/log", "journal", "progress", "schemas")
 
 
 @dataclass(frozen=True, slots=True)

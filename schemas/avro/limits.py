@@ -4,7 +4,8 @@ Avro writes the length in front of a text and the count in front of an array, an
 Six bytes can announce a terabyte. The walk below goes over a record without building a value, so it costs no memory
 whatever the bytes say, and it ends at the first claim that no record of ours makes.
 
-The schemas are our own and none is recursive, so the walk is never deeper than they are.
+No schema that gets here is recursive (of other writers' see `schemas.avro.projection`), so the walk is never deeper
+than they are.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ class _Walk:
                 self._choice(len(symbols), f"a symbol of {name}")
             case {"type": "array", "items": items}:
                 self._array(items)
+            case {"type": "map", "values": values}:
+                self._array({"type": "record", "fields": [{"type": "string"}, {"type": values}]})
+            case {"type": "fixed", "size": size}:
+                self._skip(size)
             case {"type": inner}:  # a logical type says nothing about bytes
                 self.over(inner)
             case "int" | "long":

@@ -32,11 +32,16 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 _OP_BYTES = frozenset(bytes([2 * op]) for op in Op)
 
 
-def read_record(data: bytes, schema: Schema, *, named: bool = False) -> dict[str, Any]:
-    """All of `data` as one record, else MalformedError. Records in unions are (name, fields) if `named`."""
+def read_record(
+    data: bytes, schema: Schema, reader: Schema | None = None, *, named: bool = False
+) -> dict[str, Any]:
+    """All of `data` as one record, else MalformedError. Records in unions are (name, fields) if `named`.
+
+    With a `reader` the fields that it lacks are passed over.
+    """
     stream = BytesIO(data)
     try:
-        value = _read(stream, schema, named=named)
+        value = _read(stream, schema, reader, named=named)
     except MalformedError as reason:
         if (
             reason.code is Code.AVRO_TRUNCATED
@@ -58,10 +63,10 @@ def check_op(data: bytes) -> None:
         raise MalformedError(f"op {index} where 0..{len(Op) - 1} exist", Code.UNKNOWN_OP)
 
 
-def _read(stream: BytesIO, schema: Schema, *, named: bool = False) -> object:
+def _read(stream: BytesIO, schema: Schema, reader: Schema | None = None, *, named: bool = False) -> object:
     try:
         return fastavro.schemaless_reader(
-            stream, schema, None, return_record_name=named, return_record_name_override=named
+            stream, schema, reader, return_record_name=named, return_record_name_override=named
         )
     except EOFError:
         raise MalformedError("truncated", Code.AVRO_TRUNCATED) from None

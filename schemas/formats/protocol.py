@@ -19,11 +19,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from schemas.avro.registered import KnownSchemas, Schemas, WriterSchema
 from schemas.position import Key
 from schemas.records import Change
 from schemas.table import Column, TableSchema
@@ -40,6 +42,17 @@ class Images(Enum):
     AFTER_ONLY = "after only"
     """No change has the row that was there. INSERT only says what the row is now, whether it was there or not; the
     `before` of a DELETE has the key columns, and nulls elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """Halves of a record that begin with the id of a schema, as `schemas.avro.registered` says."""
+
+    key: bool = False
+    value: bool = False
+
+    def __bool__(self) -> bool:
+        return self.key or self.value
 
 
 class Rows(Protocol):
@@ -125,6 +138,26 @@ class Format(BaseModel):
     def tombstones(self) -> bool:
         """Whether a null value is a record of the format; if not, it is TOMBSTONE_UNSUPPORTED."""
         return False
+
+    @property
+    def framed(self) -> Framed:
+        """Which halves of a record name the schema that they are written by."""
+        return Framed()
+
+    @property
+    def known(self) -> KnownSchemas:
+        """The schemas that it was given as a value. A record that names another one waits for it."""
+        return KnownSchemas()
+
+    def with_schemas(self, schemas: Schemas) -> Self:
+        """The same format, which looks schemas up here; lanes and decoders need `KnownSchemas`."""
+        return self
+
+    def misfit_of(
+        self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
+    ) -> str | None:
+        """Why no record by this schema can be a row of such a table, for a half that is `framed`."""
+        return None
 
     def misfit(self, table: TableSchema) -> str | None:
         """Why records of this format can't hold such a table. The configuration asks; nothing else does."""

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.formats.protocol import Format, Images
+from schemas.avro.registered import WriterSchema
+from schemas.formats.protocol import Framed, Images, Rows
+from schemas.formats.with_registry import RegistryFormat
 from schemas.table import Column, TableSchema
 
-if TYPE_CHECKING:
-    from schemas.formats.upsert_json import JsonUpserts
-
-KeyForm = Literal["record", "json", "text"]
+KeyForm = Literal["record", "json", "text", "avro"]
 
 
-class UpsertFormat(Format):
+class UpsertFormat(RegistryFormat):
     """A value is the row, and a null or empty one deletes it. Of an upstream only."""
 
     format: Annotated[Literal["upsert"], Field(description="The row of a key, or null.")] = "upsert"
     encoding: Annotated[
-        Literal["json"], Field(description="`json`, an object in UTF-8, which is its default.")
+        Literal["json", "avro-registry"],
+        Field(
+            description="`json`, an object in UTF-8, which is its default; or `avro-registry`, Avro by a schema "
+            "whose id stands in front."
+        ),
     ] = "json"
     key: Annotated[
         KeyForm,
         Field(
-            description="the record's key, as `record`, a JSON object of the key columns; or the one key column, as "
-            "`json`, its JSON value, or as `text`, the same without quotes."
+            description="the record's key, as `record`, an object (in Avro a record) of the key columns; or the one "
+            "key column, as `json`, its JSON value, as `text`, the same without quotes, or as `avro`, its value in "
+            "Avro by a schema whose id stands in front."
         ),
     ] = "record"
 
@@ -39,12 +43,39 @@ class UpsertFormat(Format):
     def tombstones(self) -> bool:
         return True
 
+    @property
+    def framed(self) -> Framed:
+        if self.encoding == "json":
+            return Framed()
+        return Framed(key=self.key in ("record", "avro"), value=True)
+
     def misfit(self, table: TableSchema) -> str | None:
+        if self.key == "avro" and self.encoding == "json":
+            return "key is 'avro', which is for encoding 'avro-registry'"
         if self.key != "record" and len(table.primary_key) > 1:
             return f"key is {self.key!r}, which is for a primary key of one column"
         return None
 
-    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> JsonUpserts:
+    def misfit_of(
+        self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
+    ) -> str | None:
+        from schemas.avro.cells import MisfitError
+        from schemas.avro.projection import parsed
+        from schemas.formats.upsert_avro import projects
+
+        try:
+            projects(self.key, table.columns, table.key_columns)[half](parsed(schema))
+        except MisfitError as reason:
+            return str(reason)
+        return None
+
+    # Readers need packages that commands such as `list` do without.
+
+    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
+        if self.encoding == "avro-registry":
+            from schemas.formats.upsert_avro import AvroUpserts
+
+            return AvroUpserts(columns, key_columns, self.key, self.schemas_by_id)
         from schemas.formats.upsert_json import JsonUpserts
 
         return JsonUpserts(columns, key_columns, self.key)

@@ -22,7 +22,7 @@ class JsonUpserts(Rows):
     def __init__(self, columns: Sequence[Column], key_columns: Sequence[Column], key: KeyForm) -> None:
         self._columns = {column.name: column for column in columns}
         self._key_columns = {column.name: column for column in key_columns}
-        forms: dict[KeyForm, Callable[[bytes], dict[str, Value]]] = {
+        forms: dict[str, Callable[[bytes], dict[str, Value]]] = {
             "record": self._key_record,
             "json": partial(self._key_value, lambda data, column: value_of(read_scalar(data), column)),
             "text": partial(self._key_value, lambda data, column: plain_value(decoded_text(data), column)),

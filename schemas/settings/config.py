@@ -36,6 +36,8 @@ from schemas.settings.http import HttpConfig, check_http
 from schemas.settings.kafka import SECRET_KEYS as KAFKA_SECRETS
 from schemas.settings.kafka import KafkaConfig, check_kafka
 from schemas.settings.limits import Limits
+from schemas.settings.registry import SECRET_KEYS as REGISTRY_SECRETS
+from schemas.settings.registry import RegistryConfig, check_registry
 from schemas.settings.spark import SECRET_KEYS as SPARK_SECRETS
 from schemas.settings.spark import SparkConfig, check_spark
 from schemas.table import TableSchema, declare, nearest
@@ -60,6 +62,7 @@ class ServiceConfig(Model):
     limits: Limits
     http: HttpConfig
     spark: SparkConfig
+    registry: RegistryConfig
 
     @property
     def upstream(self) -> str:
@@ -89,10 +92,11 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     jobs = _jobs(declared.get("jobs"), table, faults)
     _find_doubles(jobs, faults)
     upstream_format = topics = None
-    kafka, http, spark = (
+    kafka, http, spark, registry = (
         KafkaConfig.model_validate({}),
         HttpConfig.model_validate({}),
         SparkConfig.model_validate({}),
+        RegistryConfig.model_validate({}),
     )
     if raw is not None:
         http = check_http(raw.http, folder=path.resolve().parent, faults=faults)
@@ -104,6 +108,8 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         _find_same_topics(topics, jobs, faults)
         kafka = check_kafka(raw.kafka, folder=path.resolve().parent, faults=faults)
         spark = check_spark(raw.spark, folder=path.resolve().parent, faults=faults)
+        registry = check_registry(raw.registry, folder=path.resolve().parent, faults=faults)
+        _find_no_registry(upstream_format, registry, faults)
     lanes = _lanes(raw, table, jobs, faults)
     if faults or raw is None or table is None or upstream_format is None or topics is None:
         raise faults.error(where=str(path))
@@ -123,6 +129,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         limits=_limits(raw.limits),
         http=http,
         spark=spark,
+        registry=registry,
     )
 
 
@@ -192,7 +199,7 @@ def _fault(item: ErrorDetails) -> str:
             return f"key {brief(last)} is no text"
         case "value_error":
             return f"{key}: {item['msg'].removeprefix('Value error, ')}"
-        case _ if last in KAFKA_SECRETS | HTTP_SECRETS | SPARK_SECRETS:
+        case _ if last in KAFKA_SECRETS | HTTP_SECRETS | SPARK_SECRETS | REGISTRY_SECRETS:
             return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]}"
         case _:
             return f"{key} is {brief(item['input'])}: {item['msg'][0].lower()}{item['msg'][1:]}"
@@ -225,6 +232,11 @@ def _jobs(declared: object, table: TableSchema | None, faults: Faults) -> list[J
 def _find_misfits(upstream_format: Format | None, table: TableSchema | None, faults: Faults) -> None:
     if upstream_format is not None and table is not None and (misfit := upstream_format.misfit(table)):
         faults.add(f"upstream.{misfit}")
+
+
+def _find_no_registry(upstream_format: Format | None, registry: RegistryConfig, faults: Faults) -> None:
+    if upstream_format is not None and upstream_format.framed and registry.url is None:
+        faults.add("'registry.url' is missing, where the schemas of upstream.encoding are")
 
 
 def _find_doubles(jobs: Sequence[JobDefinition], faults: Faults) -> None:

@@ -18,6 +18,7 @@ from schemas.kinds.barriers import known_kind
 from schemas.settings.http import HttpConfig
 from schemas.settings.kafka import KafkaConfig
 from schemas.settings.limits import Limits, size_bytes
+from schemas.settings.registry import RegistryConfig
 from schemas.settings.spark import SparkConfig
 from schemas.topics import CONTROL_SUFFIX
 
@@ -184,6 +185,9 @@ class ConfigFile(Model):
     spark: Annotated[SparkConfig, BeforeValidator(empty_section)] = Field(
         SparkConfig.model_validate({}), description="Where Spark runs."
     )
+    registry: Annotated[RegistryConfig, BeforeValidator(empty_section)] = Field(
+        RegistryConfig.model_validate({}), description="How to reach the schema registry."
+    )
 
 
 SECTIONS: Mapping[str, type[BaseModel]] = {
@@ -191,4 +195,5 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     "limits": LimitsConfig,
     "http": HttpConfig,
     "spark": SparkConfig,
+    "registry": RegistryConfig,
 }

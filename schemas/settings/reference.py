@@ -32,7 +32,13 @@ A job's definition is fixed once it has been created; its limit is not. A job th
 next start of the service.
 """
 _NONE = {"lanes": "cores, up to 4", "ca_file": "the system's", "master": "this machine", "hosts": "its own"}
-_TITLES = {"kafka": "Kafka", "limits": "Limits", "http": "Page, API and metrics", "spark": "Spark"}
+_TITLES = {
+    "kafka": "Kafka",
+    "limits": "Limits",
+    "http": "Page, API and metrics",
+    "spark": "Spark",
+    "registry": "Schema registry",
+}
 
 
 def reference() -> str:

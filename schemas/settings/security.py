@@ -83,6 +83,8 @@ class Security:
     certificate_file: Path | None = None
     key_file: Path | None = None
     key_password: Secret | None = None
+    section: str = "kafka"
+    """Of the configuration, for errors."""
 
     @property
     def encrypted(self) -> bool:
@@ -97,7 +99,7 @@ class Security:
     def private_key(self) -> str:
         """The client's key as PEM text. Raises: ConfigError, as `Secret.read`."""
         assert self.key_file is not None
-        return read_private("kafka.key_file", self.key_file)
+        return read_private(f"{self.section}.key_file", self.key_file)
 
     def tls_context(self) -> ssl.SSLContext:
         """The trust and the certificate of this client, for Python's own TLS.
@@ -105,7 +107,7 @@ class Security:
         Raises: ConfigError when certificates and key are unreadable or don't belong together; a key of another form
         than PKCS#8 is refused too.
         """
-        context = _trust(self.ca_file)
+        context = _trust(f"{self.section}.ca_file", self.ca_file)
         if self.certificate_file is not None and self.key_file is not None:
             pem = self.private_key()
             if (
@@ -113,7 +115,8 @@ class Security:
                 and "-----BEGIN ENCRYPTED PRIVATE KEY-----" not in pem
             ):
                 raise _refusal(
-                    "kafka.key_file", f"no {_NEEDED_KEY.removeprefix('a ')}: openssl pkcs8 -topk8 makes one"
+                    f"{self.section}.key_file",
+                    f"no {_NEEDED_KEY.removeprefix('a ')}: openssl pkcs8 -topk8 makes one",
                 )
             password = self.key_password.read() if self.key_password else ""
             try:
@@ -122,16 +125,16 @@ class Security:
             except (ssl.SSLError, OSError) as error:
                 reason = getattr(error, "reason", None) or type(error).__name__
                 found = f"a certificate, key and key password that don't go together ({reason})"
-                raise _refusal("kafka.certificate_file", found) from None
+                raise _refusal(f"{self.section}.certificate_file", found) from None
         return context
 
 
-def _trust(ca_file: Path | None) -> ssl.SSLContext:
+def _trust(key: str, ca_file: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or type(error).__name__
-        raise _refusal("kafka.ca_file", f"no certificates in PEM ({reason})") from None
+        raise _refusal(key, f"no certificates in PEM ({reason})") from None
 
 
 def read_private(key: str, path: Path) -> str:

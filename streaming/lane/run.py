@@ -21,6 +21,7 @@ from state.columns import log_schema
 from state.journal import is_superseded
 from state.replica import write_log_file
 from state.storage import DataFile
+from streaming.lane.awaited import awaited_ids
 from streaming.lane.before.lookup import rows_before_of
 from streaming.lane.changes import Changes, log_rows, order_changes
 from streaming.lane.faults import MOST_FAULTS, Fault, find_faults
@@ -45,8 +46,8 @@ def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schem
     With `task.in_parts` the rows of `batches` come in the order of interval, partition and offset, else in any.
     Raises: Fenced and OutcomeUnknown (see `Writer`), StateError when pinned files are gone, DecodedSchemaError
     when `schema`, that of all `batches`, is not `decoded_schema`. With upstream records at fault nothing becomes
-    visible and the result lists them; with more changes than a lane may hold at once (`limits.lane_bytes`) nothing is
-    done and the result says `too_long`.
+    visible and the result lists them, likewise with records that wait for schemas, `awaited`; with more changes than a
+    lane may hold at once (`limits.lane_bytes`) nothing is done and the result says `too_long`.
     """
     check_decoded(schema, task.table)
     failpoints.obey(task.failpoint)
@@ -58,7 +59,7 @@ class _TooLongError(Exception):
 
 
 class _FaultyError(Exception):
-    """Ends a transaction because of records at fault."""
+    """Ends a transaction because of records at fault, or such as can't be read yet."""
 
 
 @dataclass
@@ -72,6 +73,7 @@ class _Lane:
         self._jobs = [LaneJob.of(self.task, plan, self.lane) for plan in self.task.plan.sent_jobs]
         self._log: list[DataFile] = []
         self._faults: list[Fault] = []
+        self._awaited: frozenset[int] = frozenset()
         self._changes = self._held_bytes = 0
         self._with_before: Callable[[Changes], Changes]
         self._unwritten: Changes | None = None
@@ -82,7 +84,9 @@ class _Lane:
             with rows_before_of(self.task, self.lane) as self._with_before:
                 result = self._run(batches)
         except _FaultyError:
-            result = LaneResult(self.lane, faults=tuple(self._faults))
+            # What is at fault is decided once every record can be read.
+            faults = () if self._awaited else tuple(self._faults)
+            result = LaneResult(self.lane, faults=faults, awaited=self._awaited)
         except _TooLongError:
             return LaneResult(self.lane, too_long=True)
         return replace(result, changes=self._changes, held_bytes=self._held_bytes, step_ms=self.watch.step_ms)
@@ -105,20 +109,21 @@ class _Lane:
             changes = order_changes(part, self.schema, self.task.plan, self.task.table)
             self._held_bytes += sum(batch.nbytes for batch in part)
             self._changes += len(changes)
-            if len(self._faults) < MOST_FAULTS:
-                task = self.task
+            task = self.task
+            self._awaited |= awaited_ids(changes, task.upstream_format)
+            if len(self._faults) < MOST_FAULTS and not self._awaited:
                 self._faults += find_faults(
                     changes, task.table, task.limits.record_bytes, task.upstream_format
                 )
             self.watch.lap("order")
             failpoints.reach(Failpoint.LANE_READ)
-            if not self._faults:
+            if not self._faults and not self._awaited:
                 self._write_log()
                 changes = self._with_before(changes)
                 self.watch.lap("before")
                 self._unwritten = changes
                 yield changes
-        if self._faults:
+        if self._faults or self._awaited:
             raise _FaultyError
 
     def _split(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:

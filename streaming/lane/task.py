@@ -104,7 +104,8 @@ class Sent:
 class LaneResult:
     """What the driver needs to know.
 
-    `too_long`: the lane held more than it may, and has done nothing; its changes have to come in parts.
+    `too_long`: the lane held more than it may, and has done nothing; its changes have to come in parts. `awaited`: ids
+    of schemas that its records wait for; nothing was sent then either.
     `error` is one that was foreseen; `trace` the stack of one that was not, for a log file.
     """
 
@@ -118,6 +119,7 @@ class LaneResult:
     already_sent: bool = False
     superseded: bool = False
     too_long: bool = False
+    awaited: frozenset[int] = frozenset()
     error: BackfillError | None = None
     trace: str | None = None
     step_ms: Mapping[str, float] = field(default_factory=dict)

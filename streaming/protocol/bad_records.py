@@ -46,7 +46,9 @@ class BadRecords:
         They are parked if that is asked for and a job is there to have them; every other one must have been named.
         Raises: InputError for the first that was not.
         """
-        found = sorted(found, key=lambda item: (item[0].partition, item[0].offset))
+        # One whose lane is not known comes to all of them; the first is to park it.
+        by_place = {(fault.partition, fault.offset): (fault, lane) for fault, lane in reversed(found)}
+        found = [by_place[place] for place in sorted(by_place)]
         parked = [Parked(f.partition, f.offset, f.code, lane) for f, lane in found if self._can_park(plan, f)]
         if len(plan.parked) + len(parked) > MOST_PARKED:
             parked = []

@@ -21,7 +21,14 @@ from streaming.core.parts import part_ends
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.effects import Effect, effects_of
 from streaming.protocol.executor import Done, Executor
-from streaming.protocol.lane_attempts import LaneAttempts, LaneRunner, LaneTasks, monotonic_ms
+from streaming.protocol.lane_attempts import (
+    LaneAttempts,
+    LaneRunner,
+    LaneTasks,
+    LearnsSchemas,
+    NoSchemas,
+    monotonic_ms,
+)
 from streaming.protocol.overrun import Overruns
 from streaming.protocol.planner import DuplicatesBefore, Planner
 from streaming.protocol.recovery.forward import Forward
@@ -65,6 +72,7 @@ class Batches:
         forward: Forward,
         limits: Limits = Limits(),  # noqa: B008 (a value)
         upstream_format: Format = DEFAULT,
+        schemas: LearnsSchemas = NoSchemas(),  # noqa: B008 (a value)
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self._table, self._limits, self._journal = table, limits, journal
@@ -78,7 +86,7 @@ class Batches:
         self.state = StreamState(table, first_offsets, self._batch_sizer)
         self._attempts = LaneAttempts(
             lanes=lanes,
-            tasks=self._lane_tasks(storage, scans, sink_of, read_letters, upstream_format),
+            tasks=self._lane_tasks(storage, scans, sink_of, read_letters, upstream_format, schemas),
             overruns=self.overruns_type(journal),
             now_ms=now_ms,
         )
@@ -109,7 +117,13 @@ class Batches:
         """Set to have no further part of a long interval begun."""
 
     def _lane_tasks(
-        self, storage: Storage, scans: Scans, sink_of: SinkOf, read_letters: ReadLetters, upstream: Format
+        self,
+        storage: Storage,
+        scans: Scans,
+        sink_of: SinkOf,
+        read_letters: ReadLetters,
+        upstream: Format,
+        schemas: LearnsSchemas,
     ) -> LaneTasks:
         return LaneTasks(
             storage=storage,
@@ -122,6 +136,7 @@ class Batches:
             replica=self.replica,
             scans=scans,
             batch_sizer=self._batch_sizer,
+            schemas=schemas,
         )
 
     def effects_of(self, plan: BatchPlan) -> tuple[Effect, ...]:

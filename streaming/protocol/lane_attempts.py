@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from schemas.avro.registered import KnownSchemas
 from schemas.errors import BackfillError, Code, Fenced, InputError, OutcomeUnknown, StateError
 from schemas.formats.protocol import Format, Images
 from schemas.settings.limits import Limits
@@ -41,6 +42,21 @@ class LaneRunner(Protocol):
         """
 
 
+class LearnsSchemas(Protocol):
+    """Where the schemas of records come from that name theirs by an id."""
+
+    def learn(self, ids: frozenset[int]) -> KnownSchemas:
+        """Every schema that is known then; ids without one are `refused`. Raises: EnvironmentProblem."""
+
+
+class NoSchemas(LearnsSchemas):
+    """For formats whose records name none."""
+
+    def learn(self, ids: frozenset[int]) -> KnownSchemas:
+        """Nothing."""
+        return KnownSchemas(refused=ids)
+
+
 def monotonic_ms() -> int:
     """The clock that rate limits and lateness go by."""
     return time.monotonic_ns() // 1_000_000
@@ -60,6 +76,7 @@ class LaneTasks:
     replica: Replica
     scans: Scans
     batch_sizer: BatchSizer
+    schemas: LearnsSchemas
     known_ends: Mapping[OutputPartition, int] = field(default_factory=dict)
 
     def task(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LaneTask:
@@ -81,6 +98,15 @@ class LaneTasks:
             replica=self.replica.files(plan.replica) if self._needs_rows_before(plan) else None,
             in_parts=bool(plan.sent_jobs) and self._is_long(plan),
         )
+
+    def learn(self, ids: frozenset[int]) -> Format:
+        """The upstream's format with the schemas of these ids, as far as the registry knows them.
+
+        Raises: EnvironmentProblem when it can't be asked. What it does not know is asked for again in the next batch.
+        """
+        known = self.schemas.learn(ids)
+        self.upstream_format = self.upstream_format.with_schemas(replace(known, refused=frozenset()))
+        return self.upstream_format.with_schemas(known)
 
     def _needs_rows_before(self, plan: BatchPlan) -> bool:
         """Outputs hold them, and filters decide by them."""
@@ -126,8 +152,8 @@ class LaneAttempts:
                     task = self._overruns.relieved(task, lambda plan: self._tasks.task(plan, progress))
                     overrun = False
                 results = self._carry_out(task)
-                if any(result.too_long for result in results):
-                    task = replace(task, in_parts=True)
+                while (able := self._made_able(task, results)) is not None:
+                    task = able
                     results = self._carry_out(task)
                 self._refuse(results)
             except BackfillError as problem:
@@ -146,6 +172,18 @@ class LaneAttempts:
             else:
                 return task.plan, results
         raise AssertionError("unreachable")
+
+    def _made_able(self, task: LaneTask, results: Sequence[LaneResult]) -> LaneTask | None:
+        """The task with what its lanes lacked; None if they lacked nothing.
+
+        While a schema is not known no lane has sent: each has seen a record that waits for it. Raises: BackfillError.
+        """
+        awaited = frozenset[int]().union(*(result.awaited for result in results))
+        if awaited:
+            return replace(task, upstream_format=self._tasks.learn(awaited))
+        if any(result.too_long for result in results) and not task.in_parts:
+            return replace(task, in_parts=True)
+        return None
 
     def _carry_out(self, task: LaneTask) -> list[LaneResult]:
         return self._lanes.carry_out(replace(task, failpoint=failpoints.for_lanes()))

@@ -44,6 +44,7 @@ class Lanes:
         Raises: EnvironmentProblem(SPARK_FAILED) when the job itself failed; which lanes have sent is unknown then.
         """
         plan = task.plan
+        self._source.read_as(task.upstream_format)
         records = self._source.range(plan.first_offsets, plan.end_offsets)
         order = plan.barriers if task.in_parts else ()
         rows = self._source.lane_rows(records, plan.lanes, in_order_of=order)

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from schemas.settings.config import ServiceConfig
 from state.journal import Journal
+from state.schema_files import SchemaFiles
 from state.storage import Storage
 from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
@@ -25,6 +26,8 @@ from streaming.protocol.batches import Batches
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.lanes import Lanes
 from streaming.protocol.recovery.forward import Forward
+from streaming.registry.book import SchemaBook
+from streaming.registry.client import Registry
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.sink.dead_letters import read_letters
@@ -137,6 +140,7 @@ class Ownership:
 
     def _batches(self, storage: Storage, journal: Journal, lanes: Lanes, beginning: list[int]) -> Batches:
         config, kafka = self.config, self.kafka
+        schemas = self._schemas(storage)
         newest = partial(newest_barrier, kafka, config.topics)
         return Batches(
             storage=storage,
@@ -150,8 +154,15 @@ class Ownership:
             bad_records=BadRecords(config.upstream, self.skip_records, parks=self.sinks.setup.parks),
             forward=Forward(self.sinks, newest, config.table, config.lanes, rebuild=self.rebuild),
             limits=config.limits,
-            upstream_format=config.upstream_format,
+            upstream_format=config.upstream_format.with_schemas(schemas.known),
+            schemas=schemas,
         )
+
+    def _schemas(self, storage: Storage) -> SchemaBook:
+        """Those that the state knows, and the newest ones of the upstream's subjects."""
+        book = SchemaBook(Registry(self.config.registry), SchemaFiles(storage))
+        book.look_ahead(self.config.upstream, self.config.upstream_format.framed)
+        return book
 
     def _fence(self, prefix: str, lanes: int, plan: BatchPlan | None) -> None:
         """Take every writer's id that a former instance may hold, and let it go again."""

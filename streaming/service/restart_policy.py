@@ -29,7 +29,15 @@ CALM_S = 60.0
 """Trouble that comes later after the one before was waited for has a beginning of its own."""
 MOST_RESTARTS = 5
 """Without a batch or a calm of `LIMIT_S` in between, while the broker answers: then the trouble is somewhere else."""
-_PASSING = frozenset({Code.BROKER_UNREACHABLE, Code.OUTCOME_UNKNOWN, Code.SPARK_FAILED, Code.BARRIER_STALLED})
+_PASSING = frozenset(
+    {
+        Code.BROKER_UNREACHABLE,
+        Code.OUTCOME_UNKNOWN,
+        Code.SPARK_FAILED,
+        Code.BARRIER_STALLED,
+        Code.REGISTRY_UNREACHABLE,
+    }
+)
 _PAUSE_S = 1.0
 _ANSWER_S = 5.0
 
@@ -46,16 +54,18 @@ def broker_answers(kafka: KafkaSettings) -> bool:
 
 
 class RestartPolicy:
-    """Of one service. `stop` ends any wait; `answers` tells whether Kafka can be reached."""
+    """Of one service. `stop` ends any wait; `answers` tells whether Kafka can be reached, likewise the registry."""
 
     def __init__(
         self,
         answers: Callable[[], bool],
         stop: threading.Event,
         *,
+        registry_answers: Callable[[], bool] = lambda: True,
         limit_s: float = LIMIT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._registry_answers = registry_answers
         self._answers, self._stop, self._limit_s, self._clock = answers, stop, limit_s, clock
         self._has_begun = False
         self._began_s = self._went_on_s = -float("inf")
@@ -84,10 +94,13 @@ class RestartPolicy:
             raise problem
         self._count()
         log.warning("interrupted", code=problem.code, found=problem.found, restarts=self._restarts)
+        # A registry that is away is waited for only where a schema is missing; all else goes on without it.
+        missing_schema = problem.code is Code.REGISTRY_UNREACHABLE
+        answers = self._registry_answers if missing_schema else self._answers
         while not self._stop.wait(_PAUSE_S * min(self._restarts, 10)):
             if self._clock() > self._began_s + self._limit_s:
                 raise problem
-            if self._answers():
+            if answers():
                 if self._restarts > MOST_RESTARTS:
                     raise problem
                 self._went_on_s = self._clock()

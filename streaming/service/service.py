@@ -42,6 +42,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.micro_batches import MicroBatches, stream_ended
 from streaming.protocol.report import BatchReport
+from streaming.registry.client import Registry
 from streaming.runtime import failpoints
 from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.service.health import Watch
@@ -117,7 +118,10 @@ class Service:
         """
         failpoints.arm(os.environ.get(failpoints.VARIABLE))
         restart_policy = RestartPolicy(
-            partial(broker_answers, self.kafka), self._stop, limit_s=self.trouble_limit_s
+            partial(broker_answers, self.kafka),
+            self._stop,
+            registry_answers=lambda: Registry(self.config.registry).answers(),
+            limit_s=self.trouble_limit_s,
         )
         with SparkWatch(self.spark, self.vitals, self.config.batch_timeout_ms / 1_000):
             while True:

@@ -4,7 +4,8 @@
     KEY                  its key as it came
     VALUE                its value as it came, only where it needs a second look (`streaming.lane.faults`)
     SIZE                 bytes of key and value
-    OP                   null where it does not decode, `MARKED` where it is marked as a barrier
+    OP                   null where it does not decode, `MARKED` where it is marked as a barrier, `AWAITS` where it
+                         names a schema that is not known
     VNODE                null without a row
     BEFORE, AFTER        structs of the table's columns, in their order; null where the half is missing
     BEFORE_HASH          see `state.columns`; null where the format does not give the row before
@@ -26,6 +27,8 @@ KEY, VALUE, SIZE, BEFORE, AFTER = "_bf_key", "_bf_value", "_bf_size", "_bf_befor
 
 MARKED = -2
 """Op of a record that is marked as a barrier."""
+AWAITS = -3
+"""Op of a record that can't be read yet. It comes to every lane, so that none sends before it can be."""
 
 
 class DecodedSchemaError(AssertionError):

@@ -25,12 +25,13 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.runtime.session import collect
 from streaming.runtime.spark_jobs import sorted_rows
 from streaming.source.barriers.found import FoundBarrier, Look, Marked, found_barrier, look_ahead
-from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE
+from streaming.source.decoded import AFTER, AWAITS, BEFORE, KEY, MARKED, SIZE, VALUE
 from streaming.source.formats.registry import decoder_of
 from streaming.source.lane_keys import lane_keys
 from streaming.source.spark_topic import SparkTopic
 
 _RECORD = ("partition", "offset", "key", "value")
+_LANE = "_bf_lane"
 
 
 class UpstreamSource:
@@ -55,7 +56,7 @@ class UpstreamSource:
         self._holds_barriers = holds_barriers
         self._records = SparkTopic(spark, kafka, topic, headers=holds_barriers)
         self._left_out = left_out
-        self._decoder = decoder_of(format_, table)
+        self._format, self._decoder = format_, decoder_of(format_, table)
         self._has_before = format_.images is Images.FULL
         self._lane_keys: dict[int, Column] = {}
 
@@ -99,16 +100,27 @@ class UpstreamSource:
 
         A record that does not decode has a null op, and goes to lane 0. Its value comes along for a second look, as
         does one that Spark would have written in other bytes (`streaming.lane.faults`). What is marked as a barrier
-        has the op `MARKED`.
+        has the op `MARKED`. A record that names a schema which is not known has the op `AWAITS`, and goes to every
+        lane: whose it is, is not known either, and a lane that has sent its part would never look at it.
         """
         if lanes not in self._lane_keys:
-            self._lane_keys[lanes] = self._lane_key(lanes)
+            self._lane_keys[lanes] = self._lane_key(lanes).alias(_LANE)
         rows = records.select(*self._decoded)
         if self._checked:
             rows = rows.select(*self._checked)
         rows = rows.select(*self._named)
-        rows = rows.repartition(lanes, self._lane_keys[lanes])
+        if self._format.framed:
+            rows = rows.select("*", self._lane_keys[lanes]).repartition(lanes, _LANE).drop(_LANE)
+        else:
+            rows = rows.repartition(lanes, self._lane_keys[lanes])
         return sorted_rows(rows, _order(in_order_of)) if in_order_of else rows
+
+    def read_as(self, format_: Format) -> None:
+        """Decode by this value of the same format from now on: schemas that it knows may have come to it."""
+        if format_ != self._format:
+            self._format, self._decoder = format_, decoder_of(format_, self._table)
+            for name in ("_decoded", "_checked", "_named"):
+                self.__dict__.pop(name, None)
 
     # Columns are built once: each takes a dozen calls into the JVM, 0.1 s a batch in all. Every step of a DataFrame is
     # analysed anew, 10 ms each.
@@ -167,7 +179,11 @@ class UpstreamSource:
 
     def _lane_key(self, lanes: int) -> Column:
         lane = F.coalesce(F.floor(F.col(VNODE) * lanes / self._table.vnode_count).cast("int"), F.lit(0))
-        return F.element_at(F.array(*map(F.lit, lane_keys(lanes))), lane + 1)
+        every = F.array(*map(F.lit, lane_keys(lanes)))
+        own = F.element_at(every, lane + 1)
+        if not self._format.framed:
+            return own
+        return F.explode(F.when(F.col(OP) == AWAITS, every).otherwise(F.array(own)))
 
 
 def _order(barriers: Sequence[AlignedBarrier]) -> list[Column]:

@@ -10,10 +10,11 @@ import json
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from confluent_kafka import Message, Producer
@@ -51,6 +52,8 @@ class RealUpstream:
 
     form: ClassVar[dict[str, str]] = {}
     """The further keys of `upstream` in the configuration."""
+    sections: Mapping[str, Any] = MappingProxyType({})
+    """Further sections of the configuration."""
 
     def __init__(
         self,
@@ -252,6 +255,7 @@ class Stage:
             "lanes": self.lanes,
             "table": self.upstream.table.to_dict(),
             "jobs": list(self.jobs),
+            **self.upstream.sections,
             **over,
         }
 

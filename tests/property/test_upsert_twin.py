@@ -76,7 +76,10 @@ def decoded(
 def by_the_columns(changes: Changes, table: TableSchema) -> list[bytes | None]:
     """Each as bytes in which NaN equals itself, None where it did not decode."""
     sound = [row for row, op in enumerate(changes.ops) if op >= 0]
-    halves = ([column.take(pa.array(sound)) for column in half] for half in (changes.before, changes.after))
+    halves = (
+        [column.take(pa.array(sound, pa.int64())) for column in half]
+        for half in (changes.before, changes.after)
+    )
     ops = pa.array(changes.ops[sound], pa.int8())
     found = dict(zip(sound, encode_changes(table.columns, ops, *halves).to_pylist(), strict=True))
     return [found.get(row) for row in range(len(changes))]

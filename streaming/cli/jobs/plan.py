@@ -19,6 +19,8 @@ from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.watching import seconds_text
 from streaming.control.cost import Cost, estimate
 from streaming.kafka.topics import partitions_of, topic_setting
+from streaming.registry.book import misfits
+from streaming.registry.client import Registry
 
 
 def command(
@@ -97,6 +99,8 @@ def _duration(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int)
 
 
 def _warnings(served: Served, job: JobDefinition, seconds: float | None) -> Iterator[str]:
+    config = served.config
+    yield from misfits(Registry(config.registry), config.upstream, config.upstream_format, config.table)
     try:
         served.check(Add(job.to_json()))
     except BackfillError as error:

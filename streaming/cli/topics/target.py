@@ -18,6 +18,8 @@ from schemas.topics import UpstreamTopics
 from streaming.cli.configuration import usage
 from streaming.cli.jobs.definitions import job_named, known_jobs
 from streaming.kafka.clients import KafkaSettings
+from streaming.registry.book import AskedSchemas
+from streaming.registry.client import Registry
 
 BootstrapOption = Annotated[str | None, typer.Option(help="Broker, host:port.")]
 KafkaOption = Annotated[
@@ -90,7 +92,9 @@ def upstream_target(
 
 def _format(config: ServiceConfig | None, topic: str | None) -> Format:
     """Of the configuration's upstream; a topic that an option names has the default."""
-    return DEFAULT if config is None or topic is not None else config.upstream_format
+    if config is None or topic is not None:
+        return DEFAULT
+    return config.upstream_format.with_schemas(AskedSchemas(Registry(config.registry)))
 
 
 def topic_of(config: ServiceConfig | None, topic: str | None) -> str:

@@ -1,0 +1,72 @@
+"""The strict reader of one half of a record that names its schema: the twin of what Spark reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import fastavro
+
+from schemas.avro.cells import CellError, MisfitError
+from schemas.avro.limits import MalformedError
+from schemas.avro.projection import Projection, parsed
+from schemas.avro.reader import read_record
+from schemas.avro.registered import FRAME_BYTES, Schemas, framed_id
+from schemas.errors import Code, InputError
+from schemas.types import Value
+
+_FORM = "a zero byte, the id of a schema in four bytes, and Avro by this schema"
+
+Project = Callable[[Any], Projection]
+"""Of a parsed schema, what is read of its records. Raises: MisfitError."""
+
+
+class RegisteredRecords:
+    """Reads halves of records, each by the schema that it names. `what` is said of them in errors."""
+
+    def __init__(self, schemas: Schemas, project: Project, what: str) -> None:
+        self._schemas, self._project, self._what = schemas, project, what
+        self._learnt: dict[int, tuple[Projection, Any, Any]] = {}
+
+    def read(self, data: bytes, *, general: Code, where: str | None = None) -> dict[str, Value]:
+        """The columns that the writer has.
+
+        Raises: InputError: SCHEMA_UNKNOWN; SCHEMA_INCOMPATIBLE; AVRO_TRUNCATED, AVRO_TRAILING, AVRO_LIMIT;
+        VALUE_OUT_OF_RANGE, BAD_ENCODING; `general` for anything else. And as `Schemas.get`.
+        """
+        schema_id = framed_id(data)
+        if schema_id is None:
+            found = f"{self._what} of {len(data)} bytes without the id of a schema in front"
+            raise InputError(general, where=where, found=found, expected=_FORM)
+        if schema_id not in self._learnt:
+            self._learnt[schema_id] = self._projection(schema_id, where)
+        projection, writer, reader = self._learnt[schema_id]
+        try:
+            raw = read_record(data[FRAME_BYTES:], writer, reader)
+            return {cell.column.name: cell.value(raw[cell.column.name]) for cell in projection.cells}
+        except CellError as reason:
+            code = reason.code or general
+            found = f"{self._what} by schema {schema_id} with {reason}"
+            values = {"column": reason.column} if code in _BY_COLUMN else {}
+            expected = None if values else _FORM
+            raise InputError(code, where=where, found=found, expected=expected, **values) from None
+        except MalformedError as reason:
+            found = f"{self._what} of {len(data)} bytes that is none of schema {schema_id} ({reason})"
+            raise InputError(reason.code or general, where=where, found=found, expected=_FORM) from None
+
+    def _projection(self, schema_id: int, where: str | None) -> tuple[Projection, Any, Any]:
+        schema = self._schemas.get(schema_id)
+        if schema is None:
+            found = f"{self._what} by schema {schema_id}, which the registry does not know"
+            raise InputError(Code.SCHEMA_UNKNOWN, where=where, found=found)
+        try:
+            projection = self._project(parsed(schema))
+        except MisfitError as reason:
+            found = f"{self._what} by schema {schema_id}: {reason}"
+            raise InputError(Code.SCHEMA_INCOMPATIBLE, where=where, found=found) from None
+        writer, reader = (fastavro.parse_schema(half) for half in (projection.writer, projection.reader))
+        return projection, writer, reader
+
+
+_BY_COLUMN = frozenset({Code.VALUE_OUT_OF_RANGE, Code.BAD_ENCODING})
+"""Codes whose texts name a column."""

@@ -1,0 +1,267 @@
+"""How a field of a writer's Avro schema becomes a column: which pairs of types fit, and the values of one by one.
+
+A field is read in a *plain* form, by Spark and by Python alike, that has the same bytes and leaves nothing to the
+leniency of a reader: every whole number as a `long`, whatever it means, a boolean as its byte, a symbol as its number.
+What it means is the cell's `form`. Java would drop the upper bits of an int that is too long, and take any byte but 1
+for FALSE.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from schemas.avro.limits import MalformedError
+from schemas.errors import Code
+from schemas.json.scan import JsonError
+from schemas.json.values import plain_value
+from schemas.table import Column
+from schemas.types import MAX_DECIMAL_PRECISION, TypeName, Value
+
+Schema = Any
+"""Of Avro, as JSON has it: a name, a mapping, or a list of a union's branches."""
+
+BOOLEAN_BYTE: Schema = {"type": "fixed", "name": "backfill.Boolean", "size": 1}
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+"""0001-01-01 and 9999-12-31, in days since 1970."""
+DAY_MICROS = 86_400_000_000
+_LONG_BYTES, _LONG_DIGITS = 8, 18
+_WHOLE = ("int", "long")
+_UNITS = {"timestamp-millis": 1_000_000, "timestamp-micros": 1_000, "timestamp-nanos": 1}
+"""Nanoseconds."""
+_BY_CONNECT = {
+    "io.debezium.time.Date": "date",
+    "org.apache.kafka.connect.data.Date": "date",
+    "io.debezium.time.Timestamp": "timestamp-millis",
+    "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
+    "io.debezium.time.MicroTimestamp": "timestamp-micros",
+    "io.debezium.time.NanoTimestamp": "timestamp-nanos",
+}
+"""Kafka Connect's converters name some types by a property of their own beside, or in place of, `logicalType`."""
+
+
+class Form(Enum):
+    """What a plain value stands for."""
+
+    AS_IS = "as is"
+    BOOLEAN = "a byte, 0 or 1"
+    NUMBER = "a whole number that has to fit the column"
+    REAL = "a number whose nearest of the column's type is meant"
+    SYMBOL = "a number of `Cell.symbols`"
+    DECIMAL = "two's complement, in units of 10**-`Cell.scale`"
+    DAYS = "days since 1970"
+    TIME = "time since 1970 in units of `Cell.unit` nanoseconds"
+    TEXT = "text in the form that JSON has for the column"
+
+
+class MisfitError(ValueError):
+    """Why records of a writer's schema can't be rows."""
+
+
+class CellError(MalformedError):
+    """Why a value is none of its column; the code is None for one that no writer of the schema writes."""
+
+    def __init__(self, reason: str, column: str, code: Code | None = None) -> None:
+        self.column = column
+        super().__init__(f"{reason} in column {column}", code)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A column and the field that it comes from. `plain` is read for the field, in the same branches of a union."""
+
+    column: Column
+    plain: Schema
+    form: Form = Form.AS_IS
+    scale: int = 0
+    digits: int = MAX_DECIMAL_PRECISION
+    """Of a decimal, at most; Spark holds no more."""
+    symbols: tuple[str, ...] = ()
+    unit: int = 1
+
+    @property
+    def ticks(self) -> tuple[int, int]:
+        """First and last of the years 1 to 9999 that a long can say, in its unit."""
+        first, last = FIRST_DAY * DAY_MICROS * 1_000, (LAST_DAY + 1) * DAY_MICROS * 1_000 - 1_000
+        return max(-(-first // self.unit), -(2**63)), min(last // self.unit, 2**63 - 1)
+
+    def value(self, raw: Any) -> Value:
+        """What a plain value stands for; None is null. Raises: CellError."""
+        if raw is None or self.form is Form.AS_IS:
+            return raw
+        try:
+            return _READERS[self.form](self, raw)
+        except JsonError as reason:
+            code = None if reason.code is Code.JSON_MALFORMED else reason.code
+            raise CellError(str(reason), self.column.name, code) from None
+        except OverflowError:
+            raise CellError("a value that does not fit", self.column.name, Code.VALUE_OUT_OF_RANGE) from None
+        except ValueError:
+            raise CellError("a value that its schema does not have", self.column.name) from None
+
+
+# Readers raise OverflowError for what does not fit the column, and ValueError for what no writer writes.
+
+
+def _boolean(_: Cell, raw: bytes) -> bool:
+    return bool((b"\x00", b"\x01").index(raw))
+
+
+def _number(cell: Cell, raw: int) -> int:
+    if cell.column.type.name is TypeName.INT and not -(2**31) <= raw < 2**31:
+        raise OverflowError
+    return raw
+
+
+def _real(cell: Cell, raw: int | float) -> float:
+    # By way of a double the nearest of 32 bits would be missed at times.
+    return float(np.int64(raw).astype(np.float32)) if cell.column.type.name is TypeName.FLOAT else float(raw)
+
+
+def _symbol(cell: Cell, raw: int) -> str:
+    if not 0 <= raw < len(cell.symbols):
+        raise ValueError
+    return cell.symbols[raw]
+
+
+def _decimal(cell: Cell, raw: bytes) -> Decimal:
+    if not raw:
+        raise ValueError
+    number = int.from_bytes(raw, "big", signed=True)
+    if abs(number) >= 10**cell.digits:
+        raise OverflowError
+    sign, digits, _ = Decimal(number).as_tuple()
+    exact = cell.column.type.exact(Decimal((sign, digits, -cell.scale)))
+    if exact is None:
+        raise OverflowError
+    return exact
+
+
+def _days(_: Cell, raw: int) -> dt.date:
+    if not FIRST_DAY <= raw <= LAST_DAY:
+        raise OverflowError
+    return dt.date.min + dt.timedelta(days=raw - FIRST_DAY)
+
+
+_UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def _time(cell: Cell, raw: int) -> dt.datetime:
+    first, last = cell.ticks
+    micros, rest = divmod(raw * cell.unit, 1_000)
+    if not first <= raw <= last or rest:
+        raise OverflowError
+    return _UNIX_ZERO + dt.timedelta(microseconds=micros)
+
+
+def _text(cell: Cell, raw: str) -> Value:
+    return plain_value(raw, cell.column)
+
+
+_READERS: Mapping[Form, Callable[[Cell, Any], Value]] = {
+    Form.BOOLEAN: _boolean,
+    Form.NUMBER: _number,
+    Form.REAL: _real,
+    Form.SYMBOL: _symbol,
+    Form.DECIMAL: _decimal,
+    Form.DAYS: _days,
+    Form.TIME: _time,
+    Form.TEXT: _text,
+}
+
+
+def cell_of(column: Column, field: Schema) -> Cell | None:
+    """How a field is read for a column; None for one that can only be null. `field` is expanded, without names.
+
+    Raises: MisfitError.
+    """
+    branches = field if isinstance(field, list) else [field]
+    kinds = [_unwrapped(branch) for branch in branches]
+    values = [kind for kind in kinds if kind["type"] != "null"]
+    if not values:
+        return None
+    cell = _fitting(column, values[0]) if len(values) == 1 else None
+    if cell is None:
+        found = " or ".join(_named(kind) for kind in values)
+        raise MisfitError(f"field {column.name} is {found}, its column {column.type}")
+    if not isinstance(field, list):
+        return cell
+    plain = ["null" if kind["type"] == "null" else cell.plain for kind in kinds]
+    return Cell(column, plain, cell.form, cell.scale, cell.digits, cell.symbols, cell.unit)
+
+
+def _unwrapped(schema: Schema) -> Mapping[str, Any]:
+    """A schema as a mapping whose `type` is a name."""
+    while isinstance(schema, dict) and isinstance(schema["type"], dict):
+        schema = schema["type"]
+    return schema if isinstance(schema, dict) else {"type": schema}
+
+
+def _meaning(kind: Mapping[str, Any]) -> str | None:
+    named: str | None = kind.get("logicalType") or _BY_CONNECT.get(kind.get("connect.name", ""))
+    # Without a zone they are taken for UTC, as everything is here.
+    return named.removeprefix("local-") if named else None
+
+
+def _named(kind: Mapping[str, Any]) -> str:
+    meaning = _meaning(kind)
+    return f"{kind['type']} ({meaning})" if meaning else str(kind["type"])
+
+
+def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
+    avro, meaning = kind["type"], _meaning(kind)
+    match column.type.name:
+        case TypeName.BOOLEAN if avro == "boolean":
+            return Cell(column, BOOLEAN_BYTE, Form.BOOLEAN)
+        case TypeName.INT if avro == "int":
+            return Cell(column, "long", Form.NUMBER)
+        case TypeName.BIGINT if avro in _WHOLE:
+            return Cell(column, "long", Form.NUMBER)
+        case TypeName.FLOAT | TypeName.DOUBLE if avro in _WHOLE:
+            return Cell(column, "long", Form.REAL)
+        case TypeName.FLOAT if avro == "float":
+            return Cell(column, "float")
+        case TypeName.DOUBLE if avro in ("float", "double"):
+            return Cell(column, avro)
+        case TypeName.STRING if avro == "enum":
+            return Cell(column, "long", Form.SYMBOL, symbols=tuple(kind["symbols"]))
+        case TypeName.STRING if avro in ("string", "bytes") and meaning != "decimal":
+            return Cell(column, "string")
+        case TypeName.BINARY if avro in ("string", "bytes") and meaning != "decimal":
+            return Cell(column, "bytes")
+        case TypeName.BINARY if avro == "fixed" and meaning is None:
+            return Cell(column, _fixed(kind["size"]))
+        case TypeName.DECIMAL if avro in ("bytes", "fixed") and meaning == "decimal":
+            return _decimal_cell(column, kind)
+        case TypeName.DATE if avro == "int" and meaning == "date":
+            return Cell(column, "long", Form.DAYS)
+        case TypeName.TIMESTAMP if avro == "long" and meaning in _UNITS:
+            return Cell(column, "long", Form.TIME, unit=_UNITS[meaning])
+        case TypeName.DECIMAL | TypeName.DATE | TypeName.TIMESTAMP if avro == "string":
+            return Cell(column, "string", Form.TEXT)
+    return None
+
+
+def _fixed(size: int) -> Schema:
+    return {"type": "fixed", "name": f"backfill.Fixed{size}", "size": size}
+
+
+def _decimal_cell(column: Column, kind: Mapping[str, Any]) -> Cell | None:
+    scale = int(kind.get("scale", 0))
+    if not 0 <= scale <= MAX_DECIMAL_PRECISION:
+        return None
+    if kind["type"] == "bytes":
+        return Cell(column, "bytes", Form.DECIMAL, scale)
+    size = int(kind["size"])
+    digits = min(MAX_DECIMAL_PRECISION, len(str(2 ** (8 * size - 1) - 1)) - 1)
+    if scale > digits:
+        return None
+    return Cell(
+        column, {**_fixed(size), "name": f"backfill.Decimal{size}_{scale}"}, Form.DECIMAL, scale, digits
+    )

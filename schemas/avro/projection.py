@@ -1,0 +1,170 @@
+"""What is read of a writer's records: the columns of a table, in plain types, and nothing of the rest.
+
+A projection has two schemas, for Avro's own schema resolution. By `writer` the bytes are walked over; it is the
+writer's schema with plain types where a column is read, without names that could clash, and without logical types.
+`reader` has the fields that are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import fastavro
+from fastavro.schema import SchemaParseException, UnknownType
+
+from schemas.avro.cells import Cell, MisfitError, Schema, cell_of
+from schemas.avro.registered import WriterSchema
+from schemas.table import Column
+
+_RECORD = "backfill.Record"
+_MOST_PARTS, _MOST_DEPTH = 20_000, 100
+"""Of a schema: one whose named types contain each other many times over becomes very large when it is written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """How records of one schema are read as rows of some columns. Columns without a cell are null."""
+
+    cells: tuple[Cell, ...]
+    writer: Schema
+    reader: Schema
+
+
+def parsed(schema: WriterSchema) -> Schema:
+    """A schema as JSON has it, every named type written out where it is used. Raises: MisfitError."""
+    if schema.kind != "AVRO":
+        raise MisfitError(f"a schema of type {schema.kind}, not AVRO")
+    try:
+        named: dict[str, Any] = {}
+        for text in schema.references:
+            fastavro.parse_schema(json.loads(text), named_schemas=named)
+        return _WrittenOut(named).schema(fastavro.parse_schema(json.loads(schema.text), named_schemas=named))
+    except MisfitError:
+        raise
+    except (SchemaParseException, UnknownType, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise MisfitError(f"a schema that is no Avro ({type(error).__name__})") from None
+
+
+class _WrittenOut:
+    """Schemas with definitions in place of names. Raises: MisfitError where that has no end, or a late one."""
+
+    def __init__(self, named: Mapping[str, Schema]) -> None:
+        self._named, self._numbers = named, count()
+
+    def schema(self, schema: Schema, inside: frozenset[str] = frozenset(), depth: int = 0) -> Schema:
+        if next(self._numbers) > _MOST_PARTS or depth > _MOST_DEPTH:
+            raise MisfitError("a schema that is too large when it is written out")
+        match schema:
+            case str() if schema in inside:
+                raise MisfitError("a schema that contains itself")
+            case str() if schema in self._named:
+                return self.schema(self._named[schema], inside, depth + 1)
+            case list():
+                return [self.schema(branch, inside, depth + 1) for branch in schema]
+            case {"type": "record" | "error", "name": name, "fields": fields}:
+                own = inside | {name}
+                inner = [{**field, "type": self.schema(field["type"], own, depth + 1)} for field in fields]
+                return {**schema, "fields": inner}
+            case {"type": "array", "items": items}:
+                return {**schema, "items": self.schema(items, inside, depth + 1)}
+            case {"type": "map", "values": values}:
+                return {**schema, "values": self.schema(values, inside, depth + 1)}
+            case {"type": dict() | list() as inner_type}:
+                return {**schema, "type": self.schema(inner_type, inside, depth + 1)}
+        return schema
+
+
+def of_record(schema: Schema, columns: Sequence[Column], *, exact: bool = False) -> Projection:
+    """The fields of a record that are named as columns, letter by letter. `exact`: it has these fields and no other.
+
+    Raises: MisfitError.
+    """
+    if not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
+        raise MisfitError("a schema that is no record")
+    fields = {field["name"]: field["type"] for field in schema["fields"]}
+    if exact and sorted(fields) != sorted(column.name for column in columns):
+        raise MisfitError("a record with other fields than the key columns")
+    found = [cell_of(column, fields[column.name]) for column in columns if column.name in fields]
+    cells = tuple(cell for cell in found if cell is not None)
+    if exact and len(cells) != len(columns):
+        raise MisfitError("a key column that is always null")
+    writer, reader = plain_record(schema, {cell.column.name: (cell.plain, cell.plain) for cell in cells})
+    return Projection(cells, writer, reader)
+
+
+def of_value(schema: Schema, column: Column) -> Projection:
+    """A schema that is a single value, read as a record of one field, which has the same bytes. Raises: MisfitError."""
+    return of_record(
+        {"type": "record", "name": _RECORD, "fields": [{"name": column.name, "type": schema}]},
+        [column],
+        exact=True,
+    )
+
+
+def plain_record(schema: Schema, chosen: Mapping[str, tuple[Schema, Schema]]) -> tuple[Schema, Schema]:
+    """The writer's and the reader's half of a record, of which the chosen fields are read, each as these two say."""
+    skipped = _Skipped()
+    writer = [
+        {"name": field["name"], "type": chosen[field["name"]][0]}
+        if field["name"] in chosen
+        else {"name": field["name"], "type": skipped.plain(field["type"])}
+        for field in schema["fields"]
+    ]
+    reader = [
+        {"name": field["name"], "type": chosen[field["name"]][1]}
+        for field in schema["fields"]
+        if field["name"] in chosen
+    ]
+    halves = ({"type": "record", "name": _RECORD, "fields": fields} for fields in (writer, reader))
+    first, second = map(named_once, halves)
+    return first, second
+
+
+class _Skipped:
+    """Schemas of what is passed over: the same bytes, fresh names, no logical types."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+
+    def plain(self, schema: Schema) -> Schema:
+        name = f"backfill.Skipped{next(self._numbers)}"
+        match schema:
+            case list():
+                return [self.plain(branch) for branch in schema]
+            case {"type": "record" | "error", "fields": fields}:
+                inner = [{"name": field["name"], "type": self.plain(field["type"])} for field in fields]
+                return {"type": "record", "name": name, "fields": inner}
+            case {"type": "enum", "symbols": symbols}:
+                return {"type": "enum", "name": name, "symbols": symbols}
+            case {"type": "fixed", "size": size}:
+                return {"type": "fixed", "name": name, "size": size}
+            case {"type": "array", "items": items}:
+                return {"type": "array", "items": self.plain(items)}
+            case {"type": "map", "values": values}:
+                return {"type": "map", "values": self.plain(values)}
+            case {"type": inner_type}:
+                return self.plain(inner_type)
+        return schema
+
+
+def named_once(schema: Schema) -> Schema:
+    """The same with each named type defined where it comes first, and by its name from there on."""
+    return _named_once(schema, set())
+
+
+def _named_once(schema: Schema, seen: set[str]) -> Schema:
+    match schema:
+        case list():
+            return [_named_once(branch, seen) for branch in schema]
+        case {"type": "record", "fields": fields}:
+            inner = [{**field, "type": _named_once(field["type"], seen)} for field in fields]
+            return {**schema, "fields": inner}
+        case {"type": "fixed", "name": name}:
+            if name in seen:
+                return name
+            seen.add(name)
+    return schema

@@ -1,0 +1,69 @@
+"""Records in the framing of Confluent's schema registry: a zero byte, a schema's id, and Avro by that schema.
+
+The id is a 32-bit number, big-endian. What it names never changes, so whatever was learnt of an id holds for good.
+(docs.confluent.io: Schema Registry, "Wire format".)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+MAGIC = 0
+FRAME_BYTES = 5
+"""In front of the record."""
+MAX_SCHEMA_ID = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSchema:
+    """A schema as the registry has it. `references` are the texts that it builds upon, each after its own."""
+
+    id: int
+    text: str
+    kind: str = "AVRO"
+    references: tuple[str, ...] = ()
+
+
+class Schemas(Protocol):
+    """Where schemas are looked up by id."""
+
+    def get(self, schema_id: int) -> WriterSchema | None:
+        """None for an id without a schema. May raise what asking for it raises."""
+
+
+@dataclass(frozen=True)
+class KnownSchemas(Schemas):
+    """Those that are known, as a value that goes to lanes. `refused` are ids that the registry does not know."""
+
+    schemas: tuple[WriterSchema, ...] = ()
+    refused: frozenset[int] = field(default_factory=frozenset)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"schemas": self.schemas, "refused": self.refused}
+
+    @cached_property
+    def _by_id(self) -> dict[int, WriterSchema]:
+        return {schema.id: schema for schema in self.schemas}
+
+    def get(self, schema_id: int) -> WriterSchema | None:
+        """None for what is not among them."""
+        return self._by_id.get(schema_id)
+
+    def unanswered(self, ids: Iterable[int]) -> frozenset[int]:
+        """Of some ids those that nobody has asked the registry about."""
+        return frozenset(ids) - self._by_id.keys() - self.refused
+
+
+def frame(schema_id: int) -> bytes:
+    """What stands in front of a record of this schema."""
+    return bytes([MAGIC]) + schema_id.to_bytes(FRAME_BYTES - 1, "big")
+
+
+def framed_id(data: bytes) -> int | None:
+    """The id in front of a record, None where there is none."""
+    if len(data) < FRAME_BYTES or data[0] != MAGIC:
+        return None
+    return int.from_bytes(data[1:FRAME_BYTES], "big")

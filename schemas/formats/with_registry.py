@@ -1,0 +1,36 @@
+"""What formats have in common whose records name schemas of a registry."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import PrivateAttr
+
+from schemas.avro.registered import KnownSchemas, Schemas
+from schemas.formats.protocol import Format
+
+
+class RegistryFormat(Format):
+    """A format that may have an encoding with schemas by id. `with_schemas` says where they are looked up.
+
+    They are no part of the declaration: two formats that differ in them alone are not equal, but hash the same.
+    """
+
+    _schemas: Schemas = PrivateAttr(default=KnownSchemas())
+
+    @property
+    def schemas_by_id(self) -> Schemas:
+        """Where the twin looks them up."""
+        return self._schemas
+
+    @property
+    def known(self) -> KnownSchemas:
+        return self._schemas if isinstance(self._schemas, KnownSchemas) else KnownSchemas()
+
+    def with_schemas(self, schemas: Schemas) -> Self:
+        """The same format with these."""
+        if not self.framed:
+            return self
+        copy = self.model_copy()
+        copy._schemas = schemas
+        return copy

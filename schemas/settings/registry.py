@@ -1,0 +1,154 @@
+"""The configuration's section `registry`: where the schema registry is, and how to come in.
+
+As with `kafka`, the keys are ours and there are no others, and secrets are named, never written here. TLS always checks
+the registry's certificate and its host name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.errors import BackfillError
+from schemas.faults import Faults
+from schemas.settings.security import PRINTABLE_PATTERN, VARIABLE_PATTERN, Secret, Security, is_loopback
+
+_URL = r"https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~/-]*)?"
+"""Without a name and password in it, which would show wherever the URL does."""
+_TLS_KEYS = ("ca_file", "certificate_file", "key_file")
+SECRET_KEYS = frozenset({"url", "password_file", "password_env", "token_file", "token_env"})
+"""Their values are never quoted in a message: a user may have written the secret itself there, or into the URL."""
+
+
+class RegistryConfig(BaseModel):
+    """How to reach the schema registry. Files are absolute once `check_registry` has passed it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    url: str | None = Field(
+        None,
+        pattern=rf"^{_URL}(,\s*{_URL})*$",
+        description="`http(s)://host:port`, with a path where the registry has one; several are tried in turn, "
+        "comma-separated. Needed by `encoding: avro-registry`, see [formats](formats.md#avro-with-a-schema-registry).",
+    )
+    username: str | None = Field(
+        None, max_length=255, pattern=r"^[^\x00-\x1f\x7f:]+$", description="Name to log in with (HTTP basic)."
+    )
+    password_file: str | None = Field(
+        None, pattern=PRINTABLE_PATTERN, description="File with its password, mode `0600`."
+    )
+    password_env: str | None = Field(
+        None,
+        pattern=VARIABLE_PATTERN,
+        description="Environment variable with its password, instead of the file.",
+    )
+    token_file: str | None = Field(
+        None,
+        pattern=PRINTABLE_PATTERN,
+        description="File with a bearer token, mode `0600`; instead of name and password.",
+    )
+    token_env: str | None = Field(
+        None,
+        pattern=VARIABLE_PATTERN,
+        description="Environment variable with the token, instead of the file.",
+    )
+    ca_file: str | None = Field(
+        None,
+        pattern=PRINTABLE_PATTERN,
+        description="PEM of the authorities to believe. None: the system's.",
+    )
+    certificate_file: str | None = Field(
+        None, pattern=PRINTABLE_PATTERN, description="PEM of the client's certificate and its chain (mTLS)."
+    )
+    key_file: str | None = Field(
+        None,
+        pattern=PRINTABLE_PATTERN,
+        description="PKCS#8 PEM of the certificate's key, without a password, mode `0600`.",
+    )
+    allow_plaintext: bool = Field(False, description="Allow `http` to another machine than this one.")
+
+    @property
+    def password(self) -> Secret | None:
+        return Secret.declared("registry.password", self.password_file, self.password_env)
+
+    @property
+    def token(self) -> Secret | None:
+        return Secret.declared("registry.token", self.token_file, self.token_env)
+
+    @property
+    def tls(self) -> Security:
+        """Trust and certificate."""
+        ca, certificate, key = (None if not each else Path(each) for each in map(self._file, _TLS_KEYS))
+        return Security(
+            section="registry", protocol="ssl", ca_file=ca, certificate_file=certificate, key_file=key
+        )
+
+    def _file(self, key: str) -> str | None:
+        file: str | None = getattr(self, key)
+        return file
+
+    @property
+    def urls(self) -> list[str]:
+        return [url.strip() for url in self.url.split(",")] if self.url else []
+
+
+def check_registry(declared: RegistryConfig, *, folder: Path, faults: Faults) -> RegistryConfig:
+    """The section with its files below `folder` where they are relative; contradictions go to `faults`.
+
+    Files and variables are looked at too: what can't be read here can't be read when the client is made.
+    """
+    files = {
+        key: str(folder.resolve() / value)
+        for key, value in declared.model_dump().items()
+        if key.endswith("_file") and value is not None
+    }
+    resolved = declared.model_copy(update=files)
+    found = list(_contradictions(resolved))
+    for fault in found:
+        faults.add(fault)
+    if not found and resolved.url is not None:
+        _try(resolved, faults)
+    return resolved
+
+
+def _contradictions(registry: RegistryConfig) -> Iterator[str]:
+    given = {key for key, value in registry.model_dump().items() if value not in (None, False)}
+    if registry.url is None:
+        yield from (f"registry.{key} without registry.url" for key in sorted(given - {"allow_plaintext"}))
+        return
+    for name in ("password", "token"):
+        if {f"{name}_file", f"{name}_env"} <= given:
+            yield f"both registry.{name}_file and registry.{name}_env"
+    if registry.token is not None and (registry.username or registry.password):
+        yield "both a registry.token and a registry.username or password"
+    elif (registry.username is None) != (registry.password is None):
+        yield "one of registry.username and registry.password_file (or password_env) without the other"
+    if len({"certificate_file", "key_file"} & given) == 1:
+        yield "one of registry.certificate_file and registry.key_file without the other"
+    plain = [url for url in registry.urls if url.startswith("http:")]
+    if plain:
+        yield from (f"registry.{key} with an http URL" for key in _TLS_KEYS if key in given)
+    far = [url for url in plain if not is_loopback(urlsplit(url).hostname or "")]
+    if far and not registry.allow_plaintext:
+        yield (
+            "registry.url is another machine with http, which sends everything in the clear: use https, or say "
+            "allow_plaintext: true"
+        )
+
+
+def _try(registry: RegistryConfig, faults: Faults) -> None:
+    """Read what the client would read, once, to find everything that is wrong with it."""
+    for secret in (registry.password, registry.token):
+        if secret is not None:
+            try:
+                secret.read()
+            except BackfillError as error:
+                faults.merge(secret.key, error)
+    if any(url.startswith("https:") for url in registry.urls):
+        try:
+            registry.tls.tls_context()
+        except BackfillError as error:
+            faults.merge(str(error.where), error)

@@ -1,0 +1,59 @@
+"""Schemas of the upstream's registry, by id: `schemas/<id>.json`, one file each.
+
+What an id names never changes, so a file is written once and holds for good. It is there, on the disk, before anything
+is decoded by it: a restart needs no registry for what it has met before. Losing one costs a question to the registry.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict
+
+from pyarrow import fs
+
+from schemas.avro.registered import WriterSchema
+from state.storage import Storage
+
+FOLDER = "schemas"
+
+
+class SchemaFiles:
+    """The schemas that a state has kept."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def read(self) -> tuple[WriterSchema, ...]:
+        """All of them, by id. A file that is none is as good as not there."""
+        selector = fs.FileSelector(self._storage.path(FOLDER), allow_not_found=True)
+        infos = self._storage.filesystem.get_file_info(selector)
+        found = [self._read(info.path) for info in infos if info.extension == "json"]
+        return tuple(sorted((each for each in found if each is not None), key=lambda schema: schema.id))
+
+    def _read(self, path: str) -> WriterSchema | None:
+        with self._storage.filesystem.open_input_stream(path) as file:
+            data = file.read()
+        try:
+            kept = json.loads(data)
+            schema = WriterSchema(kept["id"], kept["text"], kept["kind"], tuple(kept["references"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+        return schema if path.rsplit("/", 1)[-1] == f"{schema.id}.json" else None
+
+    def write(self, schema: WriterSchema) -> None:
+        """Keep one. It is there as a whole or not at all, and on the disk when this returns."""
+        storage, name = self._storage, f"{schema.id}.json"
+        storage.filesystem.create_dir(storage.path(FOLDER), recursive=True)
+        data = json.dumps(asdict(schema)).encode()
+        if "://" in storage.root:  # a store shows an object once it is complete
+            with storage.filesystem.open_output_stream(storage.path(FOLDER, name)) as out:
+                out.write(data)
+            return
+        draft = f".{name}-{uuid.uuid4().hex[:12]}"
+        with storage.filesystem.open_output_stream(storage.path(FOLDER, draft)) as out:
+            out.write(data)
+        storage.sync(FOLDER, draft)
+        storage.filesystem.move(storage.path(FOLDER, draft), storage.path(FOLDER, name))
+        storage.sync(FOLDER)
+        storage.sync()

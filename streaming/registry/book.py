@@ -1,0 +1,101 @@
+"""The schemas that a service knows: those of its state, and what the registry adds to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Literal
+
+import structlog
+
+from schemas.avro.registered import KnownSchemas, Schemas, WriterSchema
+from schemas.errors import BackfillError
+from schemas.formats.protocol import Format, Framed
+from schemas.table import TableSchema
+from state.schema_files import SchemaFiles
+from streaming.registry.client import Registry
+
+_ASKED, _PAUSE_S = 3, 1.0
+"""Before an id counts as unknown: a registry of several nodes may know a new one on some of them only."""
+
+log = structlog.get_logger(__name__)
+
+
+class SchemaBook:
+    """Of one state. `learn` asks the registry; nothing else waits for it."""
+
+    def __init__(
+        self, registry: Registry, files: SchemaFiles, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._registry, self._files, self._sleep = registry, files, sleep
+        self.known = KnownSchemas(files.read())
+
+    def learn(self, ids: Iterable[int]) -> KnownSchemas:
+        """All that is known then; those of `ids` that the registry does not know are refused.
+
+        Raises: EnvironmentProblem, ConfigError, as `Registry.schema`. What was learnt before that is kept.
+        """
+        refused = set(ids) - {schema.id for schema in self.known.schemas}
+        for attempt in range(_ASKED):
+            for schema_id in sorted(refused):
+                schema = self._registry.schema(schema_id)
+                if schema is not None:
+                    self._keep(schema)
+                    refused.discard(schema_id)
+            if not refused or attempt == _ASKED - 1:
+                break
+            self._sleep(_PAUSE_S)
+        return replace(self.known, refused=frozenset(refused))
+
+    def look_ahead(self, topic: str, framed: Framed) -> None:
+        """Learn the newest schemas of a topic, so that the first records need not wait for theirs.
+
+        Only that: subjects may be named otherwise, and a registry that is away has nothing to say yet.
+        """
+        with suppress(BackfillError):
+            for subject in subjects(topic, framed).values():
+                schema = self._registry.newest(subject)
+                if schema is not None and self.known.get(schema.id) is None:
+                    self._keep(schema)
+
+    def _keep(self, schema: WriterSchema) -> None:
+        self._files.write(schema)
+        schemas = sorted((*self.known.schemas, schema), key=lambda each: each.id)
+        self.known = KnownSchemas(tuple(schemas))
+        log.info("schema_learnt", id=schema.id)
+
+
+def subjects(topic: str, framed: Framed) -> dict[Literal["key", "value"], str]:
+    """Where a producer registers the schemas of a topic unless it was told otherwise, by half of a record."""
+    halves: dict[Literal["key", "value"], bool] = {"key": framed.key, "value": framed.value}
+    return {half: f"{topic}-{half}" for half, is_framed in halves.items() if is_framed}
+
+
+def misfits(registry: Registry, topic: str, format_: Format, table: TableSchema) -> Iterator[str]:
+    """What is wrong with the newest schemas of a topic, one line each; none for a format without schemas by id."""
+    for half, subject in subjects(topic, format_.framed).items():
+        try:
+            schema = registry.newest(subject)
+        except BackfillError as error:
+            yield str(error)
+            return
+        if schema is None:
+            yield f"the registry has no subject {subject}; schemas are looked up by id as records come"
+        elif misfit := format_.misfit_of(half, schema, table):
+            yield f"SCHEMA_INCOMPATIBLE: schema {schema.id}, the newest of {subject}: {misfit}"
+
+
+class AskedSchemas(Schemas):
+    """For commands that read a topic by themselves: every id is asked for when it is met. Keeps nothing."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._asked: dict[int, WriterSchema | None] = {}
+
+    def get(self, schema_id: int) -> WriterSchema | None:
+        """None for an id that the registry does not know. Raises: as `Registry.schema`."""
+        if schema_id not in self._asked:
+            self._asked[schema_id] = self._registry.schema(schema_id)
+        return self._asked[schema_id]

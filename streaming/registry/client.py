@@ -1,0 +1,145 @@
+"""The schema registry, asked with confluent-kafka's client.
+
+Its client follows the settings that it is given, retries by itself, and its errors quote what came back. So every call
+has an end, and every error leaves through `_translated`, which says where and with which status, and nothing else.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from schemas.avro.registered import WriterSchema
+from schemas.errors import Code, EnvironmentProblem
+from schemas.settings.registry import RegistryConfig
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+
+WAIT_S = 5.0
+"""For one answer."""
+_RETRIES, _PAUSE_MS = 2, 300
+_SUBJECT_UNKNOWN, _SCHEMA_UNKNOWN = 40401, 40403
+_MAY_PASS = frozenset({408, 429, 500, 502, 503, 504})
+_MOST_REFERENCES = 100
+
+
+class Registry:
+    """Asked by id or subject. Made without a connection, in any process; not to be sent to another one."""
+
+    def __init__(self, config: RegistryConfig) -> None:
+        self._config = config
+
+    @cached_property
+    def _client(self) -> SchemaRegistryClient:
+        # Half a second that only those pay who ask.
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        return SchemaRegistryClient(self._settings())
+
+    def _settings(self) -> dict[str, Any]:
+        """With the secrets in it. Never to be logged. Raises: ConfigError when a secret is gone."""
+        config = self._config
+        settings: dict[str, Any] = {
+            "url": ",".join(config.urls),
+            "timeout": WAIT_S,
+            "max.retries": _RETRIES,
+            "retries.wait.ms": _PAUSE_MS,
+            "ssl.ca.location": config.ca_file or _system_authorities(),
+            "ssl.certificate.location": config.certificate_file,
+            "ssl.key.location": config.key_file,
+        }
+        if config.token is not None:
+            settings["bearer.auth.credentials.source"] = "STATIC_TOKEN"
+            settings["bearer.auth.token"] = config.token.read()
+            settings["bearer.auth.logical.cluster"] = ""  # of Confluent's cloud; the client wants one
+        if config.password is not None:
+            settings["basic.auth.user.info"] = f"{config.username}:{config.password.read()}"
+        return {key: value for key, value in settings.items() if value is not None}
+
+    def schema(self, schema_id: int) -> WriterSchema | None:
+        """The schema with this id, None if there is none.
+
+        Raises: EnvironmentProblem: REGISTRY_UNREACHABLE, REGISTRY_REFUSED; ConfigError when a secret is gone.
+        """
+        with self._translated(f"schema {schema_id}", missing=_SCHEMA_UNKNOWN) as found:
+            schema = self._client.get_schema(schema_id)
+            found.append(self._written(schema_id, schema))
+        return found[0] if found else None
+
+    def newest(self, subject: str) -> WriterSchema | None:
+        """The schema that was registered last under a subject, None if it has none. Raises: as `schema`."""
+        with self._translated(f"subject {subject}", missing=_SUBJECT_UNKNOWN) as found:
+            newest = self._client.get_latest_version(subject)
+            if newest.schema_id is not None and newest.schema is not None:
+                found.append(self._written(newest.schema_id, newest.schema))
+        return found[0] if found else None
+
+    def answers(self) -> bool:
+        """Whether it can be asked, whatever it says. One that was asked before may answer from memory."""
+        try:
+            self.schema(1)
+        except EnvironmentProblem as problem:
+            return problem.code is not Code.REGISTRY_UNREACHABLE
+        return True
+
+    def _written(self, schema_id: int, schema: Schema) -> WriterSchema:
+        texts: dict[tuple[str, int], str] = {}
+        self._add_references(schema, texts)
+        return WriterSchema(
+            schema_id, schema.schema_str or "", schema.schema_type or "AVRO", tuple(texts.values())
+        )
+
+    def _add_references(self, schema: Schema, texts: dict[tuple[str, int], str]) -> None:
+        """Those of a reference come before it."""
+        for reference in schema.references or ():
+            place = str(reference.subject), int(reference.version or 0)
+            if place in texts or len(texts) > _MOST_REFERENCES:
+                continue
+            referred = self._client.get_version(*place).schema
+            if referred is not None:
+                self._add_references(referred, texts)
+                texts[place] = referred.schema_str or ""
+
+    @contextmanager
+    def _translated(self, what: str, *, missing: int) -> Iterator[list[WriterSchema]]:
+        """Collects an answer; none for the error code `missing`."""
+        import httpx2
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        try:
+            yield []
+        except SchemaRegistryError as error:
+            status, code = error.http_status_code, error.error_code
+            if code == missing:
+                return
+            found = f"status {status} (code {code}) for {what}"
+            raise self._problem(may_pass=status in _MAY_PASS, found=found) from None
+        except httpx2.TransportError as error:
+            found = f"no answer for {what} ({type(error).__name__})"
+            raise self._problem(may_pass=True, found=found) from None
+        except (
+            httpx2.HTTPError,
+            httpx2.InvalidURL,
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ) as error:
+            found = f"an answer for {what} that is none of a registry ({type(error).__name__})"
+            raise self._problem(may_pass=False, found=found) from None
+
+    def _problem(self, *, may_pass: bool, found: str) -> EnvironmentProblem:
+        where = ", ".join(self._config.urls)
+        if may_pass:
+            return EnvironmentProblem(Code.REGISTRY_UNREACHABLE, where=where, found=found)
+        return EnvironmentProblem(Code.REGISTRY_REFUSED, where=where, found=found)
+
+
+def _system_authorities() -> str | None:
+    """File or folder of the authorities that this machine believes; the client would take those of a package."""
+    paths = ssl.get_default_verify_paths()
+    return paths.cafile or paths.capath
