@@ -149,7 +149,9 @@ class DeadLetters:
                 self._unopened[place] = letter
 
     def _judge(self, letter: Letter, where: Place, entry: Entry) -> None:
-        if letter.place != str(where) or (letter.key, letter.value) != (entry.key, entry.value):
+        if letter.place != str(where) or (letter.key, letter.value) != (
+            entry.given or (entry.key, entry.value)
+        ):
             self._say(Rule.DEAD_LETTER_DIFFERS, letter.where, f"the bytes of {where}", "others")
         if self._is_sound(entry):
             found = f"a sound one at {where}"

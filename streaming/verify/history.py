@@ -20,12 +20,16 @@ from streaming.verify.findings import Findings, Place, Rule, Side
 
 
 class Entry(NamedTuple):
-    """One record as it lies in a partition. `barrier` is the value of that header, None for a change."""
+    """One record as it lies in a partition. `barrier` is the value of that header, None for a change.
+
+    `given` is its key and value as they came, where it was brought into another form.
+    """
 
     offset: int
     key: bytes | None
     value: bytes | None
     barrier: bytes | None = None
+    given: tuple[bytes | None, bytes | None] | None = None
 
 
 class Source(Protocol):

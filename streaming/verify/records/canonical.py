@@ -52,12 +52,12 @@ class _Recoded:
     def _recoded(self, entry: Entry) -> Entry:
         if entry.barrier is not None or entry.key is None:
             return entry
+        given = entry.key, entry.value
         try:
             key = self._keys.encode(self._rows.read_key(entry.key))
             if entry.value is None and not self.format.tombstones:
-                return Entry(entry.offset, key, None)
-            return Entry(
-                entry.offset, key, self._changes.encode(self._rows.read_change(entry.key, entry.value))
-            )
+                return Entry(entry.offset, key, None, given=given)
+            change = self._changes.encode(self._rows.read_change(*given))
+            return Entry(entry.offset, key, change, given=given)
         except InputError:
-            return Entry(entry.offset, entry.key, b"")
+            return Entry(entry.offset, entry.key, b"", given=given)

@@ -9,12 +9,14 @@ import pytest
 
 from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
 from schemas.errors import InputError
+from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change, Op, VnodeProgress
 from schemas.table import declare
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters, Letter, RecordIds
 from streaming.verify.findings import Findings, Place, Report, Rule
 from streaming.verify.history import Entry
+from streaming.verify.records.canonical import canonical
 from streaming.verify.records.rows import View
 from tests.kit.encoded_histories import ListSource
 
@@ -144,3 +146,12 @@ def test_a_letter_in_another_output_is_none_in_this_one() -> None:
 
 def test_a_letter_for_a_record_that_the_operator_named_is_no_finding() -> None:
     assert judge([START, barrier(20, 9)], [letter(7)], named=frozenset({(0, 7)})).clean
+
+
+def test_letters_hold_records_as_they_came_whatever_their_format() -> None:
+    raw = Entry(0, b'{"id":1}', b'{"b":7}')
+    [source] = canonical([ListSource([raw])], UpsertFormat(), TABLE.columns, TABLE.key_columns)
+    upstream = [START, *source.entries(), barrier(20, 9)]
+    assert judge(upstream, [letter(1, raw)]).clean
+    other = raw._replace(value=b'{"b":8}')
+    assert found(judge(upstream, [letter(1, other)])) == {"DEAD_LETTER_DIFFERS": 1}
