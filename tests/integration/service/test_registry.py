@@ -94,11 +94,12 @@ def order(number: int, version: int = 0) -> tuple[Any, ...]:
     return number, "EU", Decimal(number * 37 + version).quantize(Decimal("0.01")), f"n{version}"
 
 
-def is_lawful(stage: Stage, number: int = 0, **how: Any) -> bool:
+def assert_lawful(stage: Stage, number: int = 0, **how: Any) -> None:
     config = stage.config()
     asked = AskedSchemas(Registry(config.registry))
     formats = (config.upstream_format.with_schemas(asked), config.jobs[number].format)
-    return stage.verify(number, formats=formats, **how).clean
+    report = stage.verify(number, formats=formats, **how)
+    assert report.clean, report.findings[:3]
 
 
 def test_a_new_schema_in_the_middle_of_a_batch_costs_no_record(set_up: SetUp, registry: FakeRegistry) -> None:
@@ -122,8 +123,8 @@ def test_a_new_schema_in_the_middle_of_a_batch_costs_no_record(set_up: SetUp, re
     kept = sorted(path.name for path in (stage.folder / "state" / "schemas").iterdir())
     assert kept == sorted(f"{number}.json" for number in registry.schemas)
     assert len(kept) == 4
-    assert is_lawful(stage)
-    assert is_lawful(stage, 1)
+    assert_lawful(stage)
+    assert_lawful(stage, 1)
 
 
 def test_a_registry_that_is_away_delays_only_what_it_alone_knows(
@@ -159,7 +160,7 @@ def test_a_registry_that_is_away_delays_only_what_it_alone_knows(
             run.reach(upstream.barrier())
     assert troubles == [Code.REGISTRY_UNREACHABLE]
     assert len(registry.asked) > asked
-    assert is_lawful(stage)
+    assert_lawful(stage)
 
 
 def test_an_id_that_the_registry_does_not_know_stops_every_lane_and_may_be_learnt_later(
@@ -193,7 +194,7 @@ def test_an_id_that_the_registry_does_not_know_stops_every_lane_and_may_be_learn
         run.reach(upstream.barrier())
         while not run.is_complete("copy"):
             run.reach(upstream.barrier())
-    assert is_lawful(stage)
+    assert_lawful(stage)
 
 
 def test_records_at_fault_are_parked_once_whatever_is_wrong_with_them(
@@ -226,7 +227,7 @@ def test_records_at_fault_are_parked_once_whatever_is_wrong_with_them(
     letters = records(upstream.kafka, stage.config().jobs[0].dead_letters)
     codes = sorted((header_of(message, CODE_HEADER) or b"").decode() for part in letters for message in part)
     assert codes == sorted([*map(str, broken), str(Code.SCHEMA_UNKNOWN)])
-    assert is_lawful(stage)
+    assert_lawful(stage)
 
 
 def test_an_error_of_the_registry_ends_a_service_that_can_not_go_on(

@@ -63,3 +63,10 @@ def test_without_the_policy_the_first_that_is_not_named_stops_it() -> None:
         policy.leave_out(plan("a"), [(fault(9), 0), (fault(5), 1), (fault(3), 0)])
     assert caught.value.where == "up-0@5"
     assert "parked" not in str(caught.value)
+
+
+def test_a_record_that_came_to_every_lane_is_parked_by_the_first_of_them() -> None:
+    found = [(fault(7, Code.SCHEMA_UNKNOWN), lane) for lane in range(3)]
+    after = BadRecords("up", parks=True).leave_out(plan("a"), found)
+    assert after.parked == (Parked(0, 7, Code.SCHEMA_UNKNOWN, 0),)
+    assert after.skipped == ((0, 1), (0, 7))

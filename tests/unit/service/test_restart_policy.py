@@ -132,3 +132,16 @@ def test_a_stop_ends_the_wait() -> None:
     clock.back_s = HOUR_S
     clock.set()
     assert not restart_policy(clock).wait(trouble())
+
+
+def test_a_registry_is_waited_for_where_it_is_missing_and_nowhere_else() -> None:
+    clock = Clock()
+    back_s = 90.0
+    tried = RestartPolicy(
+        clock.answers, clock, registry_answers=lambda: clock.now_s >= back_s, clock=lambda: clock.now_s
+    )
+    tried.begins()
+    assert tried.wait(trouble(Code.BROKER_UNREACHABLE))
+    assert clock.now_s < 10
+    assert tried.wait(trouble(Code.REGISTRY_UNREACHABLE))
+    assert clock.now_s >= back_s
