@@ -1,6 +1,6 @@
 # Needs Python 3.11 or newer with pip, Java 17 and make; everything else is fetched on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick simulate faults check format setup jars jar-lock clean
+.PHONY: help demo test quick connect simulate faults check format setup jars jar-lock clean
 
 UV_VERSION := 0.13.8
 PYTHON ?= python3
@@ -18,10 +18,13 @@ test: setup jars  ## Run all tests but the faults (ARGS="..." goes to pytest)
 	$(RUN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: setup jars  ## Run the tests that start neither Spark nor a broker
-	HYPOTHESIS_PROFILE=quick $(RUN)/pytest -n 2 --dist loadfile -m "not spark and not kafka and not slow and not faults" $(ARGS)
+	HYPOTHESIS_PROFILE=quick $(RUN)/pytest -n 2 --dist loadfile -m "not spark and not kafka and not slow and not faults and not connect" $(ARGS)
 
 faults: setup jars  ## Kill a real service at every point between effects, and more; half an hour or longer
 	$(RUN)/pytest -m faults $(ARGS)
+
+connect: setup jars  ## Run the tests against a real schema registry (fetches 110 MB on first use)
+	$(RUN)/pytest -m connect $(ARGS)
 
 simulate: setup  ## Play every crash, hand-over and canary, and random histories (SEEDS=100000); or show one (SEED=123)
 	$(RUN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) \
