@@ -78,10 +78,12 @@ class _WrittenOut:
         return schema
 
 
-def of_record(schema: Schema, columns: Sequence[Column], *, exact: bool = False) -> Projection:
+def of_record(
+    schema: Schema, columns: Sequence[Column], *, exact: bool = False, name: str = _RECORD
+) -> Projection:
     """The fields of a record that are named as columns, letter by letter. `exact`: it has these fields and no other.
 
-    Raises: MisfitError.
+    `name` is for a record that becomes a field of another one, see `plain_record`. Raises: MisfitError.
     """
     if not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
         raise MisfitError("a schema that is no record")
@@ -92,7 +94,8 @@ def of_record(schema: Schema, columns: Sequence[Column], *, exact: bool = False)
     cells = tuple(cell for cell in found if cell is not None)
     if exact and len(cells) != len(columns):
         raise MisfitError("a key column that is always null")
-    writer, reader = plain_record(schema, {cell.column.name: (cell.plain, cell.plain) for cell in cells})
+    chosen = {cell.column.name: (cell.plain, cell.plain) for cell in cells}
+    writer, reader = plain_record(schema, chosen, name=name)
     return Projection(cells, writer, reader)
 
 
@@ -105,9 +108,14 @@ def of_value(schema: Schema, column: Column) -> Projection:
     )
 
 
-def plain_record(schema: Schema, chosen: Mapping[str, tuple[Schema, Schema]]) -> tuple[Schema, Schema]:
-    """The writer's and the reader's half of a record, of which the chosen fields are read, each as these two say."""
-    skipped = _Skipped()
+def plain_record(
+    schema: Schema, chosen: Mapping[str, tuple[Schema, Schema]], *, name: str = _RECORD
+) -> tuple[Schema, Schema]:
+    """The writer's and the reader's half of a record, of which the chosen fields are read, each as these two say.
+
+    They may be halves of records in turn, each made with a `name` of its own.
+    """
+    skipped = _Skipped(name)
     writer = [
         {"name": field["name"], "type": chosen[field["name"]][0]}
         if field["name"] in chosen
@@ -119,7 +127,7 @@ def plain_record(schema: Schema, chosen: Mapping[str, tuple[Schema, Schema]]) ->
         for field in schema["fields"]
         if field["name"] in chosen
     ]
-    halves = ({"type": "record", "name": _RECORD, "fields": fields} for fields in (writer, reader))
+    halves = ({"type": "record", "name": name, "fields": fields} for fields in (writer, reader))
     first, second = map(named_once, halves)
     return first, second
 
@@ -127,11 +135,11 @@ def plain_record(schema: Schema, chosen: Mapping[str, tuple[Schema, Schema]]) ->
 class _Skipped:
     """Schemas of what is passed over: the same bytes, fresh names, no logical types."""
 
-    def __init__(self) -> None:
-        self._numbers = count()
+    def __init__(self, record: str) -> None:
+        self._record, self._numbers = record, count()
 
     def plain(self, schema: Schema) -> Schema:
-        name = f"backfill.Skipped{next(self._numbers)}"
+        name = f"{self._record}Skipped{next(self._numbers)}"
         match schema:
             case list():
                 return [self.plain(branch) for branch in schema]

@@ -8,8 +8,12 @@ import pickle
 from decimal import Decimal
 from typing import Any
 
+import fastavro
 import pytest
 
+from schemas.avro.cells import BOOLEAN_BYTE
+from schemas.avro.projection import of_record, parsed, plain_record
+from schemas.avro.reader import read_record
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Framed, Images, Rows
@@ -273,3 +277,31 @@ def test_the_format_is_a_value_and_schemas_are_no_part_of_its_declaration() -> N
     assert UpsertFormat(encoding="avro-registry", key="text").framed == Framed(value=True)
     assert not UpsertFormat().framed
     assert UpsertFormat().with_schemas(known()) == UpsertFormat()
+
+
+def test_a_row_within_another_record_is_read_by_the_same_pieces() -> None:
+    row = {**ROW_SCHEMA, "fields": [*ROW_SCHEMA["fields"], {"name": "done", "type": "boolean"}]}
+    fields = [
+        {"name": "before", "type": ["null", row]},
+        {"name": "after", "type": ["null", "Row"]},
+        {"name": "ok", "type": "boolean"},
+        {"name": "op", "type": "string"},
+    ]
+    envelope = parsed(WriterSchema(9, json.dumps({"type": "record", "name": "Envelope", "fields": fields})))
+    halves = {
+        half["name"]: of_record(half["type"][1], TABLE.columns, name=f"backfill.{half['name'].title()}")
+        for half in envelope["fields"][:2]
+    }
+    chosen = {name: (["null", half.writer], ["null", half.reader]) for name, half in halves.items()} | {
+        "op": ("string", "string"),
+        "ok": (BOOLEAN_BYTE, BOOLEAN_BYTE),
+    }
+    writer, reader = map(fastavro.parse_schema, plain_record(envelope, chosen))
+    value = {"before": None, "after": {**ROW, "done": True}, "ok": False, "op": "u"}
+    data = encoded({"type": "record", "name": "Envelope", "fields": fields}, value)
+    assert read_record(data, writer, reader) == {
+        "before": None,
+        "after": {"amount": b"\x00\x96", "ok": b"\x01"},
+        "ok": b"\x00",
+        "op": "u",
+    }
