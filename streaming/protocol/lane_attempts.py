@@ -99,14 +99,15 @@ class LaneTasks:
             in_parts=bool(plan.sent_jobs) and self._is_long(plan),
         )
 
-    def learn(self, ids: frozenset[int]) -> Format:
+    def learn(self, ids: frozenset[int], refused: frozenset[int]) -> Format:
         """The upstream's format with the schemas of these ids, as far as the registry knows them.
 
-        Raises: EnvironmentProblem when it can't be asked. What it does not know is asked for again in the next batch.
+        `refused` are those that it did not know before; all of them are asked for again in the next batch. Raises:
+        EnvironmentProblem when it can't be asked.
         """
         known = self.schemas.learn(ids)
         self.upstream_format = self.upstream_format.with_schemas(replace(known, refused=frozenset()))
-        return self.upstream_format.with_schemas(known)
+        return self.upstream_format.with_schemas(replace(known, refused=known.refused | refused))
 
     def _needs_rows_before(self, plan: BatchPlan) -> bool:
         """Outputs hold them, and filters decide by them."""
@@ -180,7 +181,8 @@ class LaneAttempts:
         """
         awaited = frozenset[int]().union(*(result.awaited for result in results))
         if awaited:
-            return replace(task, upstream_format=self._tasks.learn(awaited))
+            format_ = self._tasks.learn(awaited, task.upstream_format.known.refused)
+            return replace(task, upstream_format=format_)
         if any(result.too_long for result in results) and not task.in_parts:
             return replace(task, in_parts=True)
         return None

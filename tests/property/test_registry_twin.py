@@ -7,14 +7,20 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from schemas.avro.registered import KnownSchemas, WriterSchema
+from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.formats.upsert import KeyForm, UpsertFormat
+from schemas.records import Op
 from schemas.table import declare
 from schemas.types import ColumnType
+from state.columns import OFFSET, OP
+from streaming.kafka.clients import KafkaSettings
+from streaming.source.decoded import AWAITS, VALUE
+from streaming.source.kafka import UpstreamSource
 from tests.kit.avro_records import batches
 from tests.kit.values import KEY_TYPES
-from tests.property.test_upsert_twin import WIDE, by_the_twin, differences, drawn
+from tests.property.test_upsert_twin import SCHEMA, WIDE, by_the_twin, differences, drawn
 
 
 @pytest.mark.parametrize("odd", [False, True], ids=["sound", "odd"])
@@ -76,3 +82,49 @@ def test_recorded_rows_are_the_same_to_both(spark: SparkSession) -> None:
     assert differences(spark, format_, ORDERS, found) == []
     codes = [each for each in by_the_twin(format_, ORDERS, found) if isinstance(each, str)]
     assert codes == ["CHANGE_MALFORMED"]  # a timestamp of infinity, which is text
+
+
+def test_a_record_that_names_an_unknown_schema_comes_to_every_lane(spark: SparkSession) -> None:
+    recorded = json.loads(RECORDED.read_text())
+    schemas = [WriterSchema(int(number), json.dumps(each)) for number, each in recorded["schemas"].items()]
+    known = UpsertFormat(encoding="avro-registry").with_schemas(KnownSchemas(tuple(schemas)))
+    sound = bytes.fromhex(recorded["records"][0][0]), bytes.fromhex(recorded["records"][0][1])
+    found = [
+        sound,
+        (sound[0], frame(99) + sound[1][5:]),
+        (frame(98) + sound[0][5:], None),
+        (sound[0], b"\x01" + sound[1][1:]),
+    ]
+    rows = [(0, offset, *record, None) for offset, record in enumerate(found)]
+    source = UpstreamSource(
+        lambda: spark, KafkaSettings("unused"), "up", ORDERS, format_=known, holds_barriers=False
+    )
+
+    def lanes() -> dict[int, tuple[int | None, set[int], int]]:
+        decoded = source.lane_rows(spark.createDataFrame(rows, SCHEMA), 3)
+        came = decoded.select(OFFSET, OP, VALUE, F.spark_partition_id().alias("lane")).collect()
+        return {
+            offset: (
+                next(row[OP] for row in came if row[OFFSET] == offset),
+                {row["lane"] for row in came if row[OFFSET] == offset},
+                max(len(row[VALUE] or b"") for row in came if row[OFFSET] == offset),
+            )
+            for offset in range(len(found))
+        }
+
+    before = lanes()
+    assert before[1] == (AWAITS, {0, 1, 2}, 5)
+    assert before[2] == (AWAITS, {0, 1, 2}, 0)
+    assert before[3] == (None, {0}, len(sound[1]))
+    assert before[0][0] == Op.INSERT.value
+    more = [WriterSchema(99, schemas[1].text), WriterSchema(98, schemas[0].text)]
+    source.read_as(known.with_schemas(KnownSchemas((*schemas, *more))))
+    after = lanes()
+    own = before[0][1]
+    assert len(own) == 1
+    assert {offset: each[:2] for offset, each in after.items()} == {
+        0: (Op.INSERT.value, own),
+        1: (Op.INSERT.value, own),
+        2: (Op.DELETE.value, own),
+        3: (None, {0}),
+    }

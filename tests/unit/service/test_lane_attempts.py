@@ -1,0 +1,118 @@
+"""A batch runs again, by the same plan, with what its lanes lacked: schemas that records name, or smaller parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from schemas.avro.registered import KnownSchemas, WriterSchema
+from schemas.errors import Code, EnvironmentProblem
+from schemas.formats.protocol import Format
+from schemas.formats.upsert import UpsertFormat
+from schemas.records import Barrier, BarrierKind
+from schemas.settings.limits import Limits
+from state.storage import Storage
+from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from streaming.lane.task import LaneResult, LaneTask
+from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts, LaneTasks
+from tests.kit.tables import table
+
+BARRIER = AlignedBarrier(Barrier(1 << 16, 0, BarrierKind.INITIAL, 1, 0), (9,), in_data=False)
+PLAN = BatchPlan(None, (BARRIER,), (0,), ReplicaVersion(0, 0, 0), 2)
+
+
+@dataclass
+class Book:
+    """Knows nothing at first, and of `missing` never anything; `away` so many times."""
+
+    missing: frozenset[int] = frozenset()
+    away: int = 0
+    known: set[int] = field(default_factory=set)
+
+    def learn(self, ids: frozenset[int]) -> KnownSchemas:
+        if self.away:
+            self.away -= 1
+            raise EnvironmentProblem(Code.REGISTRY_UNREACHABLE, found="nobody")
+        self.known |= ids - self.missing
+        schemas = tuple(WriterSchema(number, '"long"') for number in sorted(self.known))
+        return KnownSchemas(schemas, ids & self.missing)
+
+
+@dataclass
+class Runner:
+    """Lanes that wait for these ids until they are known, one after another, and are too long once."""
+
+    ids: list[int]
+    too_long: bool = False
+    tasks: list[LaneTask] = field(default_factory=list)
+    slots: int = 2
+
+    def carry_out(self, task: LaneTask) -> list[LaneResult]:
+        self.tasks.append(task)
+        open_ids = task.upstream_format.known.unanswered(self.ids)
+        waiting = LaneResult(0, awaited=frozenset(sorted(open_ids)[:1]))
+        return [waiting, LaneResult(1, too_long=self.too_long and not task.in_parts)]
+
+
+@dataclass
+class Tasks:
+    """As `LaneTasks`, of a plan that needs nothing else."""
+
+    schemas: Book
+    upstream_format: Format = field(default_factory=lambda: UpsertFormat(encoding="avro-registry"))
+    journal: Any = field(default_factory=lambda: SimpleNamespace(is_superseded=False))
+    batch_sizer: Any = None
+    known_ends: Any = None
+
+    def learn(self, ids: frozenset[int], refused: frozenset[int]) -> Format:
+        return LaneTasks.learn(cast("LaneTasks", self), ids, refused)
+
+    def task(self, plan: BatchPlan, progress: Any) -> LaneTask:
+        return LaneTask(
+            storage=Storage("/nowhere"),
+            table=table(),
+            plan=plan,
+            progress={},
+            scans={},
+            sinks={},
+            read_letters=lambda parked: (),
+            transactional_id="none",
+            journal_version=0,
+            limits=Limits(),
+            known_ends={},
+            upstream_format=self.upstream_format,
+        )
+
+
+def attempts(runner: Runner, book: Book) -> tuple[LaneAttempts, Tasks]:
+    tasks = Tasks(book)
+    overruns: Any = None
+    made = LaneAttempts(lanes=runner, tasks=cast("LaneTasks", tasks), overruns=overruns, now_ms=lambda: 0)
+    return made, tasks
+
+
+def test_it_runs_again_until_every_id_is_answered_and_what_is_known_stays_known() -> None:
+    runner, book = Runner([6, 7, 8, 9], too_long=True), Book(missing=frozenset({6, 8}))
+    tried, tasks = attempts(runner, book)
+    plan, results = tried.run(PLAN, {})
+    assert plan == PLAN
+    assert len(results) == 2
+    assert [task.in_parts for task in runner.tasks] == [False] * 5 + [True]
+    assert runner.tasks[-1].upstream_format.known.refused == {6, 8}
+    assert [schema.id for schema in tasks.upstream_format.known.schemas] == [7, 9]
+    assert tasks.upstream_format.known.refused == frozenset()
+
+
+@pytest.mark.parametrize("away", [1, ATTEMPTS])
+def test_a_registry_that_is_away_is_tried_as_often_as_lanes_are(away: int) -> None:
+    tried, _ = attempts(Runner([7]), Book(away=away))
+    if away < ATTEMPTS:
+        tried.run(PLAN, {})
+        assert tried.take_hindrances() == (Code.REGISTRY_UNREACHABLE,)
+    else:
+        with pytest.raises(EnvironmentProblem) as caught:
+            tried.run(PLAN, {})
+        assert caught.value.code is Code.REGISTRY_UNREACHABLE
