@@ -27,7 +27,7 @@ KEY, VALUE, SIZE, BEFORE, AFTER = "_bf_key", "_bf_value", "_bf_size", "_bf_befor
 
 MARKED = -2
 """Op of a record that is marked as a barrier."""
-AWAITS = -3
+AWAITS = -4
 """Op of a record that can't be read yet. It comes to every lane, so that none sends before it can be."""
 
 

@@ -201,7 +201,8 @@ def _writer(draw: st.DrawFn, number: int, columns: Sequence[Column], *, odd: boo
             choice = (choice[0], choice[1] | _OUTSIDE[avro])
         if odd and not draw(st.integers(0, 60)):
             choice = draw(st.sampled_from(EXTRAS))
-        add(column.name, choice, draw(st.integers(0, 2)) if odd or column.nullable else 0)
+        is_optional = column.nullable or (odd and not draw(st.integers(0, 9)))
+        add(column.name, choice, draw(st.integers(0, 2)) if is_optional else 0)
     for extra in range(draw(st.integers(0, 2)) if not whole else 0):
         add(f"extra{extra}", draw(st.sampled_from(EXTRAS)), draw(st.integers(0, 2)))
     avro_fields = [{"name": name, "type": schema} for name, (schema, _) in fields.items()]
@@ -241,8 +242,8 @@ def batches(
     def build(draw: st.DrawFn) -> tuple[tuple[WriterSchema, ...], list[Record]]:
         keys = [_key_writer(draw, 10 + n, table.key_columns, key, odd) for n in range(2)]
         writers = [_writer(draw, 20 + n, table.columns, odd=odd, whole=False) for n in range(3)]
-        if not odd:
-            writers = [_without(writer, table.primary_key) for writer in writers]
+        kept = 1 if odd else 0
+        writers[kept:] = [_without(writer, table.primary_key) for writer in writers[kept:]]
         found: list[Record] = []
         for _ in range(count):
             writer, key_writer = draw(st.sampled_from(writers)), draw(st.sampled_from(keys))
