@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import fastavro
 
 from schemas.avro.cells import CellError, MisfitError
 from schemas.avro.limits import MalformedError
-from schemas.avro.projection import Projection, parsed
+from schemas.avro.projection import Project, Projection, projected
 from schemas.avro.reader import read_record
 from schemas.avro.registered import FRAME_BYTES, Schemas, framed_id
 from schemas.errors import Code, InputError
 from schemas.types import Value
 
 _FORM = "a zero byte, the id of a schema in four bytes, and Avro by this schema"
-
-Project = Callable[[Any], Projection]
-"""Of a parsed schema, what is read of its records. Raises: MisfitError."""
 
 
 class RegisteredRecords:
@@ -60,7 +56,7 @@ class RegisteredRecords:
             found = f"{self._what} by schema {schema_id}, which the registry does not know"
             raise InputError(Code.SCHEMA_UNKNOWN, where=where, found=found)
         try:
-            projection = self._project(parsed(schema))
+            projection = projected(schema, self._project)
         except MisfitError as reason:
             found = f"{self._what} by schema {schema_id}: {reason}"
             raise InputError(Code.SCHEMA_INCOMPATIBLE, where=where, found=found) from None

@@ -204,9 +204,9 @@ def _unwrapped(schema: Schema) -> Mapping[str, Any]:
 
 
 def _meaning(kind: Mapping[str, Any]) -> str | None:
-    named: str | None = kind.get("logicalType") or _BY_CONNECT.get(kind.get("connect.name", ""))
+    named = kind.get("logicalType") or _BY_CONNECT.get(str(kind.get("connect.name")))
     # Without a zone they are taken for UTC, as everything is here.
-    return named.removeprefix("local-") if named else None
+    return str(named).removeprefix("local-") if named else None
 
 
 def _named(kind: Mapping[str, Any]) -> str:
@@ -229,7 +229,7 @@ def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
             return Cell(column, "float")
         case TypeName.DOUBLE if avro in ("float", "double"):
             return Cell(column, avro)
-        case TypeName.STRING if avro == "enum":
+        case TypeName.STRING if avro == "enum" and kind["symbols"]:
             return Cell(column, "long", Form.SYMBOL, symbols=tuple(kind["symbols"]))
         case TypeName.STRING if avro in ("string", "bytes") and meaning != "decimal":
             return Cell(column, "string")
@@ -258,7 +258,7 @@ def _decimal_cell(column: Column, kind: Mapping[str, Any]) -> Cell | None:
         return None
     if kind["type"] == "bytes":
         return Cell(column, "bytes", Form.DECIMAL, scale)
-    size = int(kind["size"])
+    size = max(1, int(kind["size"]))
     digits = min(MAX_DECIMAL_PRECISION, len(str(2 ** (8 * size - 1) - 1)) - 1)
     if scale > digits:
         return None

@@ -8,7 +8,7 @@ writer's schema with plain types where a column is read, without names that coul
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -17,10 +17,11 @@ import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
 from schemas.avro.cells import Cell, MisfitError, Schema, cell_of
+from schemas.avro.limits import MAX_VALUE_BYTES
 from schemas.avro.registered import WriterSchema
 from schemas.table import Column
 
-_RECORD = "backfill.Record"
+_RECORD, _UNREAD = "backfill.Record", "_bf_unread"
 _MOST_PARTS, _MOST_DEPTH = 20_000, 100
 """Of a schema: one whose named types contain each other many times over becomes very large when it is written out."""
 
@@ -32,6 +33,10 @@ class Projection:
     cells: tuple[Cell, ...]
     writer: Schema
     reader: Schema
+
+
+Project = Callable[[Schema], Projection]
+"""Of a parsed schema, what is read of its records. Raises: MisfitError."""
 
 
 def parsed(schema: WriterSchema) -> Schema:
@@ -46,6 +51,16 @@ def parsed(schema: WriterSchema) -> Schema:
     except MisfitError:
         raise
     except (SchemaParseException, UnknownType, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise MisfitError(f"a schema that is no Avro ({type(error).__name__})") from None
+
+
+def projected(schema: WriterSchema, project: Project) -> Projection:
+    """What is read of records by a schema, which may be anything that its writer registered. Raises: MisfitError."""
+    try:
+        return project(parsed(schema))
+    except MisfitError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise MisfitError(f"a schema that is no Avro ({type(error).__name__})") from None
 
 
@@ -69,6 +84,8 @@ class _WrittenOut:
                 own = inside | {name}
                 inner = [{**field, "type": self.schema(field["type"], own, depth + 1)} for field in fields]
                 return {**schema, "fields": inner}
+            case {"type": "fixed", "size": size} if not 0 <= size <= MAX_VALUE_BYTES:
+                raise MisfitError(f"a fixed of {size} bytes")
             case {"type": "array", "items": items}:
                 return {**schema, "items": self.schema(items, inside, depth + 1)}
             case {"type": "map", "values": values}:
@@ -119,8 +136,8 @@ def plain_record(
     writer = [
         {"name": field["name"], "type": chosen[field["name"]][0]}
         if field["name"] in chosen
-        else {"name": field["name"], "type": skipped.plain(field["type"])}
-        for field in schema["fields"]
+        else {"name": f"{_UNREAD}{number}", "type": skipped.plain(field["type"])}
+        for number, field in enumerate(schema["fields"])
     ]
     reader = [
         {"name": field["name"], "type": chosen[field["name"]][1]}
@@ -133,7 +150,7 @@ def plain_record(
 
 
 class _Skipped:
-    """Schemas of what is passed over: the same bytes, fresh names, no logical types."""
+    """Schemas of what is passed over: the same bytes, no logical types, and names that every reader of Avro takes."""
 
     def __init__(self, record: str) -> None:
         self._record, self._numbers = record, count()
@@ -144,10 +161,13 @@ class _Skipped:
             case list():
                 return [self.plain(branch) for branch in schema]
             case {"type": "record" | "error", "fields": fields}:
-                inner = [{"name": field["name"], "type": self.plain(field["type"])} for field in fields]
+                inner = [
+                    {"name": f"f{number}", "type": self.plain(field["type"])}
+                    for number, field in enumerate(fields)
+                ]
                 return {"type": "record", "name": name, "fields": inner}
             case {"type": "enum", "symbols": symbols}:
-                return {"type": "enum", "name": name, "symbols": symbols}
+                return {"type": "enum", "name": name, "symbols": [f"S{n}" for n in range(len(symbols))]}
             case {"type": "fixed", "size": size}:
                 return {"type": "fixed", "name": name, "size": size}
             case {"type": "array", "items": items}:

@@ -60,11 +60,11 @@ class UpsertFormat(RegistryFormat):
         self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
     ) -> str | None:
         from schemas.avro.cells import MisfitError
-        from schemas.avro.projection import parsed
+        from schemas.avro.projection import projected
         from schemas.formats.upsert_avro import projects
 
         try:
-            projects(self.key, table.columns, table.key_columns)[half](parsed(schema))
+            projected(schema, projects(self.key, table.columns, table.key_columns)[half])
         except MisfitError as reason:
             return str(reason)
         return None

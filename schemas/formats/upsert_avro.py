@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from schemas.avro.by_id import Project, RegisteredRecords
-from schemas.avro.projection import of_record, of_value
+from schemas.avro.by_id import RegisteredRecords
+from schemas.avro.projection import Project, of_record, of_value
 from schemas.avro.registered import Schemas
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Rows

@@ -166,6 +166,16 @@ def test_a_hostile_schema_is_refused_before_anything_is_read_by_it() -> None:
         )
         error = refused(KEY, frame(9), rows(huge))
         assert (error.code is Code.SCHEMA_INCOMPATIBLE) == (depth == 5)
+    for odd in (
+        {"name": "x", "type": {"type": "fixed", "name": "F", "size": 2**31}},
+        {"name": ["x"], "type": "int"},
+        {"name": "note", "type": {"type": "enum", "name": "E", "symbols": []}},
+        {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": [2]}},
+        {"name": "amount", "type": {"type": "bytes", "logicalType": {"decimal": 4}}},
+        {"name": "amount", "type": {"type": "long", "connect.name": ["x"]}},
+    ):
+        schema = {"type": "record", "name": "R", "fields": [odd]}
+        assert refused(KEY, frame(9), rows(known(s9=schema))).code is Code.SCHEMA_INCOMPATIBLE
     deep = json.dumps({"type": "array", "items": "int"})
     for _ in range(4_000):
         deep = f'{{"type":"array","items":{deep}}}'

@@ -19,9 +19,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from schemas.avro.by_id import Project
 from schemas.avro.cells import FIRST_DAY, LAST_DAY, Cell, Form, MisfitError
-from schemas.avro.projection import Projection, parsed
+from schemas.avro.projection import Project, Projection, projected
 from schemas.avro.registered import FRAME_BYTES, MAGIC, KnownSchemas, frame
 from schemas.table import Column as TableColumn
 from schemas.types import TypeName
@@ -126,7 +125,7 @@ def _branches(schemas: KnownSchemas, project: Project) -> list[_Branch]:
     alike: dict[str, tuple[list[int], Projection]] = {}
     for schema in schemas.schemas:
         try:
-            projection = project(parsed(schema))
+            projection = projected(schema, project)
         except MisfitError:
             continue
         same = json.dumps([projection.writer, [repr(cell) for cell in projection.cells]])
