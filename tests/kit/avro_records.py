@@ -178,15 +178,24 @@ class Writer:
         return frame(self.schema.id) + encoded(self.avro, row)
 
 
+def _renamed(schema: Schema, number: int) -> Schema:
+    """With a number behind the names of types, of which a schema may define each once."""
+    match schema:
+        case list():
+            return [_renamed(each, number) for each in schema]
+        case dict():
+            inner = {key: _renamed(schema[key], number) for key in ("items", "values") if key in schema}
+            name = {"name": f"{schema['name']}{number}"} if "name" in schema else {}
+            return {**schema, **inner, **name}
+    return schema
+
+
 def _writer(draw: st.DrawFn, number: int, columns: Sequence[Column], *, odd: bool, whole: bool) -> Writer:
     fields: dict[str, tuple[Schema, st.SearchStrategy[Any]]] = {}
-    names: set[str] = set()
 
     def add(name: str, choice: tuple[Schema, st.SearchStrategy[Any]], form: int) -> None:
         schema, values = choice
-        if isinstance(schema, dict) and "name" in schema:
-            schema = {**schema, "name": f"{schema['name']}{len(names)}"}
-            names.add(schema["name"])
+        schema = _renamed(schema, len(fields))
         if isinstance(schema, str | dict) and schema != "null":
             values = values if not form else st.none() | values
             schema = [schema, ["null", schema], [schema, "null"]][form]
