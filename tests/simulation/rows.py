@@ -26,40 +26,45 @@ class AfterOnly(ChangeFormat):
 
 
 @dataclass
-class Disk:
-    """By a store's name, its epoch and its values by key; `making` are those that are made anew by somebody now."""
+class File:
+    """A store: its epoch, and its values by key. `is_made`: somebody makes it anew now."""
 
-    stores: dict[str, tuple[int | None, dict[bytes, bytes]]] = field(default_factory=dict)
-    making: set[str] = field(default_factory=set)
+    epoch: int | None = None
+    values: dict[bytes, bytes] = field(default_factory=dict)
+    is_made: bool = False
+
+
+@dataclass
+class Disk:
+    """The stores by name. One that is gone lives on for those who have it open, and the name gets another one."""
+
+    stores: dict[str, File] = field(default_factory=dict)
 
     def copy(self) -> Disk:
-        return Disk(dict(self.stores))
+        return Disk({name: File(file.epoch, dict(file.values)) for name, file in self.stores.items()})
 
 
 class SimulatedStore(RowStore):
     """Each call is a step, before which others may run; what it does is done at once, as by a transaction."""
 
     def __init__(self, disk: Disk, name: str, table: TableSchema, scheduler: Scheduler) -> None:
-        self._disk, self._name, self._table, self._scheduler = disk, name, table, scheduler
+        self._name, self._table, self._scheduler = name, table, scheduler
         if scheduler.outcome(f"rows {name}", "there", "gone") == "gone":
             disk.stores.pop(name, None)
-
-    @property
-    def _now(self) -> tuple[int | None, dict[bytes, bytes]]:
-        return self._disk.stores.get(self._name, (None, {}))
+        self._file = disk.stores.setdefault(name, File())
 
     @property
     def epoch(self) -> int | None:
-        return self._now[0]
+        return self._file.epoch
 
     def write(self, rows: Written, *, after: int | None, epoch: int) -> bool:
         self._scheduler.step(f"write rows {self._name}")
-        at, values = self._now
-        if at != after:
+        file = self._file
+        if file.epoch != after:
             return False
         gone = set(rows.gone.to_pylist())
-        kept = {key: value for key, value in values.items() if key not in gone}
-        self._disk.stores[self._name] = epoch, kept | self._values(rows)
+        kept = {key: value for key, value in file.values.items() if key not in gone}
+        file.epoch, file.values = epoch, kept | self._values(rows)
         return True
 
     def _values(self, rows: Written) -> dict[bytes, bytes]:
@@ -68,27 +73,25 @@ class SimulatedStore(RowStore):
 
     def clear(self) -> None:
         self._scheduler.step(f"clear rows {self._name}")
-        self._disk.stores[self._name] = None, {}
+        self._file.epoch, self._file.values = None, {}
 
     def fill(self, rows: Written) -> None:
         self._scheduler.step(f"fill rows {self._name}")
-        at, values = self._now
-        self._disk.stores[self._name] = at, values | self._values(rows)
+        self._file.values = self._file.values | self._values(rows)
 
     @contextmanager
     def at(self, epoch: int | None) -> Iterator[View | None]:
-        at, values = self._now
-        yield _Values(values) if at == epoch else None
+        yield _Values(self._file.values) if self._file.epoch == epoch else None
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        making = self._disk.making
-        self._scheduler.step(f"make rows {self._name}", lambda: self._name not in making)
-        making.add(self._name)
+        file = self._file
+        self._scheduler.step(f"make rows {self._name}", lambda: not file.is_made)
+        file.is_made = True
         try:
             yield
         finally:  # whatever ends the process
-            making.discard(self._name)
+            file.is_made = False
 
     def close(self) -> None:
         return

@@ -103,6 +103,9 @@ class LocalStore(RowStore):
         self._env = lmdb.open(
             str(self._folder), map_size=_MAX_BYTES, max_dbs=2, writemap=True, sync=False, metasync=False
         )
+        self._lock = (self._folder / "making.lock").open(
+            "w"
+        )  # goes with the store, should the folder be deleted
         self._meta, self._rows = self._env.open_db(_META), self._env.open_db(_ROWS)
         with self._env.begin() as txn:
             boot = txn.get(_BOOT, db=self._meta)
@@ -113,13 +116,15 @@ class LocalStore(RowStore):
 
     def _open_anew(self) -> None:
         if "_env" in self.__dict__:
-            self._env.close()
+            self.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._open()
 
     def close(self) -> None:
         """Idempotent."""
         self._env.close()
+        if "_lock" in self.__dict__:
+            self._lock.close()
 
     @property
     def epoch(self) -> int | None:
@@ -173,9 +178,11 @@ class LocalStore(RowStore):
     @contextmanager
     def alone(self) -> Iterator[None]:
         """By a lock that ends with its process."""
-        with (self._folder / "making.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
             yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def __len__(self) -> int:
         with self._env.begin() as txn:

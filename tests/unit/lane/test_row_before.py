@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -222,3 +223,16 @@ def test_rows_that_are_looked_at_stay_as_they_are_while_others_write(tmp_path: P
             store.clear()
             stored = decoded(view.values(orders[0].distinct), TABLE)
             assert stored.columns[1].to_pylist() == [0]
+
+
+def test_a_store_whose_folder_is_deleted_goes_on_for_who_has_it_open(tmp_path: Path) -> None:
+    changes = changes_of([(1, (1, 0, "a"))])
+    rows = written(changes, KeyOrder.of(encoded(changes)))
+    with closing(LocalStore(tmp_path / "rows", TABLE)) as store:
+        shutil.rmtree(tmp_path / "rows")
+        with store.alone():
+            store.clear()
+            store.fill(rows)
+            store.write(NOTHING, after=None, epoch=7)
+        with closing(LocalStore(tmp_path / "rows", TABLE)) as other, other.alone():
+            assert (store.epoch, other.epoch, len(store), len(other)) == (7, None, 1, 0)
