@@ -115,6 +115,14 @@ _CHANGES = {
     ),
     Code.EMPTY_RECORD: Advice("a key record and a Change", _PRODUCER),
     Code.TOMBSTONE_UNSUPPORTED: Advice("a DELETE with its before", _PRODUCER),
+    Code.TRUNCATE_UNSUPPORTED: Advice(
+        "events of rows: c, u, d, and r of a snapshot",
+        "the table was emptied at once, and its rows are still in the replica: begin anew with a new state and outputs",
+    ),
+    Code.TOAST_UNAVAILABLE: Advice(
+        "a stored row that has the value which the event leaves out, of column {column}",
+        "set REPLICA IDENTITY FULL on the table, or have the connector read a snapshot",
+    ),
     Code.PK_NULL: Advice(
         "a value in every column of the primary key",
         "correct the producer; a row without a key can't be followed",

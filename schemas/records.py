@@ -48,6 +48,19 @@ class Change:
         return has == {Op.INSERT: (False, True), Op.UPDATE: (True, True), Op.DELETE: (True, False)}[self.op]
 
 
+@dataclass(frozen=True, slots=True)
+class UpstreamRecord:
+    """What a record of an upstream says beside its key; `change` is None where it is no data of the table.
+
+    `unchanged` are columns, by index, whose value the record leaves out because it is what it was: None in `change`.
+    `position` is where the change stands in the log of the database that it comes from, where that can be compared.
+    """
+
+    change: Change | None
+    unchanged: tuple[int, ...] = ()
+    position: tuple[int, int] | None = None
+
+
 class BarrierKind(IntEnum):
     """RisingWave's kinds of barrier. The numbers are the Avro enum's indices."""
 

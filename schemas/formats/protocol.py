@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict
 
 from schemas.avro.registered import KnownSchemas, Schemas, WriterSchema
 from schemas.position import Key
-from schemas.records import Change
+from schemas.records import Change, UpstreamRecord
 from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
@@ -71,6 +71,12 @@ class Rows(Protocol):
         The key is for formats whose values do not say it all. They refuse a record whose key is wrong; the others
         leave it unread, and it is for the caller to compare (`Format.keys`).
         """
+
+    def read_record(
+        self, key: bytes | None, value: bytes | None, *, where: str | None = None
+    ) -> UpstreamRecord:
+        """A record of an upstream, which may be more or less than a change. Raises: InputError, as `read_change`."""
+        return UpstreamRecord(self.read_change(key, value, where=where))
 
     def is_key(self, data: bytes, key: Key) -> bool:
         """Whether bytes are legal for this key although the encoder of `Format.keys` would not have written them."""
@@ -137,6 +143,16 @@ class Format(BaseModel):
     @property
     def tombstones(self) -> bool:
         """Whether a null value is a record of the format; if not, it is TOMBSTONE_UNSUPPORTED."""
+        return False
+
+    @property
+    def may_be_unchanged(self) -> bool:
+        """Whether a change may leave out values that are what they were (`UpstreamRecord.unchanged`)."""
+        return False
+
+    @property
+    def comes_again(self) -> bool:
+        """Whether what was sent may be sent again, which `UpstreamRecord.position` tells."""
         return False
 
     @property

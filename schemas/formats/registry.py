@@ -11,13 +11,18 @@ from typing import Any, TypeVar
 
 from schemas.faults import Faults
 from schemas.formats.change import ChangeFormat
+from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Format, OutputFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.kinds.declare import declare_kind
 
 DEFAULT = ChangeFormat()
 """Of an upstream and of a job that name none."""
-UPSTREAM_FORMATS: dict[str, type[Format]] = {"change": ChangeFormat, "upsert": UpsertFormat}
+UPSTREAM_FORMATS: dict[str, type[Format]] = {
+    "change": ChangeFormat,
+    "upsert": UpsertFormat,
+    "debezium": DebeziumFormat,
+}
 OUTPUT_FORMATS: dict[str, type[OutputFormat]] = {"change": ChangeFormat}
 
 _AnyFormat = TypeVar("_AnyFormat", bound=Format)

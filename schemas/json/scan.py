@@ -76,6 +76,11 @@ def read_scalar(data: bytes) -> Token:
     return token
 
 
+def fields_in(token: Token) -> list[tuple[str, Token]]:
+    """The fields of an object that was read. Raises: JsonError for any other value."""
+    return list(_Scan(token.text).fields())
+
+
 def decoded_text(data: bytes) -> str:
     """Bytes in UTF-8. Raises: JsonError(BAD_ENCODING)."""
     try:

@@ -20,6 +20,9 @@ from schemas.json.scan import MAX_NUMBER, NUMBER, JsonError, Kind, Token
 from schemas.table import Column
 from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName, Value
 
+Reader = Callable[[Token, ColumnType], Value]
+"""Of all values but null. ValueError: another form than the type's; OverflowError: a value that does not fit it."""
+
 _Day = TypeVar("_Day", bound=dt.date)
 _RANGES = {TypeName.INT: 2**31, TypeName.BIGINT: 2**63}
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -41,9 +44,7 @@ def value_of(token: Token, column: Column) -> Value:
     Raises: JsonError with the column: JSON_MALFORMED for another form than its type's, VALUE_OUT_OF_RANGE, and
         BAD_ENCODING for half a surrogate pair.
     """
-    if token.kind is Kind.NULL:
-        return None
-    return _read(token, column, column.type)
+    return read_by(_READERS[column.type.name], token, column)
 
 
 def plain_value(text: str, column: Column) -> Value:
@@ -53,32 +54,32 @@ def plain_value(text: str, column: Column) -> Value:
         kind = Kind.BOOLEAN
     elif column.type.name in _RANGES and len(text) <= MAX_NUMBER and _INTEGER.fullmatch(text):
         kind = Kind.INTEGER
-    return _read(Token(kind, text), column, column.type)
+    return value_of(Token(kind, text), column)
 
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 
 
-def _read(token: Token, column: Column, kind: ColumnType) -> Value:
+def read_by(reader: Reader, token: Token, column: Column) -> Value:
+    """None for null, and what the reader makes of every other value. Raises: JsonError, as `value_of`."""
+    if token.kind is Kind.NULL:
+        return None
     try:
-        return _READERS[kind.name](token, kind)
+        return reader(token, column.type)
     except OverflowError:
         raise JsonError("a value that does not fit", Code.VALUE_OUT_OF_RANGE, column.name) from None
     except UnicodeEncodeError:
         raise JsonError("half a surrogate pair", Code.BAD_ENCODING, column.name) from None
     except ValueError:
-        raise JsonError(f"another form than {kind} has in JSON", column=column.name) from None
-
-
-# Readers raise ValueError for another form than the type's, and OverflowError for what does not fit it.
+        raise JsonError(f"another form than {column.type} has in JSON", column=column.name) from None
 
 
 def _boolean(token: Token, _: ColumnType) -> bool:
-    return _only(token, Kind.BOOLEAN) == "true"
+    return only(token, Kind.BOOLEAN) == "true"
 
 
 def _integer(token: Token, kind: ColumnType) -> int:
-    number, beyond = int(_only(token, Kind.INTEGER)), _RANGES[kind.name]
+    number, beyond = int(only(token, Kind.INTEGER)), _RANGES[kind.name]
     if not -beyond <= number < beyond:
         raise OverflowError
     return number
@@ -87,7 +88,7 @@ def _integer(token: Token, kind: ColumnType) -> int:
 def _double(token: Token, kind: ColumnType) -> float:
     if token.kind is Kind.TEXT:
         return _not_finite(token.text)
-    text = _only(token, Kind.INTEGER, Kind.FRACTION)
+    text = only(token, Kind.INTEGER, Kind.FRACTION)
     number = float(text)
     if math.isinf(number):
         raise OverflowError
@@ -121,7 +122,7 @@ def _single(text: str, number: float) -> float:
 
 
 def _decimal(token: Token, kind: ColumnType) -> Decimal:
-    text = _only(token, Kind.INTEGER, Kind.FRACTION, Kind.TEXT)
+    text = only(token, Kind.INTEGER, Kind.FRACTION, Kind.TEXT)
     if not NUMBER.fullmatch(text):
         raise ValueError
     exponent = _EXPONENT.search(text)
@@ -137,30 +138,43 @@ def _decimal(token: Token, kind: ColumnType) -> Decimal:
 
 
 def _string(token: Token, _: ColumnType) -> str:
-    text = _only(token, Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.NESTED)
+    text = only(token, Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.NESTED)
     text.encode()
     return text
 
 
 def _binary(token: Token, _: ColumnType) -> bytes:
-    text = _only(token, Kind.TEXT)
+    return from_base64(only(token, Kind.TEXT))
+
+
+def from_base64(text: str) -> bytes:
+    """ValueError for a text without its padding, or with bits that stand for nothing."""
     if not text.isascii():
         raise ValueError
     data = base64.b64decode(text, validate=True)
     if base64.b64encode(data).decode() != text:
-        raise ValueError  # without its padding, or with bits that stand for nothing
+        raise ValueError
     return data
 
 
 def _date(token: Token, _: ColumnType) -> dt.date:
-    text = _only(token, Kind.TEXT)
+    return date_of(only(token, Kind.TEXT))
+
+
+def date_of(text: str) -> dt.date:
+    """Year, month and day, as a reader does it."""
     if not _DATE.fullmatch(text):
         raise ValueError
     return _in_calendar(dt.date.fromisoformat, text)
 
 
 def _timestamp(token: Token, _: ColumnType) -> dt.datetime:
-    parts = _TIMESTAMP.fullmatch(_only(token, Kind.TEXT))
+    return timestamp_of(only(token, Kind.TEXT))
+
+
+def timestamp_of(text: str) -> dt.datetime:
+    """ISO 8601 with an offset, as a reader does it."""
+    parts = _TIMESTAMP.fullmatch(text)
     if parts is None:
         raise ValueError
     offset = dt.timedelta()
@@ -179,13 +193,14 @@ def _in_calendar(read: Callable[[str], _Day], text: str) -> _Day:
         raise OverflowError from None
 
 
-def _only(token: Token, *kinds: Kind) -> str:
+def only(token: Token, *kinds: Kind) -> str:
+    """The text of a value of these kinds; ValueError for another one."""
     if token.kind not in kinds:
         raise ValueError
     return token.text
 
 
-_READERS: dict[TypeName, Callable[[Token, ColumnType], Value]] = {
+_READERS: dict[TypeName, Reader] = {
     TypeName.BOOLEAN: _boolean,
     TypeName.INT: _integer,
     TypeName.BIGINT: _integer,

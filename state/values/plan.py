@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
@@ -19,6 +19,7 @@ from schemas.position import Key, position_from_text, position_to_text
 from schemas.records import Barrier
 from schemas.table import Column, TableSchema
 from state.values.progress import NotStarted, Progress, after_slice
+from state.values.seen import Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +212,7 @@ class BatchPlan:
     `until` is for a long interval that no job waits for: then the batch brings only its records before these
     (exclusive) offsets into the log, and the barrier is left to a later batch.
     `silent`: the outputs hold all of it already, so the batch is for replica, progress and jobs alone.
+    `seen` is how far each partition had come before `first_offsets`, of an upstream whose records may come again.
     """
 
     start: AlignedBarrier | None
@@ -223,6 +225,7 @@ class BatchPlan:
     parked: tuple[Parked, ...] = ()
     until: tuple[int, ...] | None = None
     silent: bool = False
+    seen: Mapping[int, Seen] = field(default_factory=dict)
 
     @property
     def pin(self) -> Pin:
@@ -284,6 +287,7 @@ class BatchPlan:
                 "parked": [(item.partition, item.offset, item.code, item.lane) for item in self.parked],
                 "until": self.until,
                 "silent": self.silent,
+                "seen": {str(number): (*each.position, each.dropped) for number, each in self.seen.items()},
             }
         )
 
@@ -305,6 +309,10 @@ class BatchPlan:
             ),
             until=tuple(raw["until"]) if raw.get("until") else None,
             silent=raw.get("silent", False),
+            seen={
+                int(number): Seen((commit, lsn), dropped)
+                for number, (commit, lsn, dropped) in raw.get("seen", {}).items()
+            },
         )
 
 

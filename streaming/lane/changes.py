@@ -1,8 +1,9 @@
 """The changes of a lane, brought into order: by interval, then by upstream partition and offset.
 
 Rows come out of the shuffle in any order. Every key lives in one upstream partition, so this order keeps the
-changes of each key in theirs, and intervals cut the rows into contiguous runs. The barriers' own records, and those
-that the plan leaves out, are dropped here. Records at fault keep their place: see `streaming.lane.faults`.
+changes of each key in theirs, and intervals cut the rows into contiguous runs. The barriers' own records, those that
+say nothing of the table, and those that the plan leaves out are dropped here. Records at fault keep their place: see
+`streaming.lane.faults`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
 from state.values.plan import BatchPlan
-from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED
+from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, NO_DATA
 
 Bools = npt.NDArray[np.bool_]
 
@@ -57,6 +58,19 @@ class Changes:
         """In its partition, of each change."""
         return _numpy(self.rows, OFFSET)
 
+    def filtered(self, kept: Bools) -> Changes:
+        """Those of them, in their order."""
+        mask = pa.array(kept)
+        return Changes(
+            interval=self.interval[kept],
+            vnodes=self.vnodes[kept],
+            ops=self.ops[kept],
+            before=tuple(column.filter(mask) for column in self.before),
+            after=tuple(column.filter(mask) for column in self.after),
+            keys=tuple(column.filter(mask) for column in self.keys),
+            rows=self.rows.filter(mask),
+        )
+
     def bounds(self, intervals: int) -> npt.NDArray[np.int64]:
         """Where each interval begins, and the end: interval i is [bounds[i], bounds[i + 1])."""
         return np.searchsorted(self.interval, np.arange(intervals + 1))
@@ -84,7 +98,8 @@ def order_changes(
     """All changes of a lane in order, unchecked."""
     rows = pa.Table.from_batches(list(batches), schema=schema)
     interval = _interval(rows, plan)
-    wanted = np.flatnonzero(~_markers(rows, plan) & ~_skipped(rows, plan))
+    no_data = np.asarray(pc.equal(rows[OP], NO_DATA).fill_null(False), dtype=np.bool_)
+    wanted = np.flatnonzero(~_markers(rows, plan) & ~_skipped(rows, plan) & ~no_data)
     places = (_numpy(rows, OFFSET)[wanted], _numpy(rows, PARTITION)[wanted])
     order = wanted[np.lexsort((*places, interval[wanted]))]
     rows = rows.take(pa.array(order)).combine_chunks()

@@ -19,10 +19,10 @@ from schemas.avro.columnar import encode_changes
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Format, Rows
-from schemas.records import Change
+from schemas.records import Change, UpstreamRecord
 from schemas.table import TableSchema
 from streaming.lane.changes import Bools, Changes
-from streaming.source.decoded import KEY, MARKED, VALUE
+from streaming.source.decoded import KEY, MARKED, POSITION, UNCHANGED, VALUE
 
 Found = tuple[int, Code, str, str]
 """Row, code, what was found, what was expected."""
@@ -69,13 +69,22 @@ class FormatFaults:
                 yield found(row, Code.TOMBSTONE_UNSUPPORTED, "a record without a value")
                 continue
             try:
-                change = self._rows.read_change(keys[row].as_py(), value)
+                record = self._rows.read_record(keys[row].as_py(), value)
             except InputError as error:
                 yield int(row), error.code, error.found, error.expected
                 continue
-            if ops[row] < 0 or self._plain.encode(change) != self._decoded(int(row)):
+            if ops[row] < 0 or not self._is_decoded(int(row), record):
                 text = f"{len(value or b'')} bytes that readers do not agree on"
                 yield found(row, Code.CHANGE_MALFORMED, text, what=Change.__name__)
+
+    def _is_decoded(self, row: int, record: UpstreamRecord) -> bool:
+        """Whether the columns have the same."""
+        rows = self.changes.rows
+        unchanged = rows[UNCHANGED][row].as_py() if UNCHANGED in rows.column_names else None
+        position = rows[POSITION][row].as_py() if POSITION in rows.column_names else None
+        same = record.unchanged == tuple(unchanged or ())
+        same &= record.position == (None if position is None else tuple(position.values()))
+        return same and record.change is not None and self._plain.encode(record.change) == self._decoded(row)
 
     def _decoded(self, row: int) -> bytes:
         """The change that the columns have, in Avro."""

@@ -11,7 +11,7 @@ is found in a later part aborts it. Without a job there is no order to keep, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -22,8 +22,8 @@ from state.journal import is_superseded
 from state.replica import write_log_file
 from state.storage import DataFile
 from streaming.lane.awaited import awaited_ids
-from streaming.lane.before.lookup import rows_before_of
 from streaming.lane.changes import Changes, log_rows, order_changes
+from streaming.lane.complete import Completion, RowsNeededError, completion_of
 from streaming.lane.faults import MOST_FAULTS, Fault, find_faults
 from streaming.lane.sending import send_all, send_letters
 from streaming.lane.task import LaneJob, LaneResult, LaneTask, Sent, places_before
@@ -75,20 +75,23 @@ class _Lane:
         self._faults: list[Fault] = []
         self._awaited: frozenset[int] = frozenset()
         self._changes = self._held_bytes = 0
-        self._with_before: Callable[[Changes], Changes]
+        self._complete: Completion
         self._unwritten: Changes | None = None
         """The last part that was asked for: it goes to the log after it was sent."""
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> LaneResult:
         try:
-            with rows_before_of(self.task, self.lane) as self._with_before:
+            with completion_of(self.task, self.lane) as self._complete:
                 result = self._run(batches)
+            result = replace(result, seen=self._complete.seen, redelivered=self._complete.redelivered)
         except _FaultyError:
             # What is at fault is decided once every record can be read.
             faults = () if self._awaited else tuple(self._faults)
             result = LaneResult(self.lane, faults=faults, awaited=self._awaited)
         except _TooLongError:
             return LaneResult(self.lane, too_long=True)
+        except RowsNeededError:
+            return LaneResult(self.lane, needs_rows=True)
         return replace(result, changes=self._changes, held_bytes=self._held_bytes, step_ms=self.watch.step_ms)
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> LaneResult:
@@ -119,8 +122,9 @@ class _Lane:
             failpoints.reach(Failpoint.LANE_READ)
             if not self._faults and not self._awaited:
                 self._write_log()
-                changes = self._with_before(changes)
+                changes, self._faults = self._complete(changes)
                 self.watch.lap("before")
+            if not self._faults:
                 self._unwritten = changes
                 yield changes
         if self._faults or self._awaited:

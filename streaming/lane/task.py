@@ -26,6 +26,7 @@ from state.replica import ReplicaFiles
 from state.storage import DataFile, Storage
 from state.values.plan import BatchPlan, JobPlan
 from state.values.progress import Completed, Progress
+from state.values.seen import LaneSeen
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS
 from streaming.lane.before.store import RowStore, local_store
 from streaming.lane.faults import Fault
@@ -105,7 +106,9 @@ class LaneResult:
     """What the driver needs to know.
 
     `too_long`: the lane held more than it may, and has done nothing; its changes have to come in parts. `awaited`: ids
-    of schemas that its records wait for; nothing was sent then either.
+    of schemas that its records wait for; nothing was sent then either, nor with `needs_rows`: changes leave values out
+    that the task brought no rows for. `seen` is how far the upstream's partitions have come, where records may come
+    again, and `redelivered` counts those that did.
     `error` is one that was foreseen; `trace` the stack of one that was not, for a log file.
     """
 
@@ -119,6 +122,9 @@ class LaneResult:
     already_sent: bool = False
     superseded: bool = False
     too_long: bool = False
+    needs_rows: bool = False
+    seen: Mapping[int, LaneSeen] = field(default_factory=dict)
+    redelivered: int = 0
     awaited: frozenset[int] = frozenset()
     error: BackfillError | None = None
     trace: str | None = None

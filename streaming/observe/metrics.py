@@ -36,6 +36,7 @@ class Metrics:
         self._sent = counter("backfill_snapshot_sent_rows", "Snapshot rows sent, after the filter.", "job")
         self._changes = counter("backfill_upstream_changes", "Changes read from the upstream.")
         self._barriers = counter("backfill_barriers", "Barriers that are done.")
+        self._redelivered = counter("backfill_redelivered_records", "Upstream records that came again.")
         self._again = counter("backfill_lanes_already_sent", "Lanes that found their batch in the output.")
         self._hindered = counter(
             "backfill_lanes_tried_again", "Attempts that were aborted, fenced or of unknown end.", "code"
@@ -92,6 +93,7 @@ class Metrics:
         self._changes.inc(report.changes)
         self._barriers.inc(len(report.plan.barriers))
         self._again.inc(report.already_sent)
+        self._redelivered.inc(report.redelivered)
         for code in report.hindrances:
             self._hindered.labels(code).inc()
         self._parked.inc(len(report.plan.parked))

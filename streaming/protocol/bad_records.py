@@ -18,13 +18,11 @@ from streaming.lane.faults import Fault
 
 MOST_PARKED = 10_000
 """In one batch: a producer that gets everything wrong is to be stopped, not to be copied."""
-_UNPARKED = (
-    "it can't be parked: no job is open, too many are at fault, it is too large, or marked as a barrier"
-)
+_UNPARKED = "it can't be parked: no job is open, too many are at fault, it is too large, a barrier's mark or a truncate"
 
-_NEVER_PARKED = (Code.RECORD_TOO_LARGE, Code.AMBIGUOUS_RECORD)
-"""A letter is longer than its record, so one that is too long can't be sent anywhere; and who marks records as barriers
-has to be stopped."""
+_NEVER_PARKED = (Code.RECORD_TOO_LARGE, Code.AMBIGUOUS_RECORD, Code.TRUNCATE_UNSUPPORTED)
+"""A letter is longer than its record, so one that is too long can't be sent anywhere; who marks records as barriers has
+to be stopped; and a truncate is not about one row."""
 
 log = structlog.get_logger(__name__)
 

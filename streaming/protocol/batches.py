@@ -267,6 +267,7 @@ class Batches:
             step_ms=done.clock.step_ms,
             lane_ms=sums.lane_ms,
             already_sent=sums.already_sent,
+            redelivered=sums.redelivered,
             hindrances=self._attempts.take_hindrances(),
             outcome=done.outcome,
             progress=dict(self.progress),

@@ -17,6 +17,7 @@ from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress
+from state.values.seen import merged
 from streaming.core.jobs import JobsOutcome
 from streaming.protocol.bad_records import BadRecords, without_parked
 from streaming.protocol.effects import (
@@ -107,6 +108,7 @@ class Executor:
                 self._commit_progress(effect.plan, done)
             case EndPart():
                 self.state.built = effect.plan.end_offsets
+                self._see(effect.plan, done)
                 self.on_part(effect.plan)
             case Settle():
                 self._settle(effect.plan, done)
@@ -176,6 +178,7 @@ class Executor:
 
     def _settle(self, plan: BatchPlan, done: Done) -> None:
         state = self.state
+        self._see(plan, done)
         refused = JobsOutcome((), state.take_refused())
         done.outcome = refused | self.settle(plan, () if plan.silent else state.configured)
         # One that is dropped later must not come back.
@@ -183,6 +186,19 @@ class Executor:
             self.forward.close()
         known = {job.name for job in state.jobs}
         state.configured = tuple(job for job in state.configured if plan.silent and job.name not in known)
+
+    def _see(self, plan: BatchPlan, done: Done) -> None:
+        if done.sums.results:
+            self.state.seen = merged(plan.seen, (result.seen for result in done.sums.results))
+
+    def look_again(self, plan: BatchPlan) -> None:
+        """Find out how far the upstream had come at the end of a plan that is done, where its records may come again.
+
+        Nothing is sent, and nothing becomes part of the log.
+        """
+        if self.attempts.may_come_again:
+            results = self.attempts.run(replace(plan, silent=True), {})[1]
+            self.state.seen = merged(plan.seen, (result.seen for result in results))
 
     def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> JobsOutcome:
         """Stand at the end of a plan that is done. `configured` jobs that are new start there."""

@@ -78,6 +78,8 @@ class LaneTasks:
     batch_sizer: BatchSizer
     schemas: LearnsSchemas
     known_ends: Mapping[OutputPartition, int] = field(default_factory=dict)
+    values_are_left_out: bool = False
+    """Whether changes did so, which take these values from the rows before; it is likely to go on."""
 
     def task(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LaneTask:
         """For the journal's newest version. `progress` is that at the plan's start."""
@@ -111,7 +113,8 @@ class LaneTasks:
 
     def _needs_rows_before(self, plan: BatchPlan) -> bool:
         """Outputs hold them, and filters decide by them."""
-        return self.upstream_format.images is Images.AFTER_ONLY and bool(plan.sent_jobs)
+        is_asked = bool(plan.sent_jobs) or self.values_are_left_out
+        return self.upstream_format.images is Images.AFTER_ONLY and is_asked
 
     def _is_long(self, plan: BatchPlan) -> bool:
         """Whether lanes should not try to hold the batch's changes whole, as far as can be known before."""
@@ -132,6 +135,11 @@ class LaneAttempts:
         self._journal, self._batch_sizer = tasks.journal, tasks.batch_sizer
         self._hindrances: list[Code] = []
         self.give_up = False
+
+    @property
+    def may_come_again(self) -> bool:
+        """Whether the upstream's records may be sent again."""
+        return self._tasks.upstream_format.comes_again
 
     def take_hindrances(self) -> tuple[Code, ...]:
         """Why lanes were tried again since the last call."""
@@ -183,6 +191,9 @@ class LaneAttempts:
         if awaited:
             format_ = self._tasks.learn(awaited, task.upstream_format.known.refused)
             return replace(task, upstream_format=format_)
+        if any(result.needs_rows for result in results):
+            self._tasks.values_are_left_out = True
+            return replace(task, replica=self._tasks.replica.files(task.plan.replica))
         if any(result.too_long for result in results) and not task.in_parts:
             return replace(task, in_parts=True)
         return None

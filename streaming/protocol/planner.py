@@ -92,6 +92,7 @@ class Planner:
             replica=version,
             lanes=self._lane_count,
             skipped=tuple(sorted(skipped)),
+            seen=self._state.seen,
         )
 
     def _look_at_output(self, job: JobState) -> None:

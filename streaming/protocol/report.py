@@ -36,6 +36,8 @@ class BatchReport:
     vnode_count: int
     files: ReplicaFiles
     """The replica that the plan pinned."""
+    redelivered: int = 0
+    """Records that came again, and were left out."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class Sums:
     def already_sent(self) -> int:
         """Lanes that found their part in the output."""
         return sum(result.already_sent for result in self.results)
+
+    @property
+    def redelivered(self) -> int:
+        """Records that came again."""
+        return sum(result.redelivered for result in self.results)
 
     @cached_property
     def lane_ms(self) -> dict[str, float]:

@@ -13,6 +13,7 @@ from schemas.table import Column, TableSchema
 from state.progress_table import ProgressRow
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Progress
+from state.values.seen import Seen
 from streaming.core.batch_sizer import BatchSizer
 from streaming.core.jobs import JobsOutcome, MutationReport, add_configured, jobs_after
 
@@ -29,6 +30,8 @@ class StreamState:
         """Of each job, its parts that were started. A mapping that is in it is never changed, but replaced."""
         self.built: tuple[int, ...] | None = None
         """Up to where parts of the interval behind the position are in the log."""
+        self.seen: Mapping[int, Seen] = {}
+        """How far the upstream's partitions have come, where records may come again."""
         self.configured: tuple[JobDefinition, ...] = ()
         """Jobs of the configuration that are still to be added."""
         self._in_file: frozenset[str] = frozenset()

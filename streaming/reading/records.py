@@ -48,8 +48,11 @@ class RecordDecoder:
         self._rows, self._tombstones = format_.rows(columns, key_columns), format_.tombstones
         self._epochs: dict[int, int] = {}
 
-    def decode(self, message: Message) -> Record:
-        """Raises: InputError with the record's place, when it is none of the contract."""
+    def decode(self, message: Message) -> Record | None:
+        """None for one that says nothing of the table.
+
+        Raises: InputError with the record's place, when it is none of the contract.
+        """
         where, (partition, _) = place(message), located(message)
         header = header_of(message, BARRIER_HEADER)
         if header is not None:
@@ -57,21 +60,23 @@ class RecordDecoder:
             self._epochs[partition] = barrier.curr
             return Record(where, partition, barrier.curr, None, barrier)
         key, value = message.key(), message.value()
-        if not isinstance(key, bytes) or (value is None and not self._tombstones):
-            raise InputError(
-                Code.TOMBSTONE_UNSUPPORTED if value is None else Code.KEY_MISMATCH,
-                where=where,
-                found="a record without a " + ("value" if value is None else "key"),
-                expected="a change with key and value, or a barrier",
-            )
-        epoch = self._epochs.get(partition, NO_EPOCH)
-        return Record(
-            where,
-            partition,
-            epoch,
-            self._rows.read_key(key, where=where),
-            self._rows.read_change(key, value, where=where),
-        )
+        if value is None and not self._tombstones:
+            raise _misfit(Code.TOMBSTONE_UNSUPPORTED, where, "a record without a value")
+        if key is None and not self._tombstones:
+            raise _misfit(Code.KEY_MISMATCH, where, "a record without a key")
+        change = self._rows.read_record(_bytes(key), _bytes(value), where=where).change
+        if change is None:
+            return None
+        row_key = self._rows.read_key(_bytes(key) or b"", where=where)
+        return Record(where, partition, self._epochs.get(partition, NO_EPOCH), row_key, change)
+
+
+def _bytes(part: str | bytes | None) -> bytes | None:
+    return part.encode() if isinstance(part, str) else part
+
+
+def _misfit(code: Code, where: str, found: str) -> InputError:
+    return InputError(code, where=where, found=found, expected="a change with key and value, or a barrier")
 
 
 def plain(value: object) -> object:

@@ -9,6 +9,8 @@
     VNODE                null without a row
     BEFORE, AFTER        structs of the table's columns, in their order; null where the half is missing
     BEFORE_HASH          see `state.columns`; null where the format does not give the row before
+    UNCHANGED            indices of columns that the record leaves out; of formats that may
+    POSITION             where the change stands in its database's log; of formats that tell
 
 Nullability is not declared: Spark's says what Avro allows, and the lane looks at the values.
 """
@@ -23,10 +25,14 @@ from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 
 KEY, VALUE, SIZE, BEFORE, AFTER = "_bf_key", "_bf_value", "_bf_size", "_bf_before", "_bf_after"
+UNCHANGED, POSITION = "_bf_unchanged", "_bf_position"
 """Columns beside those that the log has too."""
 
-MARKED = -2
-"""Op of a record that is marked as a barrier."""
+AGAIN = "_bf_again"
+"""A lane's own: whether a record stands at the very position that was the highest when the batch began."""
+
+MARKED, NO_DATA = -2, -3
+"""Ops of a record that is marked as a barrier, and of one that says nothing of the table: a heartbeat, a message."""
 AWAITS = -4
 """Op of a record that can't be read yet. It comes to every lane, so that none sends before it can be."""
 

@@ -25,7 +25,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.runtime.session import collect
 from streaming.runtime.spark_jobs import sorted_rows
 from streaming.source.barriers.found import FoundBarrier, Look, Marked, found_barrier, look_ahead
-from streaming.source.decoded import AFTER, AWAITS, BEFORE, KEY, MARKED, SIZE, VALUE
+from streaming.source.decoded import AFTER, AWAITS, BEFORE, KEY, MARKED, POSITION, SIZE, UNCHANGED, VALUE
 from streaming.source.formats.registry import decoder_of
 from streaming.source.lane_keys import lane_keys
 from streaming.source.spark_topic import SparkTopic
@@ -175,6 +175,8 @@ class UpstreamSource:
             found.before.alias(BEFORE),
             found.after.alias(AFTER),
             F.when(hashed, before_hash).alias(BEFORE_HASH),
+            *([] if found.unchanged is None else [found.unchanged.alias(UNCHANGED)]),
+            *([] if found.position is None else [found.position.alias(POSITION)]),
         ]
 
     def _lane_key(self, lanes: int) -> Column:

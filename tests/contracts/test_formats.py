@@ -262,7 +262,7 @@ def test_without_a_format_or_with_the_default_written_out_it_is_change() -> None
 @pytest.mark.parametrize(
     ("keys", "fault"),
     [
-        ({"format": "debezium"}, "format 'debezium' is not one of: change"),
+        ({"format": "maxwell"}, "format 'maxwell' is not one of: change"),
         ({"format": None}, "format None is not one of: change"),
         ({"format": ["change"]}, "format ['change'] is not one of: change"),
         ({"encoding": "json"}, "encoding is 'json': input should be 'avro'"),

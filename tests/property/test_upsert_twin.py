@@ -15,8 +15,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from schemas.avro.codec import ChangeCodec
 from schemas.avro.columnar import encode_changes
 from schemas.errors import InputError
+from schemas.formats.protocol import Format
 from schemas.formats.upsert import KeyForm, UpsertFormat
-from schemas.records import Barrier, BarrierKind, Change
+from schemas.records import Barrier, BarrierKind
 from schemas.table import Column, TableSchema, declare
 from schemas.types import ColumnType
 from state.columns import BEFORE_HASH
@@ -58,9 +59,7 @@ def drawn(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
     return found
 
 
-def decoded(
-    spark: SparkSession, format_: UpsertFormat, table: TableSchema, found: Sequence[Record]
-) -> Changes:
+def decoded(spark: SparkSession, format_: Format, table: TableSchema, found: Sequence[Record]) -> Changes:
     """All records by Spark's columns, in their order."""
     source = UpstreamSource(
         lambda: spark, KafkaSettings("unused"), "up", table, format_=format_, holds_barriers=False
@@ -85,22 +84,23 @@ def by_the_columns(changes: Changes, table: TableSchema) -> list[bytes | None]:
     return [found.get(row) for row in range(len(changes))]
 
 
-def by_the_twin(format_: UpsertFormat, table: TableSchema, found: Sequence[Record]) -> list[bytes | str]:
+def by_the_twin(format_: Format, table: TableSchema, found: Sequence[Record]) -> list[bytes | str]:
     """Each in the same bytes, or the code of its error."""
     rows, codec = format_.rows(table.columns, table.key_columns), ChangeCodec(table.columns)
 
     def read(record: Record) -> bytes | str:
         try:
-            change: Change = rows.read_change(*record, where="t-0@7")
+            change = rows.read_record(*record, where="t-0@7").change
         except InputError as error:
             return error.code
+        assert change is not None
         return codec.encode(change)
 
     return list(map(read, found))
 
 
 def differences(
-    spark: SparkSession, format_: UpsertFormat, table: TableSchema, found: Sequence[Record]
+    spark: SparkSession, format_: Format, table: TableSchema, found: Sequence[Record]
 ) -> list[object]:
     """Records of which the twin and the columns say different things."""
     changes = decoded(spark, format_, table, found)

@@ -107,8 +107,9 @@ def _records(target: Target, tally: Tally, *, follow: bool, until_complete: bool
             for chunk in reader.read(target.topic, ranges):
                 for message in chunk:
                     record = decoder.decode(message)
-                    tally.add(record)
-                    yield record
+                    if record is not None:
+                        tally.add(record)
+                        yield record
             positions |= {part: mark.stable for part, mark in marks.items()}
             complete = until_complete and len(tally.finished) == target.table.vnode_count
             if complete or not (follow or until_complete):

@@ -7,7 +7,7 @@ in a scratch folder where a batch has several parts, and forgotten at its end.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,15 @@ from schemas.formats.protocol import KeyEncoder
 from schemas.formats.registry import DEFAULT
 from schemas.table import TableSchema
 from streaming.lane.before.follow import Replicated, bring
-from streaming.lane.before.normal import KeyOrder, Stored, Written, normalised, written
+from streaming.lane.before.normal import (
+    KeyOrder,
+    Stored,
+    Unavailable,
+    Written,
+    normalised,
+    with_unchanged,
+    written,
+)
 from streaming.lane.before.store import LocalStore, RowStore, View, decoded
 from streaming.lane.changes import Changes
 from streaming.lane.task import LaneTask
@@ -42,14 +50,16 @@ class RowsBefore:
     _own: RowStore | None = field(default=None, init=False)
     _left: Written | None = field(default=None, init=False)
 
-    def __call__(self, changes: Changes) -> Changes:
-        """The legal changes that the next ones amount to."""
+    def __call__(self, changes: Changes) -> tuple[Changes, tuple[Unavailable, ...]]:
+        """The legal changes that the next ones amount to, and values that they leave out and nobody has."""
         if not len(changes):
-            return changes
+            return changes, ()
         order = KeyOrder.of(changes.encoded_keys(self.keys))
-        made = normalised(changes, order, self._stored(order.distinct))
+        stored = self._stored(order.distinct)
+        changes, unavailable = with_unchanged(changes, order, stored)
+        made = normalised(changes, order, stored)
         self._left = written(changes, order)
-        return made
+        return made, unavailable
 
     def _stored(self, keys: pa.Array) -> Stored:
         values = self.view.values(keys)
@@ -70,13 +80,13 @@ class RowsBefore:
 
 
 @contextmanager
-def rows_before_of(task: LaneTask, lane: int) -> Iterator[Callable[[Changes], Changes]]:
-    """What gives the changes of a lane, in order, their rows before; nothing where they have them, or need none.
+def rows_before_of(task: LaneTask, lane: int) -> Iterator[RowsBefore | None]:
+    """What gives the changes of a lane, in order, their rows before; None where they have them, or need none.
 
     Raises: StoreMovedError.
     """
     if task.replica is None:
-        yield lambda changes: changes
+        yield None
         return
     vnodes, keys = task.vnodes(lane), DEFAULT.keys(task.table.key_columns)
     replicated = Replicated(task.storage, task.table, task.replica.of_vnodes(vnodes), vnodes, keys)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from schemas.records import Op
 from streaming.lane.changes import Bools, Changes
+from streaming.source.decoded import AGAIN, UNCHANGED
 
 Indices = npt.NDArray[np.int64]
 
@@ -39,6 +40,10 @@ class KeyOrder:
     number: Indices
     previous: Indices
     last: Indices
+
+    def key(self, change: int) -> bytes:
+        """The encoded key of a change."""
+        return bytes(self.distinct[int(self.number[change])].as_py())
 
     @classmethod
     def of(cls, keys: pa.Array) -> KeyOrder:
@@ -70,21 +75,68 @@ def normalised(changes: Changes, order: KeyOrder, stored: Stored) -> Changes:
         pa.concat_arrays([old, new]).take(places)
         for old, new in zip(stored.columns, changes.after, strict=True)
     )
-    made, kept = replace(changes, ops=ops, before=before), has_after | present
-    return made if kept.all() else _filtered(made, kept)
+    made = replace(changes, ops=ops, before=before)
+    kept = (has_after | present) & ~_repeat(made)
+    return made if kept.all() else made.filtered(kept)
 
 
-def _filtered(changes: Changes, kept: Bools) -> Changes:
-    mask = pa.array(kept)
-    return Changes(
-        interval=changes.interval[kept],
-        vnodes=changes.vnodes[kept],
-        ops=changes.ops[kept],
-        before=tuple(column.filter(mask) for column in changes.before),
-        after=tuple(column.filter(mask) for column in changes.after),
-        keys=tuple(column.filter(mask) for column in changes.keys),
-        rows=changes.rows.filter(mask),
-    )
+def _repeat(made: Changes) -> Bools:
+    """Changes that may have come again, and change nothing."""
+    repeat = np.zeros(len(made), dtype=np.bool_)
+    if AGAIN in made.rows.column_names:
+        again = np.flatnonzero(made.rows[AGAIN].to_numpy() & (made.ops == Op.UPDATE))
+        halves = (
+            [column.take(pa.array(again)).to_pylist() for column in half]
+            for half in (made.before, made.after)
+        )
+        before, after = (list(zip(*half, strict=True)) for half in halves)
+        repeat[again] = [repr(old) == repr(new) for old, new in zip(before, after, strict=True)]
+    return repeat
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A change that leaves out a value which nobody has: row and column by index."""
+
+    row: int
+    column: int
+
+
+def leaves_out(changes: Changes) -> bool:
+    """Whether any of the changes does."""
+    rows = changes.rows
+    return UNCHANGED in rows.column_names and rows[UNCHANGED].null_count < len(rows)
+
+
+def with_unchanged(
+    changes: Changes, order: KeyOrder, stored: Stored
+) -> tuple[Changes, tuple[Unavailable, ...]]:
+    """The changes with the values that they leave out, and those of which nothing is known. As for `normalised`."""
+    if not leaves_out(changes):
+        return changes, ()
+    left_out = pc.list_flatten(changes.rows[UNCHANGED]), pc.list_parent_indices(changes.rows[UNCHANGED])
+    columns, parents = (each.combine_chunks().to_numpy(zero_copy_only=False) for each in left_out)
+    after, lacking = list(changes.after), []
+    for index in np.unique(columns).tolist():
+        mine = parents[columns == index]
+        places, has_row = _sources(changes, order, stored, mine)
+        lacking += [Unavailable(int(row), index) for row in mine[~has_row[mine]]]
+        values = pa.concat_arrays([stored.columns[index], after[index]])
+        after[index] = values.take(pa.array(places))
+    return replace(changes, after=tuple(after)), tuple(sorted(lacking, key=lambda each: each.row))
+
+
+def _sources(changes: Changes, order: KeyOrder, stored: Stored, without: Indices) -> tuple[Indices, Bools]:
+    """Where each change's value comes from, in stored rows and changes one behind the other, and whether it is one."""
+    count = len(order.distinct)
+    before = np.where(order.previous >= 0, count + order.previous, order.number)
+    origin = np.arange(count + len(changes))
+    origin[count + without] = before[without]
+    while not (origin[origin] == origin).all():  # the change before may leave it out, too
+        origin = origin[origin]
+    places = origin[count:]
+    exists = np.concatenate([stored.present, changes.ops != Op.DELETE])
+    return places, exists[places]
 
 
 @dataclass(frozen=True, slots=True)

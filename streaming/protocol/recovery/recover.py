@@ -40,12 +40,14 @@ class Recovery:
     def finish_part(self, part: BatchPlan) -> tuple[Effect, ...]:
         """A part of a long interval may be half done."""
         if self.executor.replica.has_part(part.end_records):
+            self.executor.look_again(part)
             return (EndPart(part),)
         return journaled(self.executor.effects_of(part))
 
     def go_on_behind(self, plan: BatchPlan) -> None:
         """The plan is done."""
         self.executor.settle(plan, ())
+        self.executor.look_again(plan)
         is_past = self._look(None)
         self._repair_tables(plan)
         if is_past:

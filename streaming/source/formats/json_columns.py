@@ -27,7 +27,7 @@ from schemas.json.scan import MAX_DEPTH, MAX_NUMBER
 from schemas.table import Column as TableColumn
 from schemas.types import TypeName
 
-_CORRUPT = "_bf_corrupt"
+CORRUPT = "_bf_corrupt"
 _TYPED = {TypeName.BOOLEAN, TypeName.INT, TypeName.BIGINT, TypeName.FLOAT, TypeName.DOUBLE}
 _FLOATS = {TypeName.FLOAT, TypeName.DOUBLE}
 _LONGEST = str(2**31 - 1)
@@ -61,23 +61,57 @@ class Cells:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cell:
+class Cell:
+    """One of them. `found` is null where there is nothing; `value` also where that is no value of the column."""
+
     found: Column
     value: Column
     doubt: Column | None = None
 
 
+class CellForms:
+    """How the values of each type are written: as docs/formats.md#json-values has them."""
+
+    def read_as(self, column: TableColumn) -> str:
+        """The type that `from_json` looks for, in Spark's words."""
+        if column.type.name in _TYPED:
+            return column.type.spark_ddl
+        return "variant" if column.type.name is TypeName.DECIMAL else "string"
+
+    def cell(self, found: Column, text: Column, column: TableColumn) -> Cell:
+        """What was found, in the column's type. `text` is all that was read."""
+        match column.type.name:
+            case TypeName.FLOAT | TypeName.DOUBLE:
+                return Cell(found, found, F.abs(found) == float("inf"))  # also of 1e400 and "+INF"
+            case TypeName.BOOLEAN | TypeName.INT | TypeName.BIGINT:
+                return Cell(found, found)
+            case TypeName.DECIMAL:
+                return _decimal(found, text, column)
+            case TypeName.STRING:
+                return Cell(found, found, _looks_fractional(found) & ~_is_in_quotes(text, column.name))
+            case TypeName.BINARY:
+                return Cell(found, read_text(found, column), found.rlike(r"^([0-9]+|true)\z"))
+            case _:
+                return Cell(found, read_text(found, column))
+
+
 class JsonColumns:
     """Of some columns of a table, which are fields of an object."""
 
-    def __init__(self, columns: Sequence[TableColumn]) -> None:
-        self._columns = tuple(columns)
+    def __init__(self, columns: Sequence[TableColumn], forms: CellForms | None = None) -> None:
+        self._columns, self._forms = tuple(columns), forms or CellForms()
         self._has_floats = any(column.type.name in _FLOATS for column in columns)
-        fields = [f"`{column.name}` {_read_as(column)}" for column in columns]
-        self._schema = ", ".join([*fields, f"{_CORRUPT} string"])
-        self._options = {
+
+    @property
+    def fields(self) -> str:
+        """The columns as `parsed` looks for them, in Spark's words."""
+        return ", ".join(f"`{column.name}` {self._forms.read_as(column)}" for column in self._columns)
+
+    def parsed(self, text: Column, schema: str | None = None) -> Column:
+        """The costly part. `text` may be anything, or null; `schema` is for columns that lie deeper in it."""
+        options = {
             "mode": "PERMISSIVE",
-            "columnNameOfCorruptRecord": _CORRUPT,
+            "columnNameOfCorruptRecord": CORRUPT,
             "allowSingleQuotes": "false",
             # Without it the texts "NaN" and "Infinity" would not be read either.
             "allowNonNumericNumbers": str(self._has_floats).lower(),
@@ -85,17 +119,17 @@ class JsonColumns:
             "maxNumLen": str(2 * MAX_NUMBER),
             "maxStringLen": _LONGEST,
         }
+        return F.from_json(text, f"{schema or self.fields}, {CORRUPT} string", options)
 
-    def parsed(self, text: Column) -> Column:
-        """The costly part. `text` may be anything, or null."""
-        return F.from_json(text, self._schema, self._options)
-
-    def cells(self, parsed: Column, text: Column) -> Cells:
-        """What becomes of it."""
+    def cells(
+        self, parsed: Column, text: Column, *, of: Column | None = None, forms: CellForms | None = None
+    ) -> Cells:
+        """What becomes of it; `of` is the struct that has the columns, if it is not `parsed` itself."""
+        source, forms = parsed if of is None else of, forms or self._forms
         cells = {
-            column.name: self._cell(parsed.getField(column.name), text, column) for column in self._columns
+            column.name: forms.cell(source.getField(column.name), text, column) for column in self._columns
         }
-        sound = [parsed.isNotNull(), parsed.getField(_CORRUPT).isNull(), F.is_valid_utf8(text)]
+        sound = [parsed.isNotNull(), parsed.getField(CORRUPT).isNull(), F.is_valid_utf8(text)]
         sound += [cell.found.isNull() | cell.value.isNotNull() for cell in cells.values()]
         doubts = [self._doubt(text), *(cell.doubt for cell in cells.values() if cell.doubt is not None)]
         return Cells(
@@ -111,35 +145,15 @@ class JsonColumns:
             doubt |= reduce(or_, named) & text.rlike(_NOT_FINITE)
         return doubt
 
-    def _cell(self, found: Column, text: Column, column: TableColumn) -> _Cell:
-        match column.type.name:
-            case TypeName.FLOAT | TypeName.DOUBLE:
-                return _Cell(found, found, F.abs(found) == float("inf"))  # also of 1e400 and "+INF"
-            case TypeName.BOOLEAN | TypeName.INT | TypeName.BIGINT:
-                return _Cell(found, found)
-            case TypeName.DECIMAL:
-                return self._decimal(found, text, column)
-            case TypeName.STRING:
-                return _Cell(found, found, _looks_fractional(found) & ~_is_in_quotes(text, column.name))
-            case TypeName.BINARY:
-                return _Cell(found, read_text(found, column), found.rlike(r"^([0-9]+|true)\z"))
-            case _:
-                return _Cell(found, read_text(found, column))
 
-    def _decimal(self, found: Column, text: Column, column: TableColumn) -> _Cell:
-        cell = F.try_variant_get(found, "$", "string")
-        raw = F.regexp_extract(text, rf'"{column.name}"\s*:\s*"?(-?[0-9][0-9.eE+-]*)', 1)
-        usual = cell.rlike(_plain(column)) & (F.schema_of_variant(found) != "DOUBLE")
-        value = F.when(usual, cell.try_cast(column.type.spark_ddl)).otherwise(
-            F.when(cell.isNotNull(), raw.try_cast(column.type.spark_ddl))
-        )
-        return _Cell(cell, value, cell.isNotNull() & ~usual)
-
-
-def _read_as(column: TableColumn) -> str:
-    if column.type.name in _TYPED:
-        return column.type.spark_ddl
-    return "variant" if column.type.name is TypeName.DECIMAL else "string"
+def _decimal(found: Column, text: Column, column: TableColumn) -> Cell:
+    cell = F.try_variant_get(found, "$", "string")
+    raw = F.regexp_extract(text, rf'"{column.name}"\s*:\s*"?(-?[0-9][0-9.eE+-]*)', 1)
+    usual = is_plain(cell, column) & (F.schema_of_variant(found) != "DOUBLE")
+    value = F.when(usual, cell.try_cast(column.type.spark_ddl)).otherwise(
+        F.when(cell.isNotNull(), raw.try_cast(column.type.spark_ddl))
+    )
+    return Cell(cell, value, cell.isNotNull() & ~usual)
 
 
 def doubtful(text: Column) -> Column:
@@ -179,12 +193,16 @@ def read_text(text: Column, column: TableColumn) -> Column:
             day = text.try_cast("date")
             return F.when((day.cast("string") == text) & day.between(*map(F.expr, _DATE_RANGE)), day)
         case TypeName.TIMESTAMP:
-            at = text.try_cast("timestamp")
-            return F.when(text.rlike(_TIMESTAMP) & at.between(*map(F.expr, _TIME_RANGE)), at)
+            return F.when(text.rlike(_TIMESTAMP), in_calendar(text.try_cast("timestamp")))
         case TypeName.DECIMAL:
             return text.try_cast(kind.spark_ddl)
         case _:
             return text
+
+
+def in_calendar(at: Column) -> Column:
+    """Null for an instant outside the years 1 to 9999."""
+    return F.when(at.between(*map(F.expr, _TIME_RANGE)), at)
 
 
 def is_plain(text: Column, column: TableColumn) -> Column:

@@ -18,17 +18,20 @@ from pyspark.sql import Column
 class Decoded:
     """Spark columns of one record, named as in `streaming.source.decoded`.
 
-    `op`: a number of `records.Op`, null where the record does not decode, `AWAITS` where it names a schema that the
-    format does not know. `before` and `after`: structs of the
-    table's columns, in their order and types, or null. `value`: the record's value where the strict twin has to look
-    at it, which is where `op` is null and where these columns might say something else than the twin; else null. Where
-    the record has no value it may be empty in its place.
+    `op`: a number of `records.Op`, `NO_DATA`, null where the record does not decode, `AWAITS` where it names a schema
+    that the format does not know. `before` and `after`: structs of the table's columns, in their order and types, or
+    null. `value`: the record's value where the strict twin has to look at it, which is where `op` is null and where
+    these columns might say something else than the twin; else null. Where the record has no value it may be empty in
+    its place. `unchanged` and `position` are those of `records.UpstreamRecord`, an array of int and a struct of two
+    bigint, null for none; of formats that have them.
     """
 
     op: Column
     before: Column
     after: Column
     value: Column
+    unchanged: Column | None = None
+    position: Column | None = None
 
 
 class Decoder(Protocol):

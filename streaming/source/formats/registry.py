@@ -6,16 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from schemas.formats.change import ChangeFormat
+from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Format
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema
 from streaming.source.formats.change import ChangeDecoder
+from streaming.source.formats.debezium import DebeziumDecoder
 from streaming.source.formats.protocol import Decoder
 from streaming.source.formats.upsert import UpsertDecoder
 
 DECODERS: dict[type[Format], Callable[[Any, TableSchema], Decoder]] = {
     ChangeFormat: ChangeDecoder,
     UpsertFormat: UpsertDecoder,
+    DebeziumFormat: DebeziumDecoder,
 }
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import InputError
 from schemas.formats.change import ChangeFormat
+from schemas.formats.in_order import InOrder
 from schemas.formats.protocol import Format
 from schemas.table import Column
 from streaming.verify.history import Entry, Source
@@ -40,24 +41,36 @@ class _Recoded:
     def __post_init__(self) -> None:
         self._rows = self.format.rows(self.columns, self.key_columns)
         self._changes, self._keys = ChangeCodec(self.columns), KeyCodec(self.key_columns)
+        self._in_order = InOrder()
 
     def entries(self) -> Iterator[Entry]:
-        """Those of the source."""
-        return map(self._recoded, self.source.entries())
+        """Those of the source that say anything of the table."""
+        return (entry for entry in map(self._recoded, self.source.entries()) if entry is not None)
 
     def extend(self) -> bool:
         """As the source."""
         return self.source.extend()
 
-    def _recoded(self, entry: Entry) -> Entry:
+    def _recoded(self, entry: Entry) -> Entry | None:
         if entry.barrier is not None or entry.key is None:
             return entry
         given = entry.key, entry.value
         try:
-            key = self._keys.encode(self._rows.read_key(entry.key))
             if entry.value is None and not self.format.tombstones:
-                return Entry(entry.offset, key, None, given=given)
-            change = self._changes.encode(self._rows.read_change(*given))
-            return Entry(entry.offset, key, change, given=given)
-        except InputError:
+                return Entry(
+                    entry.offset, self._keys.encode(self._rows.read_key(entry.key)), None, given=given
+                )
+            record = self._rows.read_record(*given)
+            if record.change is None:
+                return None
+            key = self._rows.read_key(entry.key)
+            change = self._in_order.take(key, record) if self._has_order else record.change
+        except (InputError, LookupError):
             return Entry(entry.offset, entry.key, b"", given=given)
+        if change is None:
+            return None
+        return Entry(entry.offset, self._keys.encode(key), self._changes.encode(change), given=given)
+
+    @property
+    def _has_order(self) -> bool:
+        return self.format.comes_again or self.format.may_be_unchanged

@@ -114,7 +114,7 @@ def test_parts_of_a_batch_see_what_the_parts_before_them_wrote(tmp_path: Path) -
             open_rows_before(store, whole, changelog.epoch) as rows_before,
         ):
             for start in range(0, len(records), size):
-                made = rows_before(changes_of(records[start : start + size]))
+                made, _ = rows_before(changes_of(records[start : start + size]))
                 halves = (
                     zip(*(c.to_pylist() for c in half), strict=True) for half in (made.before, made.after)
                 )

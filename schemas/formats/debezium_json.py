@@ -1,0 +1,194 @@
+"""Events of the format `debezium` in JSON, one by one: the strict twin of `streaming.source.formats.debezium`.
+
+A value is an envelope, `{"op": ..., "after": ..., "source": ...}`, or has one as its `payload` beside its `schema`; a
+key likewise is an object of the key columns or has one. Source:
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from schemas.errors import Code, InputError
+from schemas.formats.protocol import Rows
+from schemas.json.debezium_values import (
+    UNAVAILABLE_BYTES,
+    UNAVAILABLE_TEXTS,
+    DebeziumValues,
+    DecimalMode,
+    FieldSchema,
+    TimeMode,
+    field_schemas,
+)
+from schemas.json.scan import JsonError, Kind, Token, fields_in, read_object
+from schemas.position import Key
+from schemas.records import Change, Op, UpstreamRecord
+from schemas.table import Column
+from schemas.types import TypeName, Value
+
+FRAMED = '{"schema"'
+"""How a key or value begins that comes with its schema."""
+UPSERTS, DELETE, TRUNCATE, MESSAGE = ("r", "c", "u"), "d", "t", "m"
+COMPARABLE = "postgresql"
+"""The connector whose positions rise in a partition but for what comes again."""
+SEQUENCE = r'\["([0-9]{1,19})","([0-9]{1,19})"\]'
+
+_LONG_MAX = 2**63 - 1
+_NOTHING = Token(Kind.NULL, "null")
+_UNAVAILABLE = {TypeName.STRING: UNAVAILABLE_TEXTS, TypeName.BINARY: (UNAVAILABLE_BYTES,)}
+
+_Fields = Mapping[str, Token]
+
+
+class DebeziumRows(Rows):
+    """Rows and keys, see `formats.protocol.Rows`. An INSERT here only says what the row is now."""
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        key_columns: Sequence[Column],
+        time: TimeMode | None,
+        decimal: DecimalMode | None,
+    ) -> None:
+        self._columns, self._key_columns = tuple(columns), tuple(key_columns)
+        self._keys = frozenset(column.name for column in key_columns)
+        self._values = DebeziumValues(time, decimal)
+
+    def read_key(self, data: bytes, *, where: str | None = None) -> Key:
+        """Raises: InputError: KEY_MISMATCH for what is no key in this form, PK_NULL, and as values do."""
+        return tuple(self._key(data, where).values())
+
+    def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
+        """As `read_record`; ValueError for one that is no data."""
+        change = self.read_record(key, value, where=where).change
+        if change is None:
+            raise ValueError("a record that is no data")
+        return change
+
+    def read_record(
+        self, key: bytes | None, value: bytes | None, *, where: str | None = None
+    ) -> UpstreamRecord:
+        """Raises: InputError as `read_key`; JSON_MALFORMED, UNKNOWN_OP, TRUNCATE_UNSUPPORTED, as values do."""
+        if not value:
+            return UpstreamRecord(self._delete(self._key(key, where)))
+        try:
+            fields, schemas = _unframed(value, "after")
+            envelope = _set(fields)
+            if _is_no_data(envelope):
+                return UpstreamRecord(None)
+            op, position = _op(envelope), _position(envelope)
+        except JsonError as reason:
+            raise _error(reason, "a value", where) from None
+        keys = self._key(key, where)
+        if op == DELETE:
+            return UpstreamRecord(self._delete(keys), position=position)
+        try:
+            row, unchanged = self._row(fields_in(envelope["after"]), schemas)
+        except JsonError as reason:
+            raise _error(reason, "a value", where) from None
+        return UpstreamRecord(self._insert(keys, row, where), unchanged, position)
+
+    def _delete(self, keys: Mapping[str, Value]) -> Change:
+        return Change(Op.DELETE, tuple(keys.get(column.name) for column in self._columns), None)
+
+    def _insert(self, keys: Mapping[str, Value], row: dict[str, Value], where: str | None) -> Change:
+        for name, found in row.items():
+            if name in keys and found is not None and found != keys[name]:
+                raise _mismatch("a row whose key columns are not those of its key", where)
+        row |= keys
+        return Change(Op.INSERT, None, tuple(row.get(column.name) for column in self._columns))
+
+    def _row(
+        self, fields: list[tuple[str, Token]], schemas: Mapping[str, FieldSchema]
+    ) -> tuple[dict[str, Value], tuple[int, ...]]:
+        tokens, row, unchanged = dict(fields), dict[str, Value](), []
+        for index, column in enumerate(self._columns):
+            token = tokens.get(column.name, _NOTHING)
+            if column.name not in self._keys and token.text in _UNAVAILABLE.get(column.type.name, ()):
+                unchanged.append(index)
+            else:
+                row[column.name] = self._values.value_of(token, column, schemas.get(column.name))
+        return row, tuple(unchanged)
+
+    def _key(self, data: bytes | None, where: str | None) -> dict[str, Value]:
+        if not data:
+            raise _mismatch("a record without a key", where)
+        try:
+            fields, schemas = _unframed(data)
+            keys = self._key_values(fields, schemas)
+        except JsonError as reason:
+            raise _error(reason, "a key", where) from None
+        if None in keys.values():
+            raise InputError(Code.PK_NULL, where=where, found="a null in a key column")
+        return keys
+
+    def _key_values(
+        self, fields: list[tuple[str, Token]], schemas: Mapping[str, FieldSchema]
+    ) -> dict[str, Value]:
+        if sorted(name for name, _ in fields) != sorted(self._keys):
+            raise JsonError("other fields than the key columns", Code.KEY_MISMATCH)
+        tokens = dict(fields)
+        return {
+            column.name: self._values.value_of(tokens[column.name], column, schemas.get(column.name))
+            for column in self._key_columns
+        }
+
+
+def _unframed(
+    data: bytes, half: str | None = None
+) -> tuple[list[tuple[str, Token]], Mapping[str, FieldSchema]]:
+    """The fields that count, and what the frame says of them or of those of one of them, if there is a frame."""
+    fields = read_object(data)
+    if not data.startswith(FRAMED.encode()):
+        return fields, {}
+    parts = dict(reversed(fields))  # of two with one name the first
+    return fields_in(parts.get("payload", _NOTHING)), field_schemas(parts["schema"], half)
+
+
+def _set(fields: list[tuple[str, Token]]) -> _Fields:
+    """Those that are not null."""
+    return {name: token for name, token in dict(fields).items() if token.kind is not Kind.NULL}
+
+
+def _is_no_data(envelope: _Fields) -> bool:
+    """A message, or what tells that the connector is alive or where a transaction ends: it has a time and no op."""
+    if "op" in envelope:
+        return envelope["op"].text == MESSAGE
+    return "ts_ms" in envelope and not {"after", "source"} & envelope.keys()
+
+
+def _op(envelope: _Fields) -> str:
+    op = envelope.get("op", _NOTHING).text
+    if op == TRUNCATE:
+        raise JsonError("a truncate", Code.TRUNCATE_UNSUPPORTED)
+    if op not in (*UPSERTS, DELETE):
+        raise JsonError("an op that is none of r, c, u and d", Code.UNKNOWN_OP)
+    if ("after" in envelope) != (op != DELETE):
+        raise JsonError(f"an event {op} {'with' if op == DELETE else 'without'} a row after")
+    return op
+
+
+def _position(envelope: _Fields) -> tuple[int, int] | None:
+    source = _set(fields_in(envelope["source"])) if "source" in envelope else {}
+    lsn = source.get("lsn")
+    if lsn is not None and not (lsn.kind is Kind.INTEGER and -_LONG_MAX - 1 <= int(lsn.text) <= _LONG_MAX):
+        raise JsonError("a source whose lsn is no number")
+    connector, snapshot = (source.get(name, _NOTHING).text for name in ("connector", "snapshot"))
+    sequence = re.fullmatch(SEQUENCE, source.get("sequence", _NOTHING).text)
+    if connector != COMPARABLE or snapshot != "false" or sequence is None or lsn is None:
+        return None
+    commit = int(sequence[1])
+    return (commit, int(lsn.text)) if commit <= _LONG_MAX else None
+
+
+def _error(reason: JsonError, what: str, where: str | None) -> InputError:
+    column = f" in column {reason.column}" if reason.column else ""
+    code = Code.KEY_MISMATCH if what == "a key" and reason.code is Code.JSON_MALFORMED else reason.code
+    values = {"column": reason.column} if reason.column else {}
+    expected = None if reason.column or code is not Code.BAD_ENCODING else "a change event in JSON, in UTF-8"
+    return InputError(code, where=where, found=f"{what} with {reason}{column}", expected=expected, **values)
+
+
+def _mismatch(found: str, where: str | None) -> InputError:
+    return InputError(Code.KEY_MISMATCH, where=where, found=found)

@@ -1,0 +1,58 @@
+"""What the records of one partition of an upstream amount to, one by one: for `verify`, and as the model for lanes.
+
+It knows every record from the partition's beginning on. `streaming.lane.redelivered` and `streaming.lane.before` do the
+same by whole columns, with what a plan and the replica hold of the past.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from schemas.position import Key
+from schemas.records import Change, Op, Row, UpstreamRecord
+
+
+class InOrder:
+    """Of one partition; call `take` for each record, in order."""
+
+    def __init__(self) -> None:
+        self._highest: tuple[int, int] | None = None
+        self._at_highest: set[tuple[Key, Op]] = set()
+        self._dropped_deletes: set[Key] = set()
+        self._rows: dict[Key, Row] = {}
+
+    def take(self, key: Key, record: UpstreamRecord) -> Change | None:
+        """The change, with the values that it leaves out; None for no change, and for one that came again.
+
+        Raises: LookupError for a value that is left out of a row that is not there.
+        """
+        change = record.change
+        if change is None or self._came_again(key, change, record.position):
+            return None
+        if change.after is None:
+            self._rows.pop(key, None)
+            return change
+        after = list(change.after)
+        for index in record.unchanged:
+            after[index] = self._rows[key][index]
+        self._rows[key] = tuple(after)
+        return replace(change, after=tuple(after))
+
+    def _came_again(self, key: Key, change: Change, position: tuple[int, int] | None) -> bool:
+        again = self._is_known(key, change, position)
+        is_its_tombstone = position is None and change.after is None and key in self._dropped_deletes
+        self._dropped_deletes.discard(key)
+        if again and change.after is None:
+            self._dropped_deletes.add(key)
+        return again or is_its_tombstone
+
+    def _is_known(self, key: Key, change: Change, position: tuple[int, int] | None) -> bool:
+        if position is None:
+            return False
+        if self._highest is not None and position < self._highest:
+            return True
+        if position != self._highest:
+            self._highest, self._at_highest = position, set()
+        known = (key, change.op) in self._at_highest
+        self._at_highest.add((key, change.op))
+        return known

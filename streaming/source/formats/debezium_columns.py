@@ -1,0 +1,174 @@
+"""Values of Debezium's JSON as Spark reads them, those of `schemas.json.debezium_values`.
+
+The schema that comes with a record (its frame) is read only where values depend on it: decimals whose scale it tells,
+and times of the mode `adaptive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from schemas.json.debezium_values import (
+    MAX_UNSCALED_BYTES,
+    MICROS,
+    MILLIS,
+    SEMANTIC_UNITS,
+    UNAVAILABLE_BYTES,
+    UNAVAILABLE_TEXTS,
+    UNITS,
+    VARIABLE_SCALE,
+    DecimalMode,
+    TimeMode,
+)
+from schemas.table import Column as TableColumn
+from schemas.types import TypeName
+from streaming.source.formats.json_columns import Cell, CellForms, in_calendar, is_plain, read_text
+
+_FIELD = "field string, name string, parameters struct<scale string>"
+FRAME = f"struct<fields array<struct<{_FIELD}, fields array<struct<{_FIELD}>>>>>"
+"""Of a record's `schema`, as `from_json` reads what is needed of it."""
+
+_WHOLE = r"^-?(0|[1-9][0-9]{0,18})\z"
+_LONG_BYTES = 8
+_DAYS = -719_162, 2_932_896
+_UNAVAILABLE = {TypeName.STRING: UNAVAILABLE_TEXTS, TypeName.BINARY: (UNAVAILABLE_BYTES,)}
+
+
+class DebeziumForms(CellForms):
+    """Of records of a connector with these settings. `described` are the fields of a record's frame, if it has one."""
+
+    def __init__(
+        self,
+        time: TimeMode | None,
+        decimal: DecimalMode | None,
+        keys: frozenset[str],
+        described: Column | None = None,
+    ) -> None:
+        self._time, self._decimal, self._keys, self._described = time, decimal, keys, described
+
+    @property
+    def asks_frames(self) -> bool:
+        """Whether a frame may change what values mean."""
+        return self._time == "adaptive" or self._decimal == "precise"
+
+    def with_frame(self, described: Column | None) -> DebeziumForms:
+        """The same for records whose frame describes these fields."""
+        return DebeziumForms(self._time, self._decimal, self._keys, described)
+
+    def read_as(self, column: TableColumn) -> str:
+        """As `CellForms.read_as`."""
+        match column.type.name:
+            case TypeName.DATE if self._time != "isostring":
+                return "int"
+            case TypeName.DECIMAL if self._decimal == "precise":
+                return "string"
+            case _:
+                return super().read_as(column)
+
+    def cell(self, found: Column, text: Column, column: TableColumn) -> Cell:
+        """As `CellForms.cell`."""
+        if column.type.name in _UNAVAILABLE and column.name not in self._keys:
+            found = F.when(~found.isin(*_UNAVAILABLE[column.type.name]), found)
+        match column.type.name:
+            case TypeName.DATE if self._time != "isostring":
+                return Cell(found, F.when(found.between(*_DAYS), F.date_from_unix_date(found)))
+            case TypeName.DATE:
+                return Cell(found, read_text(F.regexp_replace(found, r"^(.{10})Z\z", "$1"), column))
+            case TypeName.TIMESTAMP:
+                return Cell(found, self._instant(found, column))
+            case TypeName.DECIMAL if self._decimal == "precise":
+                return self._precise(found, column)
+            case _:
+                return super().cell(found, text, column)
+
+    def _instant(self, found: Column, column: TableColumn) -> Column:
+        if self._time == "adaptive":
+            meaning = self._described_as(column, "name")
+            unit = None if meaning is None else _by_value(meaning, SEMANTIC_UNITS)
+        else:
+            known = UNITS.get(self._time or "")
+            unit = None if known is None else F.lit(known)
+        at = read_text(found, column)
+        if unit is None:
+            return at
+        number = F.when(found.rlike(_WHOLE), found.try_cast("bigint"))
+        micros = (
+            F.when(unit == MILLIS, F.try_multiply(number, F.lit(1_000)))
+            .when(unit == MICROS, number)
+            .when(number % 1_000 == 0, (number.cast("decimal(19,0)") / 1_000).cast("bigint"))
+        )
+        return F.coalesce(in_calendar(F.timestamp_micros(micros)), at)
+
+    def _precise(self, found: Column, column: TableColumn) -> Cell:
+        """Bytes in base64 at their own scale, at that of the frame, or at the declared one."""
+        own = F.regexp_extract(found, f"^{VARIABLE_SCALE}\\z", 1)
+        has_own = found.startswith("{")
+        told = self._described_as(column, "parameters", "scale")
+        scale: Column = F.lit(column.type.scale or 0)
+        if told is not None:
+            scale = F.when(told.rlike(r"^[0-9]{1,3}\z"), told.cast("int")).otherwise(scale)
+        scale = F.when(has_own, own.try_cast("int")).otherwise(scale)
+        text = F.when(has_own, F.regexp_extract(found, f"^{VARIABLE_SCALE}\\z", 2)).otherwise(found)
+        number = _shifted(_whole_number(_from_base64(text)), scale)
+        value = F.when(is_plain(number, column), number.try_cast(column.type.spark_ddl))
+        return Cell(found, value, found.rlike(r"^([0-9]+|true)\z"))
+
+    def _described_as(self, column: TableColumn, *path: str) -> Column | None:
+        if self._described is None:
+            return None
+        field = F.get(F.filter(self._described, lambda each: each["field"] == column.name), F.lit(0))
+        return reduce(lambda part, name: part[name], path, field)
+
+
+def unchanged(texts: dict[int, tuple[Column, TableColumn]]) -> Column:
+    """The indices of columns whose value is left out, null if none is; `texts` are cells before they are read."""
+    marks = [
+        F.when(found.isin(*_UNAVAILABLE[column.type.name]), F.lit(index))
+        for index, (found, column) in texts.items()
+        if column.type.name in _UNAVAILABLE
+    ]
+    if not marks:
+        return F.lit(None).cast("array<int>")
+    some = reduce(or_, (F.coalesce(mark.isNotNull(), F.lit(False)) for mark in marks))
+    return F.when(some, F.filter(F.array(*marks), lambda index: index.isNotNull()))
+
+
+def _by_value(found: Column, values: Mapping[str, int]) -> Column:
+    return reduce(
+        lambda chosen, item: F.when(found == item[0], F.lit(item[1])).otherwise(chosen),
+        values.items(),
+        F.lit(None).cast("int"),
+    )
+
+
+def _from_base64(text: Column) -> Column:
+    data = F.try_to_binary(text, F.lit("base64"))
+    return F.when((F.base64(data) == text) & F.length(data).between(1, MAX_UNSCALED_BYTES), data)
+
+
+def _whole_number(data: Column) -> Column:
+    """The text of a big-endian number in two's complement. Avro's reader costs too much to set up in each task."""
+    digits, length = F.hex(data), F.length(data)
+    is_negative = F.substring(digits, 1, 1) >= "8"
+    beyond = F.call_function("shiftleft", F.lit(1).cast("bigint"), length * 8)
+    short = F.conv(digits, 16, 10).cast("bigint") - F.when(is_negative, beyond).otherwise(0)
+    padded = F.lpad(digits, 2 * MAX_UNSCALED_BYTES, F.when(is_negative, F.lit("F")).otherwise(F.lit("0")))
+    parts = [F.conv(F.substring(padded, 8 * i + 1, 8), 16, 10).cast("decimal(38,0)") for i in range(4)]
+    parts[0] -= F.when(is_negative, F.lit(2**32)).otherwise(0)
+    long = reduce(lambda high, low: F.try_add(F.try_multiply(high, F.lit(2**32)), low), parts)
+    return F.when(length < _LONG_BYTES, short.cast("string")).otherwise(long.cast("string"))
+
+
+def _shifted(number: Column, scale: Column) -> Column:
+    """A whole number as text, divided by 10 to the power of a scale."""
+    sign = F.when(number.startswith("-"), F.lit("-")).otherwise(F.lit(""))
+    digits = F.regexp_replace(number, "^-", "")
+    padded = F.when(F.length(digits) > scale, digits).otherwise(F.lpad(digits, scale + 1, "0"))
+    whole = F.substring(padded, F.lit(1), F.length(padded) - scale)
+    fraction = F.substring(padded, F.length(padded) - scale + 1, scale)
+    return F.when(scale == 0, number).otherwise(F.concat(sign, whole, F.lit("."), fraction))

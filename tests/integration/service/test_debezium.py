@@ -1,0 +1,119 @@
+"""A Debezium topic goes out as the changelog that it amounts to, though it repeats itself and leaves values out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from schemas.errors import Code, InputError
+from schemas.records import Op
+from tests.kit.debezium import DebeziumUpstream
+from tests.kit.real import Stage, records
+
+SetUp = Callable[..., Stage]
+COPY = {"name": "copy"}
+FILTERED = {"name": "some", "columns": ["note"], "filter": "amount >= 100", "rate_limit": 300}
+
+
+def order(number: int, version: int = 0) -> tuple[Any, ...]:
+    amount = Decimal((number * 37 + version * 55) % 400).quantize(Decimal("0.01"))
+    return (number, "EU", amount, f"n{version}")
+
+
+def stir(upstream: DebeziumUpstream, version: int) -> None:
+    for number in range(0, 300, 7):
+        upstream.put(order(number, version))
+    for number in range(version, 300, 31):
+        if (number,) in upstream.rows:
+            upstream.delete(number)
+    for number in range(3, 300, 11):
+        if (number,) in upstream.rows:
+            upstream.put_without_note(order(number, version + 1))
+    upstream.again(25)
+
+
+def stage_of(set_up: SetUp, *jobs: dict[str, Any]) -> tuple[Stage, DebeziumUpstream]:
+    stage = set_up(*jobs, upstream_type=DebeziumUpstream)
+    assert isinstance(stage.upstream, DebeziumUpstream)
+    return stage, stage.upstream
+
+
+def test_a_connectors_topic_goes_out_as_the_changelog_that_it_amounts_to(set_up: SetUp) -> None:
+    stage, upstream = stage_of(set_up, COPY, FILTERED)
+    for number in range(300):
+        upstream.put(order(number))
+    stir(upstream, 1)
+    upstream.barrier()
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+        stir(upstream, 2)
+        run.reach(upstream.barrier())
+        upstream.again(10)  # what the batch before has seen
+        run.reach(upstream.barrier())
+    upstream.again(40)  # and a service before this one
+    stir(upstream, 3)
+    upstream.barrier()
+    stage.lanes = 4
+    with stage.running() as run:
+        for version in range(4, 6):
+            stir(upstream, version)
+            run.reach(upstream.barrier())
+        while not run.is_complete("some"):
+            run.reach(upstream.barrier())
+    assert stage.verify(0).clean
+    assert stage.verify(1).clean
+    assert folded(stage) == upstream.rows
+
+
+def folded(stage: Stage) -> dict[object, object]:
+    """The table that the first job's output amounts to, as a plain reader folds it."""
+    codec, rows = stage.upstream.changes, dict[object, object]()
+    output = stage.config().jobs[0].output
+    for message in (message for part in records(stage.upstream.kafka, output) for message in part):
+        if message.key() is None:
+            continue
+        change = codec.decode(message.value() or b"")
+        key = stage.upstream.table.key_of(change.row)
+        assert (change.op is Op.INSERT) == (key not in rows)
+        assert change.before == rows.get(key)
+        rows[key] = change.after
+        if change.after is None:
+            del rows[key]
+    return rows
+
+
+def test_values_that_are_left_out_are_filled_in_before_any_job_asks_for_them(set_up: SetUp) -> None:
+    stage, upstream = stage_of(set_up)
+    for number in range(40):
+        upstream.put(order(number))
+        upstream.put_without_note(order(number, 1))
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+        for number in range(0, 40, 3):
+            upstream.put_without_note(order(number, 2))
+        run.reach(upstream.barrier())
+    stage.jobs = [{"name": "copy", "output": f"copy-{upstream.name}", "output_partitions": 4}]
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+        while not run.is_complete("copy"):
+            run.reach(upstream.barrier())
+    assert stage.verify().clean
+    assert folded(stage) == upstream.rows
+
+
+def test_what_has_no_answer_stops_it_with_its_place(set_up: SetUp) -> None:
+    stage, upstream = stage_of(set_up, COPY)
+    upstream.put(order(1))
+    upstream.flush()
+    truncate = upstream.send(0, None, upstream.envelope("t", None))
+    upstream.barrier()
+    upstream.say_without_note(order(2))
+    upstream.barrier()
+    error = stage.fails()
+    assert isinstance(error, InputError)
+    assert (error.code, error.where) == (Code.TRUNCATE_UNSUPPORTED, f"{upstream.name}-0@{truncate}")
+    error = stage.fails(skip=frozenset({(0, truncate)}))
+    assert isinstance(error, InputError)
+    assert error.code is Code.TOAST_UNAVAILABLE
+    assert "column note" in str(error)

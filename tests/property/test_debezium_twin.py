@@ -1,0 +1,208 @@
+"""Spark's columns and the strict twin of `debezium` agree, on recorded events, on random ones and on broken ones."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from schemas.errors import Code
+from schemas.formats.debezium import DebeziumFormat
+from schemas.json.debezium_values import UNAVAILABLE, UNAVAILABLE_BYTES, TimeMode
+from schemas.table import TableSchema, declare
+from schemas.types import ColumnType, TypeName
+from streaming.source.decoded import POSITION, UNCHANGED
+from tests.kit.debezium import RECORDED, recorded
+from tests.kit.json_records import ODD, broken, sound_cells
+from tests.property.test_upsert_twin import Record, by_the_twin, decoded, differences, drawn
+
+PRECISE = DebeziumFormat(time="microseconds", decimal="precise")
+FRAMED = DebeziumFormat(time="adaptive", decimal="precise")
+TEXT = DebeziumFormat(time="isostring", decimal="string")
+TABLE = declare(
+    {
+        "name": "t",
+        "columns": {
+            "id": "bigint",
+            "name": "string",
+            "small": "decimal(9,2)",
+            "large": "decimal(38,20)",
+            "day": "date",
+            "at": "timestamp",
+            "note": "string",
+            "raw": "binary",
+            "ratio": "double",
+            "ok": "boolean",
+            "n": "int",
+        },
+        "primary_key": ["name", "id"],
+    }
+)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("name", "format_"), [("plain", PRECISE), ("schemas", FRAMED)])
+def test_recorded_events_are_the_same_to_both(
+    spark: SparkSession, name: str, format_: DebeziumFormat
+) -> None:
+    found: list[Record] = [(each.key, each.value) for each in recorded(name) if "orders" in each.topic]
+    assert differences(spark, format_, RECORDED, found) == []
+    refused = [said for said in by_the_twin(format_, RECORDED, found) if isinstance(said, str)]
+    assert set(refused) == {
+        Code.VALUE_OUT_OF_RANGE
+    }  # the extremes of the recording: "infinity" and 39 digits
+    assert len(refused) < len(found) / 10
+    rows = decoded(spark, format_, RECORDED, found).rows
+    body = RECORDED.column_names.index("body")
+    assert [each for each in rows[UNCHANGED].to_pylist() if each] == [[body]]
+    places = [tuple(each.values()) for each in rows[POSITION].to_pylist() if each]
+    assert len(places) > 15
+
+
+@pytest.mark.timeout(600)
+def test_what_says_nothing_of_the_table_is_no_change_to_either(spark: SparkSession) -> None:
+    for name, format_ in (("plain", PRECISE), ("schemas", FRAMED)):
+        others: list[Record] = [
+            (each.key, each.value) for each in recorded(name) if "orders" not in each.topic
+        ]
+        rows = format_.rows(RECORDED.columns, RECORDED.key_columns)
+        assert len(others) > 2
+        assert all(rows.read_record(*each).change is None for each in others)
+        assert len(decoded(spark, format_, RECORDED, others)) == 0
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("odd", [False, True], ids=["sound", "odd"])
+@pytest.mark.parametrize("format_", [PRECISE, FRAMED, TEXT], ids=["precise", "framed", "text"])
+def test_random_events_are_the_same_to_both(spark: SparkSession, format_: DebeziumFormat, odd: bool) -> None:
+    found = drawn(events(TABLE, format_, odd=odd), 250)
+    assert differences(spark, format_, TABLE, found) == []
+    refused = [each for each in by_the_twin(format_, TABLE, found) if isinstance(each, str)]
+    assert bool(refused) is odd
+
+
+MEANINGS = {
+    "io.debezium.time.Timestamp": 1_000,
+    "io.debezium.time.MicroTimestamp": 1,
+    "org.apache.kafka.connect.data.Timestamp": 1_000,
+}
+ODD_CELLS = [
+    *ODD,
+    *(f'"{UNAVAILABLE}"', f'"{UNAVAILABLE_BYTES}"', f'["{UNAVAILABLE}"]', '"infinity"', '"-infinity"'),
+    *("253402300800000000", "-62135596800000001", "9223372036832400000", "2932897", "-719163", "1.0", '"17"'),
+    *(
+        '"AQ=="',
+        '"AQ"',
+        '"AQ= "',
+        '"f/////////////////////8="',
+        '"gAAAAAAAAAAAAAAAAAAAAA=="',
+        '"AAAAAAAAAAAAAAAAAAAAAAAA"',
+    ),
+    *(
+        '{"scale":3,"value":"AQ=="}',
+        '{"value":"AQ==","scale":3}',
+        '{"scale":-1,"value":"AQ=="}',
+        '{"scale":3}',
+    ),
+    *(
+        '{"scale":999,"value":"AQ=="}',
+        '{"scale":40,"value":"AA=="}',
+        '{"scale": 3, "value": "+A=="}',
+        '"2026-01-31Z"',
+    ),
+]
+
+
+@st.composite
+def events(draw: st.DrawFn, table: TableSchema, format_: DebeziumFormat, *, odd: bool) -> Record:
+    scales = {"small": draw(st.sampled_from([0, 1, 2])), "large": draw(st.sampled_from([20, 3, 0]))}
+    meaning = draw(st.sampled_from(sorted(MEANINGS)))
+    framed = format_.time == "adaptive" and (not odd or draw(st.integers(0, 9)) > 0)
+
+    def cell(name: str, kind: ColumnType) -> str:
+        if odd and draw(st.integers(0, 29)) == 0:
+            return draw(st.sampled_from(ODD_CELLS))
+        if name in ("note", "raw") and draw(st.integers(0, 9)) == 0:
+            return f'"{UNAVAILABLE if name == "note" else UNAVAILABLE_BYTES}"'
+        if name not in table.primary_key and draw(st.integers(0, 9)) == 0:
+            return "null"
+        return draw(sound(kind, format_.time, scales.get(name, 0) if framed else None, meaning))
+
+    types = {column.name: column.type for column in table.columns}
+    cells = {
+        name: cell(name, kind)
+        for name, kind in types.items()
+        if draw(st.integers(0, 19)) or name in table.primary_key
+    }
+    key = _object({name: cells[name] for name in table.primary_key})
+    op = draw(st.sampled_from(["c", "u", "r", "d"] + (["t", "x", ""] if odd else [])))
+    after = "null" if op == "d" else _object(cells)
+    source = {
+        "connector": draw(st.sampled_from(["postgresql", "mysql"])),
+        "snapshot": draw(st.sampled_from(["false", "first"])),
+    }
+    source |= {
+        "sequence": draw(st.sampled_from(['["5","7"]', '[null,"7"]', "", '["9223372036854775808","1"]']))
+    }
+    parts = {
+        "before": "null",
+        "after": after,
+        "source": json.dumps({**source, "lsn": draw(st.sampled_from([7, None]))}),
+    }
+    value = _object({**parts, "op": json.dumps(op), "ts_ms": "1"})
+    if framed:
+        fields = [_field(name, kind, scales, meaning) for name, kind in types.items()]
+        whole = {"type": "struct", "fields": [{"field": "before"}, {"field": "after", "fields": fields}]}
+        value = _object({"schema": json.dumps(whole), "payload": value})
+        key = _object({"schema": json.dumps({"type": "struct"}), "payload": key})
+    encoded = value.encode("utf-8", "surrogatepass")
+    if odd and draw(st.integers(0, 4)) == 0:
+        encoded = draw(broken(st.just(value)))
+    return key.encode("utf-8", "surrogatepass"), None if draw(st.integers(0, 14)) == 0 else encoded
+
+
+def sound(kind: ColumnType, time: TimeMode | None, scale: int | None, meaning: str) -> st.SearchStrategy[str]:
+    """Cells as a connector writes them; decimals of a `scale` that a frame tells, if not of their column's own."""
+    match kind.name:
+        case TypeName.DATE if time != "isostring":
+            return st.integers(-719_162, 2_932_896).map(str)
+        case TypeName.TIMESTAMP if time != "isostring":
+            micros = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)
+            step = MEANINGS[meaning] if time == "adaptive" else 1
+            iso = sound_cells(kind)
+            return st.one_of(micros.map(lambda n: str(n // step if n >= 0 else -(-n // step))), iso)
+        case TypeName.DECIMAL if time != "isostring":
+            own = kind.scale or 0
+            plain = _unscaled(kind, own if scale is None else scale).map(lambda text: f'"{text}"')
+            at = st.integers(0, own)
+            return plain | at.flatmap(
+                lambda s: _unscaled(kind, s).map(lambda text: json.dumps({"scale": s, "value": text}))
+            )
+        case _:
+            return sound_cells(kind)
+
+
+def _unscaled(kind: ColumnType, scale: int) -> st.SearchStrategy[str]:
+    digits = (kind.precision or 0) - (kind.scale or 0) + min(scale, kind.scale or 0)
+    limit = 10**digits - 1
+    return st.integers(-limit, limit).map(
+        lambda n: base64.b64encode(n.to_bytes((n.bit_length() + 8) // 8, signed=True)).decode()
+    )
+
+
+def _field(name: str, kind: ColumnType, scales: dict[str, int], meaning: str) -> dict[str, Any]:
+    if kind.name is TypeName.DECIMAL:
+        return {
+            "field": name,
+            "name": "org.apache.kafka.connect.data.Decimal",
+            "parameters": {"scale": str(scales[name])},
+        }
+    return {"field": name, **({"name": meaning} if kind.name is TypeName.TIMESTAMP else {})}
+
+
+def _object(fields: dict[str, str]) -> str:
+    return "{" + ",".join(f'"{name}":{cell}' for name, cell in fields.items()) + "}"
