@@ -42,6 +42,7 @@ COMMANDS = {
     "resume": "Go on with a paused backfill.",
     "throttle": "Bound the snapshot rows per second of a job.",
     "drop": "End a job; its output topic stays.",
+    "inspect": "Look at a topic, and write what a configuration would say of it.",
     "barriers": "Inject barriers into an upstream topic, without the service.",
     "produce": "Write test events to an upstream topic.",
     "consume": "Read an output topic: print, count, or fold it into a table.",
@@ -53,7 +54,7 @@ COMMANDS = {
 }
 ROOMS = {
     "streaming.cli.jobs": ("plan", "status"),
-    "streaming.cli.topics": ("barriers", "produce", "consume", "verify", "kafka"),
+    "streaming.cli.topics": ("inspect", "barriers", "produce", "consume", "verify", "kafka"),
 }
 """Where commands are that are not beside this module."""
 _OF_JOBS = {name: name for name in ("create", "pause", "resume", "throttle", "drop")} | {"list": "list_jobs"}

@@ -226,8 +226,9 @@ class Batches:
         for until in part_ends(plan.first_offsets, plan.end_offsets, self._limits.interval_records):
             if self.ending:
                 return False
-            part = replace(plan, first_offsets=self.next_offsets(), until=until)
-            self._carry_out_part(self.effects_of(part))
+            # A part goes by what the parts before it have brought.
+            part = replace(plan, first_offsets=self.next_offsets(), replica=self.replica.pin(), until=until)
+            self._carry_out_part(self.effects_of(replace(part, seen=self.state.seen)))
         return True
 
     def _carry_out_part(self, effects: Sequence[Effect]) -> None:

@@ -38,7 +38,7 @@ class BesideChangelog(Changelog):
     def _beside(self, number: int) -> Iterator[FoundBeside]:
         barriers = iter(self.barriers[number])
         end = offset = 0
-        for entry in self.entries[number]:
+        for entry in self.records[number]:
             if entry.barrier is None:
                 end = entry.offset + 1
                 continue

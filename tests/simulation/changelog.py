@@ -22,16 +22,33 @@ from streaming.sink.dead_letters import Letter
 from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.barriers.in_data import EmbeddedBarriers
 from streaming.source.barriers.source import BarrierSource
-from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE, decoded_schema
+from streaming.source.decoded import (
+    AFTER,
+    BEFORE,
+    KEY,
+    MARKED,
+    POSITION,
+    SIZE,
+    UNCHANGED,
+    VALUE,
+    decoded_schema,
+)
 from streaming.verify.history import Entry
 from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
+from tests.simulation.connector import ConnectorUpstream
 
 Wait = Callable[[Callable[[], bool]], None]
+_OF_CONNECTORS = {
+    POSITION: pa.struct([("commit", pa.int64()), ("lsn", pa.int64())]),
+    UNCHANGED: pa.list_(pa.int32()),
+}
 
 
 class Changelog:
-    """All records of the topic, once as bytes for the judge and once decoded for the lanes.
+    """All records of the topic, once as bytes and once decoded for the lanes.
+
+    `entries` are those that the judge goes by: without `extra`, the records of a connector that stand for no change.
 
     `faulty` are the places, (partition, offset), of records that the contract forbids. Of a format without rows before
     the lanes get no more than it has.
@@ -44,11 +61,19 @@ class Changelog:
         upstream_format: Format = DEFAULT,
     ) -> None:
         self.table, self.faulty, self.format = upstream.table, faulty, upstream_format
-        self.entries: list[list[Entry]] = upstream.topic.partitions
+        self._connector = upstream if isinstance(upstream, ConnectorUpstream) else None
+        self.records: list[list[Entry]] = upstream.topic.partitions
+        self.extra = frozenset[tuple[int, int]](self._connector.extra if self._connector else ())
+        self.entries = [
+            [entry for entry in records if (number, entry.offset) not in self.extra]
+            for number, records in enumerate(self.records)
+        ]
         self.barriers = [list(_barriers(number, entries)) for number, entries in enumerate(self.entries)]
+        schema = decoded_schema(self.table)
+        for name, kind in _OF_CONNECTORS.items() if self._connector else ():
+            schema = schema.append(pa.field(name, kind))
         self.rows = pa.RecordBatch.from_pylist(
-            [row for number in range(len(self.entries)) for row in self._decoded(number)],
-            schema=decoded_schema(self.table),
+            [row for number in range(len(self.records)) for row in self._decoded(number)], schema=schema
         )
         self._partition, self._offset = (self.rows[name].to_numpy() for name in (PARTITION, OFFSET))
         self._vnode = self.rows[VNODE].fill_null(-1).to_numpy()
@@ -90,7 +115,7 @@ class Changelog:
 
     def letters(self, parked: Sequence[Parked]) -> list[Letter]:
         """The records as they lie in the topic."""
-        by_place = {(n, entry.offset): entry for n, entries in enumerate(self.entries) for entry in entries}
+        by_place = {(n, entry.offset): entry for n, entries in enumerate(self.records) for entry in entries}
         found = ((item, by_place[item.partition, item.offset]) for item in parked)
         return [
             Letter(entry.key, entry.value, item.code, f"up-{item.partition}@{item.offset}")
@@ -103,7 +128,7 @@ class Changelog:
 
     def _decoded(self, number: int) -> Iterator[dict[str, Any]]:
         codec, names = ChangeCodec(self.table.columns), self.table.column_names
-        for entry in self.entries[number]:
+        for entry in self.records[number]:
             place = {PARTITION: number, OFFSET: entry.offset, KEY: entry.key, VALUE: None, BEFORE_HASH: None}
             place[SIZE] = len(entry.key or b"") + len(entry.value or b"")
             if entry.barrier is not None:
@@ -126,7 +151,19 @@ class Changelog:
                     for name in names
                 }
                 before = key if after is None else None
-            yield {**place, OP: int(op), VNODE: vnode, BEFORE: before, AFTER: after}
+            row = {**place, OP: int(op), VNODE: vnode, BEFORE: before, AFTER: after}
+            yield {**row, **self._of_connector((number, entry.offset), after)}
+
+    def _of_connector(self, place: tuple[int, int], after: dict[str, Any] | None) -> dict[str, Any]:
+        connector = self._connector
+        if connector is None:
+            return {}
+        lsn, last = connector.positions.get(place), self.table.column_names[-1]
+        position = None if lsn is None else {"commit": 1, "lsn": lsn}
+        if after is None or place not in connector.without:
+            return {POSITION: position, UNCHANGED: None}
+        index = len(self.table.column_names) - 1
+        return {POSITION: position, UNCHANGED: [index], AFTER: {**after, last: None}}
 
 
 def _barriers(number: int, entries: Sequence[Entry]) -> Iterator[FoundBarrier]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
+from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.records import Add, Change, Drop, Mutation, Op, Pause, Resume, Throttle
@@ -16,6 +17,7 @@ from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
+from tests.simulation.connector import ConnectorUpstream, FromConnector
 from tests.simulation.fault_policies import Seeded
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
@@ -38,6 +40,10 @@ BESIDE = 0.3
 
 AFTER_ONLY = 0.3
 """Of all histories, those whose upstream has no rows before."""
+
+
+CONNECTOR = 0.15
+"""Of all histories, those whose upstream is a connector's, which has none either."""
 
 
 @cache
@@ -75,23 +81,30 @@ def draw_setting(rng: random.Random) -> Setting:
         for name, output in (("copy", "copy"), ("late", "late"), ("late", "later"))
     }
     configured = (jobs["copy"],) if rng.random() < 0.8 else ()
-    upstream = Upstream(table, rng.randint(1, 3))
+    partitions = rng.randint(1, 3)
     apart = random.Random(repr(rng.getstate()))
+    connector = random.Random(apart.random()) if apart.random() < CONNECTOR else None
+    upstream = (
+        Upstream(table, partitions) if connector is None else ConnectorUpstream(table, partitions, connector)
+    )
     vandal = Vandal(upstream, apart)
     mutations = _mutations(list(jobs.values()), rng)
     for _ in range(rng.randint(3, 6)):
         _interval(upstream, rng)
         vandal.interval()
+        if isinstance(upstream, ConnectorUpstream) and connector is not None:
+            _again(upstream, connector)
         upstream.barrier(next(mutations) if rng.random() < 0.4 else None)
     for last in CLOSING:
         upstream.barrier(last)
     limits = _limits(apart)
     changelog = BesideChangelog if apart.random() < BESIDE else Changelog
+    format_: Format = AfterOnly() if apart.random() < AFTER_ONLY else DEFAULT
+    if connector is not None:
+        format_ = FromConnector()
     return Setting(
         table,
-        changelog(
-            upstream, frozenset(vandal.places), AfterOnly() if apart.random() < AFTER_ONLY else DEFAULT
-        ),
+        changelog(upstream, frozenset(vandal.places), format_),
         configured,
         jobs,
         lanes=tuple(rng.choice([1, 2, 2]) for _ in range(4)),
@@ -128,6 +141,12 @@ def _interval(upstream: Upstream, rng: random.Random) -> None:
             upstream.delete(key)
         else:
             upstream.put((key, rng.choice([None, 0, 1, 2])))
+
+
+def _again(upstream: ConnectorUpstream, chance: random.Random) -> None:
+    for number in range(len(upstream.topic.partitions)):
+        if chance.random() < 0.3:
+            upstream.again(number, chance.randint(1, 4))
 
 
 class Vandal:

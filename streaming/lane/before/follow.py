@@ -57,6 +57,11 @@ class Replicated:
         rows = pa.concat_tables(overlay.values(alive, self._columns)) if alive.num_rows else alive
         return Written(*self._written(rows), self._keys_of(gone))
 
+    def behind(self, epoch: int) -> Written | None:
+        """What the changes behind a barrier leave behind that are in the log: parts of an interval that is not over."""
+        is_ahead = any(file.bounds[EPOCH][1] > epoch for file in self.files.log)
+        return self.since(epoch) if is_ahead else None
+
     def rows(self) -> Iterator[Written]:
         """Every row, some at a time."""
         reader = SnapshotReader(self.storage, self.table, self.files)

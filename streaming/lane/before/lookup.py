@@ -61,6 +61,10 @@ class RowsBefore:
         self._left = written(changes, order)
         return made, unavailable
 
+    def begin(self, earlier: Written | None) -> None:
+        """Take in what parts of the interval that are in the log already leave behind."""
+        self._left = earlier
+
     def _stored(self, keys: pa.Array) -> Stored:
         values = self.view.values(keys)
         if self._left is not None:  # a second part, or a later one
@@ -110,6 +114,8 @@ def open_rows_before(store: RowStore, replicated: Replicated, epoch: int) -> Ite
             bring(store, replicated, epoch)
             view = opened.enter_context(store.at(epoch))
             if view is not None:
-                yield RowsBefore(replicated.table, replicated.keys, view, opened)
+                rows_before = RowsBefore(replicated.table, replicated.keys, view, opened)
+                rows_before.begin(replicated.behind(epoch))
+                yield rows_before
                 return
         raise StoreMovedError(f"a store of rows that is not at {epoch}")

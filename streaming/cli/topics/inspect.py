@@ -1,0 +1,58 @@
+"""`backfill inspect`: from somebody's topic to the beginning of a configuration."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from confluent_kafka import Message
+
+from streaming.cli.topics.target import BootstrapOption, Broker, KafkaOption
+from streaming.inspect.guess import guess
+from streaming.inspect.page import configuration
+from streaming.inspect.samples import Sample
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader
+
+
+def command(
+    topic: Annotated[str, typer.Argument(help="Topic to look at.")],
+    bootstrap: BootstrapOption = None,
+    kafka: KafkaOption = None,
+    records: Annotated[
+        int, typer.Option(min=1, help="How many records to look at, of all partitions together.")
+    ] = 1_000,
+) -> None:
+    """Look at the first records of a topic, and write what a configuration would say of it.
+
+    The result is the sections kafka, upstream and table, on standard output. What the records do not say is a
+    comment there, to be decided by hand. Nothing is written to the topic.
+    """
+    settings = Broker(bootstrap, kafka).settings(None)
+    samples = list(_samples(settings, topic, records))
+    seen = f"{len(samples):,} records of {topic}"
+    address = settings.bootstrap or ""
+    sys.stdout.write(configuration(topic, address, guess(samples), seen))
+
+
+def _samples(settings: KafkaSettings, topic: str, records: int) -> Iterator[Sample]:
+    """The first records of each partition, as many of each."""
+    with RangeReader(settings) as reader:
+        marks = reader.watermarks(topic)
+        share = max(1, records // len(marks))
+        ranges = {
+            number: (mark.earliest, min(mark.earliest + share, mark.stable))
+            for number, mark in enumerate(marks)
+        }
+        for chunk in reader.read(topic, ranges):
+            yield from map(_sample, chunk)
+
+
+def _sample(message: Message) -> Sample:
+    return Sample(_bytes(message.key()), _bytes(message.value()), tuple(dict(message.headers() or ())))
+
+
+def _bytes(part: str | bytes | None) -> bytes | None:
+    return part.encode() if isinstance(part, str) else part

@@ -1,0 +1,140 @@
+"""What the records of a topic are, as the sections `upstream` and `table` of a configuration.
+
+What the records do not say is a note, which becomes a comment: a guess that looks like a fact would be found out late.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from streaming.inspect.frames import described
+from streaming.inspect.samples import NOTHING, Field, Sample, as_json, fields_of, schema_ids
+
+
+@dataclass
+class Guess:
+    """Sections of a configuration. `notes` belong to the whole, `fields` have their own."""
+
+    upstream: dict[str, str]
+    fields: list[Field] = field(default_factory=list)
+    primary_key: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    unsure: dict[str, str] = field(default_factory=dict)
+    """Keys of `upstream` that are a guess, and why."""
+
+
+def guess(samples: Sequence[Sample]) -> Guess:
+    """From the first records of a topic. Every sample counts: a field that only the last one has is a column."""
+    data = [each for each in samples if not each.is_barrier]
+    if len(data) < len(samples):
+        note = "There are barriers in the topic: it is ours, in Avro without a schema. Ask its owner for the table."
+        return Guess({"format": "change"}, notes=[note])
+    values = [each.value for each in data if each.value]
+    if not values:
+        return Guess({}, notes=["No record with a value was found: nothing can be said of the topic yet."])
+    if ids := schema_ids(values):
+        return _registered(ids)
+    rows = [each for each in map(as_json, values) if isinstance(each, dict)]
+    if len(rows) < len(values):
+        return Guess({}, notes=["Records that are no JSON objects, and in no format that is known here."])
+    payloads = [each["payload"] if _is_framed(each) else each for each in rows]
+    if all(_is_event(each) for each in payloads if isinstance(each, dict)):
+        return _debezium(data, rows)
+    if any(map(_is_framed, rows)):
+        note = "Rows with a schema in each record (schemas.enable=true) are not read: set it to false."
+        return Guess({}, notes=[note])
+    return _upsert(data, rows)
+
+
+def _is_framed(record: object) -> bool:
+    return isinstance(record, dict) and record.keys() == {"schema", "payload"}
+
+
+def _is_event(record: dict[str, Any]) -> bool:
+    return {"op", "source"} <= record.keys() or ("ts_ms" in record and "op" not in record)
+
+
+def _registered(ids: list[int]) -> Guess:
+    made = Guess({"format": "upsert", "encoding": "avro-registry"})
+    listed = ", ".join(map(str, ids[:5]))
+    made.notes.append(f"Avro with a schema registry (ids {listed}): take the columns from its schemas.")
+    return made
+
+
+def _debezium(data: Sequence[Sample], rows: Sequence[dict[str, Any]]) -> Guess:
+    made = Guess({"format": "debezium"})
+    frames = [each["schema"] for each in rows if _is_framed(each) and each["schema"]]
+    framed = next((each for each in reversed(frames) if _has_after(each)), None)
+    if framed is not None:
+        made.fields = described(framed, "after")
+        made.upstream |= {"time": "adaptive", "decimal": "precise"}
+    else:
+        events = (each["payload"] if _is_framed(each) else each for each in rows)
+        made.fields = fields_of(each["after"] for each in events if isinstance(each.get("after"), dict))
+        made.upstream |= {"time": "microseconds", "decimal": "precise"}
+        made.unsure["time"] = (
+            "the connector's time.precision.mode: connect, microseconds, nanoseconds, isostring"
+        )
+        made.unsure["decimal"] = "the connector's decimal.handling.mode: precise or string"
+        made.notes.append(
+            "Records have no schema in them: days, times and decimals look like numbers and texts."
+        )
+    made.primary_key = _key_columns(data)
+    return made
+
+
+def _has_after(schema: dict[str, Any]) -> bool:
+    return any(each.get("field") == "after" for each in schema.get("fields", ()))
+
+
+def _upsert(data: Sequence[Sample], rows: Sequence[dict[str, Any]]) -> Guess:
+    made = Guess({"format": "upsert", "encoding": "json"}, fields_of(rows))
+    keys = [as_json(each.key) for each in data if each.key]
+    if keys and all(isinstance(key, dict) for key in keys):
+        made.primary_key = _key_columns(data)
+        known = {each.name for each in made.fields}
+        made.fields = [*(each for each in fields_of(keys) if each.name not in known), *made.fields]
+        return made
+    form = "json" if keys and NOTHING not in keys else "text"
+    made.upstream["key"] = form
+    pairs = [
+        (as_json(each.key) if form == "json" else _text(each.key), as_json(each.value))
+        for each in data
+        if each.value
+    ]
+    same = [each.name for each in made.fields if all(_is_same(key, row.get(each.name)) for key, row in pairs)]
+    if same:
+        made.primary_key = same[:1]
+    else:
+        kind = (
+            fields_of({"key": key} for key in keys if key is not NOTHING)
+            if form == "json"
+            else [Field("key", "string")]
+        )
+        made.fields = [*(kind or [Field("key", "string")]), *made.fields]
+        made.primary_key = ["key"]
+        made.unsure["key"] = "no field of the value is equal to the key: the column `key` is the key itself"
+    if len(same) > 1:
+        made.unsure["key"] = f"these fields are equal to the key: {', '.join(same)}"
+    return made
+
+
+def _text(key: bytes | None) -> str:
+    return "" if key is None else key.decode(errors="replace")
+
+
+def _is_same(key: object, value: object) -> bool:
+    return key == value or (isinstance(key, str) and key == json.dumps(value))
+
+
+def _key_columns(data: Sequence[Sample]) -> list[str]:
+    for each in data:
+        key = as_json(each.key)
+        if _is_framed(key):
+            key = key["payload"]
+        if isinstance(key, dict):
+            return list(key)
+    return []

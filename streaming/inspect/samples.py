@@ -1,0 +1,106 @@
+"""Records of a topic as samples: what they are in JSON, and which types their fields could have."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from schemas.avro.registered import framed_id
+from schemas.records import BARRIER_HEADER
+
+
+class Sample(NamedTuple):
+    """A record: its bytes, and the names of its headers."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[str, ...] = ()
+
+    @property
+    def is_barrier(self) -> bool:
+        """Whether it is marked as one of ours."""
+        return BARRIER_HEADER in self.headers
+
+
+NOTHING = object()
+"""What is no JSON."""
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}Z?")
+_INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})")
+_SECONDS = range(946_684_800, 4_102_444_800)
+"""From 2000 to 2100: a number of which this is the second is likely a time."""
+_MOST = 0.5
+_UNITS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+
+
+def as_json(data: bytes | None) -> Any:
+    """What bytes are in JSON; `NOTHING` where they are none."""
+    try:
+        return NOTHING if data is None else json.loads(data)
+    except ValueError:
+        return NOTHING
+
+
+def schema_ids(data: Iterable[bytes | None]) -> list[int]:
+    """The ids in front of some bytes, if all that are not null have one."""
+    ids = {None if each is None else framed_id(each) for each in data} - {None} if data else set()
+    return sorted(each for each in ids if each is not None)
+
+
+@dataclass
+class Field:
+    """What was seen of a field: a type that fits all of it, and what is not sure about it."""
+
+    name: str
+    kind: str = ""
+    notes: list[str] = field(default_factory=list)
+    nulls: int = 0
+
+
+def fields_of(rows: Iterable[Mapping[str, Any]]) -> list[Field]:
+    """The fields of rows, in the order of their first coming, each with the narrowest of our types that fits."""
+    values: dict[str, list[Any]] = {}
+    for row in rows:
+        for name, value in row.items():
+            values.setdefault(name, []).append(value)
+    return [_field(name, found) for name, found in values.items()]
+
+
+def _field(name: str, values: list[Any]) -> Field:
+    known = [value for value in values if value is not None]
+    made = Field(name, nulls=len(values) - len(known))
+    made.kind = _kind(known)
+    if not known:
+        made.notes.append("only nulls were seen")
+    elif made.kind == "bigint":
+        made.notes += [f"a time in {unit}?" for unit, per_s in _UNITS.items() if _are_times(known, per_s)]
+    elif made.kind == "double":
+        made.notes.append("or decimal(p,s), if it has to be exact")
+    elif any(isinstance(value, dict | list) for value in known):
+        made.notes.append("an object or a list, taken as its JSON text")
+    return made
+
+
+def _kind(values: list[Any]) -> str:
+    if not values:
+        return "string"
+    if all(isinstance(value, bool) for value in values):
+        return "boolean"
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return "bigint"
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return "double"
+    if all(isinstance(value, str) for value in values):
+        if all(_DATE.fullmatch(value) for value in values):
+            return "date"
+        if all(_INSTANT.fullmatch(value) for value in values):
+            return "timestamp"
+    return "string"
+
+
+def _are_times(values: list[int], per_s: int) -> bool:
+    # Infinity and other odd ones come in numbers that are none.
+    return sum(value // per_s in _SECONDS for value in values) > _MOST * len(values)

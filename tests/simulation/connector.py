@@ -1,0 +1,79 @@
+"""An upstream that a connector writes: it repeats itself, sends tombstones, and leaves out what did not change."""
+
+from __future__ import annotations
+
+import random
+
+from schemas.position import Key
+from schemas.records import Change, Op
+from schemas.table import TableSchema
+from tests.kit.upstream import Upstream
+from tests.simulation.rows import AfterOnly
+
+Place = tuple[int, int]
+
+
+class FromConnector(AfterOnly):
+    """What lanes may expect of its records."""
+
+    @property
+    def may_be_unchanged(self) -> bool:
+        return True
+
+    @property
+    def comes_again(self) -> bool:
+        return True
+
+
+class ConnectorUpstream(Upstream):
+    """`extra` are the records that stand for no change: those that came again, and tombstones.
+
+    `positions` has the place in the database's log of every record but tombstones; `without` are those that leave the
+    last column out.
+    """
+
+    def __init__(self, table: TableSchema, partitions: int = 2, chance: random.Random | None = None) -> None:
+        super().__init__(table, partitions)
+        self.extra: set[Place] = set()
+        self.positions: dict[Place, int] = {}
+        self.without: set[Place] = set()
+        self._events: list[list[list[int]]] = [[] for _ in range(partitions)]
+        self._chance, self._lsn = chance or random.Random(0), 0
+
+    def _append(self, key: Key, change: Change, partition: int | None) -> None:
+        super()._append(key, change, partition)
+        number = self.home(key) if partition is None else partition
+        self._lsn += 1
+        place = self._last(number)
+        self.positions[place] = self._lsn
+        before, after = change.before, change.after
+        if (
+            before is not None
+            and after is not None
+            and before[-1] == after[-1]
+            and self._chance.random() < 0.7
+        ):
+            self.without.add(place)
+        event = [place[1]]
+        if change.op is Op.DELETE:
+            entry = self.topic.partitions[number][-1]
+            self.topic.append(number, entry.key, entry.value or b"")
+            self.extra.add(self._last(number))
+            event.append(self._last(number)[1])
+        self._events[number].append(event)
+
+    def again(self, number: int, events: int) -> None:
+        """The last events of a partition once more."""
+        by_offset = {entry.offset: entry for entry in self.topic.partitions[number]}
+        for offset in [offset for event in self._events[number][-events:] for offset in event]:
+            entry = by_offset[offset]
+            self.topic.append(number, entry.key, entry.value or b"")
+            place, original = self._last(number), (number, offset)
+            self.extra.add(place)
+            if original in self.positions:
+                self.positions[place] = self.positions[original]
+            if original in self.without:
+                self.without.add(place)
+
+    def _last(self, number: int) -> Place:
+        return number, self.topic.partitions[number][-1].offset

@@ -1,0 +1,122 @@
+"""From records to the sections of a configuration, which is one: it is read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schemas.formats.debezium import DebeziumFormat
+from schemas.formats.upsert import UpsertFormat
+from schemas.settings.config import ServiceConfig, load
+from streaming.inspect.guess import Guess, guess
+from streaming.inspect.page import configuration
+from streaming.inspect.samples import Sample
+from tests.kit.debezium import RECORDED, recorded
+
+
+def samples(*pairs: tuple[object, object]) -> list[Sample]:
+    def written(value: object) -> bytes | None:
+        return None if value is None else json.dumps(value).encode()
+
+    return [Sample(written(key), written(value)) for key, value in pairs]
+
+
+def loaded(found: Guess, folder: Path, topic: str = "shop.public.orders") -> ServiceConfig:
+    path = folder / "config.yaml"
+    path.write_text(configuration(topic, "127.0.0.1:9092", found, "12 records"), encoding="utf-8")
+    return load(path)
+
+
+def test_a_debezium_topic_with_schemas_needs_no_decision(tmp_path: Path) -> None:
+    found = guess([Sample(each.key, each.value) for each in recorded("schemas") if "orders" in each.topic])
+    config = loaded(found, tmp_path)
+    assert config.upstream_format == DebeziumFormat(time="adaptive", decimal="precise")
+    assert found.unsure == {}
+    types = {column.name: str(column.type) for column in config.table.columns}
+    declared = {column.name: str(column.type) for column in RECORDED.columns}
+    assert types == {**declared, "free": "decimal(38,10)"}
+    assert [each.name for each in found.fields if each.notes] == ["free", "tags"]
+    assert set(config.table.primary_key) == set(RECORDED.primary_key)
+
+
+def test_a_debezium_topic_without_schemas_says_what_is_to_be_decided(tmp_path: Path) -> None:
+    found = guess([Sample(each.key, each.value) for each in recorded("plain") if "orders" in each.topic])
+    config = loaded(found, tmp_path)
+    assert isinstance(config.upstream_format, DebeziumFormat)
+    assert found.unsure.keys() == {"time", "decimal"}
+    notes = {each.name: each.notes for each in found.fields}
+    assert notes["at_plain"] == ["a time in microseconds?"]
+    types = {column.name: str(column.type) for column in config.table.columns}
+    assert (types["id"], types["region"], types["price"], types["ok"]) == (
+        "bigint",
+        "string",
+        "string",
+        "boolean",
+    )
+    text = (tmp_path / "config.yaml").read_text(encoding="utf-8")
+    assert "  time: microseconds  # the connector's time.precision.mode" in text
+
+
+def test_rows_by_key_are_upserts_with_the_form_of_their_keys(tmp_path: Path) -> None:
+    row = {
+        "id": 7,
+        "region": "EU",
+        "amount": 2.5,
+        "day": "2026-01-31",
+        "at": "2026-01-31T12:00:00Z",
+        "no": None,
+    }
+    found = guess(samples(({"id": 7}, row), ({"id": 8}, None), ({"id": 9}, {"id": 9, "day": None})))
+    config = loaded(found, tmp_path)
+    assert config.upstream_format == UpsertFormat()
+    types = {column.name: str(column.type) for column in config.table.columns}
+    assert types == {
+        "id": "bigint",
+        "region": "string",
+        "amount": "double",
+        "day": "date",
+        "at": "timestamp",
+        "no": "string",
+    }
+    assert config.table.primary_key == ("id",)
+
+
+@pytest.mark.parametrize(
+    ("key", "form", "primary_key"),
+    [(b"7", "json", "id"), (b'"EU"', "json", "region"), (b"EU-7", "text", "key")],
+)
+def test_keys_of_one_column_are_found_in_the_row(
+    tmp_path: Path, key: bytes, form: str, primary_key: str
+) -> None:
+    found = guess([Sample(key, b'{"id":7,"region":"EU"}')])
+    config = loaded(found, tmp_path, "orders")
+    assert config.upstream_format == UpsertFormat(key=form)  # type: ignore[arg-type]
+    assert config.table.primary_key == (primary_key,)
+    assert ("key" in found.unsure) is (primary_key == "key")
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ([], "No record with a value"),
+        ([Sample(b"k", None)], "No record with a value"),
+        ([Sample(b"k", b"plain text")], "no JSON objects"),
+        ([Sample(None, b"\x02", ("barrier",))], "barriers in the topic"),
+        ([Sample(b"\x00\x00\x00\x00\x07a", b"\x00\x00\x00\x00\x08abc")], "schema registry (ids 8)"),
+        ([Sample(b"7", b'{"schema":{},"payload":{"id":7}}')], "schemas.enable=true"),
+    ],
+)
+def test_what_can_not_be_told_is_said(found: list[Sample], said: str) -> None:
+    page = configuration("orders", "127.0.0.1:9092", guess(found), "1 record")
+    assert said in page
+    assert "# no key was found in the records" in page
+
+
+def test_names_that_yaml_would_take_for_something_else_are_in_quotes(tmp_path: Path) -> None:
+    found = guess(samples(({"no": 1}, {"no": 1, "a b": 2, "on": "x"})))
+    names = [each.name for each in found.fields]
+    assert names == ["no", "a b", "on"]
+    page = configuration("orders", "127.0.0.1:9092", found, "1 record")
+    assert '    "no": bigint\n    "a b": bigint\n    "on": string\n  primary_key: ["no"]\n' in page
