@@ -120,10 +120,11 @@ class _Lane:
                 )
             self.watch.lap("order")
             failpoints.reach(Failpoint.LANE_READ)
-            if not self._faults and not self._awaited:
-                self._write_log()
-                changes, self._faults = self._complete(changes)
-                self.watch.lap("before")
+            if self._faults or self._awaited:
+                continue
+            self._write_log()
+            changes, self._faults = self._complete(changes)
+            self.watch.lap("before")
             if not self._faults:
                 self._unwritten = changes
                 yield changes
