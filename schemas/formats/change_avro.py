@@ -10,9 +10,9 @@ import pyarrow as pa
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.avro.columnar import encode_changes, encode_inserts, encode_keys
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import OutputRows
+from schemas.formats.protocol import Origin, Origins, OutputRows
 from schemas.position import Key
-from schemas.records import Change
+from schemas.records import Change, Op, Row
 from schemas.table import Column
 from schemas.types import TypeName
 
@@ -46,7 +46,10 @@ class AvroRows(OutputRows):
     def write_key(self, key: Key) -> bytes:
         return self._keys.encode(key)
 
-    def write_change(self, change: Change) -> bytes:
+    def write_insert(self, row: Row, origin: Origin) -> bytes:
+        return self.write_change(Change(Op.INSERT, None, row), origin)
+
+    def write_change(self, change: Change, origin: Origin) -> bytes:
         return self._changes.encode(change)
 
 
@@ -66,10 +69,10 @@ class AvroChanges:
 
     columns: tuple[Column, ...]
 
-    def inserts(self, arrays: Sequence[pa.Array]) -> pa.BinaryArray:
+    def inserts(self, arrays: Sequence[pa.Array], origins: Origins) -> pa.BinaryArray:
         return encode_inserts(self.columns, arrays)
 
     def changes(
-        self, ops: pa.Int8Array, before: Sequence[pa.Array], after: Sequence[pa.Array]
+        self, ops: pa.Int8Array, before: Sequence[pa.Array], after: Sequence[pa.Array], origins: Origins
     ) -> pa.BinaryArray:
         return encode_changes(self.columns, ops, before, after)

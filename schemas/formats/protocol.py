@@ -27,10 +27,12 @@ from pydantic import BaseModel, ConfigDict
 
 from schemas.avro.registered import KnownSchemas, Schemas, WriterSchema
 from schemas.position import Key
-from schemas.records import Change, UpstreamRecord
+from schemas.records import Barrier, Change, Row, UpstreamRecord
 from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa  # commands that only ask for jobs do without it
 
 
@@ -89,8 +91,11 @@ class OutputRows(Rows, Protocol):
     def write_key(self, key: Key) -> bytes:
         """What `OutputFormat.keys` gives. ValueError, TypeError or the like for a key that the columns can't hold."""
 
-    def write_change(self, change: Change) -> bytes:
-        """What `ValueEncoder` gives. ValueError, TypeError or the like for rows that the columns can't hold."""
+    def write_insert(self, row: Row, origin: Origin) -> bytes:
+        """What `ValueEncoder.inserts` gives. Errors as `write_change`."""
+
+    def write_change(self, change: Change, origin: Origin) -> bytes | None:
+        """What `ValueEncoder.changes` gives. ValueError, TypeError or the like for rows that no columns hold."""
 
 
 class KeyEncoder(Hashable, Protocol):
@@ -107,14 +112,44 @@ class KeyEncoder(Hashable, Protocol):
         """
 
 
-class ValueEncoder(Protocol):
-    """Record values of whole columns, those of an output in its order. Arrays, results, errors as in `KeyEncoder`."""
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a row of an output comes from, for formats that say it: a job, a part of it, and an interval.
 
-    def inserts(self, arrays: Sequence[pa.Array]) -> pa.BinaryArray:
+    `barrier` is the upstream's that closes the interval, `part` the vnode, or what a job has in its place.
+    """
+
+    job: str
+    table: str
+    part: int
+    barrier: Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Of n rows of one job: row i is in the part `parts[i]` and the interval that `barriers[intervals[i]]` closes."""
+
+    job: str
+    table: str
+    parts: npt.NDArray[np.int32]
+    intervals: npt.NDArray[np.int64]
+    barriers: Sequence[Barrier]
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+
+class ValueEncoder(Protocol):
+    """Record values of whole columns, those of an output in its order. Arrays and errors as in `KeyEncoder`.
+
+    So is the result, but that it has a null for a record without a value, where `Format.tombstones` allows that.
+    """
+
+    def inserts(self, arrays: Sequence[pa.Array], origins: Origins) -> pa.BinaryArray:
         """Rows of a snapshot read, each an INSERT."""
 
     def changes(
-        self, ops: pa.Int8Array, before: Sequence[pa.Array], after: Sequence[pa.Array]
+        self, ops: pa.Int8Array, before: Sequence[pa.Array], after: Sequence[pa.Array], origins: Origins
     ) -> pa.BinaryArray:
         """Changes in the order of `ops` (values of `records.Op`), which may be mixed.
 
@@ -190,6 +225,11 @@ class Format(BaseModel):
 
 class OutputFormat(Format):
     """Of an output: what is needed to write it, and to read it back."""
+
+    @property
+    def tombstone_follows(self) -> bool:
+        """Whether each DELETE is followed by a record of the same key without a value, which says nothing new."""
+        return False
 
     @abstractmethod
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> OutputRows:

@@ -16,15 +16,18 @@ from schemas.avro.chunks import chunks
 from schemas.filter.columnar import evaluate
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition, JobSchemas
+from schemas.records import Barrier, BarrierKind
 from schemas.table import TableSchema
 from state.replica import Replica
 from state.storage import Storage
 from state.values.plan import Pin, Slice
 from streaming.scan.kinds import Scans
 from streaming.scan.protocol import PinnedScan
+from streaming.sink.columns import Output, Rows
 
 SAMPLE_ROWS = 50_000
 SAMPLE_BYTES = 256 << 20
+_ANY_BARRIER = Barrier(0, 0, BarrierKind.BARRIER, 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +113,6 @@ def _passing(rows: pa.Table, job: JobDefinition, table: TableSchema) -> pa.Table
 def _encoded_bytes(rows: pa.Table, job: JobDefinition, table: TableSchema) -> int:
     if not rows.num_rows:
         return 0
-    key_arrays, arrays = (
-        [rows[name].combine_chunks() for name in names] for names in (table.primary_key, job.columns)
-    )
-    keys = job.format.keys(table.key_columns)(key_arrays)
-    values = job.format.values(table.select(job.columns)).inserts(arrays)
-    return int(keys.nbytes + values.nbytes)
+    arrays = {name: rows[name].combine_chunks() for name in rows.column_names}
+    shown = Rows(output=Output(job, table), partition=0, part=0, barrier=_ANY_BARRIER, arrays=arrays)
+    return int(shown.encoded_keys().nbytes + shown.encoded_values().nbytes)

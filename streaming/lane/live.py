@@ -78,8 +78,16 @@ def _visible(task: LaneTask, job: LaneJob, changes: Changes) -> list[Run]:
         halves = (mask.to_numpy(zero_copy_only=False) for mask in (before_passes, after_passes))
         ops = visible_ops(ops, *halves)
     rows = np.flatnonzero(shown & (ops != HIDDEN))
-    definition, parts = job.definition, job.scan.parts_of(changes)[rows].astype(np.int64)
+    definition, parts = job.definition, job.scan.parts_of(changes)[rows]
     # `partition_of`, of whole columns.
-    partitions = (parts * definition.output_partitions // definition.part_count).astype(np.int32)
-    columns = ChangeColumns(job.output, changes, rows, ops[rows], partitions)
-    return columns.runs(np.searchsorted(rows, changes.bounds(len(task.plan.barriers))))
+    partitions = parts.astype(np.int64) * definition.output_partitions // definition.part_count
+    return ChangeColumns(
+        output=job.output,
+        decoded=changes,
+        rows=rows,
+        ops=ops[rows],
+        partitions=partitions.astype(np.int32),
+        parts=parts,
+        bounds=np.searchsorted(rows, changes.bounds(len(task.plan.barriers))),
+        barriers=[aligned.barrier for aligned in task.plan.barriers],
+    ).runs()

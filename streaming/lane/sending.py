@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from schemas.avro.chunks import chunks, whole
+from schemas.records import Barrier
 from streaming.lane.changes import Changes
 from streaming.lane.live import LiveChanges
 from streaming.lane.task import LaneJob, LaneTask, Sent
@@ -46,7 +47,9 @@ def send_all(
     read: dict[str, Mapping[int, int]] = {}
     sent: dict[str, int] = {}
     for job in jobs:
-        read[job.definition.name], sent[job.definition.name] = _send_snapshot(job, writers, watch)
+        read[job.definition.name], sent[job.definition.name] = _send_snapshot(
+            job, task.plan.barriers[0].barrier, writers, watch
+        )
     watch.lap("snapshot")
     failpoints.reach(Failpoint.LANE_SENT_SNAPSHOT)
     live = LiveChanges(task, jobs, writers, [job.reported(read[job.definition.name]) for job in jobs])
@@ -67,8 +70,13 @@ def _open_jobs(task: LaneTask, jobs: Iterable[LaneJob], writers: LaneWriters) ->
                 writers.of(job.output).barrier(job.output, partition, barrier)
 
 
-def _send_snapshot(job: LaneJob, writers: LaneWriters, watch: Stopwatch) -> tuple[Mapping[int, int], int]:
-    """The rows of the job's slices. How many were read in each part, and how many of all were sent."""
+def _send_snapshot(
+    job: LaneJob, barrier: Barrier, writers: LaneWriters, watch: Stopwatch
+) -> tuple[Mapping[int, int], int]:
+    """The rows of the job's slices, in the interval that a barrier closes.
+
+    How many were read in each part, and how many of all were sent.
+    """
     read: dict[int, int] = {}
     sent = 0
     if job.plan.slices:
@@ -80,22 +88,22 @@ def _send_snapshot(job: LaneJob, writers: LaneWriters, watch: Stopwatch) -> tupl
             "overlay"
         )  # what the slices share, which follows from the log's files, whatever is read beneath it
         for item in job.plan.slices:
-            partition, count = job.definition.partition_of(item.part), 0
+            count = 0
             for rows in read_slice(item):
                 count += rows.num_rows
-                sent += _send_rows(job, partition, rows, writers)
+                sent += _send_rows(job, item.part, barrier, rows, writers)
             read[item.part] = count
     return read, sent
 
 
-def _send_rows(job: LaneJob, partition: int, rows: pa.Table, writers: LaneWriters) -> int:
-    sent = 0
+def _send_rows(job: LaneJob, part: int, barrier: Barrier, rows: pa.Table, writers: LaneWriters) -> int:
+    partition, sent = job.definition.partition_of(part), 0
     for chunk in chunks(rows):
         arrays = {name: whole(chunk[name]) for name in chunk.schema.names}
         passes = job.passes(arrays)
         if passes is not None:
             arrays = {name: array.filter(passes) for name, array in arrays.items()}
-        shown = Rows(job.output, partition, arrays)
+        shown = Rows(output=job.output, partition=partition, part=part, barrier=barrier, arrays=arrays)
         if len(shown):
             writers.of(job.output).rows(shown)
         sent += len(shown)

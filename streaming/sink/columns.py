@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.formats.protocol import KeyEncoder, ValueEncoder
+from schemas.formats.protocol import KeyEncoder, Origins, ValueEncoder
 from schemas.job import JobDefinition
+from schemas.records import Barrier
 from schemas.table import Column, TableSchema
 
 
@@ -44,16 +45,25 @@ class Output:
         """For sinks of records: their values, over `columns`."""
         return self.definition.format.values(self.columns)
 
+    def origins(
+        self, parts: npt.NDArray[np.int32], intervals: npt.NDArray[np.int64], barriers: Sequence[Barrier]
+    ) -> Origins:
+        """Of rows that go there."""
+        return Origins(self.definition.name, self.table.name, parts, intervals, barriers)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows of a snapshot read for one partition, each an INSERT. `arrays` has them by column, others than its own too.
+    """Rows of a snapshot read of one part, each an INSERT. `arrays` has them by column, others than its own too.
 
-    The arrays are of one length and of their columns' exact types, as encoders want them.
+    The arrays are of one length and of their columns' exact types, as encoders want them. `barrier` closes the interval
+    in which they are sent.
     """
 
     output: Output
     partition: int
+    part: int
+    barrier: Barrier
     arrays: Mapping[str, pa.Array]
 
     def __len__(self) -> int:
@@ -75,7 +85,10 @@ class Rows:
 
     def encoded_values(self) -> pa.BinaryArray:
         """As the output's format has them."""
-        return self.output.values.inserts(self.columns)
+        count = len(self)
+        parts, intervals = np.full(count, self.part, np.int32), np.zeros(count, np.int64)
+        origins = self.output.origins(parts, intervals, [self.barrier])
+        return self.output.values.inserts(self.columns, origins)
 
 
 class Decoded(Protocol):
@@ -94,12 +107,13 @@ class Decoded(Protocol):
         """Of all changes; what equal encoders give is shared."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ChangeColumns:
     """The changes in `rows` of some decoded ones, for one output. Nothing of them is copied before a writer asks.
 
-    `ops` are those that the output gets, which a filter can make others than the table's; with `partitions` they are
-    of the length of `rows`.
+    `ops` are those that the output gets, which a filter can make others than the table's; with `partitions` and `parts`
+    they are of the length of `rows`. Interval i, which `barriers[i]` closes, has those from `bounds[i]` to
+    `bounds[i + 1]`.
     """
 
     output: Output
@@ -107,10 +121,14 @@ class ChangeColumns:
     rows: npt.NDArray[np.int64]
     ops: npt.NDArray[np.int8]
     partitions: npt.NDArray[np.int32]
+    parts: npt.NDArray[np.int32]
+    bounds: npt.NDArray[np.int64]
+    barriers: Sequence[Barrier]
 
-    def runs(self, bounds: npt.NDArray[np.int64]) -> list[Run]:
-        """Those between each two of these bounds, which are places in `rows`."""
-        return [Run(self, low, high) for low, high in pairwise(bounds.tolist())]
+    def runs(self) -> list[Run]:
+        """Those of each interval."""
+        bounds = pairwise(self.bounds.tolist())
+        return [Run(self, *each, barrier) for each, barrier in zip(bounds, self.barriers, strict=True)]
 
     def taken(self, half: Sequence[pa.Array], low: int, high: int) -> list[pa.Array]:
         """The output's columns of one half of the changes from `low` to `high`."""
@@ -125,13 +143,16 @@ class ChangeColumns:
     @cached_property
     def encoded_values(self) -> pa.BinaryArray:
         """Likewise."""
-        halves = (self.taken(half, 0, len(self.rows)) for half in (self.decoded.before, self.decoded.after))
-        return self.output.values.changes(pa.array(self.ops, pa.int8()), *halves)
+        count = len(self.rows)
+        before, after = (self.taken(half, 0, count) for half in (self.decoded.before, self.decoded.after))
+        intervals = np.repeat(np.arange(len(self.barriers)), np.diff(self.bounds))
+        origins = self.output.origins(self.parts, intervals, self.barriers)
+        return self.output.values.changes(pa.array(self.ops, pa.int8()), before, after, origins)
 
 
 @dataclass(frozen=True)
 class Run:
-    """Changes without a barrier between them, in order.
+    """Changes of one interval, in order; `barrier` closes it.
 
     What `before` has of an INSERT, and `after` of a DELETE, means nothing.
     What an encoder gives is a part of what it makes of all the runs of a `ChangeColumns` together, kept with these.
@@ -140,6 +161,7 @@ class Run:
     whole: ChangeColumns
     low: int
     high: int
+    barrier: Barrier
 
     def __len__(self) -> int:
         return self.high - self.low

@@ -24,6 +24,7 @@ from streaming.sink.columns import ChangeColumns, Output, Rows, Run
 from streaming.sink.dead_letters import PLACE_HEADER
 from streaming.sink.kafka import KafkaSink
 from streaming.sink.protocol import OutputPartition, Sink, Writer
+from tests.kit import barriers
 from tests.kit.list_sink import Lists
 from tests.kit.tables import table
 from tests.simulation.broker import Broker, Record, Topics
@@ -32,6 +33,7 @@ from tests.simulation.scheduler import Scheduler
 from tests.simulation.sink import SimulatedSink
 
 TABLE, PARTITIONS = table(), 2
+FIRST, SECOND, THIRD, FOURTH = (barriers.barrier(number, PARTITIONS) for number in range(1, 5))
 WRITER = "writer"
 Entry = Change | int | str
 """A change, the epoch of a barrier, or something else."""
@@ -75,7 +77,8 @@ class TestOutput(ABC):
 
     def rows(self, partition: int, *rows: Row) -> Rows:
         arrays = zip(TABLE.columns, half(rows), strict=True)
-        return Rows(self.output, partition, {column.name: array for column, array in arrays})
+        by_name = {column.name: array for column, array in arrays}
+        return Rows(output=self.output, partition=partition, part=partition, barrier=SECOND, arrays=by_name)
 
     def runs(self, bounds: Sequence[int], *changes: tuple[int, Change]) -> list[Run]:
         """Changes of the table, each for a partition, cut at these places."""
@@ -83,7 +86,16 @@ class TestOutput(ABC):
         rows = np.arange(len(changes))
         ops = np.array([change.op for _, change in changes], dtype=np.int8)
         partitions = np.array([partition for partition, _ in changes], dtype=np.int32)
-        return ChangeColumns(self.output, decoded, rows, ops, partitions).runs(np.array(bounds))
+        return ChangeColumns(
+            output=self.output,
+            decoded=decoded,
+            rows=rows,
+            ops=ops,
+            partitions=partitions,
+            parts=partitions,
+            bounds=np.array(bounds),
+            barriers=[SECOND, THIRD],
+        ).runs()
 
 
 def half(rows: Sequence[Row | None]) -> list[pa.Array]:

@@ -32,6 +32,7 @@ from streaming.lane.faults import Fault, find_faults
 from streaming.source.formats.registry import DECODERS
 from streaming.source.kafka import UpstreamSource
 from tests.kit.line_format import LINE_TYPES, LineDecoder, LineFormat
+from tests.kit.origins import ORIGIN, origins
 from tests.kit.tables import items, table
 from tests.kit.upstream import Upstream
 from tests.kit.values import TYPES, rows_of
@@ -92,11 +93,12 @@ def half(table: TableSchema, rows: Sequence[Row | None]) -> list[pa.Array]:
     ]
 
 
-def encoded(format_: OutputFormat, table: TableSchema, changes: Sequence[Change]) -> list[bytes]:
+def encoded(format_: OutputFormat, table: TableSchema, changes: Sequence[Change]) -> list[bytes | None]:
     ops = pa.array([change.op for change in changes], pa.int8())
     before, after = ([getattr(change, name) for change in changes] for name in ("before", "after"))
-    columns = format_.values(table.columns).changes(ops, half(table, before), half(table, after))
-    return list(map(bytes, columns.to_pylist()))
+    halves = half(table, before), half(table, after)
+    columns = format_.values(table.columns).changes(ops, *halves, origins(len(changes)))
+    return list(columns.to_pylist())
 
 
 def keys_of(format_: OutputFormat, table: TableSchema, changes: Sequence[Change]) -> list[bytes]:
@@ -115,10 +117,10 @@ def test_columns_are_written_as_their_twin_writes_rows_and_read_back_the_same(
     table, changes = case.table(), data.draw(case.changes())
     rows = case.format.rows(table.columns, table.key_columns)
     values, keys = encoded(case.format, table, changes), keys_of(case.format, table, changes)
-    assert values == [rows.write_change(change) for change in changes]
+    assert values == [rows.write_change(change, ORIGIN) for change in changes]
     assert keys == [rows.write_key(table.key_of(change.row)) for change in changes]
     read = [rows.read_change(key, value) for key, value in zip(keys, values, strict=True)]
-    assert [rows.write_change(change) for change in read] == values
+    assert [rows.write_change(change, ORIGIN) for change in read] == values
     assert [rows.write_key(rows.read_key(key)) for key in keys] == keys
     assert [change.op for change in read] == [change.op for change in changes]
 
@@ -129,8 +131,13 @@ def test_columns_are_written_as_their_twin_writes_rows_and_read_back_the_same(
 def test_a_snapshot_row_is_an_insert(case: Case, data: st.DataObject) -> None:
     table = case.table()
     found = data.draw(st.lists(rows_of(table.columns), min_size=1, max_size=4))
-    values = case.format.values(table.columns).inserts(half(table, found))
-    assert values.to_pylist() == encoded(case.format, table, [Change(Op.INSERT, None, row) for row in found])
+    values = case.format.values(table.columns).inserts(half(table, found), origins(len(found))).to_pylist()
+    rows = case.format.rows(table.columns, table.key_columns)
+    assert values == [rows.write_insert(row, ORIGIN) for row in found]
+    keys = keys_of(case.format, table, [Change(Op.INSERT, None, row) for row in found])
+    read = [rows.read_change(key, value) for key, value in zip(keys, values, strict=True)]
+    assert [rows.write_insert(change.row, ORIGIN) for change in read] == values
+    assert {change.op for change in read} == {Op.INSERT}
 
 
 @every_case
@@ -160,6 +167,7 @@ def test_what_is_cut_short_or_goes_on_is_refused_with_its_place(case: Case, data
     rows = case.format.rows(table.columns, table.key_columns)
     values, keys = encoded(case.format, table, changes[:1]), keys_of(case.format, table, changes[:1])
     for [sound], read in ((values, partial(rows.read_change, keys[0])), (keys, rows.read_key)):
+        assert sound is not None
         cut = data.draw(st.integers(0, len(sound) - 1))
         for broken in (b"", sound[:cut], sound + b"\x00"):
             with pytest.raises(InputError) as caught:
@@ -203,7 +211,7 @@ def test_spark_reads_what_the_twin_writes(spark: SparkSession, case: Case) -> No
         found, faults = decode(records)
         assert not faults
         ops = pa.array(found.ops, pa.int8())
-        read = DEFAULT.values(table.columns).changes(ops, found.before, found.after)
+        read = DEFAULT.values(table.columns).changes(ops, found.before, found.after, origins(len(found)))
         assert read.to_pylist() == encoded(DEFAULT, table, changes)
 
     holds()
@@ -220,6 +228,7 @@ def test_spark_and_the_twin_leave_no_broken_record_unseen(spark: SparkSession, c
     def holds(row: Row) -> None:
         change = Change(Op.INSERT, None, row)
         [value], [key] = encoded(case.format, table, [change]), keys_of(case.format, table, [change])
+        assert value is not None
         broken = [(key, value[:cut]) for cut in range(len(value))]
         broken += [(key, value + b"\x00"), (key[:-1], value)]
         _, faults = decode([(key, value), *broken, (None, value), (key, None)])

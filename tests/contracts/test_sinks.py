@@ -18,10 +18,19 @@ from streaming.sink.columns import Output
 from streaming.sink.dead_letters import Letter
 from streaming.sink.protocol import OutputPartition, Writer
 from streaming.sink.writers import LaneWriters, NullWriter, open_writers
-from tests.contracts.outputs import PARTITIONS, Entry, OfKafka, OfLists, OfMemory, TestOutput
-from tests.kit import barriers
+from tests.contracts.outputs import (
+    FIRST,
+    FOURTH,
+    PARTITIONS,
+    SECOND,
+    THIRD,
+    Entry,
+    OfKafka,
+    OfLists,
+    OfMemory,
+    TestOutput,
+)
 
-FIRST, SECOND, THIRD, FOURTH = (barriers.barrier(number, PARTITIONS) for number in range(1, 5))
 LETTER = Letter(b"key", None, "EMPTY_RECORD", "up-0@7")
 
 

@@ -15,9 +15,9 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import OutputFormat, OutputRows
+from schemas.formats.protocol import Origin, Origins, OutputFormat, OutputRows
 from schemas.position import Key
-from schemas.records import Change, Op
+from schemas.records import Change, Op, Row
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType
 from streaming.source.formats.protocol import Decoded, Decoder
@@ -63,7 +63,10 @@ class LineRows(OutputRows):
     def write_key(self, key: Key) -> bytes:
         return line(key)
 
-    def write_change(self, change: Change) -> bytes:
+    def write_insert(self, row: Row, origin: Origin) -> bytes:
+        return self.write_change(Change(Op.INSERT, None, row), origin)
+
+    def write_change(self, change: Change, origin: Origin) -> bytes:
         return line([change.op, change.before, change.after])
 
     def _read(self, data: bytes, where: str | None) -> object:
@@ -86,11 +89,11 @@ class LineKeys:
 
 @dataclass(frozen=True)
 class LineValues:
-    def inserts(self, arrays: Sequence[pa.Array]) -> pa.BinaryArray:
+    def inserts(self, arrays: Sequence[pa.Array], origins: Origins) -> pa.BinaryArray:
         return pa.array([line([Op.INSERT, None, row]) for row in rows_of(arrays)], pa.binary())
 
     def changes(
-        self, ops: pa.Int8Array, before: Sequence[pa.Array], after: Sequence[pa.Array]
+        self, ops: pa.Int8Array, before: Sequence[pa.Array], after: Sequence[pa.Array], origins: Origins
     ) -> pa.BinaryArray:
         changes = zip(ops.to_pylist(), rows_of(before), rows_of(after), strict=True)
         lines = [
