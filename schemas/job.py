@@ -17,57 +17,19 @@ from schemas.errors import Code, ConfigError
 from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
 from schemas.formats.protocol import OutputFormat
-from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format, format_keys
-from schemas.kinds.scans import DEFAULT_SCAN, SCAN_KINDS, ScanConfig, declare_scan, scan_declaration
+from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format
+from schemas.job_keys import DEFAULT_OUTPUT_PARTITIONS, KEYS, OWN_KEYS
+from schemas.kinds.scans import DEFAULT_SCAN, ScanConfig, declare_scan, scan_declaration
 from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
-from schemas.kinds.sinks import SinkConfig, declare_sink, sink_key
+from schemas.kinds.sinks import SinkConfig, declare_sink
 from schemas.settings.topic_config import allow_retention, replication_factor, topic_config
 from schemas.table import Column, TableSchema, nearest
+from schemas.topics import BARRIERS_SUFFIX
 
-DEFAULT_OUTPUT_PARTITIONS = 4
 MAX_LATENCY_BUDGET_MS = 3_600_000
 DEAD_LETTERS_SUFFIX = ".dead-letters"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
-KEYS = {
-    "name": ("", "Lower-case letters, digits and `-`."),
-    "output": ("", "Topic; created if absent."),
-    "columns": ("all", "The output's columns; the key is in the record's key in any case."),
-    "filter": (
-        "none",
-        "Keeps rows for which it is true: `= != < <= > >= IN BETWEEN LIKE IS NULL AND OR NOT` with literals.",
-    ),
-    "output_partitions": (f"`{DEFAULT_OUTPUT_PARTITIONS}`", "At most `table.vnode_count`."),
-    "read": (
-        f"`{DEFAULT_SCAN.kind}`",
-        f"What the snapshot is read from: {', '.join(f'`{kind}`' for kind in SCAN_KINDS)}.",
-    ),
-    "rate_limit": (
-        "none",
-        "Snapshot rows per second; 0 stands still. Live changes are never limited. A `throttle` changes it.",
-    ),
-    "latency_budget": (
-        "none",
-        "How much a snapshot read may delay live changes, as in `2s`. None: as fast as it goes.",
-    ),
-    "replication_factor": (
-        "`kafka.replication_factor`",
-        "Copies of the output, and of its dead letters, when they are created.",
-    ),
-    "topic_config": (
-        "none",
-        "Kafka's settings for the output when it is created, as in `{min.insync.replicas: 2}`. No compaction.",
-    ),
-    "allow_retention": (
-        "`false`",
-        "Take an output whose `retention.ms` or `retention.bytes` deletes records: late readers miss its beginning.",
-    ),
-    "sink": sink_key(),
-}
-_OWN_KEYS = tuple(KEYS)
-KEYS |= format_keys(OUTPUT_FORMATS)
-"""What a definition may hold: default and meaning, in Markdown."""
-
 _DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
@@ -103,9 +65,9 @@ class JobDefinition:
     `columns` are the output's, in this order. `filter` is its canonical text. `rate_limit` is in snapshot
     rows per second (None unlimited, 0 none). `latency_budget_ms` bounds how much a snapshot read delays live
     changes. `replication_factor` and `topic_config` are those of a topic that is created (None and nothing: the
-    broker's). `format` is that of the output's records, `sink` what they are written to. `scan`, `read` in a
-    definition, is what the snapshot is read from. `vnode_count` is the table's: it takes part in `part_count`, not in
-    the definition as written.
+    broker's). `format` is that of the output's records, `sink` what they are written to. `barrier_topic` has its
+    barriers; with None they are records of the output. `scan`, `read` in a definition, is what the snapshot is read
+    from. `vnode_count` is the table's: it takes part in `part_count`, not in the definition as written.
     """
 
     name: str
@@ -122,6 +84,7 @@ class JobDefinition:
     format: OutputFormat = DEFAULT
     sink: SinkConfig = DEFAULT_SINK
     scan: ScanConfig = DEFAULT_SCAN
+    barrier_topic: str | None = None
 
     @classmethod
     def declare(
@@ -133,7 +96,8 @@ class JobDefinition:
         (EXPRESSION_NOT_ALLOWED, EXPRESSION_INVALID), when nothing else is wrong, JOB_INVALID otherwise.
         """
         faults = Faults(Code.JOB_INVALID)
-        format_ = declare_format(OUTPUT_FORMATS, declaration, faults, beside=_OWN_KEYS)
+        format_ = declare_format(OUTPUT_FORMATS, declaration, faults, beside=OWN_KEYS) or DEFAULT
+        barriers = _barrier_topic(declaration, format_, faults)
         may_lose = allow_retention(declaration.get("allow_retention"), faults)
         job = cls(
             _name(declaration.get("name"), faults),
@@ -145,11 +109,14 @@ class JobDefinition:
             _budget_ms(declaration.get("latency_budget"), faults),
             table.vnode_count,
             replication_factor(declaration.get("replication_factor"), faults),
-            topic_config(declaration.get("topic_config"), faults, may_lose=may_lose),
+            topic_config(
+                declaration.get("topic_config"), faults, may_lose=may_lose, may_compact=barriers is not None
+            ),
             may_lose,
-            format_ or DEFAULT,
+            format_,
             declare_sink(declaration.get("sink"), faults),
             declare_scan(declaration.get("read"), faults),
+            barriers,
         )
         if faults:
             raise faults.error(where=where)
@@ -179,6 +146,8 @@ class JobDefinition:
         declaration |= {key: value for key, value in of_topic.items() if value}
         if self.format != DEFAULT:
             declaration |= self.format.model_dump()
+        if self.barrier_topic is not None:
+            declaration["barrier_topic"] = self.barrier_topic
         if self.sink != DEFAULT_SINK:
             declaration["sink"] = self.sink.model_dump()
         if self.scan != DEFAULT_SCAN:
@@ -218,6 +187,12 @@ class JobDefinition:
         return self.output + DEAD_LETTERS_SUFFIX
 
     @property
+    def topics(self) -> tuple[str, ...]:
+        """Those that it may write to."""
+        beside = () if self.barrier_topic is None else (self.barrier_topic,)
+        return self.output, *beside, self.dead_letters
+
+    @property
     def part_count(self) -> int:
         """Into how many parts its scan falls: vnodes, where it reads the replica."""
         return self.scan.part_count(self.vnode_count, self.output_partitions)
@@ -248,6 +223,17 @@ def _name(declared: object, faults: Faults) -> str:
 def _output(declared: object, faults: Faults) -> str:
     if not is_topic_name(declared) or not is_topic_name(f"{declared}{DEAD_LETTERS_SUFFIX}"):
         faults.add(f"output {brief(declared)} is no topic name (letters, digits, '.', '_', '-', 236 at most)")
+    return str(declared)
+
+
+def _barrier_topic(declaration: Mapping[str, Any], format_: OutputFormat, faults: Faults) -> str | None:
+    output, declared = declaration.get("output"), declaration.get("barrier_topic")
+    if declared is None:
+        return None if format_.may_hold_barriers else f"{output}{BARRIERS_SUFFIX}"
+    if not is_topic_name(declared):
+        faults.add(f"barrier_topic {brief(declared)} is no topic name (letters, digits, '.', '_', '-')")
+    elif declared in (output, f"{output}{DEAD_LETTERS_SUFFIX}"):
+        faults.add(f"barrier_topic {brief(declared)} is another topic of the job", Code.SAME_TOPIC)
     return str(declared)
 
 

@@ -262,11 +262,23 @@ def _find_same_topics(topics: UpstreamTopics, jobs: Sequence[JobDefinition], fau
         if job.output in topics.all:
             found = f"job {job.name}: output {job.output!r} is the upstream or a topic beside it"
             faults.add(found, Code.SAME_TOPIC)
-    letters = {job.dead_letters: job.name for job in jobs}
-    for topic, other in {**dict.fromkeys(topics.all), **{job.output: job.name for job in jobs}}.items():
-        if topic in letters:
-            what = "upstream" if other is None else f"output of job {other}"
-            faults.add(f"{what} {topic!r} is for the dead letters of job {letters[topic]}", Code.SAME_TOPIC)
+    for job in jobs:
+        _find_taken(job, topics, jobs, faults)
+
+
+def _find_taken(
+    job: JobDefinition, topics: UpstreamTopics, jobs: Sequence[JobDefinition], faults: Faults
+) -> None:
+    """What a job's topics beside its output are taken for."""
+    taken = dict.fromkeys(topics.all, "upstream")
+    for other in jobs:
+        taken[other.output] = f"output of job {other.name}"
+        if other is not job and other.barrier_topic is not None:
+            taken[other.barrier_topic] = f"barrier topic of job {other.name}"
+    beside = {"dead letters": job.dead_letters, "barriers": job.barrier_topic}
+    for what, topic in beside.items():
+        if topic in taken:
+            faults.add(f"{taken[topic]} {topic!r} is for the {what} of job {job.name}", Code.SAME_TOPIC)
 
 
 def _lanes(

@@ -1,7 +1,7 @@
 """What a job may say of its output topic: Kafka's own settings, and how many copies it has.
 
-An output is a changelog with barriers in it, so compaction is refused, and a retention only taken where the job says
-that its output may lose its beginning.
+Compaction is refused where barriers are records of the output, which have no key, and a retention taken only where the
+job says that its output may lose its beginning.
 """
 
 from __future__ import annotations
@@ -38,8 +38,13 @@ def allow_retention(declared: object, faults: Faults) -> bool:
     return False
 
 
-def topic_config(declared: object, faults: Faults, *, may_lose: bool) -> tuple[tuple[str, str], ...]:
-    """Settings of a new topic by Kafka's names for them, sorted. `may_lose`: a retention is allowed."""
+def topic_config(
+    declared: object, faults: Faults, *, may_lose: bool, may_compact: bool
+) -> tuple[tuple[str, str], ...]:
+    """Settings of a new topic by Kafka's names for them, sorted.
+
+    `may_lose`: a retention is allowed; `may_compact`: so is compaction.
+    """
     if declared is None:
         return ()
     if not isinstance(declared, Mapping):
@@ -53,8 +58,11 @@ def topic_config(declared: object, faults: Faults, *, may_lose: bool) -> tuple[t
             faults.add(f"topic_config.{key} {brief(value)} is no text, number or boolean")
         else:
             settings[key] = _text(value)
-    if "compact" in settings.get("cleanup.policy", ""):
-        faults.add("topic_config.cleanup.policy holds compact, which would take barriers and changes out")
+    if "compact" in settings.get("cleanup.policy", "") and not may_compact:
+        faults.add(
+            "topic_config.cleanup.policy holds compact, and barriers in the output have no key; "
+            "name a barrier_topic for them"
+        )
     for key in RETENTION_KEYS:
         if key in settings and is_finite(settings[key]) and not may_lose:
             faults.add(

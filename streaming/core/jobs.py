@@ -127,8 +127,7 @@ def _add(
         return refuse(error.code, f": {error}")
     name = definition.name
     for job in jobs:
-        taken, ours = job.definition, {definition.output, definition.dead_letters}
-        if name == job.name or ours & {taken.output, taken.dead_letters}:
+        if name == job.name or set(definition.topics) & set(job.definition.topics):
             there = f"job {job.name} with output {job.definition.output}"
             return refuse(Code.JOB_EXISTS, f" {name}: there is {there}")
     if definition.output_partitions % lanes:

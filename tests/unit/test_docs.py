@@ -13,7 +13,7 @@ from schemas.error_page import with_table
 from schemas.error_table import TABLE
 from schemas.errors import BackfillError, Code, ConfigError, InputError
 from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
-from schemas.job import KEYS as JOB_KEYS
+from schemas.job_keys import KEYS as JOB_KEYS
 from schemas.settings.config import check
 from schemas.settings.config import load as load_config
 from schemas.settings.file import SECTIONS, UPSTREAM_KEYS, ConfigFile
