@@ -6,6 +6,8 @@ of `native`, which is the first choice and depends on how confluent-kafka lays o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 _CHUNK_RECORDS = 10_000
 _POLL_S = 0.005
 _METADATA_S = 15.0
+_ANY_PARTITION = -1
+NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
 
 
 class ColumnBatches:
@@ -26,12 +30,20 @@ class ColumnBatches:
         self._known_topics: set[str] = set()
 
     def send(
-        self, topic: str, partitions: npt.NDArray[np.int32] | None, keys: pa.Array, values: pa.Array
+        self,
+        topic: str,
+        partitions: npt.NDArray[np.int32] | None,
+        keys: pa.Array,
+        values: pa.Array,
+        headers: Mapping[str, bytes] = NO_HEADERS,
     ) -> None:
-        """As `native.ColumnProducer.send`."""
+        """As `native.ColumnProducer.send`. With headers each record is a call: `produce_batch` drops them."""
         if topic not in self._known_topics:
             self._producer.list_topics(topic, timeout=_METADATA_S)  # for the reason that `native` gives
             self._known_topics.add(topic)
+        if headers:
+            self._send_one_by_one(topic, partitions, keys, values, headers)
+            return
         for start in range(0, len(values), _CHUNK_RECORDS):
             part = slice(start, start + _CHUNK_RECORDS)
             pairs = zip(keys[part].to_pylist(), values[part].to_pylist(), strict=True)
@@ -43,6 +55,25 @@ class ColumnBatches:
             for partition in np.unique(partitions[part]).tolist():
                 chosen = np.flatnonzero(partitions[part] == partition).tolist()
                 self._queue(topic, [messages[number] for number in chosen], partition=partition)
+
+    def _send_one_by_one(
+        self,
+        topic: str,
+        partitions: npt.NDArray[np.int32] | None,
+        keys: pa.Array,
+        values: pa.Array,
+        headers: Mapping[str, bytes],
+    ) -> None:
+        any_partition = np.full(len(values), _ANY_PARTITION)
+        numbers = (any_partition if partitions is None else partitions).tolist()
+        for number, key, value in zip(numbers, keys.to_pylist(), values.to_pylist(), strict=True):
+            while True:
+                try:
+                    self._producer.produce(topic, value, key, number, headers=dict(headers))
+                    break
+                except BufferError:
+                    self._producer.poll(_POLL_S)
+        self._producer.poll(0)
 
     def close(self) -> None:
         """Does nothing: no record is held back."""

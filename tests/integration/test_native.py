@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Message, Producer
 
 from schemas.errors import Fenced
 from streaming.kafka import native
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.column_batches import ColumnBatches
-from streaming.kafka.consumer import RangeReader
+from streaming.kafka.column_batches import NO_HEADERS, ColumnBatches
+from streaming.kafka.consumer import RangeReader, located
 from streaming.kafka.native import ColumnProducer, open_columns
 from streaming.kafka.transactions import TransactionalProducer
 from tests.kit.real import await_condition
@@ -74,28 +74,32 @@ def test_a_producer_that_knows_itself_fenced_says_so_when_it_is_handed_columns(
         columns.close()
 
 
-def send(kafka: KafkaSettings, topic: str, count: int, **over: Any) -> None:
+def send(
+    kafka: KafkaSettings, topic: str, count: int, headers: Mapping[str, bytes] = NO_HEADERS, **over: Any
+) -> None:
     numbers = np.arange(count)
     keys = pa.array([b"key %d" % number for number in numbers], pa.binary())
     values = pa.array([b"value %d" % number for number in numbers], pa.binary())
     with TransactionalProducer(kafka, "columns", **NAMED, **over) as transactions:
         columns = open_columns(transactions.producer, "columns")
         with transactions.transaction():
-            columns.send(topic, (numbers % PARTITIONS).astype(np.int32), keys, values)
+            columns.send(topic, (numbers % PARTITIONS).astype(np.int32), keys, values, headers)
         columns.close()
 
 
-def received(kafka: KafkaSettings, topic: str) -> dict[int, list[tuple[bytes | None, bytes | None]]]:
-    found: dict[int, list[tuple[bytes | None, bytes | None]]] = {number: [] for number in range(PARTITIONS)}
+def messages(kafka: KafkaSettings, topic: str) -> Iterator[Message]:
     with RangeReader(kafka) as reader:
         # A commit is answered before its markers are in all partitions.
         marks = reader.await_stable(topic, timeout_s=30)
         ranges = {number: (mark.earliest, mark.high) for number, mark in enumerate(marks)}
         for chunk in reader.read(topic, ranges):
-            for message in chunk:
-                partition = message.partition()
-                assert partition is not None
-                found[partition].append((message.key(), message.value()))
+            yield from chunk
+
+
+def received(kafka: KafkaSettings, topic: str) -> dict[int, list[tuple[bytes | None, bytes | None]]]:
+    found: dict[int, list[tuple[bytes | None, bytes | None]]] = {number: [] for number in range(PARTITIONS)}
+    for message in messages(kafka, topic):
+        found[located(message)[0]].append((message.key(), message.value()))
     return found
 
 
@@ -114,12 +118,36 @@ def test_columns_may_be_the_first_that_a_producer_sends(bootstrap: str, topic: C
         assert received(kafka, name) == expected(1_000)
 
 
+@pytest.mark.parametrize("headers", [{}, {"epoch": b"42"}])
 def test_order_is_kept_when_the_queue_is_full_again_and_again(
-    bootstrap: str, topic: Callable[..., str]
+    bootstrap: str, topic: Callable[..., str], headers: dict[str, bytes]
 ) -> None:
     kafka, name = KafkaSettings(bootstrap), topic(partitions=PARTITIONS)
-    send(kafka, name, 50_000, **{"queue.buffering.max.messages": 1_000})
+    send(kafka, name, 50_000, headers, **{"queue.buffering.max.messages": 1_000})
     assert received(kafka, name) == expected(50_000)
+
+
+def test_every_record_has_the_headers(bootstrap: str, topic: Callable[..., str]) -> None:
+    kafka, name = KafkaSettings(bootstrap), topic(partitions=PARTITIONS)
+    headers = {"epoch": b"4294967296", "of": b"columns"}
+    send(kafka, name, 25_000, headers)
+    assert received(kafka, name) == expected(25_000)
+    assert all(message.headers() == list(headers.items()) for message in messages(kafka, name))
+
+
+@pytest.mark.parametrize("headers", [{}, {"epoch": b"42"}])
+def test_a_null_is_a_record_without_it(
+    bootstrap: str, topic: Callable[..., str], headers: dict[str, bytes]
+) -> None:
+    kafka, name = KafkaSettings(bootstrap), topic(partitions=PARTITIONS)
+    keys = pa.array([b"a", None, b"c"], pa.binary())
+    values = pa.array([None, b"2", b"3"], pa.binary()).take(pa.array([0, 1, 0]))
+    with TransactionalProducer(kafka, "columns", **NAMED) as transactions:
+        columns = open_columns(transactions.producer, "columns")
+        with transactions.transaction():
+            columns.send(name, np.zeros(3, np.int32), keys, values, headers)
+        columns.close()
+    assert received(kafka, name)[0] == [(b"a", None), (None, b"2"), (b"c", None)]
 
 
 def test_a_slice_of_a_column_sends_that_slice(bootstrap: str, topic: Callable[..., str]) -> None:
