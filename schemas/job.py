@@ -187,6 +187,11 @@ class JobDefinition:
         return self.output + DEAD_LETTERS_SUFFIX
 
     @property
+    def with_barriers(self) -> str:
+        """The topic that its barriers are records of."""
+        return self.barrier_topic or self.output
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """Those that it may write to."""
         beside = () if self.barrier_topic is None else (self.barrier_topic,)

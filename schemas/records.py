@@ -14,6 +14,9 @@ from typing import Any
 BARRIER_HEADER = "barrier"
 """Header of a barrier record; its value is `curr` in decimal ASCII."""
 
+EPOCH_HEADER = "epoch"
+"""Header of a data record whose topic has its barriers beside it: `curr` of the one that closes its interval."""
+
 Row = tuple[Any, ...]
 """Column values in the order of the schema that the row belongs to."""
 

@@ -13,6 +13,8 @@ from schemas.faults import Faults, brief
 
 MAX_REPLICATION_FACTOR = 32_767
 RETENTION_KEYS = ("retention.ms", "retention.bytes")
+BARRIER_TOPIC = {"cleanup.policy": "delete"}
+"""Of a topic that is made for barriers. It is kept for ever: readers begin at the first one."""
 _KEY = re.compile(r"[a-z]+(\.[a-z]+){0,8}")
 _LONGEST_VALUE = 200
 

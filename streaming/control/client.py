@@ -24,6 +24,7 @@ from schemas.topics import UpstreamTopics
 from state.values.plan import JobState
 from streaming.control.state_view import JobView, StateReader
 from streaming.core.jobs import MutationReport, apply
+from streaming.kafka.barrier_records import barrier_in
 from streaming.kafka.clients import KafkaSettings, translated
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import create_topic
@@ -32,7 +33,6 @@ from streaming.source.barriers.injecting.control_requests import (
     decode_request,
     encode_request,
 )
-from streaming.source.barriers.record import barrier_in
 
 _POLL_S = 0.1
 _T = TypeVar("_T")
@@ -177,7 +177,7 @@ class _Search:
         begin, self._next = self._next, max(self._next, end)
         for chunk in self._reader.read(topic, {0: (begin, end)}):
             for message in chunk:
-                barrier = barrier_in(self._topics, message)
+                barrier = barrier_in(message, beside=self._topics.barriers is not None)
                 if barrier is not None and barrier.mutation == self._mutation:
                     return barrier
         return None

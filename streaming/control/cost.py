@@ -115,4 +115,5 @@ def _encoded_bytes(rows: pa.Table, job: JobDefinition, table: TableSchema) -> in
         return 0
     arrays = {name: rows[name].combine_chunks() for name in rows.column_names}
     shown = Rows(output=Output(job, table), partition=0, part=0, barrier=_ANY_BARRIER, arrays=arrays)
-    return int(shown.encoded_keys().nbytes + shown.encoded_values().nbytes)
+    records = shown.records()
+    return int(records.keys.nbytes + records.values.nbytes)

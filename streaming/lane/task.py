@@ -32,9 +32,9 @@ from streaming.lane.before.store import RowStore, local_store
 from streaming.lane.faults import Fault
 from streaming.runtime.failpoints import Armed
 from streaming.scan.protocol import PinnedScan
-from streaming.sink.columns import Output
+from streaming.sink.columns import Output, OutputPartition
 from streaming.sink.dead_letters import ReadLetters
-from streaming.sink.protocol import OpenWriter, OutputPartition
+from streaming.sink.protocol import Mark, OpenWriter
 from streaming.sink.writers import LaneWriters, open_writers
 
 
@@ -60,7 +60,7 @@ class LaneTask:
     transactional_id: str
     journal_version: int
     limits: Limits
-    known_ends: Mapping[OutputPartition, int]
+    known_ends: Mapping[OutputPartition, Mark]
     upstream_format: Format = DEFAULT
     replica: ReplicaFiles | None = None
     open_store: Callable[[str, TableSchema], RowStore] = local_store
@@ -116,7 +116,7 @@ class LaneResult:
     log: tuple[DataFile, ...] = ()
     faults: tuple[Fault, ...] = ()
     sent: Sent = Sent()
-    ends: Mapping[OutputPartition, int] = field(default_factory=dict)
+    ends: Mapping[OutputPartition, Mark] = field(default_factory=dict)
     changes: int = 0
     held_bytes: int = 0
     already_sent: bool = False
@@ -174,7 +174,7 @@ class LaneJob:
 
     def places(self) -> list[OutputPartition]:
         """The lane's partitions of the output."""
-        return [(self.output.topic, partition) for partition in self.partitions]
+        return [self.output.place(partition) for partition in self.partitions]
 
     def read_columns(self) -> list[str]:
         """The columns that a slice is read with."""

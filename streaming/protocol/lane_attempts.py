@@ -22,8 +22,9 @@ from streaming.lane.task import LaneResult, LaneTask
 from streaming.protocol.overrun import Overruns, is_overrun
 from streaming.runtime import failpoints
 from streaming.scan.kinds import Scans
+from streaming.sink.columns import OutputPartition
 from streaming.sink.dead_letters import ReadLetters
-from streaming.sink.protocol import OutputPartition, SinkOf
+from streaming.sink.protocol import Mark, SinkOf
 
 ATTEMPTS = 5
 
@@ -77,7 +78,7 @@ class LaneTasks:
     scans: Scans
     batch_sizer: BatchSizer
     schemas: LearnsSchemas
-    known_ends: Mapping[OutputPartition, int] = field(default_factory=dict)
+    known_ends: Mapping[OutputPartition, Mark] = field(default_factory=dict)
     values_are_left_out: bool = False
     """Whether changes did so, which take these values from the rows before; it is likely to go on."""
 

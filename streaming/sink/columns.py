@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,16 @@ import pyarrow as pa
 
 from schemas.formats.protocol import KeyEncoder, Origins, ValueEncoder
 from schemas.job import JobDefinition
-from schemas.records import Barrier
+from schemas.records import Barrier, Op
 from schemas.table import Column, TableSchema
+
+
+class OutputPartition(NamedTuple):
+    """An output and its partition. `barriers` is the topic that has its barriers, None where it has them itself."""
+
+    topic: str
+    partition: int
+    barriers: str | None = None
 
 
 @dataclass(frozen=True)
@@ -45,11 +53,34 @@ class Output:
         """For sinks of records: their values, over `columns`."""
         return self.definition.format.values(self.columns)
 
+    def place(self, partition: int) -> OutputPartition:
+        """One of its partitions."""
+        return OutputPartition(self.topic, partition, self.definition.barrier_topic)
+
     def origins(
         self, parts: npt.NDArray[np.int32], intervals: npt.NDArray[np.int64], barriers: Sequence[Barrier]
     ) -> Origins:
         """Of rows that go there."""
         return Origins(self.definition.name, self.table.name, parts, intervals, barriers)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records as a format writes them: keys, and values with a null for none. Record i goes to `partitions[i]`."""
+
+    partitions: npt.NDArray[np.int32]
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def slice(self, low: int, high: int) -> Records:
+        """Those from `low` to `high`."""
+        length = high - low
+        return Records(
+            self.partitions[low:high], self.keys.slice(low, length), self.values.slice(low, length)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,16 +110,13 @@ class Rows:
         """The output's columns."""
         return [self.arrays[column.name] for column in self.output.columns]
 
-    def encoded_keys(self) -> pa.BinaryArray:
-        """As the output's format has them."""
-        return self.output.keys(self.keys)
-
-    def encoded_values(self) -> pa.BinaryArray:
+    def records(self) -> Records:
         """As the output's format has them."""
         count = len(self)
         parts, intervals = np.full(count, self.part, np.int32), np.zeros(count, np.int64)
         origins = self.output.origins(parts, intervals, [self.barrier])
-        return self.output.values.inserts(self.columns, origins)
+        values = self.output.values.inserts(self.columns, origins)
+        return Records(np.full(count, self.partition, np.int32), self.output.keys(self.keys), values)
 
 
 class Decoded(Protocol):
@@ -136,18 +164,37 @@ class ChangeColumns:
         return [half[names.index(column.name)].take(rows) for column in self.output.columns]
 
     @cached_property
-    def encoded_keys(self) -> pa.BinaryArray:
+    def records(self) -> Records:
         """Of all of them, which takes less than run by run."""
-        return self.decoded.encoded_keys(self.output.keys).take(pa.array(self.rows))
+        keys = self.decoded.encoded_keys(self.output.keys).take(pa.array(self.rows))
+        if not self.output.definition.format.tombstone_follows:
+            return Records(self.partitions, keys, self._values)
+        # Each DELETE twice, the second time without its value.
+        index = np.repeat(np.arange(len(self.rows)), self._lengths)
+        again = np.diff(index, prepend=np.int64(-1)) == 0
+        values = self._values.take(pa.array(index, mask=again))
+        return Records(self.partitions[index], keys.take(pa.array(index)), values)
 
     @cached_property
-    def encoded_values(self) -> pa.BinaryArray:
-        """Likewise."""
+    def _values(self) -> pa.BinaryArray:
         count = len(self.rows)
         before, after = (self.taken(half, 0, count) for half in (self.decoded.before, self.decoded.after))
         intervals = np.repeat(np.arange(len(self.barriers)), np.diff(self.bounds))
         origins = self.output.origins(self.parts, intervals, self.barriers)
         return self.output.values.changes(pa.array(self.ops, pa.int8()), before, after, origins)
+
+    @cached_property
+    def _lengths(self) -> npt.NDArray[np.int64]:
+        """How many records each change becomes."""
+        lengths = np.ones(len(self.ops), np.int64)
+        if self.output.definition.format.tombstone_follows:
+            lengths += self.ops == Op.DELETE
+        return lengths
+
+    @cached_property
+    def record_bounds(self) -> npt.NDArray[np.int64]:
+        """Of each change the first record, and the end of all."""
+        return np.concatenate(([0], np.cumsum(self._lengths)))
 
 
 @dataclass(frozen=True)
@@ -155,7 +202,7 @@ class Run:
     """Changes of one interval, in order; `barrier` closes it.
 
     What `before` has of an INSERT, and `after` of a DELETE, means nothing.
-    What an encoder gives is a part of what it makes of all the runs of a `ChangeColumns` together, kept with these.
+    Its records are a part of those of all the runs of a `ChangeColumns` together, kept with these.
     """
 
     whole: ChangeColumns
@@ -197,10 +244,7 @@ class Run:
         """The output's columns."""
         return self.whole.taken(self.whole.decoded.after, self.low, self.high)
 
-    def encoded_keys(self) -> pa.BinaryArray:
+    def records(self) -> Records:
         """As the output's format has them."""
-        return self.whole.encoded_keys.slice(self.low, len(self))
-
-    def encoded_values(self) -> pa.BinaryArray:
-        """As the output's format has them."""
-        return self.whole.encoded_values.slice(self.low, len(self))
+        low, high = self.whole.record_bounds[[self.low, self.high]].tolist()
+        return self.whole.records.slice(low, high)

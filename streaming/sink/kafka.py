@@ -14,7 +14,7 @@ from schemas.errors import Code, TopicError
 from schemas.job import JobDefinition
 from schemas.records import Barrier
 from schemas.settings.limits import KAFKA_MESSAGE_BYTES, Limits
-from schemas.settings.topic_config import RETENTION_KEYS, is_finite
+from schemas.settings.topic_config import BARRIER_TOPIC, RETENTION_KEYS, is_finite
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import (
@@ -61,20 +61,23 @@ class KafkaSink(Sink):
 
     def tails(self, job: JobDefinition) -> Sequence[Barrier | None] | None:
         """Of its topic."""
-        return kafka_reader.tails(self.kafka, job.output)
+        return kafka_reader.tails(self.kafka, job.with_barriers, beside=job.barrier_topic is not None)
 
     def begins(self, job: JobDefinition) -> Sequence[int | None]:
         """Of its topic."""
-        return kafka_reader.begins(self.kafka, job.output)
+        return kafka_reader.begins(self.kafka, job.with_barriers, beside=job.barrier_topic is not None)
 
     def endings(self, job: JobDefinition, after: int) -> Sequence[Ending]:
         """Of its topic."""
-        return kafka_reader.endings(self.kafka, job.output, after)
+        return kafka_reader.endings(
+            self.kafka, job.with_barriers, after, beside=job.barrier_topic is not None
+        )
 
     def check(self, job: JobDefinition) -> None:
-        """Whether the topic is fit for it. Raises: TopicError(OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS)."""
-        if partitions_of(self.kafka, job.output) is not None:
-            self._refuse_unfit_output(job)
+        """Whether the topics are fit for it. Raises: TopicError(OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS)."""
+        for topic in self._outputs(job):
+            if partitions_of(self.kafka, topic) is not None:
+                self._refuse_unfit_output(job, topic)
 
     def refuse_used(self, job: JobDefinition) -> None:
         """Whether its output is fit and empty, and fit are its dead letters, as far as they are there.
@@ -84,15 +87,19 @@ class KafkaSink(Sink):
         self._refuse_same(job)
         if self.parks and partitions_of(self.kafka, job.dead_letters) is not None:
             _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits)
-        if partitions_of(self.kafka, job.output) is None:
-            return
-        self._refuse_unfit_output(job)
-        filled = _filled(self.kafka, job.output)
+        for topic in self._outputs(job):
+            if partitions_of(self.kafka, topic) is not None:
+                self._refuse_unfit_output(job, topic)
+                self._refuse_filled(job, topic)
+
+    def _refuse_filled(self, job: JobDefinition, topic: str) -> None:
+        filled = _filled(self.kafka, topic)
         if filled is not None:
             raise TopicError(
                 Code.OUTPUT_TOPIC_MISMATCH,
-                where=f"{job.output}-{filled}",
-                found=f"records in the output topic of the new job {job.name}",
+                where=f"{topic}-{filled}",
+                found=f"records in the {'output' if topic == job.output else 'barrier'} topic "
+                f"of the new job {job.name}",
                 expected="an empty topic",
                 next_step="name another topic; if a service that lost its state filled it, `backfill rebuild`",
             )
@@ -103,18 +110,26 @@ class KafkaSink(Sink):
         Raises: TopicError(SAME_TOPIC, TOPIC_NOT_CREATED, OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS).
         """
         self._refuse_same(job)
-        if partitions_of(self.kafka, job.output) is None:
-            create_topic(
-                self.kafka,
-                job.output,
-                job.output_partitions,
-                config={**self._topic_config(), **dict(job.topic_config)},
-                replication_factor=job.replication_factor,
-            )
-        if _filled(self.kafka, job.output) is None:
-            self._refuse_unfit_output(job)
+        for topic, config in self._outputs(job).items():
+            if partitions_of(self.kafka, topic) is None:
+                create_topic(
+                    self.kafka,
+                    topic,
+                    job.output_partitions,
+                    config=config,
+                    replication_factor=job.replication_factor,
+                )
+            if _filled(self.kafka, topic) is None:
+                self._refuse_unfit_output(job, topic)
         if self.parks:
             self.open_letters(job)
+
+    def _outputs(self, job: JobDefinition) -> dict[str, dict[str, str]]:
+        """The topics of its output, with what they are made with."""
+        outputs = {job.output: {**self._topic_config(), **dict(job.topic_config)}}
+        if job.barrier_topic is not None:
+            outputs[job.barrier_topic] = {**self._topic_config(), **BARRIER_TOPIC}
+        return outputs
 
     def open_letters(self, job: JobDefinition) -> None:
         """Make the topic for a job's dead letters if it is not there.
@@ -131,20 +146,27 @@ class KafkaSink(Sink):
         _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits)
 
     def _refuse_same(self, job: JobDefinition) -> None:
-        if job.output in self.reserved:
+        if taken := self.reserved.intersection(job.topics):
             raise TopicError(
                 Code.SAME_TOPIC,
                 where=f"job {job.name}",
-                found=f"output {job.output!r}, which is the upstream or a topic beside it",
+                found=f"output {min(taken)!r}, which is the upstream or a topic beside it",
             )
 
-    def _refuse_unfit_output(self, job: JobDefinition) -> None:
-        settings = _refuse_unfit(self.kafka, job.output, job.output_partitions, self.limits)
+    def _refuse_unfit_output(self, job: JobDefinition, topic: str) -> None:
+        may_compact = topic == job.output and job.barrier_topic is not None
+        settings = _refuse_unfit(
+            self.kafka, topic, job.output_partitions, self.limits, may_compact=may_compact
+        )
         losing = {key: settings[key] for key in RETENTION_KEYS if is_finite(settings[key])}
-        if "delete" in settings["cleanup.policy"] and losing and not job.allow_retention:
+        if (
+            "delete" in settings["cleanup.policy"]
+            and losing
+            and not (job.allow_retention and topic == job.output)
+        ):
             raise TopicError(
                 Code.OUTPUT_LOSES_RECORDS,
-                where=job.output,
+                where=topic,
                 found=", ".join(f"{key}={value}" for key, value in losing.items()),
             )
 
@@ -169,14 +191,17 @@ def _filled(kafka: KafkaSettings, topic: str) -> int | None:
     return None
 
 
-def _refuse_unfit(kafka: KafkaSettings, topic: str, partitions: int, limits: Limits) -> dict[str, str]:
+def _refuse_unfit(
+    kafka: KafkaSettings, topic: str, partitions: int, limits: Limits, *, may_compact: bool = False
+) -> dict[str, str]:
     """Whether a topic that is there can be written to, with as many partitions as its job says, and as long records.
 
     Returns its settings. Raises: TopicError(TOPIC_MISSING, OUTPUT_TOPIC_MISMATCH).
     """
     count, settings = describe_topic(kafka, topic).partitions, topic_settings(kafka, topic)
     policy, taken = settings["cleanup.policy"], int(settings["max.message.bytes"])
-    if count == partitions and "compact" not in policy and taken >= limits.message_bytes:
+    is_kept = may_compact or "compact" not in policy
+    if count == partitions and is_kept and taken >= limits.message_bytes:
         return settings
     raise TopicError(
         Code.OUTPUT_TOPIC_MISMATCH,

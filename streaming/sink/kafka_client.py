@@ -7,24 +7,26 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
-from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.avro.limits import MAX_VALUE_BYTES
 from schemas.errors import Code, TopicError
+from schemas.json.barriers import encode_beside
 from schemas.records import BARRIER_HEADER, Barrier
 from schemas.settings.limits import HEADROOM_BYTES
+from streaming.kafka.barrier_records import barrier_in, beside_barrier_in
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings, translated
 from streaming.kafka.column_batches import ColumnBatches
-from streaming.kafka.consumer import RangeReader, place
+from streaming.kafka.consumer import RangeReader, located
+from streaming.kafka.consumer import place as place_of
 from streaming.kafka.native import ColumnProducer, open_columns
 from streaming.kafka.topics import PartitionId, admin, end_offsets, partitions_of, watermarks
 from streaming.kafka.transactions import TransactionalProducer
+from streaming.sink.columns import OutputPartition, Records
 from streaming.sink.dead_letters import Letter
-from streaming.sink.kafka_writer import KafkaWriter
+from streaming.sink.kafka_writer import KafkaWriter, LastBarrier
 from streaming.sink.protocol import foreign_records, output_missing
 
 _FULL_QUEUE_POLL_S = 0.02
@@ -66,21 +68,26 @@ class _KafkaClient:
             gone = next((topic for topic in topics if partitions_of(self._kafka, topic) is None), topics[0])
             raise output_missing(gone, "no such topic") from error
 
-    def last_barrier(self, topic: str, partition: int) -> int | None:
+    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
         if self._reader is None:
             self._reader = RangeReader(self._kafka)
-        return last_barrier(self._reader, topic, partition)
+        return last_barrier(self._reader, place)
 
     def first_offset(self, topic: str, partition: int) -> int:
         return watermarks(self._kafka, topic, client=_asker(self._kafka))[partition].earliest
 
-    def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
+    def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
         with translated(self._kafka, what=topic):
-            self._columns.send(topic, partitions, keys, values)
+            self._columns.send(topic, records.partitions, records.keys, records.values, headers)
 
     def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
         headers = {BARRIER_HEADER: barrier_header(barrier)}
         self._produce(topic, encode_barrier(barrier), partition=partition, headers=headers)
+
+    def send_barrier_beside(self, topic: str, partition: int, barrier: Barrier, end: int) -> None:
+        headers = {BARRIER_HEADER: barrier_header(barrier)}
+        key, value = str(partition).encode(), encode_beside(barrier, end)
+        self._produce(topic, value, key=key, partition=partition, headers=headers)
 
     def send_letter(self, topic: str, letter: Letter) -> None:
         self._produce(topic, letter.value, key=letter.key, partition=0, headers=letter.headers)
@@ -121,20 +128,38 @@ def open_kafka_writer(kafka: KafkaSettings, transactional_id: str, timeout_ms: i
         yield KafkaWriter(client)
 
 
-def last_barrier(reader: RangeReader, topic: str, partition: int) -> int | None:
-    """The epoch that an output partition ends with, None when it is empty, as `OutputClient.last_barrier`.
+def last_barrier(reader: RangeReader, place: OutputPartition) -> LastBarrier | None:
+    """What an output partition ends with, None when it is empty, as `OutputClient.last_barrier`.
 
-    Raises: TopicError(FOREIGN_RECORDS) when its last committed record is no barrier of ours; TopicError
-    (BARRIER_STALLED) when somebody's transaction in it does not end.
+    Raises: as that; TopicError(BARRIER_STALLED) when somebody's transaction in it does not end.
     """
+    topic, partition = place.barriers or place.topic, place.partition
     reader.await_stable(topic, timeout_s=UNDECIDED_S, partition=partition)
     message = reader.last(topic, partition)
+    if place.barriers is not None:
+        return _last_beside(reader, place, message)
     if message is None:
         return None
-    headers = dict(message.headers() or [])
-    if BARRIER_HEADER not in headers:
-        raise foreign_records(place(message), "a record behind the last barrier")
-    header, value = headers[BARRIER_HEADER], message.value()
-    assert isinstance(header, bytes)
-    assert isinstance(value, bytes)
-    return decode_barrier(header, value, where=place(message)).curr
+    barrier = barrier_in(message, beside=False)
+    if barrier is None:
+        raise foreign_records(place_of(message), "a record behind the last barrier")
+    return LastBarrier(barrier.curr)
+
+
+def _last_beside(reader: RangeReader, place: OutputPartition, message: Message | None) -> LastBarrier | None:
+    """Likewise, of the last record of its barrier topic; the data must end where that one says, or before.
+
+    Before, because compaction may have taken the last record.
+    """
+    marks = reader.await_stable(place.topic, timeout_s=UNDECIDED_S, partition=place.partition)
+    found = None if message is None else beside_barrier_in(message)
+    if message is not None and found is None:
+        raise foreign_records(place_of(message), "a record that is no barrier")
+    end = 0 if found is None else found.end
+    if marks[place.partition].high < end:
+        gone = f"partition {place.partition}, which ends before offset {end} of its last barrier"
+        raise output_missing(place.topic, gone)
+    last = reader.last(place.topic, place.partition)
+    if last is not None and located(last)[1] >= end:
+        raise foreign_records(place_of(last), "a record behind the last barrier")
+    return None if found is None else LastBarrier(found.barrier.curr, end)

@@ -1,5 +1,7 @@
 """What outputs tell when a state is started: how they begin and end, and the positions in their barriers.
 
+`topic` is what has the barriers, with `beside` a topic of their own.
+
 A healthy start reads the last record of each partition. Only a state that is older than its outputs has more of them
 read: back to the barrier that it knows, or from the beginning if it is new.
 """
@@ -10,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from confluent_kafka import Message
 
-from schemas.avro.codec import decode_barrier
-from schemas.records import BARRIER_HEADER, Barrier
+from schemas.records import Barrier
+from streaming.kafka.barrier_records import barrier_in
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of, located, place
+from streaming.kafka.consumer import RangeReader, located, place
 from streaming.kafka.topics import partitions_of
 from streaming.sink.kafka_client import UNDECIDED_S
 from streaming.sink.protocol import Ending, foreign_records
@@ -21,38 +23,46 @@ from streaming.sink.protocol import Ending, foreign_records
 _FIRST_WINDOW, _WINDOW_GROWTH = 32, 16
 
 
-def tails(kafka: KafkaSettings, topic: str) -> Sequence[Barrier | None] | None:
+def tails(kafka: KafkaSettings, topic: str, *, beside: bool) -> Sequence[Barrier | None] | None:
     """See `Sink.tails`."""
     if partitions_of(kafka, topic) is None:
         return None
     with RangeReader(kafka) as reader:
         spans = _spans(reader, topic)
-        found = {partition: _last(message) for partition, message in _backwards(reader, topic, spans)}
+        found = {
+            partition: _last(message, beside=beside)
+            for partition, message in _backwards(reader, topic, spans)
+        }
     return [found.get(partition) for partition in spans]
 
 
-def begins(kafka: KafkaSettings, topic: str) -> Sequence[int | None]:
+def begins(kafka: KafkaSettings, topic: str, *, beside: bool) -> Sequence[int | None]:
     """See `Sink.begins`."""
     if partitions_of(kafka, topic) is None:
         return ()
     with RangeReader(kafka) as reader:
         spans = _spans(reader, topic)
         first = dict(_forwards(reader, topic, spans))
-    if any(header_of(message, BARRIER_HEADER) is None for message in first.values()):
+    barriers = {partition: barrier_in(message, beside=beside) for partition, message in first.items()}
+    if None in barriers.values():
         return ()
-    return [_barrier(first[partition]).curr if partition in first else None for partition in spans]
+    return [barrier.curr if (barrier := barriers.get(partition)) else None for partition in spans]
 
 
-def endings(kafka: KafkaSettings, topic: str, after: int) -> Sequence[Ending]:
+def endings(kafka: KafkaSettings, topic: str, after: int, *, beside: bool) -> Sequence[Ending]:
     """See `Sink.endings`."""
     if partitions_of(kafka, topic) is None:
         return ()
     with RangeReader(kafka) as reader:
         spans = _spans(reader, topic)
-        return [_ending(reader, topic, partition, span, after) for partition, span in spans.items()]
+        return [
+            _ending(reader, topic, partition, span, after, beside=beside) for partition, span in spans.items()
+        ]
 
 
-def _ending(reader: RangeReader, topic: str, partition: int, span: tuple[int, int], after: int) -> Ending:
+def _ending(
+    reader: RangeReader, topic: str, partition: int, span: tuple[int, int], after: int, *, beside: bool
+) -> Ending:
     start, high = span
     window = _FIRST_WINDOW
     last: int | None = None
@@ -61,7 +71,7 @@ def _ending(reader: RangeReader, topic: str, partition: int, span: tuple[int, in
         low = max(start, high - window)
         barriers: list[Barrier] = []
         for chunk in reader.read(topic, {partition: (low, high)}):
-            barriers += [_barrier(each) for each in chunk if header_of(each, BARRIER_HEADER) is not None]
+            barriers += filter(None, (barrier_in(each, beside=beside) for each in chunk))
         if last is None and barriers:
             last = barriers[-1].curr
         reported[:0] = [barrier for barrier in barriers if barrier.curr > after and barrier.progress]
@@ -115,12 +125,8 @@ def _forwards(
         window *= _WINDOW_GROWTH
 
 
-def _last(message: Message) -> Barrier:
-    if header_of(message, BARRIER_HEADER) is None:
+def _last(message: Message, *, beside: bool) -> Barrier:
+    barrier = barrier_in(message, beside=beside)
+    if barrier is None:
         raise foreign_records(place(message), "a record behind the last barrier")
-    return _barrier(message)
-
-
-def _barrier(message: Message) -> Barrier:
-    value = message.value()
-    return decode_barrier(header_of(message, BARRIER_HEADER), value, where=place(message))
+    return barrier

@@ -13,20 +13,27 @@ A producer whose commit has no known outcome is never used again: the error ends
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
-from schemas.records import Barrier
+from schemas.avro.codec import barrier_header
+from schemas.records import EPOCH_HEADER, Barrier
 from streaming.kafka.topics import PartitionId
-from streaming.sink.columns import Output, Rows, Run
+from streaming.sink.columns import Output, OutputPartition, Records, Rows, Run
 from streaming.sink.dead_letters import Letter
-from streaming.sink.protocol import Writer, is_sent, output_missing
+from streaming.sink.protocol import Mark, Writer, is_sent, output_missing
+
+
+@dataclass(frozen=True, slots=True)
+class LastBarrier:
+    """What a partition ends with: the epoch, and for barriers beside the data how far the data of it goes."""
+
+    epoch: int
+    end: int = 0
 
 
 class OutputClient(Protocol):
@@ -35,22 +42,26 @@ class OutputClient(Protocol):
     def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         """One past the last record of each, committed or not, markers included."""
 
-    def last_barrier(self, topic: str, partition: int) -> int | None:
-        """The epoch that a partition ends with for committed readers, None when it is empty.
+    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
+        """What a partition ends with for committed readers, None when it is empty.
 
         Not before all that lies in it is decided: behind a transaction whose marker is late, committed readers see
         nothing, also not what this lane has committed since.
-        Raises: TopicError(FOREIGN_RECORDS) when its last committed record is no barrier of ours.
+        Raises: TopicError(FOREIGN_RECORDS) when what they see last is no barrier of ours, or lies behind the last one;
+        TopicError(OUTPUT_TOPIC_MISSING) when data that a barrier closes is gone.
         """
 
     def first_offset(self, topic: str, partition: int) -> int:
         """Where what a partition still holds begins: 0 unless retention or somebody deleted records."""
 
-    def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
-        """Queue records, record i for `partitions[i]`."""
+    def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
+        """Queue records, each with these headers."""
 
     def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
         """Queue a barrier behind what was queued for its partition."""
+
+    def send_barrier_beside(self, topic: str, partition: int, barrier: Barrier, end: int) -> None:
+        """Queue a barrier for a topic of barriers. `end` is where the data that it closes ends."""
 
     def send_letter(self, topic: str, letter: Letter) -> None:
         """Queue a dead letter for the topic of these."""
@@ -62,41 +73,83 @@ class OutputClient(Protocol):
         """
 
 
+@dataclass(slots=True)
+class _Filled:
+    """How far a partition is filled: `logs` are the ends of its log and, if it has one, of its barriers' log.
+
+    With the barriers beside it, `end` is one past its last data record; without one, 0. `sent` counts by log.
+    """
+
+    logs: tuple[int, ...]
+    end: int
+    sent: list[int]
+
+    def mark(self) -> Mark:
+        """Once all that was sent is committed: each log has its records and the commit's marker."""
+        logs = [end + sent + bool(sent) for end, sent in zip(self.logs, self.sent, strict=True)]
+        return (*logs, self.end)
+
+    def data(self, count: int) -> None:
+        """Data records were sent. What is sent begins at the end of the log, as nobody else writes to it."""
+        self.sent[0] += count
+        if len(self.logs) > 1:
+            self.end = self.logs[0] + self.sent[0]
+
+
 class KafkaWriter(Writer):
     """What a lane sends, and what it found before. See `kafka_client.open_kafka_writer`."""
 
     def __init__(self, client: OutputClient) -> None:
         self._client = client
-        self._ends: dict[PartitionId, int] = {}
-        self._sent: Counter[PartitionId] = Counter()
+        self._filled: dict[OutputPartition, _Filled] = {}
 
     def already_sent(
-        self, before: Mapping[PartitionId, int | None], epoch: int, known_ends: Mapping[PartitionId, int]
+        self,
+        before: Mapping[OutputPartition, int | None],
+        epoch: int,
+        known_ends: Mapping[OutputPartition, Mark],
     ) -> bool:
         """Step 3.
 
         A partition whose end is where the last batch left it (`known_ends`) is not read. One whose records are gone is
         OUTPUT_TOPIC_MISSING as well: nobody can say then what was in it.
         """
-        self._ends = self._client.ends(list(before))
-        changed = [where for where, end in self._ends.items() if known_ends.get(where, -1) != end]
-        tails = {where: self._client.last_barrier(*where) for where in changed}
-        for where, tail in tails.items():
+        logs = self._logs(before)
+        changed = [place for place in before if known_ends.get(place, ())[:-1] != logs[place]]
+        tails = {place: self._client.last_barrier(place) for place in changed}
+        for place, tail in tails.items():
             if tail is None:
-                self._refuse_emptied(where, before[where])
-        return is_sent(tails, before, epoch)
+                self._refuse_emptied(place, logs[place][-1], before[place])
+        # A marker that was late has moved them, and what is sent begins there.
+        logs |= self._logs([place for place in changed if place.barriers is not None])
+        for place in before:
+            known = tails[place] if place in tails else LastBarrier(0, known_ends[place][-1])
+            end = 0 if known is None else known.end
+            self._filled[place] = _Filled(logs[place], end, [0] * len(logs[place]))
+        epochs = {place: None if tail is None else tail.epoch for place, tail in tails.items()}
+        return is_sent(epochs, before, epoch)
 
-    def _refuse_emptied(self, where: PartitionId, before: int | None) -> None:
-        """A partition without committed records: it never had any, or they are gone.
+    def _logs(self, places: Iterable[OutputPartition]) -> dict[OutputPartition, tuple[int, ...]]:
+        """The ends of the logs of each, as `_Filled` has them."""
+        topics = {place: [place.topic, *filter(None, [place.barriers])] for place in places}
+        if not topics:
+            return {}
+        ends = self._client.ends([(topic, place.partition) for place in topics for topic in topics[place]])
+        return {
+            place: tuple(ends[topic, place.partition] for topic in logs) for place, logs in topics.items()
+        }
+
+    def _refuse_emptied(self, place: OutputPartition, end: int, before: int | None) -> None:
+        """A partition without committed barriers: it never had any, or they are gone. `end` is that of their log.
 
         Transactions that were aborted leave offsets behind, at a job's first batch too; so an end above 0 proves
         nothing as long as the partition still begins at 0.
         """
-        end = self._ends[where]
+        topic, partition = place.barriers or place.topic, place.partition
         if before is not None and not end:
-            raise output_missing(where[0], "an empty topic in the place of one with records")
-        if before is not None or (end and self._client.first_offset(*where)):
-            raise output_missing(where[0], f"no record in partition {where[1]}, whose end is offset {end}")
+            raise output_missing(topic, "an empty topic in the place of one with records")
+        if before is not None or (end and self._client.first_offset(topic, partition)):
+            raise output_missing(topic, f"no record in partition {partition}, whose end is offset {end}")
 
     def transaction(self) -> AbstractContextManager[object]:
         """Step 4."""
@@ -104,30 +157,37 @@ class KafkaWriter(Writer):
 
     def rows(self, rows: Rows) -> None:
         """Queue them."""
-        partitions = np.full(len(rows), rows.partition, dtype=np.int32)
-        self._send(rows.output.topic, partitions, rows.encoded_keys(), rows.encoded_values())
+        self._send(rows.output, rows.records(), rows.barrier)
 
     def changes(self, run: Run) -> None:
         """Queue them."""
-        self._send(run.output.topic, run.partitions, run.encoded_keys(), run.encoded_values())
+        self._send(run.output, run.records(), run.barrier)
 
-    def _send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
-        for partition, count in enumerate(np.bincount(partitions).tolist()):
-            self._sent[topic, partition] += count
-        self._client.send(topic, partitions, keys, values)
+    def _send(self, output: Output, records: Records, barrier: Barrier) -> None:
+        for partition, count in enumerate(np.bincount(records.partitions).tolist()):
+            if count:
+                self._filled[output.place(partition)].data(count)
+        is_beside = output.definition.barrier_topic is not None
+        headers = {EPOCH_HEADER: barrier_header(barrier)} if is_beside else {}
+        self._client.send(output.topic, records, headers)
 
     def barrier(self, output: Output, partition: int, barrier: Barrier) -> None:
         """Queue it."""
-        self._sent[output.topic, partition] += 1
-        self._client.send_barrier(output.topic, partition, barrier)
+        place = output.place(partition)
+        filled = self._filled[place]
+        filled.sent[-1] += 1
+        if place.barriers is None:
+            self._client.send_barrier(place.topic, partition, barrier)
+        else:
+            self._client.send_barrier_beside(place.barriers, partition, barrier, filled.end)
 
     def letter(self, output: Output, letter: Letter) -> None:
         """Queue it for the topic of the job's dead letters."""
         self._client.send_letter(output.definition.dead_letters, letter)
 
-    def ends(self) -> dict[PartitionId, int]:
+    def ends(self) -> dict[OutputPartition, Mark]:
         """What the partitions held, what was sent, and the commit's marker.
 
         Asking is no use: the broker answers a commit before its markers are there.
         """
-        return {where: end + self._sent[where] + bool(self._sent[where]) for where, end in self._ends.items()}
+        return {place: filled.mark() for place, filled in self._filled.items()}

@@ -25,11 +25,11 @@ from typing import Protocol
 from schemas.errors import Code, StateError, TopicError
 from schemas.job import JobDefinition
 from schemas.records import Barrier
-from streaming.sink.columns import Output, Rows, Run
+from streaming.sink.columns import Output, OutputPartition, Rows, Run
 from streaming.sink.dead_letters import Letter
 
-OutputPartition = tuple[str, int]
-"""An output and its partition."""
+Mark = tuple[int, ...]
+"""How far a partition is filled, as its sink writes it down; nobody else reads it."""
 
 
 class Writer(Protocol):
@@ -43,7 +43,7 @@ class Writer(Protocol):
         self,
         before: Mapping[OutputPartition, int | None],
         epoch: int,
-        known_ends: Mapping[OutputPartition, int],
+        known_ends: Mapping[OutputPartition, Mark],
     ) -> bool:
         """Whether the batch that ends with barrier `epoch` is in these partitions, all of the lane's in this sink.
 
@@ -78,7 +78,7 @@ class Writer(Protocol):
     def letter(self, output: Output, letter: Letter) -> None:
         """Write a dead letter to those of the output's job; `Sink.open_letters` was called for it."""
 
-    def ends(self) -> Mapping[OutputPartition, int]:
+    def ends(self) -> Mapping[OutputPartition, Mark]:
         """Where the partitions end once the transaction is committed, or if there was none; without asking anybody.
 
         The driver hands it to the writers of the next batch, whichever lanes these have. A sink that finds out what
@@ -180,18 +180,18 @@ def is_sent(
     An empty partition is one that ends with None. Raises: StateError(OUTPUT_OUT_OF_STEP) for a third barrier;
     TopicError(FOREIGN_RECORDS) when partitions that are written together differ.
     """
-    for (topic, partition), tail in tails.items():
-        if tail not in (before[topic, partition], epoch):
+    for place, tail in tails.items():
+        if tail not in (before[place], epoch):
             raise StateError(
                 Code.OUTPUT_OUT_OF_STEP,
-                where=f"{topic}-{partition}",
+                where=f"{place.topic}-{place.partition}",
                 found=f"a partition that ends with barrier {tail}",
-                expected=f"{before[topic, partition]} or {epoch}, as the state says",
+                expected=f"{before[place]} or {epoch}, as the state says",
             )
     sent = {tail == epoch for tail in tails.values()}
     if len(sent) > 1:
         raise foreign_records(
-            next(iter(tails))[0], "partitions of one transaction that end with different barriers"
+            next(iter(tails)).topic, "partitions of one transaction that end with different barriers"
         )
     return sent == {True}
 

@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 
 from schemas.kinds.sinks import SinkConfig
 from schemas.records import Barrier
-from streaming.sink.columns import Output, Rows, Run
+from streaming.sink.columns import Output, OutputPartition, Rows, Run
 from streaming.sink.dead_letters import Letter
-from streaming.sink.protocol import OpenWriter, OutputPartition, Writer
+from streaming.sink.protocol import Mark, OpenWriter, Writer
 
 
 class NullWriter(Writer):
@@ -23,7 +23,7 @@ class NullWriter(Writer):
         self,
         before: Mapping[OutputPartition, int | None],
         epoch: int,
-        known_ends: Mapping[OutputPartition, int],
+        known_ends: Mapping[OutputPartition, Mark],
     ) -> bool:
         """It takes a batch for sent."""
         return True
@@ -56,7 +56,7 @@ class LaneWriters:
         self,
         before: Mapping[SinkConfig, Mapping[OutputPartition, int | None]],
         epoch: int,
-        known_ends: Mapping[OutputPartition, int],
+        known_ends: Mapping[OutputPartition, Mark],
     ) -> list[bool]:
         """Whether the batch is in each of the sinks, as `Writer.already_sent`; it isn't written to those any more."""
         found = {
@@ -78,7 +78,7 @@ class LaneWriters:
                 stack.enter_context(writer.transaction())
             yield
 
-    def ends(self) -> dict[OutputPartition, int]:
+    def ends(self) -> dict[OutputPartition, Mark]:
         """Of all partitions, as `Writer.ends`."""
         return {place: end for writer in self._opened.values() for place, end in writer.ends().items()}
 

@@ -14,16 +14,18 @@ from confluent_kafka import Message, Producer
 from schemas.avro.codec import decode_barrier
 from schemas.formats.protocol import KeyEncoder
 from schemas.job import JobDefinition
-from schemas.records import BARRIER_HEADER, Change, Row
+from schemas.json.barriers import BesideBarrier, decode_beside
+from schemas.records import BARRIER_HEADER, EPOCH_HEADER, Change, Row
 from schemas.settings.limits import Limits
 from schemas.topics import UpstreamTopics
+from streaming.kafka.barrier_records import beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import partitions_of
-from streaming.sink.columns import ChangeColumns, Output, Rows, Run
+from streaming.sink.columns import ChangeColumns, Output, OutputPartition, Rows, Run
 from streaming.sink.dead_letters import PLACE_HEADER
 from streaming.sink.kafka import KafkaSink
-from streaming.sink.protocol import OutputPartition, Sink, Writer
+from streaming.sink.protocol import Sink, Writer
 from tests.kit import barriers
 from tests.kit.list_sink import Lists
 from tests.kit.tables import table
@@ -45,8 +47,10 @@ class TestOutput(ABC):
     __test__ = False
     sink: Sink
 
-    def __init__(self, name: str = "out") -> None:
+    def __init__(self, name: str = "out", *, beside: bool = False) -> None:
         declared = {"name": "copy", "output": name, "columns": ["v", "id"], "output_partitions": PARTITIONS}
+        if beside:
+            declared["barrier_topic"] = f"{name}-barriers"
         self.output = Output(JobDefinition.declare(declared, TABLE), TABLE)
         self.writer_id = f"{name}-{WRITER}"
 
@@ -63,7 +67,7 @@ class TestOutput(ABC):
         """Key, value and place of the dead letters that they see."""
 
     @abstractmethod
-    def intrude(self, partition: int) -> None:
+    def intrude(self, topic: str, partition: int) -> None:
         """Have somebody else write to it."""
 
     def entries(self) -> list[list[Entry]]:
@@ -73,7 +77,7 @@ class TestOutput(ABC):
         return self.sink.open_writer(self.writer_id, 60_000)
 
     def places(self, before: int | None) -> dict[OutputPartition, int | None]:
-        return {(self.job.output, partition): before for partition in range(PARTITIONS)}
+        return {self.output.place(partition): before for partition in range(PARTITIONS)}
 
     def rows(self, partition: int, *rows: Row) -> Rows:
         arrays = zip(TABLE.columns, half(rows), strict=True)
@@ -121,7 +125,7 @@ class Columns:
         return encoder(self.keys)
 
 
-def shown(output: Output, key: bytes | None, value: bytes | None) -> Entry:
+def shown(output: Output, key: bytes | None, value: bytes | None) -> Change:
     """A record as its format's strict twin reads it, whose key is that of its row."""
     rows = output.definition.format.rows(output.columns, TABLE.key_columns)
     change = rows.read_change(key, value)
@@ -138,14 +142,14 @@ class OfLists(TestOutput):
         self.sink: Lists = Lists()
 
     def read(self, partition: int) -> list[Entry]:
-        found = self.sink.entries[self.job.output, partition]
+        found = self.sink.entries[self.output.place(partition)]
         return [entry if isinstance(entry, (Change, str)) else entry.curr for entry in found]
 
     def letters(self) -> list[tuple[bytes | None, bytes | None, str]]:
         return [(each.key, each.value, each.place) for each in self.sink.letters[self.job.dead_letters]]
 
-    def intrude(self, partition: int) -> None:
-        self.sink.entries[self.job.output, partition].append("something")
+    def intrude(self, topic: str, partition: int) -> None:
+        self.sink.entries[self.output.place(partition)].append("something")
 
 
 class Prompt(Scheduler):
@@ -161,38 +165,78 @@ class Prompt(Scheduler):
                 self._topics.mark(name, place)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A record: its offset, the change or the barrier that it is, and its header `epoch`."""
+
+    offset: int
+    entry: Change | BesideBarrier
+    epoch: bytes | None = None
+
+
+def merged(data: Sequence[Seen], barriers: Sequence[Seen]) -> Iterator[Entry]:
+    """Each barrier behind the data below its end, which is right behind them, and whose epoch is the barrier's."""
+    at = end = 0
+    for seen in barriers:
+        assert isinstance(seen.entry, BesideBarrier)
+        below = [each for each in data[at:] if each.offset < seen.entry.end]
+        end = below[-1].offset + 1 if below else end
+        assert seen.entry.end == end
+        assert {each.epoch for each in below} <= {str(seen.entry.barrier.curr).encode()}
+        yield from (each.entry for each in below if isinstance(each.entry, Change))
+        yield seen.entry.barrier.curr
+        at += len(below)
+    assert at == len(data)
+
+
 class OfMemory(TestOutput):
     """Kafka's writer on the broker of the simulation."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, beside: bool = False) -> None:
+        super().__init__(beside=beside)
         self._topics = Topics()
         self._scheduler = Prompt(self._topics)
         self.sink = SimulatedSink(Broker(self._topics, self._scheduler))
 
     def read(self, partition: int) -> list[Entry]:
         self._scheduler.step("read")
-        return [
-            int(entry.barrier) if entry.barrier else shown(self.output, entry.key, entry.value)
-            for entry in self._topics.committed((self.job.output, partition))
-        ]
+        data = self._topics.committed((self.job.output, partition))
+        if self.job.barrier_topic is None:
+            return [
+                int(entry.barrier) if entry.barrier else shown(self.output, entry.key, entry.value)
+                for entry in data
+            ]
+        log = self._topics.logs[self.job.output, partition]
+        beside = self._topics.committed((self.job.barrier_topic, partition))
+        return list(
+            merged(
+                [
+                    Seen(each.offset, shown(self.output, each.key, each.value), log[each.offset].epoch)
+                    for each in data
+                ],
+                [
+                    Seen(each.offset, decode_beside(each.barrier, each.key, each.value, partition=partition))
+                    for each in beside
+                ],
+            )
+        )
 
     def letters(self) -> list[tuple[bytes | None, bytes | None, str]]:
         self._scheduler.step("read")
         return [(each.key, each.value, each.place) for each in self._topics.letters(self.job.dead_letters)]
 
-    def intrude(self, partition: int) -> None:
+    def intrude(self, topic: str, partition: int) -> None:
         producer = Broker(self._topics, self._scheduler).producer("somebody")
         with producer.transaction():
-            place = self.job.output, partition
+            place = topic, partition
             self._topics.produce("somebody", producer.epoch, place, Record(0, None, b"something"))
 
 
 class OfKafka(TestOutput):
     """On a broker."""
 
-    def __init__(self, bootstrap: str, name: str, upstream: str) -> None:
-        super().__init__(name)
+    def __init__(self, bootstrap: str, name: str, upstream: str, *, beside: bool = False) -> None:
+        super().__init__(name, beside=beside)
         self._kafka = KafkaSettings(bootstrap)
         self.sink = KafkaSink(self._kafka, UpstreamTopics.of(upstream).all, Limits(), parks=True)
 
@@ -205,9 +249,27 @@ class OfKafka(TestOutput):
                 yield from chunk
 
     def read(self, partition: int) -> list[Entry]:
-        return [
-            self._entry(each) for each in self._messages(self.job.output) if located(each)[0] == partition
-        ]
+        data = [each for each in self._messages(self.job.output) if located(each)[0] == partition]
+        if self.job.barrier_topic is None:
+            return [self._entry(each) for each in data]
+        beside = [beside_barrier_in(each) for each in self._messages(self.job.barrier_topic)]
+        return list(
+            merged(
+                [
+                    Seen(
+                        located(each)[1],
+                        shown(self.output, _bytes(each.key()), _bytes(each.value())),
+                        header_of(each, EPOCH_HEADER),
+                    )
+                    for each in data
+                ],
+                [
+                    Seen(each.offset, BesideBarrier(each.barrier, each.end))
+                    for each in beside
+                    if each is not None and each.partition == partition
+                ],
+            )
+        )
 
     def _entry(self, message: Message) -> Entry:
         header, value = header_of(message, BARRIER_HEADER), message.value()
@@ -221,9 +283,9 @@ class OfKafka(TestOutput):
             for each in self._messages(self.job.dead_letters)
         ]
 
-    def intrude(self, partition: int) -> None:
+    def intrude(self, topic: str, partition: int) -> None:
         producer = Producer(self._kafka.producer())
-        producer.produce(self.job.output, b"something", partition=partition)
+        producer.produce(topic, b"something", partition=partition)
         assert producer.flush(30) == 0
 
 

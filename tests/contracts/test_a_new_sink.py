@@ -16,11 +16,11 @@ from schemas.records import Barrier
 from schemas.settings.config import check
 from schemas.settings.limits import Limits
 from streaming.kafka.clients import KafkaSettings
-from streaming.sink.columns import Output, Rows, Run
+from streaming.sink.columns import Output, OutputPartition, Rows, Run
 from streaming.sink.dead_letters import Letter
 from streaming.sink.kafka import KafkaSink
 from streaming.sink.kinds import SINKS, Sinks, SinkSetup
-from streaming.sink.protocol import OpenWriter, OutputPartition, Sink, Writer
+from streaming.sink.protocol import Mark, OpenWriter, Sink, Writer
 from tests.kit.tables import items, table
 from tests.kit.upstream import Upstream
 from tests.simulation.undisturbed import undisturbed
@@ -60,7 +60,7 @@ class FileWriter(Writer):
         self,
         before: Mapping[OutputPartition, int | None],
         epoch: int,
-        known_ends: Mapping[OutputPartition, int],
+        known_ends: Mapping[OutputPartition, Mark],
     ) -> bool:
         return False
 

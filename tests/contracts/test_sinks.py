@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -14,9 +15,9 @@ from schemas.kinds.sinks import DEFAULT, SINK_KINDS
 from schemas.records import Change, Op
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
-from streaming.sink.columns import Output
+from streaming.sink.columns import Output, OutputPartition
 from streaming.sink.dead_letters import Letter
-from streaming.sink.protocol import OutputPartition, Writer
+from streaming.sink.protocol import Mark, Writer
 from streaming.sink.writers import LaneWriters, NullWriter, open_writers
 from tests.contracts.outputs import (
     FIRST,
@@ -34,16 +35,25 @@ from tests.contracts.outputs import (
 LETTER = Letter(b"key", None, "EMPTY_RECORD", "up-0@7")
 
 
-@pytest.fixture(params=[OfLists, OfMemory, pytest.param(OfKafka, marks=pytest.mark.kafka)])
+@pytest.fixture(
+    params=[
+        partial(OfLists),
+        partial(OfMemory),
+        partial(OfMemory, beside=True),
+        pytest.param(partial(OfKafka), marks=pytest.mark.kafka),
+        pytest.param(partial(OfKafka, beside=True), marks=pytest.mark.kafka),
+    ],
+    ids=lambda made: made.func.__name__ + "-beside" * bool(made.keywords),
+)
 def output(request: pytest.FixtureRequest) -> Iterator[TestOutput]:
-    if not issubclass(request.param, OfKafka):
+    if request.param.func is not OfKafka:
         yield request.param()
         return
     bootstrap, upstream = request.getfixturevalue("bootstrap"), request.getfixturevalue("topic")()
-    made = OfKafka(bootstrap, f"{upstream}-copy", upstream)
+    made = request.param(bootstrap, f"{upstream}-copy", upstream)
     yield made
     client = admin(KafkaSettings(bootstrap))
-    for deletion in client.delete_topics([made.job.output, made.job.dead_letters]).values():
+    for deletion in client.delete_topics(list(made.job.topics)).values():
         deletion.exception(30)  # some tests make none
 
 
@@ -93,7 +103,7 @@ FIRST_BATCH: list[list[Entry]] = [
 ]
 
 
-def send_first(output: TestOutput) -> dict[OutputPartition, int]:
+def send_first(output: TestOutput) -> dict[OutputPartition, Mark]:
     """Send it; where the partitions end then."""
     with output.open() as writer:
         assert not writer.already_sent(output.places(None), THIRD.curr, {})
@@ -102,7 +112,7 @@ def send_first(output: TestOutput) -> dict[OutputPartition, int]:
         return dict(writer.ends())
 
 
-def send_fourth(output: TestOutput, known_ends: dict[OutputPartition, int]) -> None:
+def send_fourth(output: TestOutput, known_ends: dict[OutputPartition, Mark]) -> None:
     """The next batch, without a change."""
     with output.open() as writer:
         assert not writer.already_sent(output.places(THIRD.curr), FOURTH.curr, known_ends)
@@ -205,9 +215,15 @@ def test_an_output_that_was_emptied_or_is_gone_is_refused(output: TestOutput) ->
 
 def test_what_somebody_else_wrote_is_refused(output: TestOutput) -> None:
     send_first(opened(output))
-    output.intrude(1)
+    output.intrude(output.job.with_barriers, 1)
     assert refusal(lambda: look(output, THIRD.curr, FOURTH.curr)).code is Code.FOREIGN_RECORDS
     assert refusal(lambda: output.sink.tails(output.job)).code is Code.FOREIGN_RECORDS
+
+
+def test_what_somebody_else_wrote_behind_the_last_barrier_is_refused(output: TestOutput) -> None:
+    send_first(opened(output))
+    output.intrude(output.job.output, 1)
+    assert refusal(lambda: look(output, THIRD.curr, FOURTH.curr)).code is Code.FOREIGN_RECORDS
 
 
 def test_partitions_of_one_lane_that_differ_are_refused(output: TestOutput) -> None:

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from schemas.errors import BackfillError, Code, Fenced
 from schemas.records import Barrier, BarrierKind
 from state.values.plan import AlignedBarrier
+from streaming.kafka.barrier_records import FoundBeside
 from streaming.kafka.topics import Watermarks
 from streaming.source.barriers.beside import BarrierTopic
 from streaming.source.barriers.found import FoundBarrier, Look
-from streaming.source.barriers.record import FoundBeside
 from streaming.source.upstream_checks import refuse_lost_behind
 
 NO_RECORDS = cast("DataFrame", None)

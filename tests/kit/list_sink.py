@@ -11,12 +11,12 @@ from schemas.errors import Code, Fenced, TopicError
 from schemas.job import JobDefinition
 from schemas.kinds.sinks import SinkConfig
 from schemas.records import Barrier, Change, Op, Row
-from streaming.sink.columns import Output, Rows, Run
+from streaming.sink.columns import Output, OutputPartition, Rows, Run
 from streaming.sink.dead_letters import Letter
 from streaming.sink.protocol import (
     Ending,
+    Mark,
     OpenWriter,
-    OutputPartition,
     Sink,
     Writer,
     foreign_records,
@@ -49,7 +49,7 @@ class Lists(Sink):
         yield ListWriter(self, writer_id)
 
     def partitions(self, job: JobDefinition) -> list[list[Entry]]:
-        return [entries for (topic, _), entries in sorted(self.entries.items()) if topic == job.output]
+        return [entries for place, entries in sorted(self.entries.items()) if place.topic == job.output]
 
     def refuse_used(self, job: JobDefinition) -> None:
         if any(self.partitions(job)):
@@ -57,7 +57,7 @@ class Lists(Sink):
 
     def open(self, job: JobDefinition) -> None:
         for partition in range(job.output_partitions):
-            self.entries.setdefault((job.output, partition), [])
+            self.entries.setdefault(OutputPartition(job.output, partition, job.barrier_topic), [])
 
     def tails(self, job: JobDefinition) -> list[Barrier | None] | None:
         return [_last(entries) for entries in self.partitions(job)] or None
@@ -83,7 +83,7 @@ class ListWriter(Writer):
         self,
         before: Mapping[OutputPartition, int | None],
         epoch: int,
-        known_ends: Mapping[OutputPartition, int],
+        known_ends: Mapping[OutputPartition, Mark],
     ) -> bool:
         tails: dict[OutputPartition, int | None] = {}
         for place, expected in before.items():
@@ -106,7 +106,7 @@ class ListWriter(Writer):
             self._sink.letters.setdefault(topic, []).append(letter)
 
     def rows(self, rows: Rows) -> None:
-        place = rows.output.topic, rows.partition
+        place = rows.output.place(rows.partition)
         columns = (column.to_pylist() for column in rows.columns)
         self._written += [(place, Change(Op.INSERT, None, row)) for row in zip(*columns, strict=True)]
 
@@ -116,10 +116,10 @@ class ListWriter(Writer):
         )
         for op, partition, before, after in zip(run.ops, run.partitions, befores, afters, strict=True):
             change = _change(Op(int(op)), before, after)
-            self._written.append(((run.output.topic, int(partition)), change))
+            self._written.append((run.output.place(int(partition)), change))
 
     def barrier(self, output: Output, partition: int, barrier: Barrier) -> None:
-        self._written.append(((output.topic, partition), barrier))
+        self._written.append((output.place(partition), barrier))
 
     def letter(self, output: Output, letter: Letter) -> None:
         self._letters.append((output.definition.dead_letters, letter))

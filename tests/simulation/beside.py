@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from state.columns import OP
+from streaming.kafka.barrier_records import FoundBeside
 from streaming.source.barriers.beside import BarrierTopic, EmbeddedBeside
-from streaming.source.barriers.record import FoundBeside
 from streaming.source.decoded import MARKED
 from tests.simulation.changelog import Changelog
 

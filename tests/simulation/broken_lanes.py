@@ -7,16 +7,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from schemas.errors import OutcomeUnknown
 from schemas.records import Barrier
-from streaming.kafka.topics import PartitionId
 from streaming.lane.before.normal import Written
-from streaming.sink.kafka_writer import KafkaWriter
-from tests.simulation.broker import Broker, Producer
+from streaming.sink.columns import OutputPartition, Records
+from streaming.sink.kafka_writer import KafkaWriter, LastBarrier, _Filled
+from streaming.sink.protocol import Mark
+from streaming.verify.history import Entry
+from tests.simulation.broker import Broker, Producer, last_of
 from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
 
@@ -86,9 +84,12 @@ class SeesNoSuccessor(MemoryStorage):
 
 class _NeverSent(KafkaWriter):
     def already_sent(
-        self, before: Mapping[PartitionId, int | None], epoch: int, known_ends: Mapping[PartitionId, int]
+        self,
+        before: Mapping[OutputPartition, int | None],
+        epoch: int,
+        known_ends: Mapping[OutputPartition, Mark],
     ) -> bool:
-        self._ends = self._client.ends(list(before))
+        self._filled = {place: _Filled(logs, 0, [0, 0]) for place, logs in self._logs(before).items()}
         return False
 
 
@@ -98,12 +99,14 @@ class LooksAtNoTail(_OtherWriter):
 
 class _KnownEnds(KafkaWriter):
     def already_sent(
-        self, before: Mapping[PartitionId, int | None], epoch: int, known_ends: Mapping[PartitionId, int]
+        self,
+        before: Mapping[OutputPartition, int | None],
+        epoch: int,
+        known_ends: Mapping[OutputPartition, Mark],
     ) -> bool:
-        ends = self._client.ends(list(before))
-        return super().already_sent(
-            before, epoch, {place: ends[place] for place in ends if place in known_ends}
-        )
+        logs = self._logs(before)
+        known = {place: (*logs[place], known_ends[place][-1]) for place in logs if place in known_ends}
+        return super().already_sent(before, epoch, known)
 
 
 class BelievesKnownEnds(_OtherWriter):
@@ -113,10 +116,11 @@ class BelievesKnownEnds(_OtherWriter):
 
 
 class _Uncommitted(Producer):
-    def last_barrier(self, topic: str, partition: int) -> int | None:
-        super().last_barrier(topic, partition)
-        log = self._broker.topics.logs[topic, partition]
-        return next((int(record.barrier) for record in reversed(log) if record.barrier is not None), None)
+    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
+        super().last_barrier(place)
+        log = self._broker.topics.logs[place.barriers or place.topic, place.partition]
+        last = next((record for record in reversed(log) if record.barrier is not None), None)
+        return None if last is None else last_of(Entry(0, last.key, last.value, last.barrier), place)
 
 
 class LooksAtUncommitted(_OtherProducer):
@@ -142,8 +146,8 @@ class TakesUnknownForDone(_OtherProducer):
 class _Halves(Producer):
     _has_rows = False
 
-    def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
-        super().send(topic, partitions, keys, values)
+    def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
+        super().send(topic, records, headers)
         self._has_rows = True
 
     def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:

@@ -15,22 +15,19 @@ Not modelled: several brokers, retention, quotas, records out of order within on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import Code, EnvironmentProblem, Fenced, OutcomeUnknown, TopicError
-from schemas.records import Barrier
+from schemas.json.barriers import decode_beside, encode_beside
+from schemas.records import EPOCH_HEADER, Barrier
 from streaming.kafka.topics import PartitionId
 from streaming.sink import dead_letters
-from streaming.sink.kafka_writer import KafkaWriter
+from streaming.sink.columns import OutputPartition, Records
+from streaming.sink.kafka_writer import KafkaWriter, LastBarrier
 from streaming.sink.protocol import foreign_records, output_missing
 from streaming.verify.dead_letters import Letter
 from streaming.verify.findings import Place
@@ -50,6 +47,8 @@ class Record(NamedTuple):
     decision: str | None = None
     letter: str | None = None
     """Of a dead letter, the place that it names."""
+    epoch: bytes | None = None
+    """The header of that name."""
 
 
 @dataclass
@@ -136,15 +135,15 @@ class Topics:
         """What a committed reader sees: nothing from the first undecided record on."""
         return [Entry(offset, each.key, each.value, each.barrier) for offset, each in self._visible(place)]
 
-    def last_barrier(self, place: PartitionId) -> int | None:
-        """The epoch that a partition ends with, None for an empty one. Raises: TopicError(FOREIGN_RECORDS)."""
-        entries = self.committed(place)
-        if not entries:
-            return None
-        if entries[-1].barrier is None:
-            where = f"{place[0]}-{place[1]}@{entries[-1].offset}"
-            raise foreign_records(where, "a record behind the last barrier")
-        return int(entries[-1].barrier)
+    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
+        """What a partition ends with, None for an empty one. Raises: TopicError(FOREIGN_RECORDS)."""
+        data = self.committed((place.topic, place.partition))
+        entries = self.committed((place.barriers, place.partition)) if place.barriers else data
+        last = last_of(entries[-1], place) if entries else None
+        end = 0 if last is None else last.end
+        if place.barriers is not None and data and data[-1].offset >= end:
+            raise foreign_records(f"{place.topic}-{place.partition}", "a record behind the last barrier")
+        return last
 
     def is_undecided(self, place: PartitionId) -> bool:
         """Whether a transaction in a partition has no marker yet."""
@@ -241,22 +240,31 @@ class Producer:
             raise output_missing(topic, "no such topic")
         return {place: len(logs[place]) for place in places}
 
-    def last_barrier(self, topic: str, partition: int) -> int | None:
-        undecided = partial(self._broker.topics.is_undecided, (topic, partition))
-        self._scheduler.step(f"look at the tail of {topic}-{partition}", lambda: not undecided())
-        return self._broker.topics.last_barrier((topic, partition))
+    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
+        logs = [(topic, place.partition) for topic in (place.topic, place.barriers) if topic is not None]
+
+        def decided() -> bool:
+            return not any(map(self._broker.topics.is_undecided, logs))
+
+        self._scheduler.step(f"look at the tail of {place.topic}-{place.partition}", decided)
+        return self._broker.topics.last_barrier(place)
 
     def first_offset(self, topic: str, partition: int) -> int:
         return 0  # no retention here
 
-    def send(self, topic: str, partitions: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> None:
-        rows = zip(partitions.tolist(), keys.to_pylist(), values.to_pylist(), strict=True)
-        for partition, key, value in rows:
-            self._produce((topic, partition), Record(0, key, value))
+    def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
+        epoch = headers.get(EPOCH_HEADER)
+        columns = records.partitions.tolist(), records.keys.to_pylist(), records.values.to_pylist()
+        for partition, key, value in zip(*columns, strict=True):
+            self._produce((topic, partition), Record(0, key, value, epoch=epoch))
 
     def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
         record = Record(0, None, encode_barrier(barrier), barrier_header(barrier))
         self._produce((topic, partition), record)
+
+    def send_barrier_beside(self, topic: str, partition: int, barrier: Barrier, end: int) -> None:
+        key, value = str(partition).encode(), encode_beside(barrier, end)
+        self._produce((topic, partition), Record(0, key, value, barrier_header(barrier)))
 
     def send_letter(self, topic: str, letter: dead_letters.Letter) -> None:
         self._produce((topic, 0), Record(0, letter.key, letter.value, letter=letter.place))
@@ -309,6 +317,17 @@ class Producer:
                 Code.FENCED, where=self._name, found="a newer producer", expected="none", next_step="stop"
             )
         self._scheduler.step(f"answer of the commit of {self._name}")
+
+
+def last_of(entry: Entry, place: OutputPartition) -> LastBarrier:
+    """What the last entry of a partition, or of that of its barriers, says. Raises: TopicError(FOREIGN_RECORDS)."""
+    if entry.barrier is None:
+        where = f"{place.topic}-{place.partition}@{entry.offset}"
+        raise foreign_records(where, "a record behind the last barrier")
+    if place.barriers is None:
+        return LastBarrier(int(entry.barrier))
+    found = decode_beside(entry.barrier, entry.key, entry.value, partition=place.partition)
+    return LastBarrier(found.barrier.curr, found.end)
 
 
 def _unknown(name: str) -> OutcomeUnknown:

@@ -8,10 +8,13 @@ from functools import partial
 
 from schemas.avro.codec import decode_barrier
 from schemas.job import JobDefinition
+from schemas.json.barriers import decode_beside
 from schemas.records import Barrier
 from streaming.kafka.topics import PartitionId
+from streaming.sink.columns import OutputPartition
 from streaming.sink.dead_letters import PARTITIONS
 from streaming.sink.protocol import Ending, OpenWriter, Sink, Writer
+from streaming.verify.history import Entry
 from tests.simulation.broker import Broker
 
 
@@ -34,25 +37,27 @@ class SimulatedSink(Sink):
             self._broker.producer(transactional_id)
 
     def refuse_used(self, job: JobDefinition) -> None:
-        self._broker.refuse_used(job.output)
+        for topic in _outputs(job):
+            self._broker.refuse_used(topic)
 
     def open(self, job: JobDefinition) -> None:
-        self._broker.create_topic(job.output, job.output_partitions)
+        for topic in _outputs(job):
+            self._broker.create_topic(topic, job.output_partitions)
 
     def open_letters(self, job: JobDefinition) -> None:
         self._broker.create_topic(job.dead_letters, PARTITIONS)
 
     def tails(self, job: JobDefinition) -> list[Barrier | None] | None:
         topics = self._broker.topics
-        if not topics.partitions(job.output):
+        if not topics.partitions(job.with_barriers):
             return None
-        found = [barriers[-1] if barriers else None for barriers in self._barriers(job.output)]
-        for place in topics.partitions(job.output):
-            topics.last_barrier(place)
+        found = [barriers[-1] if barriers else None for barriers in self._barriers(job)]
+        for topic, partition in topics.partitions(job.output):
+            topics.last_barrier(OutputPartition(topic, partition, job.barrier_topic))
         return found
 
     def begins(self, job: JobDefinition) -> list[int | None]:
-        return [barriers[0].curr if barriers else None for barriers in self._barriers(job.output)]
+        return [barriers[0].curr if barriers else None for barriers in self._barriers(job)]
 
     def endings(self, job: JobDefinition, after: int) -> list[Ending]:
         return [
@@ -60,17 +65,27 @@ class SimulatedSink(Sink):
                 barriers[-1].curr if barriers else None,
                 tuple(barrier for barrier in barriers if barrier.curr > after and barrier.progress),
             )
-            for barriers in self._barriers(job.output)
+            for barriers in self._barriers(job)
         ]
 
-    def _barriers(self, topic: str) -> Iterator[list[Barrier]]:
-        for place in self._broker.topics.partitions(topic):
-            self._broker.scheduler.step(f"read {topic}-{place[1]}", partial(self._is_decided, place))
+    def _barriers(self, job: JobDefinition) -> Iterator[list[Barrier]]:
+        for place in self._broker.topics.partitions(job.with_barriers):
+            self._broker.scheduler.step(f"read {place[0]}-{place[1]}", partial(self._is_decided, place))
             yield [
-                decode_barrier(entry.barrier, entry.value, where="output")
+                _barrier(job, place[1], entry)
                 for entry in self._broker.topics.committed(place)
                 if entry.barrier is not None
             ]
 
     def _is_decided(self, place: PartitionId) -> bool:
         return not self._broker.topics.is_undecided(place)
+
+
+def _outputs(job: JobDefinition) -> list[str]:
+    return [job.output, *filter(None, [job.barrier_topic])]
+
+
+def _barrier(job: JobDefinition, partition: int, entry: Entry) -> Barrier:
+    if job.barrier_topic is not None:
+        return decode_beside(entry.barrier, entry.key, entry.value, partition=partition).barrier
+    return decode_barrier(entry.barrier, entry.value, where="output")

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame
 
 from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
+from streaming.kafka.barrier_records import FoundBeside
 from streaming.kafka.consumer import stable_pauses_s
 from streaming.source.barriers.injected import Injecting, WithInjector
-from streaming.source.barriers.record import FoundBeside
 from streaming.source.barriers.source import BarrierSource, Newest
 
 _POLL_S = 0.2

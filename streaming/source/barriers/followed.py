@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from schemas.records import BARRIER_HEADER
 from schemas.topics import UpstreamTopics
+from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
 from streaming.kafka.clients import KafkaSettings, translate, translated
 from streaming.kafka.consumer import RangeReader, header_of, located, place
 from streaming.kafka.topics import stable_offsets_of
 from streaming.source.barriers.beside import EmbeddedBeside, InjectedBeside
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import Beside, refuse_unfit
-from streaming.source.barriers.record import FoundBeside, beside_barrier_in
 from streaming.source.barriers.source import BarrierSetup
 from streaming.source.spark_topic import SparkTopic
 from streaming.source.upstream_checks import refuse_lost

@@ -17,9 +17,9 @@ from confluent_kafka import Message
 from schemas.errors import Code, InputError, TopicError
 from schemas.records import BARRIER_HEADER, Barrier
 from schemas.topics import UpstreamTopics
+from streaming.kafka.barrier_records import barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
-from streaming.source.barriers.record import barrier_in
 
 _NEAR_RECORDS = 10_000
 """Of a partition; what a reader in Python takes a moment for."""
@@ -62,7 +62,7 @@ class BarrierLookup:
 
         most = None if self.search is None else _NEAR_RECORDS
         message = reader.last(self._topic, partition, is_barrier, most=most)
-        return None if message is None else barrier_in(self.topics, message)
+        return None if message is None else barrier_in(message, beside=self.topics.barriers is not None)
 
     def _far(self, reader: RangeReader, missing: Sequence[int]) -> dict[int, Barrier]:
         """The last barriers of partitions that have none near their end."""

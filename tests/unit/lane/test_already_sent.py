@@ -10,9 +10,12 @@ import pytest
 
 from schemas.errors import BackfillError, Code
 from streaming.kafka.topics import PartitionId
-from streaming.sink.kafka_writer import KafkaWriter
+from streaming.sink.columns import OutputPartition
+from streaming.sink.kafka_writer import KafkaWriter, LastBarrier
 
-PLACES = ("out", 0), ("out", 1)
+Places = tuple[OutputPartition, OutputPartition]
+INLINE = OutputPartition("out", 0), OutputPartition("out", 1)
+BESIDE = OutputPartition("out", 0, "out.barriers"), OutputPartition("out", 1, "out.barriers")
 
 
 @dataclass
@@ -21,13 +24,14 @@ class Tails:
 
     tails: dict[PartitionId, int | None]
     first: int = 0
+    end: int = 0
 
     def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
-        return {place: 0 if self.tails[place] is None else 10 for place in places}
+        return {place: 0 if self.tails["out", place[1]] is None else 10 for place in places}
 
-    def last_barrier(self, topic: str, partition: int) -> int | None:
-        tail = self.tails[topic, partition]
-        return None if tail == -1 else tail
+    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
+        tail = self.tails[place.topic, place.partition]
+        return None if tail in (None, -1) else LastBarrier(tail, self.end)
 
     def first_offset(self, topic: str, partition: int) -> int:
         return self.first
@@ -36,9 +40,17 @@ class Tails:
         raise AssertionError(f"nobody needs {name} for a look")
 
 
-def look(*tails: int | None, before: int | None = 5, known: int = 99, first: int = 0) -> bool:
-    output = KafkaWriter(Tails(dict(zip(PLACES, tails, strict=True)), first))
-    return output.already_sent(dict.fromkeys(PLACES, before), 9, dict.fromkeys(PLACES, known))
+@pytest.fixture(params=[INLINE, BESIDE], ids=["barriers in the output", "barriers beside it"], autouse=True)
+def places(request: pytest.FixtureRequest) -> Places:
+    places: Places = request.param
+    return places
+
+
+def look(places: Places, *tails: int | None, before: int | None = 5, known: int = 99, first: int = 0) -> bool:
+    held = {(place.topic, place.partition): tail for place, tail in zip(places, tails, strict=True)}
+    logs = (known,) if places is INLINE else (known, known)
+    output = KafkaWriter(Tails(held, first))
+    return output.already_sent(dict.fromkeys(places, before), 9, dict.fromkeys(places, (*logs, 0)))
 
 
 @pytest.mark.parametrize(
@@ -51,12 +63,14 @@ def look(*tails: int | None, before: int | None = 5, known: int = 99, first: int
         ((-1, -1), None, False),  # the job's first transaction was aborted
     ],
 )
-def test_a_batch_is_sent_or_not(tails: tuple[int | None, int | None], before: int | None, sent: bool) -> None:
-    assert look(*tails, before=before) is sent
+def test_a_batch_is_sent_or_not(
+    places: Places, tails: tuple[int | None, int | None], before: int | None, sent: bool
+) -> None:
+    assert look(places, *tails, before=before) is sent
 
 
-def test_a_partition_that_ends_where_the_last_batch_left_it_is_not_looked_at() -> None:
-    assert look(7, 7, known=10) is False
+def test_a_partition_that_ends_where_the_last_batch_left_it_is_not_looked_at(places: Places) -> None:
+    assert look(places, 7, 7, known=10) is False
 
 
 @pytest.mark.parametrize(
@@ -70,15 +84,17 @@ def test_a_partition_that_ends_where_the_last_batch_left_it_is_not_looked_at() -
         ((9, 5), Code.FOREIGN_RECORDS, 5),
     ],
 )
-def test_a_third_end_is_refused(tails: tuple[int | None, int | None], code: Code, status: int) -> None:
+def test_a_third_end_is_refused(
+    places: Places, tails: tuple[int | None, int | None], code: Code, status: int
+) -> None:
     with pytest.raises(BackfillError) as caught:
-        look(*tails)
+        look(places, *tails)
     assert (caught.value.code, caught.value.exit_status) == (code, status)
     assert str(caught.value.where).startswith("out")
 
 
-def test_a_first_batch_is_not_sent_again_into_a_partition_that_lost_what_it_held() -> None:
-    assert look(-1, -1, before=None, first=0) is False
+def test_a_first_batch_is_not_sent_again_into_a_partition_that_lost_what_it_held(places: Places) -> None:
+    assert look(places, -1, -1, before=None, first=0) is False
     with pytest.raises(BackfillError) as caught:
-        look(-1, -1, before=None, first=10)
+        look(places, -1, -1, before=None, first=10)
     assert caught.value.code is Code.OUTPUT_TOPIC_MISSING

@@ -11,17 +11,16 @@ from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import Code, TopicError
 from schemas.json.barriers import encode_beside
 from schemas.records import BARRIER_HEADER, Barrier
+from schemas.settings.topic_config import BARRIER_TOPIC
 from schemas.topics import UpstreamTopics
+from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import create_topic, partitions_of, require_topic, stable_offsets_of
 from streaming.source.barriers.last import BarrierLookup, BarrierSearch, RecordIds, agreed
-from streaming.source.barriers.record import FoundBeside, beside_barrier_in
 
 Ends = Callable[[], tuple[int, ...]]
 """The exclusive end of a barrier's interval in each partition of the data, once its transaction is committed."""
-
-_KEPT = {"cleanup.policy": "delete"}  # for ever: a new service begins at the first barrier
 
 
 class BarrierTarget(Protocol):
@@ -100,7 +99,7 @@ class Beside(BarrierTarget):
         """Make the barrier topic. Raises: TopicError(TOPIC_MISSING, BARRIER_TOPIC_MISMATCH)."""
         partitions = require_topic(kafka, self.topics.data)
         if partitions_of(kafka, self._topic) is None:
-            create_topic(kafka, self._topic, partitions, config=_KEPT)
+            create_topic(kafka, self._topic, partitions, config=BARRIER_TOPIC)
         refuse_unfit(kafka, self.topics, partitions)
         self._stable = stable_offsets_of(kafka, self.topics.data, partitions)
         return partitions

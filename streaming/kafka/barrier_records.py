@@ -1,4 +1,4 @@
-"""Which records of an upstream's topics are barriers, in the form that the place where they stand has."""
+"""Which records are barriers, in the form that the place where they stand has: the data, or a topic of their own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from confluent_kafka import Message
 from schemas.avro.codec import decode_barrier
 from schemas.json.barriers import decode_beside
 from schemas.records import BARRIER_HEADER, Barrier
-from schemas.topics import UpstreamTopics
 from streaming.kafka.consumer import header_of, located, place
 
 
@@ -23,11 +22,11 @@ class FoundBeside:
     end: int
 
 
-def barrier_in(topics: UpstreamTopics, message: Message) -> Barrier | None:
-    """The barrier that a record of `topics.with_barriers` is, None if it is none. Raises: InputError."""
-    if topics.barriers is not None:
-        beside = beside_barrier_in(message)
-        return None if beside is None else beside.barrier
+def barrier_in(message: Message, *, beside: bool) -> Barrier | None:
+    """The barrier that a record is, of a barrier topic or of the data; None if it is none. Raises: InputError."""
+    if beside:
+        found = beside_barrier_in(message)
+        return None if found is None else found.barrier
     header = header_of(message, BARRIER_HEADER)
     return None if header is None else decode_barrier(header, message.value(), where=place(message))
 
