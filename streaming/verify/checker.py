@@ -31,6 +31,7 @@ from streaming.verify.fold import UpstreamFold
 from streaming.verify.history import (
     Closed,
     Entry,
+    Interval,
     OutputPartition,
     PartitionHistory,
     Source,
@@ -53,15 +54,18 @@ class Checker:
         findings: Findings | None = None,
         letters: DeadLetters | None = None,
         images: Images = Images.FULL,
+        *,
+        has_epochs: bool = False,
     ) -> None:
         """`upstream` and `output` are a topic's name with one source a partition, in order of partitions.
 
         `letters` are the output's, where records at fault are parked; they share the `findings`. `images` are what the
-        changes of the upstream have.
+        changes of the upstream have. `has_epochs`: a change of the output says which interval it is in.
         """
         self._findings = findings or Findings()
         self._letters = letters
         self._view = view
+        self._has_epochs = has_epochs
         self._topics = upstream[0], output[0]
         self._upstream = [
             PartitionHistory(upstream[0], number, source) for number, source in enumerate(upstream[1])
@@ -137,6 +141,8 @@ class Checker:
         if interval is None:
             return False
         self._check_barrier(interval.closed, barrier)
+        if self._has_epochs:
+            self._check_epochs(partition.history, interval)
         number = partition.history.partition
         newly_read = self._newly_read(number, interval.closed)
         expectation = Expectation(newly_read, self._fold.changed[number], self._positions, self._view)
@@ -183,6 +189,21 @@ class Checker:
                 found=", ".join(f"{name} {found}" for name, (_, found) in wrong.items()),
                 barrier=here.curr,
             )
+
+    def _check_epochs(self, history: PartitionHistory, interval: Interval) -> None:
+        epoch = interval.closed.barrier.curr
+        wanted = str(epoch).encode()
+        for entry in interval.changes:
+            if entry.epoch != wanted:
+                found = "none" if entry.epoch is None else entry.epoch.decode("ascii", "replace")
+                self._findings.add(
+                    Side.OUTPUT,
+                    Rule.EPOCH_WRONG,
+                    history.at(entry.offset),
+                    expected=f"header epoch {epoch}, the barrier that closes its interval",
+                    found=found,
+                    barrier=epoch,
+                )
 
     def _check_complete(self) -> None:
         unfinished = self._positions.first_unfinished()

@@ -22,7 +22,8 @@ from streaming.verify.findings import Findings, Place, Rule, Side
 class Entry(NamedTuple):
     """One record as it lies in a partition. `barrier` is the value of that header, None for a change.
 
-    `given` is its key and value as they came, where it was brought into another form.
+    `given` is its key and value as they came, where it was brought into another form. `epoch` is the header of that
+    name.
     """
 
     offset: int
@@ -30,6 +31,7 @@ class Entry(NamedTuple):
     value: bytes | None
     barrier: bytes | None = None
     given: tuple[bytes | None, bytes | None] | None = None
+    epoch: bytes | None = None
 
 
 class Source(Protocol):

@@ -10,14 +10,15 @@ What is shared with the service ends at the connection (`streaming.runtime`: set
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, TopicError
-from schemas.records import BARRIER_HEADER
+from schemas.records import BARRIER_HEADER, EPOCH_HEADER
 from streaming.kafka.clients import KafkaSettings, translate, translated
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import Watermarks, admin, cleanup_policy, watermarks
@@ -37,6 +38,7 @@ _PREFETCH_RECORDS = 10_000
 """KiB for all consumers together, records for each: librdkafka spends some 300 bytes on any record."""
 
 _CHUNK_RECORDS = 2_000
+_NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
 _POLL_S = 0.2
 
 
@@ -87,8 +89,14 @@ class PartitionSource:
                 if offset in self._left_out:
                     continue
                 headers = message.headers()
-                barrier = _barrier(headers) if headers else None
-                yield Entry(offset, message.key(), message.value(), barrier)
+                found = _headers(headers) if headers else _NO_HEADERS
+                yield Entry(
+                    offset,
+                    message.key(),
+                    message.value(),
+                    found.get(BARRIER_HEADER),
+                    epoch=found.get(EPOCH_HEADER),
+                )
             if self._next >= self._end:
                 return
             self._await_more()
@@ -136,11 +144,11 @@ class PartitionSource:
         return bool(chunk)
 
 
-def _barrier(headers: Any) -> bytes | None:
-    for name, value in headers:
-        if name == BARRIER_HEADER:
-            return value.encode() if isinstance(value, str) else value or b""
-    return None
+def _headers(headers: Any) -> dict[str, bytes]:
+    """Each by its first."""
+    return {
+        name: value.encode() if isinstance(value, str) else value or b"" for name, value in reversed(headers)
+    }
 
 
 class TopicPair:

@@ -279,7 +279,6 @@ def test_without_a_format_or_with_the_default_written_out_it_is_change() -> None
         ({"tombstones": False}, "tombstones'"),
         ({"before": "full"}, "before'"),
         ({"time": "connect"}, "time'"),
-        ({"barrier_topic": "b"}, "barrier_topic'"),
     ],
 )
 def test_a_kind_or_a_key_that_is_not_there_is_refused_for_upstream_and_job(
@@ -321,7 +320,10 @@ def test_a_new_kind_is_chosen_for_upstream_and_job_each_by_itself() -> None:
     assert (plain, job.format) == (DEFAULT, LineFormat())
     table = Case(LineFormat(), LINE_TYPES).table()
     assert JobDefinition.from_json(job.to_json(), table) == job
-    assert job.differences(declared("up")[1]) == ['format was "lines", is null']
+    assert job.differences(declared("up")[1]) == [
+        'barrier_topic was "out.barriers", is null',
+        'format was "lines", is null',
+    ]
 
 
 @pytest.mark.usefixtures("lines")

@@ -89,7 +89,9 @@ class _NeverSent(KafkaWriter):
         epoch: int,
         known_ends: Mapping[OutputPartition, Mark],
     ) -> bool:
-        self._filled = {place: _Filled(logs, 0, [0, 0]) for place, logs in self._logs(before).items()}
+        self._filled = {
+            place: _Filled(logs, 0, [0] * len(logs)) for place, logs in self._logs(before).items()
+        }
         return False
 
 

@@ -133,7 +133,10 @@ class Topics:
 
     def committed(self, place: PartitionId) -> list[Entry]:
         """What a committed reader sees: nothing from the first undecided record on."""
-        return [Entry(offset, each.key, each.value, each.barrier) for offset, each in self._visible(place)]
+        return [
+            Entry(offset, each.key, each.value, each.barrier, epoch=each.epoch)
+            for offset, each in self._visible(place)
+        ]
 
     def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
         """What a partition ends with, None for an empty one. Raises: TopicError(FOREIGN_RECORDS)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
@@ -72,6 +72,10 @@ def job_of(
     return JobDefinition.declare(declaration, table_of(vnode_count))
 
 
+OUTPUTS_BESIDE = 0.3
+"""Of all histories, those whose outputs have their barriers in topics of their own."""
+
+
 def draw_setting(rng: random.Random) -> Setting:
     """Three to six intervals on a few keys, with mutations; the last ones let every job finish."""
     vnodes = rng.choice([2, 3, 4])
@@ -80,9 +84,12 @@ def draw_setting(rng: random.Random) -> Setting:
         output: job_of(name, output, vnodes, rng.choice([1, 2, 4, None]), rng.choice([None, "n >= 1"]))
         for name, output in (("copy", "copy"), ("late", "late"), ("late", "later"))
     }
-    configured = (jobs["copy"],) if rng.random() < 0.8 else ()
+    is_configured = rng.random() < 0.8
     partitions = rng.randint(1, 3)
     apart = random.Random(repr(rng.getstate()))
+    if random.Random(apart.random()).random() < OUTPUTS_BESIDE:
+        jobs = {output: replace(job, barrier_topic=f"{output}.barriers") for output, job in jobs.items()}
+    configured = (jobs["copy"],) if is_configured else ()
     connector = random.Random(apart.random()) if apart.random() < CONNECTOR else None
     upstream = (
         Upstream(table, partitions) if connector is None else ConnectorUpstream(table, partitions, connector)

@@ -35,6 +35,7 @@ from state.values.plan import BatchPlan, JobState
 from state.values.progress import Completed
 from streaming.core.jobs import jobs_after
 from streaming.protocol.overrun import without_slices
+from streaming.verify.beside import Merged
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters, Letter
 from streaming.verify.findings import Findings
@@ -43,6 +44,7 @@ from streaming.verify.records.canonical import canonical
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.rows import View
 from tests.kit.encoded_histories import ListSource
+from tests.simulation.broker import Topics
 from tests.simulation.world import World
 
 ENDS = Fenced, CommitConflict, EnvironmentProblem, OutcomeUnknown
@@ -82,7 +84,7 @@ def _complaints(world: World) -> Iterator[str]:
 
 def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterator[str]:
     topics, changelog = world.lasting.topics, world.setting.changelog
-    partitions = [topics.committed(place) for place in topics.partitions(job.output)]
+    partitions = [_committed(topics, job, number) for _, number in topics.partitions(job.output)]
     if not any(partitions) and state is None:
         return
     table = changelog.table
@@ -91,7 +93,15 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
     view, findings = View(table, job.columns, condition), Findings()
     letters = DeadLetters(table, findings, partial(_letters, world, job), changelog.faulty)
     output = canonical(sources[1], job.format, view.rows.columns, table.key_columns)
-    checker = Checker(table, view, ("up", sources[0]), (job.output, output), findings, letters)
+    checker = Checker(
+        table,
+        view,
+        ("up", sources[0]),
+        (job.output, output),
+        findings,
+        letters,
+        has_epochs=job.barrier_topic is not None,
+    )
     report = checker.run(require_complete=state is not None)
     yield from (str(finding) for finding in report.findings[:3])
     if report.behind and state is not None:
@@ -104,6 +114,15 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
         known = dict(_known(world, state))
         if told != known:
             yield f"{job.output}: progress table {known}, output {told}"
+
+
+def _committed(topics: Topics, job: JobDefinition, number: int) -> list[Entry]:
+    """Changes and barriers of a partition, wherever these stand."""
+    data = topics.committed((job.output, number))
+    if job.barrier_topic is None:
+        return data
+    barriers = topics.committed((job.barrier_topic, number))
+    return list(Merged(ListSource(data), ListSource(barriers), job.barrier_topic, number).entries())
 
 
 def _letters(world: World, job: JobDefinition) -> list[Letter]:

@@ -73,6 +73,21 @@ def test_every_key_is_read() -> None:
     assert (job.output_partitions, job.rate_limit, job.latency_budget_ms) == (8, 0, 2_000)
 
 
+def test_barriers_may_stand_in_a_topic_of_their_own_and_then_the_output_may_be_compacted() -> None:
+    plain = JobDefinition.declare(COPY, TABLE)
+    assert (plain.barrier_topic, plain.with_barriers) == (None, plain.output)
+    compacted = {"barrier_topic": "b", "topic_config": {"cleanup.policy": "compact"}}
+    job = JobDefinition.declare(COPY | compacted, TABLE)
+    assert (job.with_barriers, job.topics) == ("b", (plain.output, "b", plain.dead_letters))
+    assert JobDefinition.from_json(job.to_json(), TABLE) == job
+
+
+@pytest.mark.parametrize("topic", ["a b", 7, COPY["output"], f"{COPY['output']}.dead-letters"])
+def test_a_barrier_topic_that_is_no_topic_or_another_of_the_job_is_refused(topic: object) -> None:
+    with pytest.raises(ConfigError, match="barrier_topic"):
+        JobDefinition.declare(COPY | {"barrier_topic": topic}, TABLE)
+
+
 def test_default_partitions_do_not_exceed_the_vnodes() -> None:
     two = declare({"name": "t", "columns": {"id": "int"}, "primary_key": ["id"], "vnode_count": 2})
     assert JobDefinition.declare(COPY, two).output_partitions == 2

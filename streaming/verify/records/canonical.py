@@ -15,7 +15,8 @@ from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import InputError
 from schemas.formats.change import ChangeFormat
 from schemas.formats.in_order import InOrder
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import Format, OutputFormat
+from schemas.records import Op
 from schemas.table import Column
 from streaming.verify.history import Entry, Source
 
@@ -42,10 +43,39 @@ class _Recoded:
         self._rows = self.format.rows(self.columns, self.key_columns)
         self._changes, self._keys = ChangeCodec(self.columns), KeyCodec(self.key_columns)
         self._in_order = InOrder()
+        self._deleted: Entry | None = None
 
     def entries(self) -> Iterator[Entry]:
         """Those of the source that say anything of the table."""
-        return (entry for entry in map(self._recoded, self.source.entries()) if entry is not None)
+        entries = self.source.entries()
+        if isinstance(self.format, OutputFormat) and self.format.tombstone_follows:
+            entries = self._without_tombstones(entries)
+        return (entry for entry in map(self._recoded, entries) if entry is not None)
+
+    def _without_tombstones(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """Each DELETE with the record behind it that repeats its key, without that one. Any other one is at fault."""
+        for entry in entries:
+            if self._deleted is not None:
+                deleted, self._deleted = self._deleted, None
+                if entry.barrier is None and (entry.key, entry.value) == (deleted.key, None):
+                    yield deleted
+                    continue
+                yield deleted._replace(value=b"")
+            if entry.barrier is None and entry.value is None:
+                yield entry._replace(value=b"")
+            elif self._is_delete(entry):
+                self._deleted = entry
+            else:
+                yield entry
+
+    def _is_delete(self, entry: Entry) -> bool:
+        if entry.barrier is not None or entry.key is None:
+            return False
+        try:
+            change = self._rows.read_record(entry.key, entry.value).change
+        except InputError:
+            return False
+        return change is not None and change.op is Op.DELETE
 
     def extend(self) -> bool:
         """As the source."""
@@ -57,19 +87,19 @@ class _Recoded:
         given = entry.key, entry.value
         try:
             if entry.value is None and not self.format.tombstones:
-                return Entry(
-                    entry.offset, self._keys.encode(self._rows.read_key(entry.key)), None, given=given
-                )
+                key = self._keys.encode(self._rows.read_key(entry.key))
+                return entry._replace(key=key, value=None, given=given)
             record = self._rows.read_record(*given)
             if record.change is None:
                 return None
-            key = self._rows.read_key(entry.key)
-            change = self._in_order.take(key, record) if self._has_order else record.change
+            row_key = self._rows.read_key(entry.key)
+            change = self._in_order.take(row_key, record) if self._has_order else record.change
         except (InputError, LookupError):
-            return Entry(entry.offset, entry.key, b"", given=given)
+            return entry._replace(value=b"", given=given)
         if change is None:
             return None
-        return Entry(entry.offset, self._keys.encode(key), self._changes.encode(change), given=given)
+        value = self._changes.encode(change)
+        return entry._replace(key=self._keys.encode(row_key), value=value, given=given)
 
     @property
     def _has_order(self) -> bool:
