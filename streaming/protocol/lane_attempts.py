@@ -113,8 +113,10 @@ class LaneTasks:
         return self.upstream_format.with_schemas(replace(known, refused=known.refused | refused))
 
     def _needs_rows_before(self, plan: BatchPlan) -> bool:
-        """Outputs hold them, and filters decide by them."""
-        is_asked = bool(plan.sent_jobs) or self.values_are_left_out
+        """Some outputs hold them, filters decide by them, and they have values that a record leaves out."""
+        jobs = (job.state.definition for job in plan.sent_jobs)
+        asking = (job.filter is not None or job.format.images is Images.FULL for job in jobs)
+        is_asked = self.values_are_left_out or any(asking)
         return self.upstream_format.images is Images.AFTER_ONLY and is_asked
 
     def _is_long(self, plan: BatchPlan) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from schemas.formats.protocol import Images
+from schemas.records import Op
 from streaming.verify.fold import ChangedKey
 from streaming.verify.history import Entry
 from streaming.verify.positions import Positions
-from streaming.verify.records.rows import View, compose
+from streaming.verify.records.rows import View, op_of
 
 Records = dict[bytes, list[bytes]]
 """By key: the records, in order; never an empty list."""
@@ -33,7 +35,7 @@ class Expectation:
         wanted: Records = {}
         show = self.view.of
         for key, row in self.newly_read.items():
-            record = compose(None, show(row))
+            record = self.view.change(None, show(row))
             if record is not None:
                 wanted[key] = [record]
         for key, changed in self.changed.items():
@@ -44,16 +46,34 @@ class Expectation:
 
     def of(self, key: bytes) -> list[bytes]:
         """What must be there of one key (in canonical form)."""
-        read = compose(None, self.view.of(self.newly_read.get(key)))
+        read = self.view.change(None, self.view.of(self.newly_read.get(key)))
         changed = self.changed.get(key)
         live = [] if changed is None else self._live(changed)
         return live if read is None else [read, *live]
+
+    def without_needless(self, key: bytes, records: list[bytes]) -> list[bytes]:
+        """What is there of a key, without deletes of what is absent that the upstream has sent likewise.
+
+        For outputs whose deletes do not say what was there (docs/contract.md#the-law).
+        """
+        changed = self.changed.get(key)
+        left = 0 if changed is None or self.view.images is Images.FULL else changed.needless
+        kept: list[bytes] = []
+        is_absent = changed is None or key in self.newly_read or changed.row_before is None
+        for record in records:
+            is_delete = op_of(record) is Op.DELETE
+            if is_delete and is_absent and left:
+                left -= 1
+                continue
+            kept.append(record)
+            is_absent = is_delete
+        return kept
 
     def _live(self, changed: ChangedKey) -> list[bytes]:
         if not self.positions.covers(changed.live.vnode, changed.live.order):
             return []
         show = self.view.of
-        records = (compose(show(before), show(after)) for before, after in changed.changes)
+        records = (self.view.change(show(before), show(after)) for before, after in changed.changes)
         return [record for record in records if record is not None]
 
 

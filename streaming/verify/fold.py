@@ -43,6 +43,8 @@ class ChangedKey:
     live: LiveKey
     row_before: bytes | None
     changes: list[Halves] = field(default_factory=list)
+    needless: int = 0
+    """Deletes of it while it was absent, in an upstream whose deletes do not say what was there."""
 
 
 class UpstreamFold:
@@ -98,6 +100,8 @@ class UpstreamFold:
         if self._images is Images.AFTER_ONLY:
             halves = before, after = present, after
             if before is after is None:
+                if self.recording:
+                    self._changed(live).needless += 1
                 return  # a delete of an absent key is nothing
         if before is not present:
             self._check_before(partition, entry, live, before)
@@ -107,12 +111,16 @@ class UpstreamFold:
             found = f"a change in partition {partition.partition}"
             self._object(partition, entry, live, Code.KEY_IN_TWO_PARTITIONS, found)
         if self.recording:
-            changed = self.changed[self._keys.partition_of(live.vnode)]
-            record = changed.get(live.key)
-            if record is None:
-                record = changed[live.key] = ChangedKey(live, present)
-            record.changes.append(halves)
+            self._changed(live).changes.append(halves)
         self._store(live, present, after)
+
+    def _changed(self, live: LiveKey) -> ChangedKey:
+        """What the interval did to a key so far, whose row is still that before its next change."""
+        changed = self.changed[self._keys.partition_of(live.vnode)]
+        record = changed.get(live.key)
+        if record is None:
+            record = changed[live.key] = ChangedKey(live, live.row)
+        return record
 
     def _store(self, live: LiveKey, present: bytes | None, after: bytes | None) -> None:
         live.row = after

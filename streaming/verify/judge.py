@@ -65,7 +65,8 @@ def verify_topics(
     """
     _refuse_same(upstream, output)
     started, counter = time.monotonic(), _Counter(progress)
-    view = View(table, columns, None if condition is None else condition_of(condition, table))
+    tested = None if condition is None else condition_of(condition, table)
+    view = View(table, columns, tested, formats[1].images)
     findings = Findings(keep)
     elsewhere = _listed(settings, [other for other in siblings if other != output])
     letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)

@@ -17,6 +17,7 @@ from functools import lru_cache
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import Code, InputError
+from schemas.formats.protocol import Images
 from schemas.records import Change, Op, Row
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
@@ -172,13 +173,20 @@ def _remembered(table: TableSchema, condition: Condition) -> Callable[[bytes], b
 class View:
     """What a job shows of an upstream row: its columns if the filter says TRUE, else nothing.
 
-    `columns` None means all of the table's, in declared order.
+    `columns` None means all of the table's, in declared order. `images` are what the output's changes have: of those
+    without rows before, an UPDATE is an INSERT, and a DELETE has nulls beside the key columns.
     """
 
     def __init__(
-        self, table: TableSchema, columns: Sequence[str] | None = None, condition: Condition | None = None
+        self,
+        table: TableSchema,
+        columns: Sequence[str] | None = None,
+        condition: Condition | None = None,
+        images: Images = Images.FULL,
     ) -> None:
         names = table.column_names if columns is None else tuple(columns)
+        self.images = images
+        self._in_key = [name in table.primary_key for name in names]
         self.rows = RowBytes(table.select(names))
         self._source = RowBytes(table.columns)
         self._shown = (
@@ -186,6 +194,16 @@ class View:
         )
         self._shows = None if condition is None else _remembered(table, condition)
         self._tested = [table.column_names.index(name) for name in (condition.columns if condition else ())]
+
+    def change(self, before: bytes | None, after: bytes | None) -> bytes | None:
+        """The output's change from one row that it shows to another; None where neither is shown."""
+        if self.images is Images.FULL or (before is None and after is None):
+            return compose(before, after)
+        if after is not None:
+            return compose(None, after)
+        assert before is not None
+        cells = zip(self.rows.cells(before), self._in_key, strict=True)
+        return compose(b"".join([cell if in_key else _THEN_NULL for cell, in_key in cells]), None)
 
     def of(self, row: bytes | None) -> bytes | None:
         """The output's row for an upstream row (both as bytes), None if there is none to show."""
