@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from schemas.errors import Code, InputError
+from schemas.formats.protocol import Images
 from schemas.position import Key
 from schemas.records import Barrier, Change, Op, Row
 from streaming.reading.records import Record
@@ -30,24 +31,31 @@ class Tally:
 
 
 class TableFold:
-    """The rows that are there after the changes so far. A change that does not fit them is an error."""
+    """The rows that are there after the changes so far.
 
-    def __init__(self) -> None:
+    A change that does not fit them is an error, where changes say what was there (`images`).
+    """
+
+    def __init__(self, images: Images = Images.FULL) -> None:
         self.rows: dict[Key, Row] = {}
+        self._images = images
 
     def apply(self, key: Key, change: Change, where: str) -> None:
         """Raises: InputError INSERT_EXISTING_KEY, DELETE_MISSING_KEY (of UPDATE too), OLD_ROW_MISMATCH."""
-        present = self.rows.get(key)
+        if self._images is Images.FULL:
+            self._check(self.rows.get(key), change, where)
+        if change.after is None:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = change.after
+
+    def _check(self, present: Row | None, change: Change, where: str) -> None:
         if change.op is Op.INSERT and present is not None:
             raise _misfit(Code.INSERT_EXISTING_KEY, where, "an INSERT of a key that is there")
         if change.op is not Op.INSERT and present is None:
             raise _misfit(Code.DELETE_MISSING_KEY, where, f"{change.op.name} of a key that is not there")
         if not _same(change.before, present):
             raise _misfit(Code.OLD_ROW_MISMATCH, where, "another row in `before` than the one there")
-        if change.after is None:
-            del self.rows[key]
-        else:
-            self.rows[key] = change.after
 
 
 def _same(one: Row | None, other: Row | None) -> bool:

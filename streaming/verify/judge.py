@@ -46,7 +46,7 @@ def verify_topics(
     left_out: RecordIds = frozenset(),
     siblings: Sequence[str] = (),
     formats: tuple[Format, Format] = (DEFAULT, DEFAULT),
-    barriers: str | None = None,
+    barriers: tuple[str | None, str | None] = (None, None),
 ) -> Report:
     """Check the law (docs/contract.md#the-law) for `output` against `upstream`, record by record, as they are now.
 
@@ -55,7 +55,7 @@ def verify_topics(
     `left_out` are the upstream records, (partition, offset), that the service left out by its operator's order.
     Where records at fault are parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs
     of the same service, whose letters cover records before this job's start.
-    `formats` are the upstream's and the output's; `barriers` is the upstream's barrier topic, if it has one.
+    `formats` are the upstream's and the output's, `barriers` their barrier topics, None for one that has none.
     At most `keep` findings are kept, all are counted. With `require_complete` an unfinished vnode is one too.
 
     Raises:
@@ -88,7 +88,15 @@ def verify_topics(
             canonical(topics.output, formats[1], view.rows.columns, table.key_columns),
         )
         topics_of = (upstream, sources[0]), (output, sources[1])
-        checker = Checker(table, view, *topics_of, findings, letters, formats[0].images)
+        checker = Checker(
+            table,
+            view,
+            *topics_of,
+            findings,
+            letters,
+            formats[0].images,
+            has_epochs=barriers[1] is not None,
+        )
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started)
 

@@ -40,6 +40,8 @@ _PREFETCH_RECORDS = 10_000
 _CHUNK_RECORDS = 2_000
 _NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
 _POLL_S = 0.2
+_UNDECIDED_S = 75.0
+"""A transaction that hangs is over by then."""
 
 
 class PartitionSource:
@@ -154,8 +156,9 @@ def _headers(headers: Any) -> dict[str, bytes]:
 class TopicPair:
     """The sources of an upstream and an output, a context manager.
 
-    The output's ends are fixed before the upstream's, and those of `barriers` (its barrier topic) before those of the
-    data, so every barrier of the output lies within the upstream's ends. Records of the upstream that are `left_out`,
+    `barriers` are the barrier topics of the two, where they have one. The output's ends are fixed before the
+    upstream's, and those of a barrier topic before those of its data, so every barrier of the output lies within the
+    upstream's ends. Records of the upstream that are `left_out`,
     (partition, offset), are as good as not there.
 
     Raises: TopicError for a topic that is missing, compacted, or whose beginning is gone: an output can't be
@@ -171,46 +174,71 @@ class TopicPair:
         on_read: OnRead,
         settle_s: float,
         left_out: RecordIds = frozenset(),
-        barriers: str | None = None,
+        barriers: tuple[str | None, str | None] = (None, None),
     ) -> None:
         client = admin(settings)
         _refuse_compacted(client, settings, (upstream, output))
-        output_marks = _whole(output, watermarks(settings, output, client=client))
-        barrier_marks = () if barriers is None else watermarks(settings, barriers, client=client)
-        upstream_marks = _whole(upstream, watermarks(settings, upstream, client=client))
-        every = (*output_marks, *barrier_marks, *upstream_marks)
+
+        def marks_of(topic: str | None) -> tuple[Watermarks, ...]:
+            return () if topic is None else _whole(topic, watermarks(settings, topic, client=client))
+
+        of_upstream, of_output = barriers
+        marks = [marks_of(of_output)]
+        if of_output is not None:
+            _await_decided(settings, output)
+        marks += [marks_of(topic) for topic in (output, of_upstream, upstream)]
+        every = [each for topic in marks for each in topic]
         self.offsets = sum(marks.stable - marks.earliest for marks in every)
         prefetch_kib = max(256, _PREFETCH_KIB // len(every))
 
-        def sources(topic: str, marks: tuple[Watermarks, ...], without: RecordIds) -> list[PartitionSource]:
-            return [
-                PartitionSource(
-                    settings,
-                    topic,
-                    partition,
-                    each,
-                    prefetch_kib=prefetch_kib,
-                    on_read=on_read,
-                    settle_s=settle_s,
-                    left_out=frozenset(offset for number, offset in without if number == partition),
-                )
-                for partition, each in enumerate(marks)
-            ]
+        def sources(
+            topic: str | None, marks: tuple[Watermarks, ...], without: RecordIds = frozenset()
+        ) -> list[PartitionSource]:
+            return (
+                []
+                if topic is None
+                else [
+                    PartitionSource(
+                        settings,
+                        topic,
+                        partition,
+                        each,
+                        prefetch_kib=prefetch_kib,
+                        on_read=on_read,
+                        settle_s=settle_s,
+                        left_out=frozenset(offset for number, offset in without if number == partition),
+                    )
+                    for partition, each in enumerate(marks)
+                ]
+            )
 
-        self.output = sources(output, output_marks, frozenset())
-        self._upstream = sources(upstream, upstream_marks, left_out)
-        self._barriers = sources(barriers or "", barrier_marks, frozenset())
-        self.upstream: Sequence[Source] = self._upstream
-        if barriers is not None:
-            pairs = zip(self._upstream, self._barriers, strict=True)
-            self.upstream = [Merged(*pair, barriers, number) for number, pair in enumerate(pairs)]
+        topics = [of_output, output, of_upstream, upstream]
+        without = [frozenset[tuple[int, int]]()] * 3 + [left_out]
+        every_source = list(map(sources, topics, marks, without))
+        self._sources = [source for topic in every_source for source in topic]
+        self.output = _merged(every_source[1], of_output, every_source[0])
+        self.upstream = _merged(every_source[3], of_upstream, every_source[2])
 
     def __enter__(self) -> TopicPair:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for source in (*self.output, *self._upstream, *self._barriers):
+        for source in self._sources:
             source.close()
+
+
+def _merged(data: Sequence[Source], barriers: str | None, beside: Sequence[Source]) -> Sequence[Source]:
+    """The sources of a topic, with those of its barriers if they stand beside it."""
+    if barriers is None:
+        return data
+    pairs = enumerate(zip(data, beside, strict=True))
+    return [Merged(*pair, barriers, number) for number, pair in pairs]
+
+
+def _await_decided(settings: KafkaSettings, topic: str) -> None:
+    """A commit becomes visible topic by topic: data that a barrier closes may come after the barrier."""
+    with RangeReader(settings) as reader:
+        reader.await_stable(topic, timeout_s=_UNDECIDED_S)
 
 
 def read_letters(settings: KafkaSettings, topic: str) -> list[Letter]:

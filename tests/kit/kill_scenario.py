@@ -182,7 +182,12 @@ class KillScenario:
     def judge(self) -> Report:
         """Nothing lost, nothing twice, the law at every barrier, every row there."""
         report = verify_topics(
-            self.kafka, self.upstream, self.output, TABLE, require_complete=True, barriers=self.barriers
+            self.kafka,
+            self.upstream,
+            self.output,
+            TABLE,
+            require_complete=True,
+            barriers=(self.barriers, None),
         )
         assert report.clean, report
         return report

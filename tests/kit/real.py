@@ -314,7 +314,7 @@ class Stage:
             condition=None if job.filter is None else parse_filter(job.filter, table),
             require_complete=complete,
             **{
-                "barriers": self.config().topics.barriers,
+                "barriers": (self.config().topics.barriers, job.barrier_topic),
                 "formats": (self.config().upstream_format, job.format),
                 **how,
             },

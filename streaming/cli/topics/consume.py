@@ -35,6 +35,7 @@ from streaming.cli.topics.target import (
 from streaming.kafka.consumer import RangeReader
 from streaming.reading.fold import TableFold, Tally
 from streaming.reading.records import Record, RecordDecoder, plain
+from streaming.reading.topic import Complete, TopicReader
 
 _FOLLOW_S = 0.2
 
@@ -62,7 +63,19 @@ def command(
         bool, typer.Option("--count", help="Print how many records there are of each kind.")
     ] = False,
     fold: Annotated[bool, typer.Option("--fold", help="Print the table that the changes add up to.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Go on with what comes, each interval once it is complete, until Ctrl-C."
+        ),
+    ] = False,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="Only what lies before a barrier that all partitions have: its epoch, or `latest`.",
+            metavar="EPOCH|latest",
+        ),
+    ] = None,
     until_complete: Annotated[
         bool, typer.Option("--until-complete", help="Go on until the backfill has finished every vnode.")
     ] = False,
@@ -70,18 +83,22 @@ def command(
 ) -> None:
     """Read a topic from its beginning, committed records only, up to where it ends now.
 
-    Printed are: place, epoch of the barrier before (a barrier's own), op, key, row.
+    Printed are: place, epoch of the barrier before (a barrier's own), op, key, row. What barriers close belongs
+    together: with --at the topic is read exactly up to one, so --fold --at latest is a table that there was.
     """
     if count and fold:
         raise usage("both --count and --fold", "one of them")
     if form is Format.CSV and not fold:
         raise usage("--format csv without --fold", "--fold, or another format")
+    until = _until(at, follow=follow or until_complete)
     named, file = job_or_config(word)
     source, job = optional_config(config, file), one_job(named, job)
     target = output_target(source, Broker(bootstrap, kafka), topic, table, job, columns)
-    tally, rows = Tally(), TableFold()
+    tally, rows = Tally(), TableFold(target.format.images)
     try:
-        for record in _records(target, tally, follow=follow, until_complete=until_complete):
+        for record in _records(
+            target, tally, until, whole=follow or at is not None, follow=follow, until_complete=until_complete
+        ):
             if fold and record.key is not None and not isinstance(record.body, Barrier):
                 rows.apply(record.key, record.body, record.where)
             elif not (count or fold):
@@ -96,26 +113,40 @@ def command(
     sys.stdout.flush()
 
 
-def _records(target: Target, tally: Tally, *, follow: bool, until_complete: bool) -> Iterator[Record]:
-    """The topic's records up to its end, then, if asked for, what comes after; counted in `tally`."""
+def _until(at: str | None, *, follow: bool) -> int | None:
+    """The epoch that --at names, None for none or the latest. Raises: ConfigError(USAGE)."""
+    if at is not None and follow:
+        raise usage("--at with --follow or --until-complete", "one of them")
+    if at in (None, "latest"):
+        return None
+    if not at.isdecimal():
+        raise usage(f"--at {at!r}", "the epoch of a barrier in decimal, or latest")
+    return int(at)
+
+
+def _records(
+    target: Target, tally: Tally, until: int | None, *, whole: bool, follow: bool, until_complete: bool
+) -> Iterator[Record]:
+    """The topic's records up to its end, then, if asked for, what comes after; counted in `tally`.
+
+    With `whole`, only intervals that are complete, up to the barrier `until`.
+    """
     decoder = RecordDecoder(target.columns, target.table.key_columns, target.format)
-    positions: dict[int, int] = {}
     with RangeReader(target.kafka) as reader:
+        topic = TopicReader(reader, target.topic, target.barriers, decoder)
+        complete = Complete(len(reader.watermarks(target.topic)), until)
         while True:
-            marks = dict(enumerate(reader.watermarks(target.topic)))
-            ranges = {part: (positions.get(part, mark.earliest), mark.stable) for part, mark in marks.items()}
-            for chunk in reader.read(target.topic, ranges):
-                for message in chunk:
-                    record = decoder.decode(message)
-                    if record is not None:
-                        tally.add(record)
-                        yield record
-            positions |= {part: mark.stable for part, mark in marks.items()}
-            complete = until_complete and len(tally.finished) == target.table.vnode_count
-            if complete or not (follow or until_complete):
-                return
+            for new in topic.new():
+                for record in complete.add(new) if whole else [new]:
+                    tally.add(record)
+                    yield record
+            is_complete = until_complete and len(tally.finished) == target.table.vnode_count
+            if is_complete or not (follow or until_complete):
+                break
             sys.stdout.flush()
             time.sleep(_FOLLOW_S)
+    if until is not None and complete.epoch != until:
+        raise usage(f"--at {until}", f"a barrier that all partitions have; the last one is {complete.epoch}")
 
 
 def _line(record: Record, target: Target, form: Format) -> str:

@@ -138,14 +138,23 @@ def output_target(
     if unknown:
         hint = nearest(unknown[0], declared.column_names)
         raise usage(f"column {unknown[0]!r} in --columns{hint}", f"columns of table {declared.name}")
-    format_ = _format(loaded, topic)
+    format_, barriers = _format(loaded, topic), None
+    if loaded is not None and topic is None:
+        barriers = loaded.topics.barriers
     if job is not None:
         if loaded is None:
             raise usage("--job without a configuration", "a configuration, or --topic")
         wanted = job_named(job, known_jobs(loaded))
-        topic, format_ = topic or wanted.output, wanted.format
+        topic, format_, barriers = topic or wanted.output, wanted.format, wanted.barrier_topic
         names = names if columns else wanted.columns
-    return Target(broker.settings(loaded), topic_of(loaded, topic), declared, declared.select(names), format_)
+    return Target(
+        kafka=broker.settings(loaded),
+        topic=topic_of(loaded, topic),
+        table=declared,
+        columns=declared.select(names),
+        format=format_,
+        barriers=barriers,
+    )
 
 
 def _table(config: ServiceConfig | None, table: Path | None) -> TableSchema:

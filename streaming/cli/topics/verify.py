@@ -146,7 +146,7 @@ def _judge(
             left_out=left_out,
             siblings=siblings,
             formats=(upstream.format, job.format),
-            barriers=upstream.barriers,
+            barriers=(upstream.barriers, job.barrier_topic),
         )
 
 

@@ -211,6 +211,8 @@ def _verify(kafka: KafkaSettings, config: ServiceConfig, console: StepConsole) -
             VERIFY, f"{read:,} of {total:,} records", completed=read, total=total
         ),
         require_complete=True,
+        formats=(config.upstream_format, job.format),
+        barriers=(config.topics.barriers, job.barrier_topic),
     )
     console.end(VERIFY, "the law holds" if report.clean else f"{report.found} findings")
     return report

@@ -95,7 +95,7 @@ def test_two_services_live_side_by_side_on_one_upstream_and_obey_their_own_reque
             run.until(lambda run=run, name=name: run.is_complete(name))  # type: ignore[misc]
     assert not any(report.outcome.reports for report in second.reports)
     for each in settings:
-        output, barriers = each["jobs"][0]["output"], each["barrier_topic"]
+        output, barriers = each["jobs"][0]["output"], (each["barrier_topic"], None)
         report = verify_topics(
             upstream.kafka, upstream.name, output, upstream.table, barriers=barriers, require_complete=True
         )

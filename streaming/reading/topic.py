@@ -1,0 +1,109 @@
+"""A topic read as it grows: changes and barriers, in order in each partition, wherever the barriers stand.
+
+TopicReader     what has come since the last look
+Complete        of that, what lies before barriers that all partitions have, up to one of them: the topic at a cut
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import replace
+
+from confluent_kafka import Message
+
+from schemas.epoch import NO_EPOCH
+from schemas.records import Barrier
+from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
+from streaming.kafka.consumer import RangeReader, located
+from streaming.reading.records import Record, RecordDecoder
+
+
+class TopicReader:
+    """Of the data topic and, if its barriers stand beside it, of the topic that has them."""
+
+    def __init__(self, reader: RangeReader, topic: str, barriers: str | None, decoder: RecordDecoder) -> None:
+        """`reader` is closed by whoever made it. The topics are read from their beginnings."""
+        self._reader, self._topic, self._barriers, self._decoder = reader, topic, barriers, decoder
+        self._next: dict[tuple[str, int], int] = {}
+        self._ahead: defaultdict[int, deque[FoundBeside]] = defaultdict(deque)
+        self._last: dict[int, int] = {}
+
+    def new(self) -> Iterator[Record]:
+        """What committed readers see that no call before has given; each partition in its order.
+
+        Raises: InputError for a record that is none of the contract; EnvironmentProblem, TopicError(TOPIC_MISSING).
+        """
+        # Barriers first: the data that they close is there by then, or comes with the next call.
+        for message in self._read(self._barriers) if self._barriers is not None else ():
+            found = beside_barrier_in(message)
+            if found is not None:
+                self._ahead[found.partition].append(found)
+        for message in self._read(self._topic):
+            partition, offset = located(message)
+            yield from self._closed(partition, offset)
+            record = self._decoder.decode(message)
+            if record is not None:
+                yield self._placed(record)
+        for partition in list(self._ahead):
+            yield from self._closed(partition, self._next.get((self._topic, partition), 0))
+
+    def _read(self, topic: str) -> Iterator[Message]:
+        marks = enumerate(self._reader.watermarks(topic))
+        ranges = {
+            number: (self._next.get((topic, number), mark.earliest), mark.stable) for number, mark in marks
+        }
+        for chunk in self._reader.read(topic, ranges):
+            yield from chunk
+        self._next |= {(topic, number): end for number, (_, end) in ranges.items()}
+
+    def _closed(self, partition: int, offset: int) -> Iterator[Record]:
+        """The barriers of a partition whose data lies before an offset."""
+        ahead = self._ahead[partition]
+        while ahead and ahead[0].end <= offset:
+            found = ahead.popleft()
+            self._last[partition] = found.barrier.curr
+            where = f"{self._barriers}-{partition}@{found.offset}"
+            yield Record(where, partition, found.barrier.curr, None, found.barrier)
+
+    def _placed(self, record: Record) -> Record:
+        """With the epoch of the barrier before it, which the decoder knows only of barriers in the data."""
+        if self._barriers is None:
+            return record
+        return replace(record, epoch=self._last.get(record.partition, record.epoch))
+
+
+class Complete:
+    """Holds records back until the barrier that closes them is there in all partitions.
+
+    With `until` what lies behind that barrier is never given. `epoch` is the last barrier that was given, 0 if none.
+    """
+
+    def __init__(self, partitions: int, until: int | None = None) -> None:
+        self.epoch = NO_EPOCH
+        self._until = until
+        self._held: list[deque[list[Record]]] = [deque() for _ in range(partitions)]
+        self._open: list[list[Record]] = [[] for _ in range(partitions)]
+        self._newest = [NO_EPOCH] * partitions
+
+    def add(self, record: Record) -> Iterator[Record]:
+        """Take the next record of a partition; gives what is complete now, interval by interval."""
+        number = record.partition
+        if isinstance(record.body, Barrier) and record.epoch == self._newest[number]:
+            return  # the same once more, which is harmless
+        self._open[number].append(record)
+        if not isinstance(record.body, Barrier):
+            return
+        self._newest[number] = record.epoch
+        self._held[number].append(self._open[number])
+        self._open[number] = []
+        while all(self._held):
+            yield from self._next()
+
+    def _next(self) -> Iterator[Record]:
+        interval = [held.popleft() for held in self._held]
+        epoch = interval[0][-1].epoch
+        if self._until is None or epoch <= self._until:
+            self.epoch = epoch
+            for records in interval:
+                yield from records

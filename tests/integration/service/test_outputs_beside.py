@@ -1,0 +1,92 @@
+"""Outputs whose barriers stand beside them: written once through restarts, read at a cut, compacted, read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from schemas.records import EPOCH_HEADER
+from streaming.kafka.consumer import RangeReader, header_of
+from streaming.kafka.topics import topic_settings
+from streaming.reading.fold import TableFold
+from streaming.reading.records import RecordDecoder
+from streaming.reading.topic import Complete, TopicReader
+from tests.kit.real import RealUpstream, Stage, UpsertUpstream, records
+
+SetUp = Callable[..., Stage]
+
+
+def row(number: int, version: int = 0) -> tuple[Any, ...]:
+    return (number, "EU", None, f"n{version}")
+
+
+@pytest.fixture(params=[RealUpstream, UpsertUpstream], ids=["full images", "no rows before"])
+def stage(request: pytest.FixtureRequest, set_up: SetUp) -> Stage:
+    stage = set_up({"name": "copy", "rate_limit": 400}, upstream_type=request.param)
+    name = f"{stage.upstream.name}-copy"
+    stage.jobs = [{**stage.jobs[0], "output": name, "barrier_topic": f"{name}.barriers"}]
+    return stage
+
+
+def folded(stage: Stage, until: int | None = None) -> dict[Any, Any]:
+    """The output of the first job, up to a barrier that all partitions have."""
+    definition = stage.config().jobs[0]
+    table = stage.upstream.table
+    format_ = definition.format
+    fold = TableFold(format_.images)
+    with RangeReader(stage.upstream.kafka) as reader:
+        decoder = RecordDecoder(table.select(definition.columns), table.key_columns, format_)
+        topic = TopicReader(reader, definition.output, definition.barrier_topic, decoder)
+        complete = Complete(definition.output_partitions, until)
+        for new in topic.new():
+            for record in complete.add(new):
+                if record.key is not None:
+                    fold.apply(record.key, record.body, record.where)  # type: ignore[arg-type]
+    return fold.rows
+
+
+def test_a_table_goes_out_once_through_restarts_and_can_be_read_at_each_barrier(stage: Stage) -> None:
+    upstream = stage.upstream
+    for number in range(900):
+        upstream.put(row(number))
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+        upstream.put(row(3, 1))
+        run.reach(upstream.barrier())
+    upstream.put(row(899, 2))
+    upstream.delete(5)
+    upstream.barrier()
+    with stage.running() as run:
+        while not run.is_complete("copy"):
+            upstream.put(row(1_000 + len(run.reports)))
+            run.reach(upstream.barrier())
+        before = folded(stage)
+        cut = run.epoch
+        upstream.put(row(4, 7))
+        upstream.delete(6)
+        run.reach(upstream.barrier())
+        run.reach(upstream.barrier())  # nothing came before it
+    assert stage.verify().clean
+    assert folded(stage, cut) == before
+    after = folded(stage)
+    assert (after.keys() ^ before.keys(), after[(4,)]) == ({(6,)}, row(4, 7))
+    messages = [message for part in records(upstream.kafka, stage.jobs[0]["output"]) for message in part]
+    assert all(header_of(message, EPOCH_HEADER) for message in messages)
+    assert all(message.key() is not None for message in messages)
+
+
+def test_an_output_may_be_compacted(stage: Stage) -> None:
+    stage.jobs = [{**stage.jobs[0], "topic_config": {"cleanup.policy": "compact"}}]
+    upstream = stage.upstream
+    upstream.put(row(1))
+    with stage.running() as run:
+        while not run.is_complete("copy"):
+            run.reach(upstream.barrier())
+        upstream.put(row(1, 1))
+        run.reach(upstream.barrier())
+    definition = stage.config().jobs[0]
+    assert topic_settings(upstream.kafka, definition.output)["cleanup.policy"] == "compact"
+    assert topic_settings(upstream.kafka, definition.with_barriers)["cleanup.policy"] == "delete"
+    assert folded(stage) == {(1,): row(1, 1)}
