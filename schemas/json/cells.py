@@ -21,7 +21,6 @@ from schemas.json.pieces import Piece, join, null_where
 from schemas.json.written import Encoding
 from schemas.types import ColumnType, TypeName
 
-
 _ESCAPES = {
     **{code: f"\\u{code:04x}" for code in range(0x20)},
     **{ord(char): f"\\{short}" for char, short in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True)},

@@ -1,7 +1,7 @@
 """Days, instants and decimals as digits, by whole columns.
 
-Nothing is formatted one by one. Groups of digits come from tables of all texts of so many digits, a calendar date from a
-few whole-number divisions of the number of its day
+Nothing is formatted one by one. Groups of digits come from tables of all texts of so many digits, a calendar date from
+a few whole-number divisions of the number of its day
 (https://howardhinnant.github.io/date_algorithms.html#civil_from_days).
 """
 
@@ -10,15 +10,12 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.json.pieces import Fixed, Piece, raw
+from schemas.json.pieces import Fixed, Integers, Piece, Words, raw
 from schemas.types import FIRST_DAY, LAST_DAY
 
-Numbers = npt.NDArray[np.int64]
-Days = npt.NDArray[np.int32]
 
 MAX_NARROW = 18
 """Digits of a decimal that the lower of its two words holds."""
@@ -42,14 +39,22 @@ def quoted_instants(array: pa.TimestampArray) -> Fixed:
     millis = micros // 1000
     time = _times()[seconds]
     return Fixed.of(
-        '"', *_day(days), "T", time, _table(3, before=".")[millis], _table(3, behind="Z")[micros - millis * 1000], '"'
+        '"',
+        *_day(days),
+        "T",
+        time,
+        _table(3, before=".")[millis],
+        _table(3, behind="Z")[micros - millis * 1000],
+        '"',
     )
 
 
-def _day(days: Numbers | Days) -> tuple[npt.NDArray[np.unsignedinteger], ...]:
+def _day(days: Integers) -> tuple[Words, ...]:
     if len(days) and not FIRST_DAY <= days.min() <= days.max() <= LAST_DAY:
         raise ValueError("a day outside of the years 1 to 9999")
-    since = days.astype(np.int32) + np.int32(719_468)  # 0000-03-01: so the day that may be missing is a year's last
+    since = days.astype(np.int32) + np.int32(
+        719_468
+    )  # 0000-03-01: so the day that may be missing is a year's last
     era = since // 146_097
     of_era = since - era * 146_097
     year = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
@@ -62,14 +67,14 @@ def _day(days: Numbers | Days) -> tuple[npt.NDArray[np.unsignedinteger], ...]:
 
 
 @cache
-def _table(digits: int, before: str = "", behind: str = "") -> npt.NDArray[np.unsignedinteger]:
+def _table(digits: int, before: str = "", behind: str = "") -> Words:
     """The texts of all numbers of so many digits, each as one number of the machine: 1, 2, 4 or 8 bytes."""
     text = "".join(f"{before}{number:0{digits}}{behind}" for number in range(10**digits))
     return np.frombuffer(text.encode(), _WIDTHS[len(before) + digits + len(behind)])
 
 
 @cache
-def _times() -> npt.NDArray[np.unsignedinteger]:
+def _times() -> Words:
     """`12:00:00` of each second of a day."""
     text = "".join(f"{at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}" for at in range(86_400))
     return np.frombuffer(text.encode(), np.uint64)
@@ -92,9 +97,9 @@ def decimals(array: pa.Decimal128Array) -> list[Piece]:
     return [texts, Fixed.of(".", *_fraction(magnitude - whole * 10**scale, scale))]
 
 
-def _fraction(numbers: Numbers, digits: int) -> list[npt.NDArray[np.unsignedinteger]]:
+def _fraction(numbers: Integers, digits: int) -> list[Words]:
     """In groups of four, two or one, each a text."""
-    groups: list[npt.NDArray[np.unsignedinteger]] = []
+    groups: list[Words] = []
     while digits:
         size = 4 if digits >= 4 else min(digits, 2)
         rest = numbers // 10**size
@@ -103,7 +108,7 @@ def _fraction(numbers: Numbers, digits: int) -> list[npt.NDArray[np.unsignedinte
     return groups
 
 
-def _text(numbers: Numbers) -> pa.BinaryArray:
+def _text(numbers: Integers) -> pa.BinaryArray:
     return pa.array(numbers).cast(pa.string()).cast(pa.binary())
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+Integers = npt.NDArray[np.signedinteger[Any]]
 Words = npt.NDArray[np.unsignedinteger]
 """A short text of each row: its bytes as one number of the machine."""
 
@@ -55,7 +56,12 @@ class Fixed:
             raise pa.ArrowCapacityError(f"{length} rows at once are too many for 32-bit offsets")
         places, words = zip(*self.fields, strict=True)
         names = [str(place) for place in places]
-        line = {"names": names, "formats": [each.dtype for each in words], "offsets": places, "itemsize": width}
+        line: Any = {
+            "names": names,
+            "formats": [each.dtype for each in words],
+            "offsets": places,
+            "itemsize": width,
+        }
         matrix = np.empty((length, width), np.uint8)
         matrix[:] = np.frombuffer(self.template, np.uint8)
         lines = matrix.view(np.dtype(line))[:, 0]
@@ -90,7 +96,10 @@ def _interleaved(parts: list[pa.Array | pa.Scalar], null: bytes) -> pa.BinaryArr
     All pieces are put into one array, a constant once, from which each row's are taken side by side: that they are a
     row is then a matter of offsets.
     """
-    held = [*(pa.array([each.as_py()]) if isinstance(each, pa.Scalar) else each for each in parts), pa.array([null])]
+    held = [
+        *(pa.array([each.as_py()]) if isinstance(each, pa.Scalar) else each for each in parts),
+        pa.array([null]),
+    ]
     starts = np.cumsum([0, *map(len, held)])
     length = max(len(each) for each in parts if isinstance(each, pa.Array))
     most = sum(length * len(part.as_py()) if isinstance(part, pa.Scalar) else _size(part) for part in parts)
@@ -125,11 +134,11 @@ def _ready(piece: Piece) -> pa.Array | pa.Scalar:
     return piece.texts() if isinstance(piece, Fixed) else piece
 
 
-def raw(array: pa.Array, kind: type[np.int32] | type[np.int64]) -> npt.NDArray[np.int64] | npt.NDArray[np.int32]:
+def raw(array: pa.Array, kind: type[np.int32] | type[np.int64]) -> Integers:
     """Values as whole numbers, the lowest word of wider ones; 0 where one is null."""
     width = array.type.bit_width // 8
     data = np.frombuffer(array.buffers()[1], np.uint8, width * len(array), width * array.offset)
-    found: npt.NDArray[np.int64] | npt.NDArray[np.int32] = data.view(kind).reshape(len(array), -1)[:, 0]
+    found: Integers = data.view(kind).reshape(len(array), -1)[:, 0]
     return found * array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else found
 
 

@@ -42,7 +42,11 @@ _LEAST_PLAIN, _LEAST_BIG = -6, 10
 def written_row(row: Row, columns: Sequence[Column], encoding: Encoding) -> str:
     """An object of the columns in their order."""
     fields = zip(columns, row, strict=True)
-    return "{" + ",".join(f"{text(column.name)}:{written(value, column, encoding)}" for column, value in fields) + "}"
+    return (
+        "{"
+        + ",".join(f"{text(column.name)}:{written(value, column, encoding)}" for column, value in fields)
+        + "}"
+    )
 
 
 def written(value: Value, column: Column, encoding: Encoding) -> str:
@@ -163,6 +167,5 @@ _JSON: dict[TypeName, Callable[..., str]] = {
 }
 _WRITERS: dict[Encoding, dict[TypeName, Callable[..., str]]] = {
     "json": _JSON,
-    "json-schema": _JSON
-    | {TypeName.DECIMAL: _unscaled, TypeName.DATE: _days, TypeName.TIMESTAMP: _micros},
+    "json-schema": _JSON | {TypeName.DECIMAL: _unscaled, TypeName.DATE: _days, TypeName.TIMESTAMP: _micros},
 }
