@@ -41,6 +41,9 @@ NOT_IN_KEY = frozenset({TypeName.FLOAT, TypeName.DOUBLE, TypeName.BINARY})
 
 MAX_DECIMAL_PRECISION = 38
 
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+"""0001-01-01 and 9999-12-31, in days since 1970."""
+
 _EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION, traps=[])
 """Wide enough for every decimal of the contract; the default context rounds at 28 digits."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")

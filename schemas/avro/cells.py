@@ -22,14 +22,12 @@ from schemas.errors import Code
 from schemas.json.scan import JsonError
 from schemas.json.values import plain_value
 from schemas.table import Column
-from schemas.types import MAX_DECIMAL_PRECISION, TypeName, Value
+from schemas.types import FIRST_DAY, LAST_DAY, MAX_DECIMAL_PRECISION, TypeName, Value
 
 Schema = Any
 """Of Avro, as JSON has it: a name, a mapping, or a list of a union's branches."""
 
 BOOLEAN_BYTE: Schema = {"type": "fixed", "name": "backfill.Boolean", "size": 1}
-FIRST_DAY, LAST_DAY = -719_162, 2_932_896
-"""0001-01-01 and 9999-12-31, in days since 1970."""
 DAY_MICROS = 86_400_000_000
 _LONG_BYTES, _LONG_DIGITS = 8, 18
 _WHOLE = ("int", "long")

@@ -53,7 +53,7 @@ class DebeziumFormat(Format):
         return Images.AFTER_ONLY
 
     @property
-    def tombstones(self) -> bool:
+    def may_be_null(self) -> bool:
         return True
 
     @property
@@ -70,10 +70,15 @@ class DebeziumFormat(Format):
             return "time is missing, which is for columns of type date and timestamp"
         if TypeName.DECIMAL in types and self.decimal is None:
             return "decimal is missing, which is for columns of type decimal"
-        reserved = [name for name in table.primary_key if name in _FRAME]
-        return f"a key column is named {reserved[0]}, as a part of a record" if reserved else None
+        return key_misfit(table)
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> DebeziumRows:
         from schemas.formats.debezium_json import DebeziumRows
 
         return DebeziumRows(columns, key_columns, self.time, self.decimal)
+
+
+def key_misfit(table: TableSchema) -> str | None:
+    """Why keys of this table could be taken for a frame."""
+    reserved = [name for name in table.primary_key if name in _FRAME]
+    return f"a key column is named {reserved[0]}, as a part of a record" if reserved else None

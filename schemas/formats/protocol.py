@@ -68,7 +68,7 @@ class Rows(Protocol):
         """A record's key. Raises: InputError."""
 
     def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
-        """A record, whose value is null only where `Format.tombstones` allows it. Raises: InputError.
+        """A record, whose value is null only where `Format.may_be_null` allows it. Raises: InputError.
 
         The key is for formats whose values do not say it all. They refuse a record whose key is wrong; the others
         leave it unread, and it is for the caller to compare (`Format.keys`).
@@ -142,7 +142,7 @@ class Origins:
 class ValueEncoder(Protocol):
     """Record values of whole columns, those of an output in its order. Arrays and errors as in `KeyEncoder`.
 
-    So is the result, but that it has a null for a record without a value, where `Format.tombstones` allows that.
+    So is the result, but that it has a null for a record without a value, where `Format.may_be_null` allows that.
     """
 
     def inserts(self, arrays: Sequence[pa.Array], origins: Origins) -> pa.BinaryArray:
@@ -176,7 +176,7 @@ class Format(BaseModel):
         return False
 
     @property
-    def tombstones(self) -> bool:
+    def may_be_null(self) -> bool:
         """Whether a null value is a record of the format; if not, it is TOMBSTONE_UNSUPPORTED."""
         return False
 

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from schemas.faults import Faults
 from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
+from schemas.formats.outputs.debezium import DebeziumOutput
+from schemas.formats.outputs.upsert import UpsertOutput
 from schemas.formats.protocol import Format, OutputFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.kinds.declare import declare_kind
@@ -23,7 +25,11 @@ UPSTREAM_FORMATS: dict[str, type[Format]] = {
     "upsert": UpsertFormat,
     "debezium": DebeziumFormat,
 }
-OUTPUT_FORMATS: dict[str, type[OutputFormat]] = {"change": ChangeFormat}
+OUTPUT_FORMATS: dict[str, type[OutputFormat]] = {
+    "change": ChangeFormat,
+    "upsert": UpsertOutput,
+    "debezium": DebeziumOutput,
+}
 
 _AnyFormat = TypeVar("_AnyFormat", bound=Format)
 

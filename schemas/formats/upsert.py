@@ -40,7 +40,7 @@ class UpsertFormat(RegistryFormat):
         return Images.AFTER_ONLY
 
     @property
-    def tombstones(self) -> bool:
+    def may_be_null(self) -> bool:
         return True
 
     @property

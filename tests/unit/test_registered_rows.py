@@ -282,7 +282,7 @@ def test_the_format_is_a_value_and_schemas_are_no_part_of_its_declaration() -> N
     assert again == with_schemas != plain
     assert hash(again) == hash(plain)
     assert again.model_dump() == plain.model_dump()
-    assert (again.images, again.tombstones) == (Images.AFTER_ONLY, True)
+    assert (again.images, again.may_be_null) == (Images.AFTER_ONLY, True)
     assert again.framed == Framed(key=True, value=True)
     assert UpsertFormat(encoding="avro-registry", key="text").framed == Framed(value=True)
     assert not UpsertFormat().framed

@@ -138,7 +138,11 @@ def test_what_is_no_such_value_is_no_key(form: KeyForm, data: bytes) -> None:
 
 def test_the_format_says_what_a_lane_may_rely_on() -> None:
     format_ = UpsertFormat()
-    assert (format_.images, format_.tombstones, format_.may_hold_barriers) == (Images.AFTER_ONLY, True, False)
+    assert (format_.images, format_.may_be_null, format_.may_hold_barriers) == (
+        Images.AFTER_ONLY,
+        True,
+        False,
+    )
     assert format_.keys(TABLE.key_columns) is None
     again: UpsertFormat = pickle.loads(pickle.dumps(UpsertFormat(key="text")))  # noqa: S301 (as Spark sends it)
     assert (again, hash(again)) == (UpsertFormat(key="text"), hash(UpsertFormat(key="text")))

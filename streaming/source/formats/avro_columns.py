@@ -19,11 +19,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from schemas.avro.cells import FIRST_DAY, LAST_DAY, Cell, Form, MisfitError
+from schemas.avro.cells import Cell, Form, MisfitError
 from schemas.avro.projection import Project, Projection, projected
 from schemas.avro.registered import FRAME_BYTES, MAGIC, KnownSchemas, frame
 from schemas.table import Column as TableColumn
-from schemas.types import TypeName
+from schemas.types import FIRST_DAY, LAST_DAY, TypeName
 from streaming.source.formats.json_columns import Cells, is_plain, read_text
 
 _END = bytes.fromhex("e1a75c0d93b62f48")

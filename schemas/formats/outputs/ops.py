@@ -1,0 +1,43 @@
+"""Changes of mixed ops by whole columns: those of one op share their constants, and are encoded by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.records import Op
+
+Indices = npt.NDArray[np.int64]
+
+
+def rows_by_op(ops: pa.Int8Array) -> dict[Op, Indices]:
+    """The rows of each op that occurs, in order. Raises: TypeError, and ValueError for a null or none of the three."""
+    if ops.type != pa.int8():
+        raise TypeError(f"ops are {ops.type}, not int8")
+    if ops.null_count:
+        raise ValueError("an op is null")
+    codes = ops.to_numpy()
+    rows = {op: np.flatnonzero(codes == op) for op in Op}
+    if sum(map(len, rows.values())) != len(codes):
+        raise ValueError(f"an op is none of {[int(op) for op in Op]}")
+    return {op: chosen for op, chosen in rows.items() if len(chosen)}
+
+
+def take(arrays: Sequence[pa.Array], rows: Indices) -> list[pa.Array]:
+    """These rows of each column."""
+    indices = pa.array(rows)
+    return [array.take(indices) for array in arrays]
+
+
+def in_order(groups: Sequence[tuple[Indices, pa.BinaryArray]], length: int) -> pa.BinaryArray:
+    """The texts at the rows that they were made of, and nulls at those that are in no group."""
+    place = np.full(length, -1, np.int64)
+    start = 0
+    for rows, texts in groups:
+        place[rows] = np.arange(start, start + len(texts))
+        start += len(texts)
+    found = pa.concat_arrays([texts for _, texts in groups] or [pa.array([], pa.binary())])
+    return found.take(pa.array(place, mask=place < 0))

@@ -1,0 +1,111 @@
+"""Bytes in base64 (RFC 4648, with padding), by whole columns."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.json.digits import MAX_NARROW
+from schemas.json.pieces import binary, raw
+
+Bytes = npt.NDArray[np.uint8]
+
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_MAX_OFFSET = 2**31 - 1
+
+
+def base64_texts(array: pa.BinaryArray) -> pa.BinaryArray:
+    """The text of each value, an empty one where it is null.
+
+    Every value is laid out in groups of three bytes, the last filled up with zeros; a group is four characters, and
+    what stands for none of its bytes becomes `=`.
+    """
+    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset).astype(np.int64)
+    lengths = np.diff(offsets)
+    if array.null_count:
+        lengths *= array.is_valid().to_numpy(zero_copy_only=False)
+    groups = (lengths + 2) // 3
+    ends = np.cumsum(groups)
+    total = int(ends[-1]) if len(ends) else 0
+    if 4 * total > _MAX_OFFSET:
+        raise pa.ArrowCapacityError("2 GiB or more of base64")
+    triples = _laid_out(array, offsets[:-1], lengths, 3 * (ends - groups), 3 * total).reshape(-1, 3)
+    high = triples[:, 0].astype(np.uint32) << 4 | triples[:, 1] >> 4
+    low = (triples[:, 1].astype(np.uint32) & 15) << 8 | triples[:, 2]
+    texts = np.empty((total, 2), np.uint16)
+    texts[:, 0], texts[:, 1] = _pairs()[high], _pairs()[low]
+    characters = texts.view(np.uint8).reshape(-1)
+    last = 4 * ends - 1
+    characters[last[(lengths % 3) != 0]] = ord("=")
+    characters[last[(lengths % 3) == 1] - 1] = ord("=")
+    found = np.zeros(len(array) + 1, np.int32)
+    found[1:] = 4 * ends
+    return binary(characters, found)
+
+
+def _laid_out(
+    array: pa.BinaryArray,
+    starts: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    places: npt.NDArray[np.int64],
+    size: int,
+) -> Bytes:
+    """Zeros, with the values at their places."""
+    laid = np.zeros(size, np.uint8)
+    data = array.buffers()[2]
+    if not size or data is None:
+        return laid
+    within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    source = np.frombuffer(data, np.uint8)
+    laid[within + np.repeat(places, lengths)] = source[within + np.repeat(starts, lengths)]
+    return laid
+
+
+@cache
+def _pairs() -> npt.NDArray[np.uint16]:
+    """Two characters for twelve bits."""
+    return np.frombuffer("".join(a + b for a in _ALPHABET for b in _ALPHABET).encode(), np.uint16)
+
+
+def unscaled_texts(array: pa.Decimal128Array) -> pa.BinaryArray:
+    """The unscaled value in as few bytes as two's complement needs, big-endian; anything where it is null."""
+    if array.type.precision > MAX_NARROW:
+        return base64_texts(_unscaled_bytes(array))
+    numbers = raw(array, np.int64)
+    magnitude = numbers ^ (numbers >> 63)
+    sizes = np.ones(len(array), np.int64)
+    top = int(magnitude.max(initial=0)).bit_length() // 8 + 1
+    for size in range(1, top):
+        sizes += magnitude >= 1 << (8 * size - 1)
+    bits = numbers.view(np.uint64) << (64 - 8 * sizes).view(np.uint64)  # from the left
+    groups = (top + 2) // 3
+    texts = np.empty((len(array), 2 * groups), np.uint16)
+    for pair in range(2 * groups):
+        shift = 52 - 12 * pair
+        twelve = bits >> np.uint64(shift) if shift > 0 else bits << np.uint64(-shift)
+        texts[:, pair] = _pairs()[twelve & np.uint64(0xFFF)]
+    used = (sizes + 2) // 3
+    characters = texts.view(np.uint8).reshape(-1)
+    last = np.arange(len(array)) * (4 * groups) + 4 * used - 1
+    characters[last[sizes % 3 != 0]] = ord("=")
+    characters[last[sizes % 3 == 1] - 1] = ord("=")
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(4 * used, out=offsets[1:])
+    return binary(texts.view(np.uint32)[np.arange(groups) < used[:, None]], offsets)
+
+
+def _unscaled_bytes(array: pa.Decimal128Array) -> pa.BinaryArray:
+    rows = len(array)
+    little = np.frombuffer(array.buffers()[1], np.uint8, 16 * rows, 16 * array.offset).reshape(rows, 16)
+    negative = little[:, 15:] >> 7
+    # A byte is needed if it or one above it, or the sign bit of the one below, is not what the sign says.
+    differs = little != negative * np.uint8(0xFF)
+    differs[:, 1:] |= (little[:, :-1] >> 7) != negative
+    needed = np.logical_or.accumulate(differs[:, ::-1], axis=1)
+    needed[:, 15] = True
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(needed.sum(axis=1), out=offsets[1:])
+    return binary(np.ascontiguousarray(little[:, ::-1])[needed], offsets)
