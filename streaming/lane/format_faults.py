@@ -65,7 +65,7 @@ class FormatFaults:
         keys, values, ops = self.changes.rows[KEY], self.changes.rows[VALUE], self.changes.ops
         for row in np.flatnonzero((is_set(values) | (ops < 0)) & (ops != MARKED)):
             value = values[row].as_py()
-            if value is None and not self.format.tombstones:
+            if value is None and not self.format.may_be_null:
                 yield found(row, Code.TOMBSTONE_UNSUPPORTED, "a record without a value")
                 continue
             try:

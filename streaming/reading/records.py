@@ -45,7 +45,7 @@ class RecordDecoder:
     def __init__(
         self, columns: Sequence[Column], key_columns: Sequence[Column], format_: Format = DEFAULT
     ) -> None:
-        self._rows, self._tombstones = format_.rows(columns, key_columns), format_.tombstones
+        self._rows, self._tombstones = format_.rows(columns, key_columns), format_.may_be_null
         self._epochs: dict[int, int] = {}
 
     def decode(self, message: Message) -> Record | None:

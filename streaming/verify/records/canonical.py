@@ -86,7 +86,7 @@ class _Recoded:
             return entry
         given = entry.key, entry.value
         try:
-            if entry.value is None and not self.format.tombstones:
+            if entry.value is None and not self.format.may_be_null:
                 key = self._keys.encode(self._rows.read_key(entry.key))
                 return entry._replace(key=key, value=None, given=given)
             record = self._rows.read_record(*given)

@@ -22,9 +22,23 @@ def row(number: int, version: int = 0) -> tuple[Any, ...]:
     return (number, "EU", None, f"n{version}")
 
 
+FORMS: list[dict[str, Any]] = [
+    {},
+    {"format": "upsert"},
+    {"format": "debezium"},
+    {"format": "debezium", "encoding": "json-schema", "tombstones": False},
+]
+
+
+@pytest.fixture(params=FORMS, ids=lambda form: " ".join(map(str, form.values())) or "change")
+def form(request: pytest.FixtureRequest) -> dict[str, Any]:
+    form: dict[str, Any] = request.param
+    return form
+
+
 @pytest.fixture(params=[RealUpstream, UpsertUpstream], ids=["full images", "no rows before"])
-def stage(request: pytest.FixtureRequest, set_up: SetUp) -> Stage:
-    stage = set_up({"name": "copy", "rate_limit": 400}, upstream_type=request.param)
+def stage(request: pytest.FixtureRequest, set_up: SetUp, form: dict[str, Any]) -> Stage:
+    stage = set_up({"name": "copy", "rate_limit": 400, **form}, upstream_type=request.param)
     name = f"{stage.upstream.name}-copy"
     stage.jobs = [{**stage.jobs[0], "output": name, "barrier_topic": f"{name}.barriers"}]
     return stage
