@@ -97,6 +97,8 @@ class JobDefinition:
         """
         faults = Faults(Code.JOB_INVALID)
         format_ = declare_format(OUTPUT_FORMATS, declaration, faults, beside=OWN_KEYS) or DEFAULT
+        if misfit := format_.misfit(table):
+            faults.add(misfit)
         barriers = _barrier_topic(declaration, format_, faults)
         may_lose = allow_retention(declaration.get("allow_retention"), faults)
         job = cls(
@@ -180,6 +182,12 @@ class JobDefinition:
             for key in dict.fromkeys([*KEYS, *ours, *theirs])
             if key != "allow_retention" and ours.get(key) != theirs.get(key)
         ]
+
+    @property
+    def form(self) -> str:
+        """Format and encoding of the output, for people: `debezium json`."""
+        declared = self.format.model_dump()
+        return " ".join(str(declared[key]) for key in ("format", "encoding") if key in declared)
 
     @property
     def dead_letters(self) -> str:

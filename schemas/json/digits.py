@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from schemas.json.pieces import Fixed, Integers, Piece, Words, raw
 from schemas.types import FIRST_DAY, LAST_DAY
 
-
 MAX_NARROW = 18
 """Digits of a decimal that the lower of its two words holds."""
 

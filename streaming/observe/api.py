@@ -88,6 +88,8 @@ class NewJob(BaseModel):
     allow_retention: bool | None = None
     format: str | None = Field(None, max_length=63)
     encoding: str | None = Field(None, max_length=63)
+    tombstones: bool | None = None
+    barrier_topic: str | None = Field(None, max_length=249)
 
 
 class Limit(BaseModel):

@@ -39,6 +39,8 @@ class JobStatus(_Model):
     filter: str | None
     columns: list[str]
     output_partitions: int
+    form: str = Field(description="Format and encoding of the output, as in `debezium json`.")
+    barrier_topic: str | None = Field(description="Topic of the output's barriers; null: they are in it.")
 
 
 class PartitionStatus(_Model):

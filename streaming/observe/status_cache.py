@@ -174,6 +174,8 @@ class StatusCache:
             filter=definition.filter,
             columns=list(definition.columns),
             output_partitions=definition.output_partitions,
+            form=definition.form,
+            barrier_topic=definition.barrier_topic,
         )
 
     def _latency(self) -> Latency:

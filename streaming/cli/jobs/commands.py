@@ -39,6 +39,10 @@ def create(
     output_partitions: options.Partitions = None,
     rate_limit: options.Limit = None,
     latency_budget: options.Budget = None,
+    form: options.Format = None,
+    encoding: options.Encoding = None,
+    tombstones: options.Tombstones = None,
+    barrier_topic: options.BarrierTopic = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Show how it goes on until the backfill is complete.")
     ] = False,
@@ -58,6 +62,10 @@ def create(
         output_partitions=output_partitions,
         rate_limit=rate_limit,
         latency_budget=latency_budget,
+        format=form,
+        encoding=encoding,
+        tombstones=tombstones,
+        barrier_topic=barrier_topic,
     )
     served = Served.of(config)
     job = options.checked(declared, served.config.table, file)
@@ -95,7 +103,7 @@ def list_jobs(
         typer.echo("no jobs; `backfill create` makes one")
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("job", "state", "read", "rows", "limit", "output"):
+    for heading in ("job", "state", "read", "rows", "limit", "output", "form"):
         table.add_column(
             heading, justify="right" if heading in ("read", "rows", "limit") else "left", no_wrap=True
         )
@@ -108,6 +116,7 @@ def list_jobs(
             f"{job.extent.rows_read:,}",
             "none" if limit is None else f"{limit:,}/s",
             job.state.definition.output,
+            job.state.definition.form,
         )
     Console().print(table)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from schemas.errors import Code
+from schemas.formats.registry import OUTPUT_FORMATS
 from schemas.job import JobDefinition
 from schemas.settings.documents import read_mapping
 from schemas.table import TableSchema
@@ -29,6 +30,19 @@ Partitions = Annotated[int | None, typer.Option("--output-partitions", help="Par
 Limit = Annotated[int | None, typer.Option("--rate-limit", help="Snapshot rows per second; 0 for none.")]
 Budget = Annotated[
     str | None, typer.Option("--latency-budget", help="How long a batch may read the snapshot, as in 2s.")
+]
+Format = Annotated[
+    str | None, typer.Option("--format", help=f"What records look like: {', '.join(OUTPUT_FORMATS)}.")
+]
+Encoding = Annotated[str | None, typer.Option(help="Of the records, as the format has them: json, avro ...")]
+Tombstones = Annotated[
+    bool | None,
+    typer.Option(
+        "--tombstones/--no-tombstones", help="With format debezium: an empty record behind each delete."
+    ),
+]
+BarrierTopic = Annotated[
+    str | None, typer.Option("--barrier-topic", help="Topic for the barriers of the output, made with it.")
 ]
 
 

@@ -33,8 +33,12 @@ def command(
     output_partitions: options.Partitions = None,
     rate_limit: options.Limit = None,
     latency_budget: options.Budget = None,
+    form: options.Format = None,
+    encoding: options.Encoding = None,
+    tombstones: options.Tombstones = None,
+    barrier_topic: options.BarrierTopic = None,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the Avro schemas of key and value, too.")
+        bool, typer.Option("--schema", help="Print what a reader has to know of keys and values, too.")
     ] = False,
 ) -> None:
     """Tell what a job will read, send and take, and what would be in its way. Nothing is started or changed."""
@@ -47,6 +51,10 @@ def command(
         output_partitions=output_partitions,
         rate_limit=rate_limit,
         latency_budget=latency_budget,
+        format=form,
+        encoding=encoding,
+        tombstones=tombstones,
+        barrier_topic=barrier_topic,
     )
     served = Served.of(config)
     table = served.config.table
@@ -76,6 +84,8 @@ def _show(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int) -> 
         "filter keeps": kept if job.filter else "all rows",
         "sends": f"about {cost.output_rows or 0:,} rows{size}",
         "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(job.columns)}",
+        "as": job.form,
+        "barriers": "in the output" if job.barrier_topic is None else f"in {job.barrier_topic}",
         "takes": _duration(job, cost, seconds, lanes),
     }
     grid = Table.grid(padding=(0, 3))

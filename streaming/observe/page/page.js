@@ -157,7 +157,7 @@ function card(name) {
 function showJob(job, history) {
   const { root, part } = card(job.name);
   part("name").textContent = job.name;
-  part("output").textContent = `topic ${job.output}, ${job.output_partitions} partitions`;
+  part("output").textContent = `topic ${job.output}, ${job.form}, ${job.output_partitions} partitions`;
   part("described").textContent = `${job.columns.join(", ")}${job.filter ? ` where ${job.filter}` : ""}`;
   const percent = Math.floor(job.share * 1000) / 10;
   part("bar").setAttribute("aria-valuenow", percent);
