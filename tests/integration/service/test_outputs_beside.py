@@ -104,3 +104,45 @@ def test_an_output_may_be_compacted(stage: Stage) -> None:
     assert topic_settings(upstream.kafka, definition.output)["cleanup.policy"] == "compact"
     assert topic_settings(upstream.kafka, definition.with_barriers)["cleanup.policy"] == "delete"
     assert folded(stage) == {(1,): row(1, 1)}
+
+
+READ_AS: dict[str, dict[str, Any]] = {
+    "change": {"format": "change"},
+    "upsert": {"format": "upsert", "encoding": "json"},
+    "debezium": {"format": "debezium", "time": "isostring", "decimal": "string"},
+    "json-schema": {"format": "debezium", "time": "adaptive", "decimal": "precise"},
+}
+
+
+def test_an_output_is_the_upstream_of_a_second_service(
+    stage: Stage, set_up: SetUp, form: dict[str, Any]
+) -> None:
+    first = stage
+    output = first.jobs[0]["output"]
+    read_as = READ_AS[form.get("encoding", form.get("format", "change"))]
+    second = set_up({"name": "again", "format": "debezium", "filter": "note <> 'n7'"}, partitions=4)
+    second.upstream.name = output
+    over = {
+        "upstream": {"topic": output, **read_as},
+        "barrier_topic": first.jobs[0]["barrier_topic"],
+        "control_topic": f"{output}.control",
+    }
+    second.upstream.sections = over
+    for number in range(300):
+        first.upstream.put(row(number, number % 9))
+    with first.running() as run:
+        run.reach(first.upstream.barrier())
+        run.reach(first.upstream.barrier())  # the second batch is the one that opens the output
+        with second.running() as cascaded:
+            cascaded.reach(first.upstream.barrier())
+        first.upstream.delete(7)
+        while not run.is_complete("copy"):
+            run.reach(first.upstream.barrier())
+        with second.running() as cascaded:  # as after a kill
+            while not cascaded.is_complete("again"):
+                first.upstream.put(row(4, cascaded.epoch % 9))
+                cascaded.reach(first.upstream.barrier())
+    assert first.verify().clean
+    report = second.verify()
+    assert report.clean, report
+    assert report.snapshot_rows > 0
