@@ -35,7 +35,8 @@ _CONFIGURATION = {
     ),
     Code.JOB_INVALID: Advice(
         "a job with name and output and, if wanted, columns, filter, output_partitions, read, rate_limit, "
-        "latency_budget, replication_factor, topic_config, allow_retention, barrier_topic, sink, format, encoding, tombstones",
+        "latency_budget, replication_factor, topic_config, allow_retention, barrier_topic, sink, format, encoding, "
+        "tombstones",
         "correct the job's definition; nothing was created",
     ),
     Code.JOB_NAME_INVALID: Advice(

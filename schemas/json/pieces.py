@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -138,8 +138,10 @@ def raw(array: pa.Array, kind: type[np.int32] | type[np.int64]) -> Integers:
     """Values as whole numbers, the lowest word of wider ones; 0 where one is null."""
     width = array.type.bit_width // 8
     data = np.frombuffer(array.buffers()[1], np.uint8, width * len(array), width * array.offset)
-    found: Integers = data.view(kind).reshape(len(array), -1)[:, 0]
-    return found * array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else found
+    found = cast("Integers", data.view(kind).reshape(len(array), -1)[:, 0])
+    if array.null_count:
+        return np.where(array.is_valid().to_numpy(zero_copy_only=False), found, kind(0))
+    return found
 
 
 def binary(data: npt.NDArray[np.generic], offsets: npt.NDArray[np.int32]) -> pa.BinaryArray:
