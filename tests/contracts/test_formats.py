@@ -6,8 +6,6 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,13 +14,10 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from schemas.errors import Code, ConfigError, InputError
-from schemas.formats.protocol import Format, Images, OutputFormat
+from schemas.errors import Code, InputError
+from schemas.formats.protocol import Images, OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, UPSTREAM_FORMATS
-from schemas.formats.upsert import UpsertFormat
-from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind, Change, Op, Row
-from schemas.settings.config import check
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
@@ -31,12 +26,9 @@ from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import Fault, find_faults
 from streaming.source.formats.registry import DECODERS
 from streaming.source.kafka import UpstreamSource
-from tests.kit.line_format import LINE_TYPES, LineDecoder, LineFormat
+from tests.kit.line_format import LINE_TYPES, LineFormat, know_lines
 from tests.kit.origins import ORIGIN, origins
-from tests.kit.tables import items, table
-from tests.kit.upstream import Upstream
 from tests.kit.values import TYPES, rows_of
-from tests.simulation.undisturbed import undisturbed
 
 RECORDS = (
     "partition int, offset long, key binary, value binary, headers array<struct<key string, value binary>>"
@@ -78,11 +70,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.format
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new kind, known from now on: the registry is all that has to be touched."""
-    monkeypatch.setitem(UPSTREAM_FORMATS, "lines", LineFormat)
-    monkeypatch.setitem(OUTPUT_FORMATS, "lines", LineFormat)
-    decoders: dict[Any, Any] = DECODERS
-    monkeypatch.setitem(decoders, LineFormat, LineDecoder)
+    know_lines(monkeypatch)
 
 
 def half(table: TableSchema, rows: Sequence[Row | None]) -> list[pa.Array]:
@@ -244,113 +232,3 @@ def test_every_kind_has_its_name_and_those_for_upstreams_have_a_decoder() -> Non
         assert all(model().model_dump()["format"] == kind for kind, model in kinds.items())
     assert set(DECODERS) == set(UPSTREAM_FORMATS.values())
     assert isinstance(DEFAULT.images, Images)
-
-
-# Chosen in the configuration ------------------------------------------------------------------------------
-
-COPY = {"name": "copy", "output": "out"}
-CONFIG = {"state": "s", "table": Case(LineFormat(), LINE_TYPES).table().to_dict()}
-
-
-def declared(upstream: object, **job: object) -> tuple[Format, JobDefinition]:
-    config = check({**CONFIG, "upstream": upstream, "jobs": [{**COPY, **job}]}, path=Path("c.yaml"))
-    return config.upstream_format, config.jobs[0]
-
-
-def test_without_a_format_or_with_the_default_written_out_it_is_change() -> None:
-    short, at_length = (
-        declared("up"),
-        declared({"topic": "up", "format": "change", "encoding": "avro"}, format="change"),
-    )
-    assert short == at_length
-    assert short[0] == short[1].format == DEFAULT
-    assert short[1].to_json() == at_length[1].to_json()
-    assert "format" not in short[1].to_json()
-
-
-@pytest.mark.parametrize(
-    ("keys", "fault"),
-    [
-        ({"format": "maxwell"}, "format 'maxwell' is not one of: change"),
-        ({"format": None}, "format None is not one of: change"),
-        ({"format": ["change"]}, "format ['change'] is not one of: change"),
-        ({"encoding": "json"}, "encoding is 'json': input should be 'avro'"),
-        ({"encodng": "avro"}, "did you mean 'encoding'?"),
-        ({"tombstones": False}, "tombstones'"),
-        ({"before": "full"}, "before'"),
-        ({"time": "connect"}, "time'"),
-    ],
-)
-def test_a_kind_or_a_key_that_is_not_there_is_refused_for_upstream_and_job(
-    keys: dict[str, Any], fault: str
-) -> None:
-    for upstream, job in (({"topic": "up", **keys}, {}), ("up", keys)):
-        with pytest.raises(ConfigError) as caught:
-            declared(upstream, **job)
-        assert fault in caught.value.found
-
-
-@pytest.mark.parametrize("upstream", [{}, {"topic": None}, {"topic": "a b"}, {"format": "change"}, ["up"]])
-def test_an_upstream_without_a_topics_name_is_refused(upstream: object) -> None:
-    with pytest.raises(ConfigError, match="upstream"):
-        declared(upstream)
-
-
-def test_barriers_of_a_format_that_can_not_hold_them_are_beside_the_data() -> None:
-    upstream = {"topic": "up", "format": "upsert"}
-    assert declared(upstream)[0] == UpsertFormat()
-    config = check({**CONFIG, "upstream": upstream}, path=Path("c.yaml"))
-    assert config.topics.barriers == "up.barriers"
-
-
-@pytest.mark.parametrize("key", ["json", "text"])
-def test_a_key_that_is_one_value_is_refused_for_two_columns(key: str) -> None:
-    upstream = {"topic": "up", "format": "upsert"}
-    check({**CONFIG, "upstream": upstream}, path=Path("c.yaml"))
-    with pytest.raises(
-        ConfigError, match=f"upstream.key is '{key}', which is for a primary key of one column"
-    ):
-        check({**CONFIG, "upstream": {**upstream, "key": key}}, path=Path("c.yaml"))
-
-
-@pytest.mark.usefixtures("lines")
-def test_a_new_kind_is_chosen_for_upstream_and_job_each_by_itself() -> None:
-    assert declared({"topic": "up", "format": "lines"})[0] == LineFormat()
-    plain, job = declared("up", format="lines")
-    assert (plain, job.format) == (DEFAULT, LineFormat())
-    table = Case(LineFormat(), LINE_TYPES).table()
-    assert JobDefinition.from_json(job.to_json(), table) == job
-    assert job.differences(declared("up")[1]) == [
-        'barrier_topic was "out.barriers", is null',
-        'format was "lines", is null',
-    ]
-
-
-@pytest.mark.usefixtures("lines")
-def test_a_lane_sends_a_new_kind_that_its_twin_reads_and_the_judge_finds_lawful() -> None:
-    schema = table()
-    declared_job = {
-        "name": "copy",
-        "output": "copy",
-        "output_partitions": 2,
-        "rate_limit": 2,
-        "format": "lines",
-    }
-    job = JobDefinition.declare(declared_job, schema)
-    upstream = Upstream(schema, 2)
-    upstream.put_all(items(range(20)))
-    upstream.barrier()
-    upstream.put((3, 1, "other"))
-    upstream.put((99, 0, "new"))
-    world = undisturbed(upstream, job)
-    rows, found = LineFormat().rows(schema.columns, schema.key_columns), dict[Any, Row | None]()
-    topics = world.lasting.topics
-    for place in topics.partitions(job.output):
-        for entry in topics.committed(place):
-            if entry.barrier is None:
-                change = rows.read_change(entry.key, entry.value)
-                assert rows.read_key(entry.key or b"") == schema.key_of(change.row)
-                found[schema.key_of(change.row)] = change.after
-    assert found == {schema.key_of(row): row for row in [*items(range(20)), (99, 0, "new")]} | {
-        (3,): (3, 1, "other")
-    }

@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Origin, Origins, OutputFormat, OutputRows
+from schemas.formats.registry import OUTPUT_FORMATS, UPSTREAM_FORMATS
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType
 from streaming.source.formats.protocol import Decoded, Decoder
+from streaming.source.formats.registry import DECODERS
 
 LINE_TYPES = tuple(map(ColumnType.parse, ("boolean", "int", "bigint", "string")))
 
@@ -127,3 +130,11 @@ class LineDecoder(Decoder):
             for i, column in enumerate(self._columns)
         ]
         return F.when(cells.isNotNull(), F.struct(*named))
+
+
+def know_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kind is known for the rest of a test: the registries are all that has to be touched."""
+    monkeypatch.setitem(UPSTREAM_FORMATS, "lines", LineFormat)
+    monkeypatch.setitem(OUTPUT_FORMATS, "lines", LineFormat)
+    decoders: dict[Any, Any] = DECODERS
+    monkeypatch.setitem(decoders, LineFormat, LineDecoder)
