@@ -64,7 +64,7 @@ def command(
     seconds = cost.seconds(job, lanes)
     _show(job, cost, seconds, lanes)
     if schema:
-        typer.echo(json.dumps(job.format.schemas(table.select(job.columns), table.key_columns)))
+        typer.echo(json.dumps(job.schemas(table)))
     warnings = list(_warnings(served, job, seconds))
     for warning in warnings:
         typer.echo(f"warning: {warning}")
