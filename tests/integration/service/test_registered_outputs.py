@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from typing import Any
@@ -89,6 +90,28 @@ def test_once_its_schemas_are_registered_a_job_needs_no_registry(
                 stream = BytesIO(data[FRAME_BYTES:])
                 fastavro.schemaless_reader(stream, schema)
                 assert stream.read() == b""
+
+
+def test_a_lost_state_asks_for_the_ids_again_and_goes_on_with_them(
+    set_up: SetUp, registry: FakeRegistry
+) -> None:
+    stage = staged(set_up, registry, {"name": "copy", "rate_limit": 100, **DEBEZIUM})
+    for number in range(300):
+        stage.upstream.put(row(number))
+    with stage.running() as run:
+        run.reach(stage.upstream.barrier())
+        run.reach(stage.upstream.barrier())
+    shutil.rmtree(stage.folder / "state")
+    registry.asked.clear()
+    stage.upstream.put(row(3, 1))
+    service = stage.service()
+    service.rebuild = True
+    run = Run(service)
+    finish(stage, run, "copy")
+    run.stop()
+    assert any(asked.startswith("POST /subjects/") for asked in registry.asked)
+    assert is_lawful(stage)
+    assert all(len(versions) == 1 for versions in registry.subjects.values())
 
 
 def test_an_output_of_rows_is_the_upstream_of_a_second_service(set_up: SetUp, registry: FakeRegistry) -> None:
