@@ -211,6 +211,8 @@ _TIMES = ("long", "timestamp-millis"), ("long", "timestamp-micros"), ("int", "da
         *(("timestamp", {"type": avro, "logicalType": name}, 2**62) for avro, name in _TIMES[:2]),
         ("date", {"type": "int", "logicalType": "date"}, 2_932_897),
         ("date", "string", "2026-02-30"),
+        ("timestamp", "string", "infinity"),
+        ("decimal(9,2)", "string", "NaN"),
     ],
 )
 def test_what_does_not_fit_its_column_is_out_of_range(kind: str, schema: Any, raw: Any) -> None:
@@ -239,6 +241,7 @@ def test_what_does_not_fit_its_column_is_out_of_range(kind: str, schema: Any, ra
             dt.datetime(1970, 1, 1, 0, 0, 0, 1, dt.UTC),
         ),
         ("timestamp", "string", "1970-01-01T01:00:00+01:00", dt.datetime(1970, 1, 1, tzinfo=dt.UTC)),
+        ("date", "string", "1970-01-02Z", dt.date(1970, 1, 2)),
         ("int", ["null", "int"], None, None),
         ("int", "null", None, None),
     ],
