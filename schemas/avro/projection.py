@@ -212,8 +212,15 @@ class _Skipped:
     def plain(self, schema: Schema) -> Schema:
         name = f"{self._record}Skipped{next(self._numbers)}"
         match schema:
+            case "int":
+                return "long"  # Java would not pass over one of more than 32 bits
             case list():
-                return [self.plain(branch) for branch in schema]
+                branches = [self.plain(branch) for branch in schema]
+                both = branches.count("long") > 1
+                return [
+                    "int" if both and unwrapped(branch)["type"] == "int" else plain
+                    for branch, plain in zip(schema, branches, strict=True)
+                ]
             case {"type": "record" | "error", "fields": fields}:
                 inner = [
                     {"name": f"f{number}", "type": self.plain(field["type"])}

@@ -292,6 +292,16 @@ def test_the_format_is_a_value_and_schemas_are_no_part_of_its_declaration() -> N
     assert UpsertFormat().with_schemas(known()) == UpsertFormat()
 
 
+def test_what_is_passed_over_may_be_anything_of_its_length() -> None:
+    fields = [
+        {"name": "x", "type": ["null", "int"]},
+        {"name": "y", "type": ["int", "long"]},
+        {"name": "id", "type": "long"},
+    ]
+    read = of_record({"type": "record", "name": "R", "fields": fields}, TABLE.columns)
+    assert [field["type"] for field in read.writer["fields"]] == [["null", "long"], ["int", "long"], "long"]
+
+
 def test_a_row_within_another_record_is_read_by_the_same_pieces() -> None:
     row = {**ROW_SCHEMA, "fields": [*ROW_SCHEMA["fields"], {"name": "done", "type": "boolean"}]}
     fields = [
