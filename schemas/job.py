@@ -18,10 +18,10 @@ from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
 from schemas.formats.protocol import OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format
-from schemas.job_keys import DEFAULT_OUTPUT_PARTITIONS, KEYS, OWN_KEYS
 from schemas.kinds.scans import DEFAULT_SCAN, ScanConfig, declare_scan, scan_declaration
 from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
 from schemas.kinds.sinks import SinkConfig, declare_sink
+from schemas.settings.job_keys import DEFAULT_OUTPUT_PARTITIONS, KEYS, OWN_KEYS
 from schemas.settings.topic_config import allow_retention, replication_factor, topic_config
 from schemas.table import Column, TableSchema, nearest
 from schemas.topics import BARRIERS_SUFFIX

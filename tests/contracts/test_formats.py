@@ -96,6 +96,11 @@ def keys_of(format_: OutputFormat, table: TableSchema, changes: Sequence[Change]
     )
 
 
+def said(format_: OutputFormat, op: Op) -> Op:
+    """What is left of an op in a format's records."""
+    return Op.INSERT if format_.images is Images.AFTER_ONLY and op is Op.UPDATE else op
+
+
 @every_case
 @few
 @given(data=st.data())
@@ -110,7 +115,7 @@ def test_columns_are_written_as_their_twin_writes_rows_and_read_back_the_same(
     read = [rows.read_change(key, value) for key, value in zip(keys, values, strict=True)]
     assert [rows.write_change(change, ORIGIN) for change in read] == values
     assert [rows.write_key(rows.read_key(key)) for key in keys] == keys
-    assert [change.op for change in read] == [change.op for change in changes]
+    assert [change.op for change in read] == [said(case.format, change.op) for change in changes]
 
 
 @every_case
@@ -155,7 +160,9 @@ def test_what_is_cut_short_or_goes_on_is_refused_with_its_place(case: Case, data
     rows = case.format.rows(table.columns, table.key_columns)
     values, keys = encoded(case.format, table, changes[:1]), keys_of(case.format, table, changes[:1])
     for [sound], read in ((values, partial(rows.read_change, keys[0])), (keys, rows.read_key)):
-        assert sound is not None
+        if sound is None:
+            assert case.format.may_be_null
+            continue
         cut = data.draw(st.integers(0, len(sound) - 1))
         for broken in (b"", sound[:cut], sound + b"\x00"):
             with pytest.raises(InputError) as caught:

@@ -40,6 +40,11 @@ from streaming.reading.topic import Complete, TopicReader
 
 _FOLLOW_S = 0.2
 
+FollowOption = Annotated[
+    bool,
+    typer.Option("--follow", help="Go on with what comes, each interval once it is complete, until Ctrl-C."),
+]
+
 
 class Format(StrEnum):
     """Forms of the output."""
@@ -64,12 +69,7 @@ def command(
         bool, typer.Option("--count", help="Print how many records there are of each kind.")
     ] = False,
     fold: Annotated[bool, typer.Option("--fold", help="Print the table that the changes add up to.")] = False,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", help="Go on with what comes, each interval once it is complete, until Ctrl-C."
-        ),
-    ] = False,
+    follow: FollowOption = False,
     at: Annotated[
         str | None,
         typer.Option(
