@@ -157,6 +157,31 @@ def reach(kafka: KafkaConfig, bootstrap: str | None) -> KafkaConfig:
     return _checked_kafka({"kafka": kafka.model_dump()}, None, bootstrap)
 
 
+def load_registry(given: str) -> RegistryConfig:
+    """A registry by its URL, or by a file with a section `registry` that stands alone there or under this key.
+
+    Raises: ConfigError, as `load`.
+    """
+    declared: dict[Any, Any] = {"url": given}
+    folder, faults = Path(), Faults(Code.CONFIG_INVALID)
+    if not given.startswith(("http:", "https:")):
+        expected = "the section registry of a configuration"
+        declared = read_mapping(Path(given), Code.CONFIG_INVALID, expected=expected)
+        declared, folder = declared.get("registry", declared), Path(given).resolve().parent
+    raw = _validated(_RegistryAlone, {"registry": declared}, faults)
+    if raw is not None:
+        registry = check_registry(raw.registry, folder=folder, faults=faults)
+        if registry.url is None:
+            faults.add("'registry.url' is missing")
+        if not faults:
+            return registry
+    raise faults.error(where="--registry", next_step="correct the address or the file; see --registry")
+
+
+class _RegistryAlone(Model):
+    registry: Annotated[RegistryConfig, BeforeValidator(empty_section)]
+
+
 class _KafkaAlone(Model):
     kafka: Annotated[KafkaConfig, BeforeValidator(empty_section)]
 

@@ -284,7 +284,7 @@ class BatchPlan:
                 "parked": [(item.partition, item.offset, item.code, item.lane) for item in self.parked],
                 "until": self.until,
                 "silent": self.silent,
-                "seen": {str(number): (*each.position, each.dropped) for number, each in self.seen.items()},
+                "seen": {str(number): each.to_list() for number, each in self.seen.items()},
             }
         )
 
@@ -306,10 +306,7 @@ class BatchPlan:
             ),
             until=tuple(raw["until"]) if raw.get("until") else None,
             silent=raw.get("silent", False),
-            seen={
-                int(number): Seen((commit, lsn), dropped)
-                for number, (commit, lsn, dropped) in raw.get("seen", {}).items()
-            },
+            seen={int(number): Seen.from_list(each) for number, each in raw.get("seen", {}).items()},
         )
 
 
