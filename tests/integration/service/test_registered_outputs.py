@@ -114,13 +114,16 @@ def test_a_lost_state_asks_for_the_ids_again_and_goes_on_with_them(
     assert all(len(versions) == 1 for versions in registry.subjects.values())
 
 
-def test_an_output_of_rows_is_the_upstream_of_a_second_service(set_up: SetUp, registry: FakeRegistry) -> None:
-    first = staged(set_up, registry, {"name": "copy", "rate_limit": 200, **UPSERT})
+@pytest.mark.parametrize("form", [UPSERT, DEBEZIUM], ids=["upsert", "debezium"])
+def test_an_output_is_the_upstream_of_a_second_service(
+    set_up: SetUp, registry: FakeRegistry, form: dict[str, Any]
+) -> None:
+    first = staged(set_up, registry, {"name": "copy", "rate_limit": 200, **form})
     output = first.jobs[0]["output"]
     second = set_up({"name": "again", **DEBEZIUM, "filter": "note <> 'n7'"}, partitions=4)
     second.upstream.name = output
     second.upstream.sections = {
-        "upstream": {"topic": output, **UPSERT},
+        "upstream": {"topic": output, **form},
         "barrier_topic": f"{output}.barriers",
         "control_topic": f"{output}.control",
         "registry": {"url": registry.url},
