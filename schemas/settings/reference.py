@@ -13,8 +13,8 @@ from pydantic.fields import FieldInfo
 
 from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
 from schemas.job import duration_text
-from schemas.job_keys import KEYS as JOB_KEYS
 from schemas.settings.file import SECTIONS, UPSTREAM_KEYS, ConfigFile
+from schemas.settings.job_keys import KEYS as JOB_KEYS
 from schemas.settings.limits import size_text
 from schemas.table import KEYS as TABLE_KEYS
 

@@ -64,7 +64,7 @@ def verify_topics(
         EnvironmentProblem: no broker, or it refuses.
     """
     _refuse_same(upstream, output)
-    started, counter = time.monotonic(), _Counter(progress)
+    started, count = time.monotonic(), _Counter(progress)
     tested = None if condition is None else condition_of(condition, table)
     view = View(table, columns, tested, formats[1].images)
     findings = Findings(keep)
@@ -72,30 +72,21 @@ def verify_topics(
     letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)
     with (
         TopicPair(
-            settings,
-            upstream,
-            output,
-            on_read=counter,
-            settle_s=settle_s,
-            left_out=left_out,
-            barriers=barriers,
+            settings, upstream, output, on_read=count, settle_s=settle_s, left_out=left_out, barriers=barriers
         ) as topics,
         _collector_paused(),
     ):
-        counter.total = topics.offsets
-        sources = (
-            canonical(topics.upstream, formats[0], table.columns, table.key_columns),
-            canonical(topics.output, formats[1], view.rows.columns, table.key_columns),
+        count.total = topics.offsets
+        up, out = (
+            canonical(records, format_, columns, table.key_columns)
+            for records, format_, columns in (
+                (topics.upstream, formats[0], table.columns),
+                (topics.output, formats[1], view.rows.columns),
+            )
         )
-        topics_of = (upstream, sources[0]), (output, sources[1])
+        images, has_epochs = formats[0].images, barriers[1] is not None
         checker = Checker(
-            table,
-            view,
-            *topics_of,
-            findings,
-            letters,
-            formats[0].images,
-            has_epochs=barriers[1] is not None,
+            table, view, (upstream, up), (output, out), findings, letters, images, has_epochs=has_epochs
         )
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started)

@@ -13,10 +13,10 @@ from schemas.error_page import with_table
 from schemas.error_table import TABLE
 from schemas.errors import BackfillError, Code, ConfigError, InputError
 from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
-from schemas.job_keys import KEYS as JOB_KEYS
 from schemas.settings.config import check
 from schemas.settings.config import load as load_config
 from schemas.settings.file import SECTIONS, UPSTREAM_KEYS, ConfigFile
+from schemas.settings.job_keys import KEYS as JOB_KEYS
 from schemas.settings.reference import reference
 from schemas.table import KEYS as TABLE_KEYS
 from streaming.cli.app import load as load_command

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from schemas.epoch import NO_EPOCH
 from schemas.records import Barrier, Row
 from streaming.cli.configuration import (
     ConfigOption,
@@ -39,6 +40,11 @@ from streaming.reading.topic import Complete, TopicReader
 
 _FOLLOW_S = 0.2
 
+FollowOption = Annotated[
+    bool,
+    typer.Option("--follow", help="Go on with what comes, each interval once it is complete, until Ctrl-C."),
+]
+
 
 class Format(StrEnum):
     """Forms of the output."""
@@ -63,12 +69,7 @@ def command(
         bool, typer.Option("--count", help="Print how many records there are of each kind.")
     ] = False,
     fold: Annotated[bool, typer.Option("--fold", help="Print the table that the changes add up to.")] = False,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", help="Go on with what comes, each interval once it is complete, until Ctrl-C."
-        ),
-    ] = False,
+    follow: FollowOption = False,
     at: Annotated[
         str | None,
         typer.Option(
@@ -147,6 +148,8 @@ def _records(
             time.sleep(_FOLLOW_S)
     if until is not None and complete.epoch != until:
         raise usage(f"--at {until}", f"a barrier that all partitions have; the last one is {complete.epoch}")
+    if whole and not follow and complete.epoch == NO_EPOCH:
+        raise usage("--at latest", "a barrier that all partitions have; there is none yet")
 
 
 def _line(record: Record, target: Target, form: Format) -> str:
