@@ -28,7 +28,14 @@ from schemas.json.debezium_values import (
 )
 from schemas.table import Column as TableColumn
 from schemas.types import TypeName
-from streaming.source.formats.json_columns import Cell, CellForms, in_calendar, is_plain, read_text
+from streaming.source.formats.json_columns import (
+    Cell,
+    CellForms,
+    in_calendar,
+    is_plain,
+    may_be_unquoted,
+    read_text,
+)
 
 _FIELD = "field string, name string, parameters struct<scale string>"
 FRAME = f"struct<fields array<struct<{_FIELD}, fields array<struct<{_FIELD}>>>>>"
@@ -124,7 +131,7 @@ class DebeziumForms(CellForms):
         if declared <= _MAX_SHORT_SCALE:
             value = F.when(is_usual, _short_decimal(found, column)).otherwise(value)
         # What looks like an object may be a text of it.
-        doubt = found.rlike(r"^([0-9]+|true)\z") | (has_own & text.rlike(_QUOTED_OBJECT))
+        doubt = may_be_unquoted(found) | (has_own & text.rlike(_QUOTED_OBJECT))
         return Cell(found, value, doubt)
 
     def _any_decimal(self, found: Column, has_own: Column, scale: Column, column: TableColumn) -> Column:
@@ -182,9 +189,10 @@ def _from_base64(text: Column) -> Column:
 def _short_decimal(text: Column, column: TableColumn) -> Column:
     """A number of eight bytes at most at the column's scale; null where it is none, or does not fit."""
     digits = F.hex(F.unbase64(text))
-    sign = F.when(text.rlike("^[A-Za-f]"), F.lit("0")).otherwise(F.lit("F"))  # the upper bit of six
-    number = F.conv(F.lpad(digits, 2 * _LONG_BYTES, sign), 16, -10).cast("decimal(19,0)")
-    scaled = number * F.lit(Decimal(1).scaleb(-(column.type.scale or 0)))
+    # The upper bit of six: characters before `A` stand for the last ones.
+    sign = F.when((text >= "A") & (text < "g"), F.lit("0")).otherwise(F.lit("F"))
+    number = F.conv(F.lpad(digits, 2 * _LONG_BYTES, sign), 16, -10).cast("bigint")
+    scaled = number.cast("decimal(19,0)") * F.lit(Decimal(1).scaleb(-(column.type.scale or 0)))
     return F.when(text.rlike(_BASE64), scaled.try_cast(column.type.spark_ddl))
 
 

@@ -102,7 +102,7 @@ class CellForms:
             case TypeName.STRING:
                 return Cell(found, found, _looks_fractional(found) & ~_is_in_quotes(text, column.name))
             case TypeName.BINARY:
-                return Cell(found, read_text(found, column), found.rlike(r"^([0-9]+|true)\z"))
+                return Cell(found, read_text(found, column), may_be_unquoted(found))
             case _:
                 return Cell(found, read_text(found, column))
 
@@ -240,6 +240,11 @@ def _plain(column: TableColumn) -> str:
     """A decimal without an exponent that fits the scale exactly, of few enough digits."""
     fraction = rf"\.[0-9]{{1,{column.type.scale}}}0{{0,99}}" if column.type.scale else r"\.0{1,99}"
     return rf"^-?(0|[1-9][0-9]{{0,37}})({fraction})?\z"
+
+
+def may_be_unquoted(base64: Column) -> Column:
+    """Whether a text in base64 may have been a number or a boolean."""
+    return (base64 == "true") | ((base64 < ":") & base64.rlike(r"^[0-9]+\z"))
 
 
 def _looks_fractional(found: Column) -> Column:
