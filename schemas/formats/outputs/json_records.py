@@ -9,6 +9,7 @@ from functools import cache
 import pyarrow as pa
 
 from schemas.errors import Code, InputError
+from schemas.formats.outputs.halves import Keys, mismatch
 from schemas.json.columnar import encode_objects
 from schemas.json.debezium_values import DebeziumValues, FieldSchema
 from schemas.json.frames import connect_row, framed, json_row
@@ -48,7 +49,7 @@ class JsonKeys:
         return encode_objects(self.key_columns, arrays, self.encoding, *frame)
 
 
-class JsonKeyRows:
+class JsonKeyRows(Keys):
     """The twin of `JsonKeys`."""
 
     def __init__(self, key_columns: Sequence[Column], encoding: Encoding) -> None:
@@ -112,15 +113,3 @@ def error(reason: JsonError, what: str, where: str | None) -> InputError:
         None if reason.column or code is not Code.BAD_ENCODING else "JSON of the output's columns, in UTF-8"
     )
     return InputError(code, where=where, found=f"{what} with {reason}{column}", expected=expected, **values)
-
-
-def mismatch(found: str, where: str | None) -> InputError:
-    """A key that is not right."""
-    return InputError(Code.KEY_MISMATCH, where=where, found=found)
-
-
-def check_keys(keys: dict[str, Value], columns: Sequence[Column], row: Row, where: str | None) -> None:
-    """Raises: InputError(KEY_MISMATCH) for a row whose key columns, as far as it has them, are others."""
-    found = {column.name: value for column, value in zip(columns, row, strict=True)}
-    if any(name in found and found[name] != value for name, value in keys.items()):
-        raise mismatch("a row whose key columns are not those of its key", where)

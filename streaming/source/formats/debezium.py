@@ -13,13 +13,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.debezium_json import COMPARABLE, DELETE, FRAMED, MESSAGE, SEQUENCE, UPSERTS
+from schemas.formats.events.debezium_json import FRAMED
 from schemas.json.debezium_values import UNAVAILABLE as UNAVAILABLE_TEXT
 from schemas.json.debezium_values import UNAVAILABLE_BYTES
-from schemas.records import Op
 from schemas.table import TableSchema
-from streaming.source.decoded import NO_DATA
 from streaming.source.formats.debezium_columns import FRAME, DebeziumForms, unchanged
+from streaming.source.formats.events import decoded_event, is_no_data, position_of
 from streaming.source.formats.json_columns import Cells, JsonColumns, doubtful, is_whole_object
 from streaming.source.formats.protocol import Decoded, Decoder
 
@@ -52,47 +51,27 @@ class DebeziumDecoder(Decoder):
         envelope, text, whole = read.getField("value"), read.getField("text"), value.cast("string")
         keys = self._keys(read, key)
         cells, left_out = self._cells(read)
+        source, after = envelope.getField("source"), envelope.getField("after")
+        others = source.isNotNull() | after.isNotNull()
+        place = (source.getField(name) for name in ("connector", "snapshot", "sequence", "lsn"))
         return F.struct(
             envelope.getField("op").alias("op"),
-            envelope.getField("after").isNotNull().alias("has_row"),
-            _is_no_data(envelope).alias("is_no_data"),
+            after.isNotNull().alias("has_row"),
+            is_no_data(envelope.getField("op"), envelope.getField("ts_ms"), others).alias("is_no_data"),
             F.struct(*(keys.values.get(name, cells.values[name]).alias(name) for name in cells.values)).alias(
                 "row"
             ),
             (cells.sound & is_whole_object(text) & _is_whole_frame(whole)).alias("is_sound"),
-            self._agree(cells, keys).alias("agree"),
+            cells.agree(keys).alias("agree"),
             keys.sound.alias("has_key"),
-            cells.doubt.alias("doubt"),
+            (cells.doubt | _may_be_inexact(whole)).alias("doubt"),
             keys.doubt.alias("key_doubt"),
-            _may_be_inexact(whole).alias("inexact"),
             left_out.alias("unchanged"),
-            _position(envelope.getField("source")).alias("position"),
+            position_of(*place).alias("position"),
         )
 
     def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
-        said, has_row, row = (read.getField(name) for name in ("op", "has_row", "row"))
-        has_key, is_sound = read.getField("has_key"), read.getField("is_sound")
-        deleted = F.coalesce(F.length(value) == 0, F.lit(True))
-        op = (
-            F.when(deleted, F.when(has_key, F.lit(Op.DELETE.value)))
-            .when(is_sound & read.getField("is_no_data"), F.lit(NO_DATA))
-            .when(has_key & is_sound & (said == DELETE) & ~has_row, F.lit(Op.DELETE.value))
-            .when(
-                has_key & is_sound & said.isin(*UPSERTS) & has_row & read.getField("agree"),
-                F.lit(Op.INSERT.value),
-            )
-        )
-        doubt = op.isNull() | (op >= 0) & (
-            read.getField("key_doubt") | (~deleted & (read.getField("doubt") | read.getField("inexact")))
-        )
-        return Decoded(
-            op=op,
-            before=F.when(op == Op.DELETE.value, row),
-            after=F.when(op == Op.INSERT.value, row),
-            value=F.when(doubt, F.coalesce(value, F.lit(b""))),
-            unchanged=F.when(op == Op.INSERT.value, read.getField("unchanged")),
-            position=F.when(op >= 0, read.getField("position")),
-        )
+        return decoded_event(read, value)
 
     def _cells(self, read: Column) -> tuple[Cells, Column]:
         """The values of the row, and the indices of those that are left out."""
@@ -114,10 +93,6 @@ class DebeziumDecoder(Decoder):
         if half is None:
             return fields
         return F.get(F.filter(fields, lambda each: each["field"] == half), F.lit(0))["fields"]
-
-    def _agree(self, cells: Cells, keys: Cells) -> Column:
-        pairs = ((cells.values[name], keys.values[name]) for name in self._table.primary_key)
-        return reduce(and_, (F.coalesce(found == key, F.lit(True)) for found, key in pairs))
 
     def _keys(self, read: Column, key: Column) -> Cells:
         text, whole = read.getField("key_text"), key.cast("string")
@@ -148,18 +123,3 @@ def _may_be_inexact(text: Column) -> Column:
         doubtful(text) | text.rlike(_INEXACT) | (F.regexp_count(text, F.lit('"payload"')) > 1)
     )
     return F.coalesce(inside, F.lit(False))
-
-
-def _is_no_data(envelope: Column) -> Column:
-    op, source, after = (envelope.getField(name) for name in ("op", "source", "after"))
-    alive = op.isNull() & source.isNull() & after.isNull() & envelope.getField("ts_ms").isNotNull()
-    return F.coalesce(op == MESSAGE, alive)
-
-
-def _position(source: Column) -> Column:
-    """Where a change stands in its database's log; null where that can't be compared."""
-    commit = F.regexp_extract(source.getField("sequence"), f"^{SEQUENCE}\\z", 1).try_cast("bigint")
-    lsn = source.getField("lsn")
-    comparable = (source.getField("connector") == COMPARABLE) & (source.getField("snapshot") == "false")
-    comparable &= commit.isNotNull() & lsn.isNotNull()
-    return F.when(comparable, F.struct(commit.alias("commit"), lsn.alias("lsn")))

@@ -59,6 +59,11 @@ class Cells:
     doubt: Column
     """Whether the strict reader might see something else, or refuse it. Never null."""
 
+    def agree(self, keys: Cells) -> Column:
+        """Whether what a row has of its key is that of these cells. Never null."""
+        pairs = ((self.values[name], key) for name, key in keys.values.items())
+        return reduce(and_, (F.coalesce(found == key, F.lit(True)) for found, key in pairs))
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:

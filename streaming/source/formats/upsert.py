@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from operator import and_, or_
+from operator import or_
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -19,7 +19,7 @@ from schemas.formats.upsert_avro import projects
 from schemas.records import Op
 from schemas.table import TableSchema
 from streaming.source.decoded import AWAITS
-from streaming.source.formats.avro_columns import AvroColumns
+from streaming.source.formats.avro_columns import AvroColumns, AvroKeys
 from streaming.source.formats.json_columns import Cells, JsonColumns, is_whole_object
 from streaming.source.formats.json_keys import JsonKeys
 from streaming.source.formats.protocol import Decoded, Decoder
@@ -42,17 +42,6 @@ class JsonRows:
         return replace(cells, sound=F.coalesce(cells.sound & is_whole_object(text), F.lit(False)))
 
 
-class AvroKeys(AvroColumns):
-    """Keys by a schema registry."""
-
-    def cells(self, parsed: Column, data: Column) -> Cells:
-        """What becomes of it; `sound` if every column is set."""
-        cells = super().cells(parsed, data)
-        return replace(
-            cells, sound=reduce(and_, [each.isNotNull() for each in cells.values.values()], cells.sound)
-        )
-
-
 class UpsertDecoder(Decoder):
     """Of rows of one table."""
 
@@ -73,7 +62,7 @@ class UpsertDecoder(Decoder):
     def checked(self, read: Column, key: Column, value: Column) -> Column:
         deleted = F.coalesce(F.length(value) == 0, F.lit(True))
         cells, keys = self._row.cells(read.getField("value"), value), self._keys(read, key)
-        sound = cells.sound & self._agree(cells, keys)
+        sound = cells.sound & cells.agree(keys)
         op = F.when(keys.sound, F.when(deleted, F.lit(Op.DELETE.value)).when(sound, F.lit(Op.INSERT.value)))
         if self._framed:
             op = F.when(self._waits(key, value), F.lit(AWAITS)).otherwise(op)
@@ -86,15 +75,15 @@ class UpsertDecoder(Decoder):
 
     def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
         op, row = read.getField("op"), read.getField("row")
-        doubt = op.isNull() | read.getField("doubt")
-        again = F.when(doubt, F.coalesce(value, F.lit(b"")))
+        doubt = op.isNull() | (op == AWAITS) | read.getField("doubt")
+        again = F.coalesce(value, F.lit(b""))
         if self._framed:  # every lane gets it, and has no use for more than the id
-            again = F.when(op == AWAITS, F.substring(value, 1, FRAME_BYTES)).otherwise(again)
+            again = F.when(op == AWAITS, F.substring(again, 1, FRAME_BYTES)).otherwise(again)
         return Decoded(
             op=op,
             before=F.when(op == Op.DELETE.value, row),
             after=F.when(op == Op.INSERT.value, row),
-            value=again,
+            value=F.when(doubt, again),
         )
 
     def _keys(self, read: Column, key: Column) -> Cells:
@@ -108,7 +97,3 @@ class UpsertDecoder(Decoder):
             if isinstance(half, AvroColumns)
         ]
         return reduce(or_, halves)
-
-    def _agree(self, cells: Cells, keys: Cells) -> Column:
-        pairs = ((cells.values[name], keys.values[name]) for name in self._table.primary_key)
-        return reduce(and_, (F.coalesce(found == key, F.lit(True)) for found, key in pairs))
