@@ -7,7 +7,7 @@ the cheaper form, is read once.
 from __future__ import annotations
 
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.events.debezium_json import FRAMED
 from schemas.json.debezium_values import UNAVAILABLE as UNAVAILABLE_TEXT
-from schemas.json.debezium_values import UNAVAILABLE_BYTES
+from schemas.json.debezium_values import UNAVAILABLE_BYTES, UNAVAILABLE_UUID
 from schemas.table import TableSchema
 from streaming.source.formats.debezium_columns import FRAME, DebeziumForms, unchanged
 from streaming.source.formats.events import decoded_event, is_no_data, position_of
@@ -24,6 +24,9 @@ from streaming.source.formats.protocol import Decoded, Decoder
 
 _SOURCE = "struct<connector string, snapshot string, sequence string, lsn bigint>"
 _ENVELOPE = f"op string, ts_ms string, source {_SOURCE}, after struct<%s>"
+_MARKS = (UNAVAILABLE_TEXT, UNAVAILABLE_BYTES, UNAVAILABLE_UUID)
+_MARKED_NUMBERS = r"\[\s*95\s*,\s*95\s*,\s*100\s*,"
+"""Of a record that may leave a value out."""
 _INEXACT = r"\.[0-9]{15}|[0-9][eE]"
 """What a number may lose on its way out of a frame."""
 
@@ -83,7 +86,7 @@ class DebeziumDecoder(Decoder):
             if column.name not in self._table.primary_key
         }
         forms = self._forms.with_frame(self._described(read, "frame", "after"))
-        may_lack = text.contains(UNAVAILABLE_TEXT) | text.contains(UNAVAILABLE_BYTES)
+        may_lack = reduce(or_, (text.contains(mark) for mark in _MARKS)) | text.rlike(_MARKED_NUMBERS)
         return self._row.cells(parsed, text, of=after, forms=forms), F.when(may_lack, unchanged(lacking))
 
     def _described(self, read: Column, frame: str, half: str | None) -> Column | None:
