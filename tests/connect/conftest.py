@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 from schemas.records import Barrier
 from schemas.table import declare
 from streaming.kafka.clients import KafkaSettings
+from tests.kit.apicurio import Apicurio, apicurio
 from tests.kit.connect import orders
 from tests.kit.connect.postgres import Postgres
 from tests.kit.connect.source import ConnectorUpstream, Source
@@ -50,6 +52,12 @@ def platform(bootstrap: str) -> Iterator[Platform]:
         found.connect.stop()
         found.postgres.stop()
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apicurio]:
+    with apicurio(tmp_path_factory.mktemp("apicurio")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -89,7 +97,10 @@ CircleOf = Callable[..., Circle]
 
 @pytest.fixture
 def circle_of(platform: Platform, bootstrap: str, spark: SparkSession, tmp_path: Path) -> Iterator[CircleOf]:
-    """`circle_of(form, settings, *jobs, seed=0, without=())`: how records are read, the connector's settings, jobs."""
+    """`circle_of(form, settings, *jobs, seed=0, without=(), sections={})`.
+
+    `form` says how records are read, `settings` are further ones of the connector, `sections` of the service.
+    """
     made: list[Circle] = []
 
     def build(
@@ -98,6 +109,7 @@ def circle_of(platform: Platform, bootstrap: str, spark: SparkSession, tmp_path:
         *jobs: dict[str, Any],
         seed: int = 0,
         without: tuple[str, ...] = (),
+        sections: Mapping[str, Any] = MappingProxyType({}),
     ) -> Circle:
         name = f"c{uuid.uuid4().hex[:8]}"
         postgres, connect = platform.postgres, platform.connect
@@ -105,6 +117,7 @@ def circle_of(platform: Platform, bootstrap: str, spark: SparkSession, tmp_path:
         upstream = ConnectorUpstream(
             declare(orders.declared(without)), KafkaSettings(bootstrap), f"{name}.public.orders", 3, form
         )
+        upstream.sections = {**upstream.sections, **sections}
         source = Source(connect, postgres, name, "public.orders", settings)
         named = [{"output": f"{job['name']}-{name}", "output_partitions": 4, **job} for job in jobs]
         stage = Stage(spark, upstream, tmp_path, named)

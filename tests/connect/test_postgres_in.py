@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from tests.connect.conftest import Circle
 from tests.kit.connect import orders
 from tests.kit.folded import folded
 
-pytestmark = [pytest.mark.connect, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.connect, pytest.mark.timeout(1_200)]
 CircleOf = Callable[..., Circle]
 COPY = {"name": "copy", "rate_limit": 2_000}
 SOME = {
@@ -34,12 +34,12 @@ FORMS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 STEPS = 400
 
 
-def is_what_the_database_has(circle: Circle) -> None:
-    """Both outputs at their last barrier, and the table as it is now."""
+def is_what_the_database_has(circle: Circle, narrow: Sequence[str] = orders.NARROW) -> None:
+    """Both outputs at their last barrier, and the table as it is now; of the second these columns."""
     postgres, database = circle.postgres, circle.database
     whole = orders.selected(postgres, database, circle.stage.upstream.table.column_names)
     assert orders.comparable(folded(circle.stage)) == whole
-    some = orders.selected(postgres, database, orders.NARROW, orders.FILTER)
+    some = orders.selected(postgres, database, narrow, orders.FILTER)
     assert orders.comparable(folded(circle.stage, number=1)) == some
     assert 0 < len(some) < len(whole)
 

@@ -17,7 +17,7 @@ from tests.kit.folded import epoch_of, fold_of
 from tests.kit.process import Process
 from tests.kit.real import await_condition, records
 
-pytestmark = [pytest.mark.connect, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.connect, pytest.mark.timeout(1_200)]
 CircleOf = Callable[..., Circle]
 
 

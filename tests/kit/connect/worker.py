@@ -31,6 +31,22 @@ SINK = Archive(
 JARS = Path(__file__).with_name("jars.toml")
 AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 STOP_S = 30.0
+
+
+def avro_by(registry: str) -> dict[str, str]:
+    """A connector's settings for keys and values in Avro, by Apicurio's registry with this URL of Confluent's API."""
+    settings = {
+        "": AVRO_CONVERTER,
+        ".apicurio.registry.url": registry.replace("/ccompat/v7", "/registry/v2"),
+        ".apicurio.registry.auto-register": "true",
+        ".apicurio.registry.if-exists": "RETURN_OR_UPDATE",
+        ".apicurio.registry.headers.enabled": "false",
+        ".apicurio.registry.as-confluent": "true",
+        ".apicurio.registry.use-id": "contentId",
+    }
+    return {f"{half}.converter{name}": value for half in ("key", "value") for name, value in settings.items()}
+
+
 _HEAP = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _PROPERTIES = """\
 bootstrap.servers={bootstrap}
