@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit.real import Stage
+from tests.kit.registry import FakeRegistry
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "clients.md").read_text(encoding="utf-8")
-EXACT, PRODUCE, CONSUME, SPARK = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+EXACT, PRODUCE, CONSUME, CONSUME_AVRO, SPARK = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
 JOB = {"name": "big-orders", "columns": ["id", "region", "amount"], "filter": "amount >= 100"}
 
 
@@ -55,6 +56,23 @@ def test_a_client_produces_and_others_keep_the_table(set_up: Callable[..., Stage
     exec(on_stage(SPARK, stage, 1), found)  # noqa: S102 (the page's own)
     rows = sorted(map(tuple, found["orders"].collect()))
     assert rows == [(1, "US", Decimal("250.00")), (2, "US", Decimal("120.00"))]
+
+
+def test_a_client_reads_rows_by_the_schemas_of_a_registry(set_up: Callable[..., Stage]) -> None:
+    stage = set_up({**JOB, "filter": None, "format": "upsert", "encoding": "avro-registry"})
+    with FakeRegistry().serving() as registry:
+        stage.upstream.sections = {"registry": {"url": registry.url}}
+        for number in range(3):
+            stage.upstream.put((number, "EU", Decimal("1.50"), "note"))
+        with stage.running(barriers="inject", barrier_interval="100ms") as run:
+            run.until(lambda: run.is_complete("big-orders"))
+        code = on_stage(CONSUME_AVRO, stage).replace("http://127.0.0.1:8081", registry.url)
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as consumer:
+            assert consumer.stdout is not None
+            lines = sorted(next(consumer.stdout) for _ in range(3))
+            consumer.kill()
+    row = "{'id': %d, 'region': 'EU', 'amount': Decimal('1.50')}"
+    assert lines == [f"{{'id': {number}}} {row % number}\n" for number in range(3)]
 
 
 def test_the_bytes_that_kcat_sends_are_that_row(set_up: Callable[..., Stage]) -> None:
