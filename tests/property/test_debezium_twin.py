@@ -85,6 +85,19 @@ def test_random_events_are_the_same_to_both(spark: SparkSession, format_: Debezi
     assert bool(refused) is odd
 
 
+@pytest.mark.timeout(600)
+def test_a_number_whose_unit_no_frame_says_is_no_time_to_either(spark: SparkSession) -> None:
+    def event(at: int) -> Record:
+        row = f'{{"id":1,"name":"a","at":{at}}}'
+        source = '{"connector":"postgresql","snapshot":"false","sequence":"","lsn":7}'
+        value = f'{{"before":null,"after":{row},"source":{source},"op":"c","ts_ms":1}}'
+        return b'{"id":1,"name":"a"}', value.encode()
+
+    found = [event(at) for at in (0, 1_000, 1_767_225_600_000_000_000, 7)]
+    assert differences(spark, FRAMED, TABLE, found) == []
+    assert by_the_twin(FRAMED, TABLE, found) == [Code.JSON_MALFORMED] * len(found)
+
+
 MEANINGS = {
     "io.debezium.time.Timestamp": 1_000,
     "io.debezium.time.MicroTimestamp": 1,
