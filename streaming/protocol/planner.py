@@ -39,6 +39,10 @@ class RegistersSchemas(Protocol):
         ConfigError, EnvironmentProblem when they are refused.
         """
 
+    def forget(self, job: JobDefinition) -> None:
+        """The job is refused. Another one like it is asked about anew."""
+        return
+
 
 class NoRegistry(RegistersSchemas):
     """For outputs whose records name none."""
@@ -153,4 +157,5 @@ class Planner:
     def _put_off(self, job: JobState, error: BackfillError) -> None:
         """A registry that is away is no fault of a job. One of the configuration is there at the next batch, too."""
         if error.code is not Code.REGISTRY_UNREACHABLE or not self._state.delay(job, error):
+            self._registers.forget(job.definition)
             self._state.refuse(job, error)

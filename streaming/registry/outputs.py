@@ -143,9 +143,11 @@ class Registering:
             found = f"no answer yet for the schemas of job {job.name}"
             raise EnvironmentProblem(Code.REGISTRY_UNREACHABLE, found=found)
         if attempt.problem is not None:
-            if not attempt.is_away:
-                del self._attempts[name]
             raise attempt.problem
-        del self._attempts[name]
         assert attempt.ids is not None
+        self.forget(job)
         return attempt.ids
+
+    def forget(self, job: JobDefinition) -> None:
+        """See `protocol.planner.RegistersSchemas`."""
+        self._attempts.pop(job.to_json(), None)

@@ -15,10 +15,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from schemas.avro.output_schemas import namespace_of, text_of
-from schemas.avro.registered import FRAME_BYTES, SchemaIds, frame
+from schemas.avro.registered import FRAME_BYTES, KnownSchemas, SchemaIds, WriterSchema, frame
+from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.debezium import DebeziumOutput
 from schemas.formats.outputs.upsert import UpsertOutput
 from schemas.formats.protocol import Origins, OutputFormat
+from schemas.formats.upsert import UpsertFormat
 from schemas.job import is_topic_name
 from schemas.records import Barrier, BarrierKind, Op, Row
 from schemas.table import Column, declare
@@ -118,6 +120,28 @@ def test_fastavro_reads_rows_and_keys_by_the_registered_schemas(found: Any) -> N
     found_keys = [tuple(read(each, schemas["key"]).values()) for each in data]
     assert found_keys == keys
     assert all(each.startswith(frame(IDS.key)) for each in data)
+
+
+@settings(max_examples=20)
+@given(found=changes())
+def test_an_upstream_of_the_same_format_has_the_same_rows(found: Any) -> None:
+    for written, read_as in ((UpsertOutput, UpsertFormat), (DebeziumOutput, DebeziumFormat)):
+        format_ = written(encoding="avro-registry").with_ids(IDS)
+        schemas = format_.schemas(TABLE.columns, TABLE.key_columns, "shop.orders")
+        known = (WriterSchema(getattr(IDS, half), text_of(schema)) for half, schema in schemas.items())
+        upstream = read_as(encoding="avro-registry").with_schemas(KnownSchemas(tuple(known)))
+        for half, schema in schemas.items():
+            writer = WriterSchema(getattr(IDS, half), text_of(schema))
+            assert upstream.misfit_of(half, writer, TABLE) is None
+        rows, ops = upstream.rows(TABLE.columns, TABLE.key_columns), found[0]
+        now = [old if op is Op.DELETE else new for op, old, new in zip(*found[:3], strict=True)]
+        keys = format_.keys(TABLE.key_columns)(arrays(TABLE.key_columns, [TABLE.key_of(row) for row in now]))
+        change = encoded(format_, (ops, found[1], now, *found[3:]))
+        for key, value, op, row in zip(keys.to_pylist(), change, ops, now, strict=True):
+            read_change = rows.read_record(key, value).change
+            assert read_change is not None
+            assert (read_change.op is Op.DELETE) == (op is Op.DELETE)
+            assert op is Op.DELETE or repr(read_change.after) == repr(row)
 
 
 @given(topic=st.from_regex(r"[A-Za-z0-9._-]{1,60}", fullmatch=True).filter(is_topic_name))

@@ -151,9 +151,9 @@ def test_a_batch_waits_once_for_an_answer_and_then_asks_whether_it_has_come() ->
     assert asked == ["copy"]
 
 
-def test_a_registry_that_is_away_is_asked_again_after_a_pause_and_one_that_refuses_at_once() -> None:
+def test_a_registry_that_is_away_is_asked_again_after_a_pause_or_for_another_job() -> None:
     asked: list[str] = []
-    answers: list[Exception] = [AWAY, AWAY, ConfigError(Code.OUTPUT_SCHEMA_INCOMPATIBLE, found="other")]
+    answers: list[Exception] = [AWAY, AWAY, AWAY, ConfigError(Code.OUTPUT_SCHEMA_INCOMPATIBLE, found="other")]
 
     def register(definition: JobDefinition) -> SchemaIds:
         asked.append(definition.name)
@@ -163,10 +163,13 @@ def test_a_registry_that_is_away_is_asked_again_after_a_pause_and_one_that_refus
     for _ in range(3):
         assert problem(calm.ids_of, job()) is AWAY
     assert len(asked) == 1
+    calm.forget(job())
+    assert problem(calm.ids_of, job()) is AWAY
+    assert len(asked) == 2
     eager = Registering(register, wait_s=30, pause_s=0)
     assert problem(eager.ids_of, job()) is AWAY
     assert problem(eager.ids_of, job()).code is Code.OUTPUT_SCHEMA_INCOMPATIBLE
-    assert len(asked) == 3
+    assert len(asked) == 4
 
 
 def test_only_a_job_of_the_file_is_delayed_and_its_later_faults_are_reported() -> None:

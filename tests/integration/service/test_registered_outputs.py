@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from typing import Any
@@ -17,6 +20,7 @@ from schemas.records import Add
 from streaming.cli.app import main
 from streaming.cli.jobs.definitions import known_jobs
 from streaming.kafka.topics import partitions_of
+from streaming.observe.wiring import observed
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from tests.kit.real import RealUpstream, Run, Stage, UpsertUpstream, records
@@ -91,13 +95,38 @@ def test_once_its_schemas_are_registered_a_job_needs_no_registry(
                 assert stream.read() == b""
 
 
-def test_an_output_of_rows_is_the_upstream_of_a_second_service(set_up: SetUp, registry: FakeRegistry) -> None:
-    first = staged(set_up, registry, {"name": "copy", "rate_limit": 200, **UPSERT})
+def test_a_lost_state_asks_for_the_ids_again_and_goes_on_with_them(
+    set_up: SetUp, registry: FakeRegistry
+) -> None:
+    stage = staged(set_up, registry, {"name": "copy", "rate_limit": 100, **DEBEZIUM})
+    for number in range(300):
+        stage.upstream.put(row(number))
+    with stage.running() as run:
+        run.reach(stage.upstream.barrier())
+        run.reach(stage.upstream.barrier())
+    shutil.rmtree(stage.folder / "state")
+    registry.asked.clear()
+    stage.upstream.put(row(3, 1))
+    service = stage.service()
+    service.rebuild = True
+    run = Run(service)
+    finish(stage, run, "copy")
+    run.stop()
+    assert any(asked.startswith("POST /subjects/") for asked in registry.asked)
+    assert is_lawful(stage)
+    assert all(len(versions) == 1 for versions in registry.subjects.values())
+
+
+@pytest.mark.parametrize("form", [UPSERT, DEBEZIUM], ids=["upsert", "debezium"])
+def test_an_output_is_the_upstream_of_a_second_service(
+    set_up: SetUp, registry: FakeRegistry, form: dict[str, Any]
+) -> None:
+    first = staged(set_up, registry, {"name": "copy", "rate_limit": 200, **form})
     output = first.jobs[0]["output"]
     second = set_up({"name": "again", **DEBEZIUM, "filter": "note <> 'n7'"}, partitions=4)
     second.upstream.name = output
     second.upstream.sections = {
-        "upstream": {"topic": output, **UPSERT},
+        "upstream": {"topic": output, **form},
         "barrier_topic": f"{output}.barriers",
         "control_topic": f"{output}.control",
         "registry": {"url": registry.url},
@@ -235,3 +264,40 @@ def test_commands_show_the_schemas_and_refuse_before_anything_is_sent(
     file.write_text(json.dumps(stage.declared(**elsewhere)))
     status, out, err = say("consume", "--job", "made", "--fold")  # as on a machine without the state
     assert (status, out.count("EU")) == (0, 2), err
+
+
+def test_the_api_registers_or_refuses_before_anything_is_sent(set_up: SetUp, registry: FakeRegistry) -> None:
+    stage = staged(set_up, registry, {"name": "plain"})
+    output = f"{stage.upstream.name}-made"
+    stage.upstream.put(row(1))
+    over: dict[str, Any] = {
+        "barriers": "inject",
+        "barrier_interval": "100ms",
+        "http": {"listen": "127.0.0.1:0"},
+    }
+    service = stage.service(**over)
+    run = Run(service)
+
+    def asked(address: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{address}{path}", data, headers)  # noqa: S310 (our own)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (our own)
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            return json.loads(error.read())
+
+    with observed(service, "secret") as address:
+        assert address is not None
+        run.until(lambda: run.is_complete("plain"))
+        made = {"name": "made", "output": output, "output_partitions": 4, **UPSERT}
+        registry.register(f"{output}-key", "string")
+        registry.incompatible.add(f"{output}-key")
+        assert asked(address, "/api/v1/jobs", made)["code"] == "OUTPUT_SCHEMA_INCOMPATIBLE"
+        registry.incompatible.clear()
+        assert "wanted" in asked(address, "/api/v1/jobs", made)
+        run.until(lambda: run.is_complete("made"))
+        forms = {job["name"]: job["form"] for job in asked(address, "/api/v1/status")["jobs"]}
+    run.stop()
+    assert forms == {"plain": "change avro", "made": "upsert avro-registry"}
