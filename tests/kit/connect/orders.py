@@ -86,6 +86,14 @@ def comparable(rows: dict[Key, Row]) -> dict[Key, Row]:
     return {key: tuple("NaN" if value != value else value for value in row) for key, row in rows.items()}
 
 
+def through_json(rows: dict[Key, Row]) -> dict[Key, Row]:
+    """As Connect's JSON converter reads them: what is no number is written as a text, which it takes for 0."""
+    return {
+        key: tuple(0.0 if isinstance(value, float) and not math.isfinite(value) else value for value in row)
+        for key, row in rows.items()
+    }
+
+
 _TEXTS = ("", "x", "NULL", '"quoted" \\ back', "línea\nnext\ttab", "🙂 beyond", "\u2028", "a" * 50)
 _DAYS = (dt.date(1969, 12, 31), dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(2024, 2, 29))
 _FLOATS = (0.0, -0.0, 0.1, 1e-30, 3.4e38, math.nan, math.inf, -math.inf, 16_777_217.0)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import Code, EnvironmentProblem
+from streaming.runtime.java import jars
 from streaming.runtime.java.jars import LIST, JarSet, ensure, listed
-
 
 FOR_TESTS = Path(__file__).parents[2] / "kit" / "connect" / "jars.toml"
 every_set = pytest.mark.parametrize(
