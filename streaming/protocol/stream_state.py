@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from schemas.errors import TopicError
+from schemas.errors import ConfigError, TopicError
 from schemas.job import JobDefinition
 from schemas.table import Column, TableSchema
 from state.progress_table import ProgressRow
@@ -62,11 +62,11 @@ class StreamState:
 
     def configure(self, jobs: Sequence[JobDefinition]) -> None:
         """Jobs of the configuration; those not known yet start at the end of the next batch."""
-        self.configured = tuple(jobs)
+        self.configured = tuple(job.with_partitions(len(self._beginning)) for job in jobs)
         self._in_file = frozenset(job.name for job in jobs)
 
-    def refuse(self, job: JobState, error: TopicError) -> None:
-        """Go on without a new job whose topics are not fit. The next batch reports it.
+    def refuse(self, job: JobState, error: TopicError | ConfigError) -> None:
+        """Go on without a new job that is not fit, or whose topics are not. The next batch reports it.
 
         Raises: the error, for a job of the configuration, whose author is there to read it.
         """
