@@ -30,8 +30,9 @@ class Gateway:
         EnvironmentProblem.
         """
         epoch, lanes, jobs = self.cache.jobs()
-        refuse(mutation, epoch, jobs, lanes=lanes, table=self.table)
+        partitions = self.cache.partitions()
+        refuse(mutation, epoch, jobs, lanes=lanes, table=self.table, partitions=partitions or None)
         if isinstance(mutation, Add):
-            job = JobDefinition.from_json(mutation.job, self.table)
+            job = JobDefinition.from_json(mutation.job, self.table).with_partitions(partitions)
             self.sink_of(job).refuse_used(job)
         return send_request(self.kafka, self.control_topic, mutation)

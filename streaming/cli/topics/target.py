@@ -46,6 +46,8 @@ class Target:
     columns: tuple[Column, ...]
     format: Format = DEFAULT
     barriers: str | None = None
+    by_partition: bool = False
+    """Whether a job reads its upstream for it: then it is complete partition by partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ def output_target(
     if unknown:
         hint = nearest(unknown[0], declared.column_names)
         raise usage(f"column {unknown[0]!r} in --columns{hint}", f"columns of table {declared.name}")
-    format_, barriers = _format(loaded, topic), None
+    format_, barriers, by_partition = _format(loaded, topic), None, False
     if loaded is not None and topic is None:
         barriers = loaded.topics.barriers
     if job is not None:
@@ -146,7 +148,7 @@ def output_target(
             raise usage("--job without a configuration", "a configuration, or --topic")
         wanted = job_named(job, known_jobs(loaded))
         topic, format_, barriers = topic or wanted.output, wanted.format, wanted.barrier_topic
-        names = names if columns else wanted.columns
+        names, by_partition = names if columns else wanted.columns, wanted.scan.reads_upstream
     return Target(
         kafka=broker.settings(loaded),
         topic=topic_of(loaded, topic),
@@ -154,6 +156,7 @@ def output_target(
         columns=declared.select(names),
         format=format_,
         barriers=barriers,
+        by_partition=by_partition,
     )
 
 
