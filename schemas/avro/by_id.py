@@ -12,7 +12,6 @@ from schemas.avro.projection import Project, Projection, projected
 from schemas.avro.reader import read_record
 from schemas.avro.registered import FRAME_BYTES, Schemas, framed_id
 from schemas.errors import Code, InputError
-from schemas.types import Value
 
 _FORM = "a zero byte, the id of a schema in four bytes, and Avro by this schema"
 
@@ -24,8 +23,8 @@ class RegisteredRecords:
         self._schemas, self._project, self._what = schemas, project, what
         self._learnt: dict[int, tuple[Projection, Any, Any]] = {}
 
-    def read(self, data: bytes, *, general: Code, where: str | None = None) -> dict[str, Value]:
-        """The columns that the writer has.
+    def read(self, data: bytes, *, general: Code, where: str | None = None) -> dict[str, Any]:
+        """The columns and parts that the writer has, as `Projection.row`.
 
         Raises: InputError: SCHEMA_UNKNOWN; SCHEMA_INCOMPATIBLE; AVRO_TRUNCATED, AVRO_TRAILING, AVRO_LIMIT;
         VALUE_OUT_OF_RANGE, BAD_ENCODING; `general` for anything else. And as `Schemas.get`.
@@ -38,8 +37,7 @@ class RegisteredRecords:
             self._learnt[schema_id] = self._projection(schema_id, where)
         projection, writer, reader = self._learnt[schema_id]
         try:
-            raw = read_record(data[FRAME_BYTES:], writer, reader)
-            return {cell.column.name: cell.value(raw[cell.column.name]) for cell in projection.cells}
+            return projection.row(read_record(data[FRAME_BYTES:], writer, reader))
         except CellError as reason:
             code = reason.code or general
             found = f"{self._what} by schema {schema_id} with {reason}"

@@ -28,6 +28,13 @@ Schema = Any
 """Of Avro, as JSON has it: a name, a mapping, or a list of a union's branches."""
 
 BOOLEAN_BYTE: Schema = {"type": "fixed", "name": "backfill.Boolean", "size": 1}
+OWN_SCALE: Schema = {
+    "type": "record",
+    "name": "backfill.OwnScale",
+    "fields": [{"name": "scale", "type": "long"}, {"name": "value", "type": "bytes"}],
+}
+MOST_SCALE = 999
+"""Of a decimal that comes with its scale."""
 DAY_MICROS = 86_400_000_000
 _LONG_BYTES, _LONG_DIGITS = 8, 18
 _WHOLE = ("int", "long")
@@ -42,6 +49,13 @@ _BY_CONNECT = {
     "io.debezium.time.NanoTimestamp": "timestamp-nanos",
 }
 """Kafka Connect's converters name some types by a property of their own beside, or in place of, `logicalType`."""
+_OWN_SCALE_NAME = "io.debezium.data.VariableScaleDecimal"
+"""What PostgreSQL's `numeric` becomes."""
+_BEYOND = {
+    TypeName.TIMESTAMP: ("infinity", "-infinity"),
+    TypeName.DECIMAL: ("NaN", "Infinity", "-Infinity"),
+}
+"""Texts of values that a database has and no column."""
 
 
 class Form(Enum):
@@ -53,6 +67,7 @@ class Form(Enum):
     REAL = "a number whose nearest of the column's type is meant"
     SYMBOL = "a number of `Cell.symbols`"
     DECIMAL = "two's complement, in units of 10**-`Cell.scale`"
+    OWN_SCALE = "a record of a scale and a number as in DECIMAL, in units of 10**-scale"
     DAYS = "days since 1970"
     TIME = "time since 1970 in units of `Cell.unit` nanoseconds"
     TEXT = "text in the form that JSON has for the column"
@@ -129,13 +144,23 @@ def _symbol(cell: Cell, raw: int) -> str:
 
 
 def _decimal(cell: Cell, raw: bytes) -> Decimal:
+    return _scaled(cell, raw, cell.scale)
+
+
+def _own_scale(cell: Cell, raw: Mapping[str, Any]) -> Decimal:
+    if not 0 <= raw["scale"] <= MOST_SCALE:
+        raise ValueError
+    return _scaled(cell, raw["value"], raw["scale"])
+
+
+def _scaled(cell: Cell, raw: bytes, scale: int) -> Decimal:
     if not raw:
         raise ValueError
     number = int.from_bytes(raw, "big", signed=True)
     if abs(number) >= 10**cell.digits:
         raise OverflowError
     sign, digits, _ = Decimal(number).as_tuple()
-    exact = cell.column.type.exact(Decimal((sign, digits, -cell.scale)))
+    exact = cell.column.type.exact(Decimal((sign, digits, -scale)))
     if exact is None:
         raise OverflowError
     return exact
@@ -159,7 +184,11 @@ def _time(cell: Cell, raw: int) -> dt.datetime:
 
 
 def _text(cell: Cell, raw: str) -> Value:
-    return plain_value(raw, cell.column)
+    kind = cell.column.type.name
+    if raw in _BEYOND.get(kind, ()):
+        raise OverflowError
+    # Debezium's IsoDate ends so.
+    return plain_value(raw.removesuffix("Z") if kind is TypeName.DATE else raw, cell.column)
 
 
 _READERS: Mapping[Form, Callable[[Cell, Any], Value]] = {
@@ -168,6 +197,7 @@ _READERS: Mapping[Form, Callable[[Cell, Any], Value]] = {
     Form.REAL: _real,
     Form.SYMBOL: _symbol,
     Form.DECIMAL: _decimal,
+    Form.OWN_SCALE: _own_scale,
     Form.DAYS: _days,
     Form.TIME: _time,
     Form.TEXT: _text,
@@ -180,7 +210,7 @@ def cell_of(column: Column, field: Schema) -> Cell | None:
     Raises: MisfitError.
     """
     branches = field if isinstance(field, list) else [field]
-    kinds = [_unwrapped(branch) for branch in branches]
+    kinds = [unwrapped(branch) for branch in branches]
     values = [kind for kind in kinds if kind["type"] != "null"]
     if not values:
         return None
@@ -194,26 +224,27 @@ def cell_of(column: Column, field: Schema) -> Cell | None:
     return Cell(column, plain, cell.form, cell.scale, cell.digits, cell.symbols, cell.unit)
 
 
-def _unwrapped(schema: Schema) -> Mapping[str, Any]:
+def unwrapped(schema: Schema) -> Mapping[str, Any]:
     """A schema as a mapping whose `type` is a name."""
     while isinstance(schema, dict) and isinstance(schema["type"], dict):
         schema = schema["type"]
     return schema if isinstance(schema, dict) else {"type": schema}
 
 
-def _meaning(kind: Mapping[str, Any]) -> str | None:
+def meaning(kind: Mapping[str, Any]) -> str | None:
+    """What values of a type stand for, in Avro's words where it has any."""
     named = kind.get("logicalType") or _BY_CONNECT.get(str(kind.get("connect.name")))
     # Without a zone they are taken for UTC, as everything is here.
     return str(named).removeprefix("local-") if named else None
 
 
 def _named(kind: Mapping[str, Any]) -> str:
-    meaning = _meaning(kind)
-    return f"{kind['type']} ({meaning})" if meaning else str(kind["type"])
+    told = meaning(kind)
+    return f"{kind['type']} ({told})" if told else str(kind["type"])
 
 
 def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
-    avro, meaning = kind["type"], _meaning(kind)
+    avro, told = kind["type"], meaning(kind)
     match column.type.name:
         case TypeName.BOOLEAN if avro == "boolean":
             return Cell(column, BOOLEAN_BYTE, Form.BOOLEAN)
@@ -229,21 +260,29 @@ def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
             return Cell(column, avro)
         case TypeName.STRING if avro == "enum" and kind["symbols"]:
             return Cell(column, "long", Form.SYMBOL, symbols=tuple(kind["symbols"]))
-        case TypeName.STRING if avro in ("string", "bytes") and meaning != "decimal":
+        case TypeName.STRING if avro in ("string", "bytes") and told != "decimal":
             return Cell(column, "string")
-        case TypeName.BINARY if avro in ("string", "bytes") and meaning != "decimal":
+        case TypeName.BINARY if avro in ("string", "bytes") and told != "decimal":
             return Cell(column, "bytes")
-        case TypeName.BINARY if avro == "fixed" and meaning is None:
+        case TypeName.BINARY if avro == "fixed" and told is None:
             return Cell(column, _fixed(kind["size"]))
-        case TypeName.DECIMAL if avro in ("bytes", "fixed") and meaning == "decimal":
+        case TypeName.DECIMAL if avro in ("bytes", "fixed") and told == "decimal":
             return _decimal_cell(column, kind)
-        case TypeName.DATE if avro == "int" and meaning == "date":
+        case TypeName.DECIMAL if avro == "record" and has_own_scale(kind):
+            return Cell(column, OWN_SCALE, Form.OWN_SCALE)
+        case TypeName.DATE if avro == "int" and told == "date":
             return Cell(column, "long", Form.DAYS)
-        case TypeName.TIMESTAMP if avro == "long" and meaning in _UNITS:
-            return Cell(column, "long", Form.TIME, unit=_UNITS[meaning])
+        case TypeName.TIMESTAMP if avro == "long" and told in _UNITS:
+            return Cell(column, "long", Form.TIME, unit=_UNITS[told])
         case TypeName.DECIMAL | TypeName.DATE | TypeName.TIMESTAMP if avro == "string":
             return Cell(column, "string", Form.TEXT)
     return None
+
+
+def has_own_scale(kind: Mapping[str, Any]) -> bool:
+    """Whether a record is a decimal."""
+    fields = [(field["name"], unwrapped(field["type"])["type"]) for field in kind["fields"]]
+    return kind["name"] == _OWN_SCALE_NAME and fields == [("scale", "int"), ("value", "bytes")]
 
 
 def _fixed(size: int) -> Schema:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
-from schemas.avro.cells import Cell, MisfitError, Schema, cell_of
+from schemas.avro.cells import Cell, MisfitError, Schema, cell_of, unwrapped
 from schemas.avro.limits import MAX_VALUE_BYTES
 from schemas.avro.registered import WriterSchema
 from schemas.table import Column
@@ -28,11 +28,22 @@ _MOST_PARTS, _MOST_DEPTH = 20_000, 100
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """How records of one schema are read as rows of some columns. Columns without a cell are null."""
+    """How records of one schema are read as rows of some columns. Columns without a cell are null.
+
+    `parts` are the fields that are records in turn, by name; those that are always null are none.
+    """
 
     cells: tuple[Cell, ...]
     writer: Schema
     reader: Schema
+    parts: Mapping[str, Projection] = field(default_factory=dict)
+
+    def row(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """What plain values stand for, by column, and for each part the same in turn, or None. Raises: CellError."""
+        row = {cell.column.name: cell.value(raw[cell.column.name]) for cell in self.cells}
+        for name, part in self.parts.items():
+            row[name] = None if raw[name] is None else part.row(raw[name])
+        return row
 
 
 Project = Callable[[Schema], Projection]
@@ -62,6 +73,15 @@ def projected(schema: WriterSchema, project: Project) -> Projection:
         raise
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise MisfitError(f"a schema that is no Avro ({type(error).__name__})") from None
+
+
+def misfit(schema: WriterSchema, project: Project) -> str | None:
+    """Why no record by a schema can be read so."""
+    try:
+        projected(schema, project)
+    except MisfitError as reason:
+        return str(reason)
+    return None
 
 
 class _WrittenOut:
@@ -96,15 +116,19 @@ class _WrittenOut:
 
 
 def of_record(
-    schema: Schema, columns: Sequence[Column], *, exact: bool = False, name: str = _RECORD
+    schema: Schema,
+    columns: Sequence[Column],
+    *,
+    exact: bool = False,
+    name: str = _RECORD,
+    parts: Mapping[str, Project] | None = None,
 ) -> Projection:
     """The fields of a record that are named as columns, letter by letter. `exact`: it has these fields and no other.
 
-    `name` is for a record that becomes a field of another one, see `plain_record`. Raises: MisfitError.
+    `parts` says of fields that are records how each is read. `name` is for a record that becomes a field of another
+    one, see `plain_record`. Raises: MisfitError.
     """
-    if not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
-        raise MisfitError("a schema that is no record")
-    fields = {field["name"]: field["type"] for field in schema["fields"]}
+    fields = fields_of(schema)
     if exact and sorted(fields) != sorted(column.name for column in columns):
         raise MisfitError("a record with other fields than the key columns")
     found = [cell_of(column, fields[column.name]) for column in columns if column.name in fields]
@@ -112,8 +136,38 @@ def of_record(
     if exact and len(cells) != len(columns):
         raise MisfitError("a key column that is always null")
     chosen = {cell.column.name: (cell.plain, cell.plain) for cell in cells}
+    inner = {
+        part: project(record)
+        for part, project in (parts or {}).items()
+        if (record := _record_in(fields.get(part, "null"), part)) is not None
+    }
+    for part, found_part in inner.items():
+        chosen[part] = _in_place(fields[part], found_part.writer), _in_place(fields[part], found_part.reader)
     writer, reader = plain_record(schema, chosen, name=name)
-    return Projection(cells, writer, reader)
+    return Projection(cells, writer, reader, inner)
+
+
+def fields_of(schema: Schema) -> dict[str, Schema]:
+    """The fields of a record, by name. Raises: MisfitError for what is none."""
+    if not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
+        raise MisfitError("a schema that is no record")
+    return {each["name"]: each["type"] for each in schema["fields"]}
+
+
+def _record_in(field: Schema, name: str) -> Schema | None:
+    """The record that a field is, or may be; None for one that can only be null. Raises: MisfitError."""
+    branches = [unwrapped(each) for each in (field if isinstance(field, list) else [field])]
+    values = [branch for branch in branches if branch["type"] != "null"]
+    if len(values) > 1:
+        raise MisfitError(f"field {name} is a choice of {len(values)} types")
+    return values[0] if values else None
+
+
+def _in_place(field: Schema, record: Schema) -> Schema:
+    """A field with this in place of its record."""
+    if not isinstance(field, list):
+        return record
+    return ["null" if unwrapped(branch)["type"] == "null" else record for branch in field]
 
 
 def of_value(schema: Schema, column: Column) -> Projection:
@@ -158,8 +212,15 @@ class _Skipped:
     def plain(self, schema: Schema) -> Schema:
         name = f"{self._record}Skipped{next(self._numbers)}"
         match schema:
+            case "int":
+                return "long"  # Java would not pass over one of more than 32 bits
             case list():
-                return [self.plain(branch) for branch in schema]
+                branches = [self.plain(branch) for branch in schema]
+                both = branches.count("long") > 1
+                return [
+                    "int" if both and unwrapped(branch)["type"] == "int" else plain
+                    for branch, plain in zip(schema, branches, strict=True)
+                ]
             case {"type": "record" | "error", "fields": fields}:
                 inner = [
                     {"name": f"f{number}", "type": self.plain(field["type"])}
@@ -188,11 +249,11 @@ def _named_once(schema: Schema, seen: set[str]) -> Schema:
     match schema:
         case list():
             return [_named_once(branch, seen) for branch in schema]
-        case {"type": "record", "fields": fields}:
-            inner = [{**field, "type": _named_once(field["type"], seen)} for field in fields]
-            return {**schema, "fields": inner}
-        case {"type": "fixed", "name": name}:
+        case {"type": "record" | "fixed", "name": name}:
             if name in seen:
                 return name
             seen.add(name)
+    if isinstance(schema, dict) and schema["type"] == "record":
+        inner = [{**field, "type": _named_once(field["type"], seen)} for field in schema["fields"]]
+        return {**schema, "fields": inner}
     return schema

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.formats.protocol import Format, Images
+from schemas.avro.registered import WriterSchema
+from schemas.formats.protocol import Framed, Images, Rows
+from schemas.formats.with_registry import RegistryFormat
 from schemas.json.debezium_values import DecimalMode, TimeMode
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
-
-if TYPE_CHECKING:
-    from schemas.formats.debezium_json import DebeziumRows
 
 _FRAME = ("schema", "payload")
 _TIMES = {TypeName.DATE, TypeName.TIMESTAMP}
 
 
-class DebeziumFormat(Format):
+class DebeziumFormat(RegistryFormat):
     """Events with a row after, and deletes. Of an upstream only."""
 
     format: Annotated[Literal["debezium"], Field(description="Change events of a Debezium connector.")] = (
         "debezium"
     )
     encoding: Annotated[
-        Literal["json"], Field(description="`json`, with or without the schema in each record.")
+        Literal["json", "avro-registry"],
+        Field(
+            description="`json`, with or without the schema in each record, which is its default; or "
+            "`avro-registry`, Avro by a schema whose id stands in front."
+        ),
     ] = "json"
     before: Annotated[
         Literal["ignored"],
@@ -38,13 +41,15 @@ class DebeziumFormat(Format):
         TimeMode | None,
         Field(
             description="the connector's `time.precision.mode` (`connect`, `microseconds`, `nanoseconds`, "
-            "`isostring`), or `adaptive` where each record has its schema; for columns of type date and timestamp."
+            "`isostring`), or `adaptive` where each record has its schema; in JSON, for columns of type date and "
+            "timestamp."
         ),
     ] = None
     decimal: Annotated[
         DecimalMode | None,
         Field(
-            description="the connector's `decimal.handling.mode`, `precise` or `string`; for columns of type decimal."
+            description="the connector's `decimal.handling.mode`, `precise` or `string`; in JSON, for columns of type "
+            "decimal."
         ),
     ] = None
 
@@ -64,7 +69,14 @@ class DebeziumFormat(Format):
     def comes_again(self) -> bool:
         return True
 
+    @property
+    def framed(self) -> Framed:
+        return Framed() if self.encoding == "json" else Framed(key=True, value=True)
+
     def misfit(self, table: TableSchema) -> str | None:
+        if self.encoding != "json":
+            given = [name for name in ("time", "decimal") if getattr(self, name) is not None]
+            return f"{given[0]} is for encoding 'json': in Avro the schema says it" if given else None
         types = {column.type.name for column in table.columns}
         if types & _TIMES and self.time is None:
             return "time is missing, which is for columns of type date and timestamp"
@@ -72,8 +84,20 @@ class DebeziumFormat(Format):
             return "decimal is missing, which is for columns of type decimal"
         return key_misfit(table)
 
-    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> DebeziumRows:
-        from schemas.formats.debezium_json import DebeziumRows
+    def misfit_of(
+        self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
+    ) -> str | None:
+        from schemas.avro.projection import misfit
+        from schemas.formats.events.debezium_avro import projects
+
+        return misfit(schema, projects(table.columns, table.key_columns)[half])
+
+    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
+        if self.encoding == "avro-registry":
+            from schemas.formats.events.debezium_avro import AvroEvents
+
+            return AvroEvents(columns, key_columns, self.schemas_by_id)
+        from schemas.formats.events.debezium_json import DebeziumRows
 
         return DebeziumRows(columns, key_columns, self.time, self.decimal)
 

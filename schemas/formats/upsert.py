@@ -59,15 +59,10 @@ class UpsertFormat(RegistryFormat):
     def misfit_of(
         self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
     ) -> str | None:
-        from schemas.avro.cells import MisfitError
-        from schemas.avro.projection import projected
+        from schemas.avro.projection import misfit
         from schemas.formats.upsert_avro import projects
 
-        try:
-            projected(schema, projects(self.key, table.columns, table.key_columns)[half])
-        except MisfitError as reason:
-            return str(reason)
-        return None
+        return misfit(schema, projects(self.key, table.columns, table.key_columns)[half])
 
     # Readers need packages that commands such as `list` do without.
 

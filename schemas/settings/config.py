@@ -109,7 +109,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         kafka = check_kafka(raw.kafka, folder=path.resolve().parent, faults=faults)
         spark = check_spark(raw.spark, folder=path.resolve().parent, faults=faults)
         registry = check_registry(raw.registry, folder=path.resolve().parent, faults=faults)
-        _find_no_registry(upstream_format, registry, faults)
+        _find_no_registry(upstream_format, jobs, registry, faults)
     lanes = _lanes(raw, table, jobs, faults)
     if faults or raw is None or table is None or upstream_format is None or topics is None:
         raise faults.error(where=str(path))
@@ -155,6 +155,31 @@ def reach(kafka: KafkaConfig, bootstrap: str | None) -> KafkaConfig:
     if bootstrap is None or bootstrap == kafka.bootstrap:
         return kafka
     return _checked_kafka({"kafka": kafka.model_dump()}, None, bootstrap)
+
+
+def load_registry(given: str) -> RegistryConfig:
+    """A registry by its URL, or by a file with a section `registry` that stands alone there or under this key.
+
+    Raises: ConfigError, as `load`.
+    """
+    declared: dict[Any, Any] = {"url": given}
+    folder, faults = Path(), Faults(Code.CONFIG_INVALID)
+    if not given.startswith(("http:", "https:")):
+        expected = "the section registry of a configuration"
+        declared = read_mapping(Path(given), Code.CONFIG_INVALID, expected=expected)
+        declared, folder = declared.get("registry", declared), Path(given).resolve().parent
+    raw = _validated(_RegistryAlone, {"registry": declared}, faults)
+    if raw is not None:
+        registry = check_registry(raw.registry, folder=folder, faults=faults)
+        if registry.url is None:
+            faults.add("'registry.url' is missing")
+        if not faults:
+            return registry
+    raise faults.error(where="--registry", next_step="correct the address or the file; see --registry")
+
+
+class _RegistryAlone(Model):
+    registry: Annotated[RegistryConfig, BeforeValidator(empty_section)]
 
 
 class _KafkaAlone(Model):
@@ -241,9 +266,16 @@ def _find_misfits(
             faults.add(f"job {job.name}: {misfit}")
 
 
-def _find_no_registry(upstream_format: Format | None, registry: RegistryConfig, faults: Faults) -> None:
-    if upstream_format is not None and upstream_format.framed and registry.url is None:
+def _find_no_registry(
+    upstream_format: Format | None, jobs: Sequence[JobDefinition], registry: RegistryConfig, faults: Faults
+) -> None:
+    if registry.url is not None:
+        return
+    if upstream_format is not None and upstream_format.framed:
         faults.add("'registry.url' is missing, where the schemas of upstream.encoding are")
+    for job in jobs:
+        if job.format.framed:
+            faults.add(f"'registry.url' is missing, where the schemas of job {job.name} are registered")
 
 
 def _find_doubles(jobs: Sequence[JobDefinition], faults: Faults) -> None:

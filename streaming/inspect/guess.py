@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemas.avro.cells import MisfitError, Schema
+from schemas.avro.projection import parsed
+from schemas.avro.registered import Schemas
 from streaming.inspect.frames import described
+from streaming.inspect.registered import is_event, rows_of
 from streaming.inspect.samples import NOTHING, Field, Sample, as_json, fields_of, schema_ids
 
 
@@ -26,8 +31,11 @@ class Guess:
     """Keys of `upstream` that are a guess, and why."""
 
 
-def guess(samples: Sequence[Sample]) -> Guess:
-    """From the first records of a topic. Every sample counts: a field that only the last one has is a column."""
+def guess(samples: Sequence[Sample], schemas: Schemas | None = None) -> Guess:
+    """From the first records of a topic. Every sample counts: a field that only the last one has is a column.
+
+    `schemas` is the registry, for records that name their schemas. Raises: as `Schemas.get`.
+    """
     data = [each for each in samples if not each.is_barrier]
     if len(data) < len(samples):
         note = "There are barriers in the topic: it is ours, in Avro without a schema. Ask its owner for the table."
@@ -36,7 +44,7 @@ def guess(samples: Sequence[Sample]) -> Guess:
     if not values:
         return Guess({}, notes=["No record with a value was found: nothing can be said of the topic yet."])
     if ids := schema_ids(values):
-        return _registered(ids)
+        return _registered(data, ids, schemas)
     rows = [each for each in map(as_json, values) if isinstance(each, dict)]
     if len(rows) < len(values):
         return Guess({}, notes=["Records that are no JSON objects, and in no format that is known here."])
@@ -57,10 +65,35 @@ def _is_event(record: dict[str, Any]) -> bool:
     return {"op", "source"} <= record.keys() or ("ts_ms" in record and "op" not in record)
 
 
-def _registered(ids: list[int]) -> Guess:
-    made = Guess({"format": "upsert", "encoding": "avro-registry"})
-    listed = ", ".join(map(str, ids[:5]))
-    made.notes.append(f"Avro with a schema registry (ids {listed}): take the columns from its schemas.")
+def _registered(data: Sequence[Sample], ids: list[int], schemas: Schemas | None) -> Guess:
+    values = _known(ids, schemas)
+    event = next(filter(is_event, values), None)
+    made = Guess({"format": "upsert" if event is None else "debezium", "encoding": "avro-registry"})
+    if not values:
+        listed = ", ".join(map(str, ids[:5]))
+        made.notes.append(
+            f"Avro with a schema registry (ids {listed}): say --registry, or look there for the columns."
+        )
+        return made
+    fields = rows_of(event or values[-1])
+    made.fields = [each for each in fields if each.kind]
+    made.notes += [f"Field {each.name} has a type that no column has." for each in fields if not each.kind]
+    keys = _known(schema_ids([each.key for each in data]), schemas)
+    key = rows_of(keys[-1]) if keys else []
+    made.primary_key = [each.name for each in key]
+    known = {each.name for each in made.fields}
+    made.fields = [*(each for each in key if each.name not in known), *made.fields]
+    return made
+
+
+def _known(ids: Sequence[int], schemas: Schemas | None) -> list[Schema]:
+    """Those of the ids that can be read, in their order: a later one tends to be newer."""
+    found = [] if schemas is None else [schemas.get(each) for each in ids]
+    made: list[Schema] = []
+    for schema in found:
+        if schema is not None:
+            with suppress(MisfitError):
+                made.append(parsed(schema))
     return made
 
 

@@ -11,13 +11,15 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
 
-def configuration(topic: str, bootstrap: str, guess: Guess, seen: str) -> str:
+def configuration(topic: str, bootstrap: str, guess: Guess, seen: str, registry: str | None = None) -> str:
     """YAML that `backfill run` takes once what its comments ask was answered."""
     lines = [f"# Written by backfill inspect, from {seen}. Look through it before you use it."]
     lines += [f"# {note}" for note in guess.notes]
     lines += ["kafka:", f"  bootstrap: {bootstrap}", "upstream:", f"  topic: {_name(topic)}"]
     for key, value in guess.upstream.items():
         lines.append(_commented(f"  {key}: {value}", guess.unsure.get(key)))
+    if registry is not None:
+        lines += ["registry:", f"  url: {registry}"]
     lines += [f"state: ./{_name(topic)}-state", "table:", f"  name: {_table_name(topic)}"]
     lines.append("  columns:" if guess.fields else "  columns: {}  # none could be told")
     for each in guess.fields:

@@ -4,15 +4,12 @@ A change of PostgreSQL stands at a position that only rises in a partition (`sch
 record below the highest position seen has come before, and so has one at that position that repeats its key and its op.
 Others may share it: both halves of a change of key, the rows of one COPY. What came before stood in the same lane, as
 its key is the same; so a lane goes by its own records, and by what all lanes had seen when the batch began.
-
-Of the records at exactly that place nothing is kept but the position: one that comes again there changes nothing, which
-`streaming.lane.before.normal` sees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -23,17 +20,17 @@ from schemas.records import Op
 from state.values.seen import LaneSeen, Position, Seen, digest
 from streaming.lane.before.normal import KeyOrder
 from streaming.lane.changes import Bools, Changes
-from streaming.source.decoded import AGAIN, POSITION
+from streaming.source.decoded import POSITION
 
 _Indices = npt.NDArray[np.int64]
 
 
 @dataclass
 class _Partition:
-    """What a lane knows of an upstream partition. `at_top` are the records at the highest position, key and op."""
+    """What a lane knows of an upstream partition. `at_top` are digests of the records at the highest position."""
 
     top: Position
-    at_top: set[tuple[bytes, int]] = field(default_factory=set)
+    at_top: set[str] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     """Digests of keys whose last record is a delete that came again."""
     last: LaneSeen | None = None
@@ -57,37 +54,23 @@ class Redelivered:
         if not len(changes):
             return changes
         order = KeyOrder.of(keys)
-        dropped, at_start = np.zeros(len(changes), np.bool_), np.zeros(len(changes), np.bool_)
+        dropped = np.zeros(len(changes), np.bool_)
         partitions = changes.partitions
         for number in np.unique(partitions).tolist():
-            rows = np.flatnonzero(partitions == number)
-            self._look(number, rows, changes, order, dropped, at_start)
+            self._look(number, np.flatnonzero(partitions == number), changes, order, dropped)
         self.count += int(dropped.sum())
-        marked = replace(changes, rows=changes.rows.append_column(AGAIN, pa.array(at_start)))
-        return marked.filtered(~dropped) if dropped.any() else marked
+        return changes.filtered(~dropped) if dropped.any() else changes
 
-    def _look(
-        self,
-        number: int,
-        rows: _Indices,
-        changes: Changes,
-        order: KeyOrder,
-        dropped: Bools,
-        at_start: Bools,
-    ) -> None:
+    def _look(self, number: int, rows: _Indices, changes: Changes, order: KeyOrder, dropped: Bools) -> None:
         """Mark what is to be dropped of one partition, and keep what is to be known of it."""
-        start = self._start.get(number)
         known = self._partitions.get(number)
         if known is None:
-            known = _Partition((-1, -1) if start is None else start.position)
-            known.dropped |= {start.dropped} if start is not None and start.dropped else set()
+            start = self._start.get(number, Seen((-1, -1)))
+            dropped_before = {start.dropped} if start.dropped else set()
+            known = _Partition(start.position, set(start.at_top), dropped_before)
             self._partitions[number] = known
         places = _positions(changes, rows)
         dropped[rows] = _again(places, known, order.number[rows], changes.ops[rows], order)
-        if start is not None:
-            at_start[rows] = (
-                places.is_set & (places.commit == start.position[0]) & (places.lsn == start.position[1])
-            )
         _drop_tombstones(rows[~places.is_set], changes, order, known, dropped)
         self._keep(known, rows, places, changes, order, dropped)
 
@@ -104,7 +87,7 @@ class Redelivered:
         if top != known.top:
             known.top, known.at_top = top, set()
         at_top = rows[places.is_set & (places.commit == top[0]) & (places.lsn == top[1])]
-        known.at_top |= {(order.key(row), int(changes.ops[row])) for row in at_top.tolist()}
+        known.at_top |= {digest(order.key(row), Op(changes.ops[row])) for row in at_top.tolist()}
         if known.dropped:
             known.dropped -= {digest(order.key(row)) for row in rows[order.previous[rows] < 0].tolist()}
         lasts = rows[order.last[order.number[rows]] == rows]
@@ -112,7 +95,7 @@ class Redelivered:
         known.dropped |= {digest(order.key(row)) for row in lasts[is_open].tolist()}
         end = int(rows[-1])
         its_own = digest(order.key(end)) if end in lasts[is_open] else None
-        seen = Seen(top, its_own)
+        seen = Seen(top, its_own, frozenset(known.at_top))
         known.last = LaneSeen(seen, int(changes.offsets[end])) if top != (-1, -1) else None
 
 
@@ -164,7 +147,8 @@ def _again(
     firsts[set_rows[np.unique(code[set_rows], return_index=True)[1]]] = True
     repeated = places.is_set & ~firsts
     for row in np.flatnonzero(places.is_set & (ranks == start)).tolist() if known.at_top else ():
-        repeated[row] |= (bytes(order.distinct[int(keys[row])].as_py()), int(ops[row])) in known.at_top
+        key = bytes(order.distinct[int(keys[row])].as_py())
+        repeated[row] |= digest(key, Op(ops[row])) in known.at_top
     return np.asarray(below | repeated, dtype=np.bool_)
 
 

@@ -29,6 +29,7 @@ from streaming.protocol.lanes import Lanes
 from streaming.protocol.recovery.forward import Forward
 from streaming.registry.book import SchemaBook
 from streaming.registry.client import Registry
+from streaming.registry.outputs import OutputSchemas, Registering
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.sink.dead_letters import read_letters
@@ -158,6 +159,7 @@ class Ownership:
             upstream_format=config.upstream_format.with_schemas(schemas.known),
             schemas=schemas,
             upstream_begins=lambda: [marks.earliest for marks in watermarks(kafka, config.upstream)],
+            registers=Registering(OutputSchemas(config.registry, config.table).register),
         )
 
     def _schemas(self, storage: Storage) -> SchemaBook:

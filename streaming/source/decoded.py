@@ -28,9 +28,6 @@ KEY, VALUE, SIZE, BEFORE, AFTER = "_bf_key", "_bf_value", "_bf_size", "_bf_befor
 UNCHANGED, POSITION = "_bf_unchanged", "_bf_position"
 """Columns beside those that the log has too."""
 
-AGAIN = "_bf_again"
-"""A lane's own: whether a record stands at the very position that was the highest when the batch began."""
-
 MARKED, NO_DATA = -2, -3
 """Ops of a record that is marked as a barrier, and of one that says nothing of the table: a heartbeat, a message."""
 AWAITS = -4

@@ -11,6 +11,7 @@ from typing import Any
 import fastavro
 from hypothesis import strategies as st
 
+from schemas.avro.projection import named_once
 from schemas.avro.registered import WriterSchema, frame
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType, TypeName
@@ -37,6 +38,13 @@ def _logical(avro: str, meaning: str, **more: object) -> Schema:
     return {"type": avro, "logicalType": meaning, **more}
 
 
+OWN_SCALE = {
+    "type": "record",
+    "name": "io.debezium.data.VariableScaleDecimal",
+    "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
+}
+
+
 def _unscaled(number: int) -> bytes:
     return number.to_bytes(max(1, (number.bit_length() + 8) // 8), "big", signed=True)
 
@@ -58,7 +66,8 @@ def _decimals(kind: ColumnType) -> list[tuple[Schema, st.SearchStrategy[Any]]]:
         wider = _logical("bytes", "decimal", precision=38, scale=kind.scale - 1)
         found.append((wider, cut.map(_unscaled)))
     text = numbers.map(lambda n: f"{'-' if n < 0 else ''}{abs(n)}e-{kind.scale}")
-    return [*found, ("string", text)]
+    own = st.fixed_dictionaries({"scale": st.just(kind.scale), "value": numbers.map(_unscaled)})
+    return [*found, ("string", text), (OWN_SCALE, own)]
 
 
 def fields_for(kind: ColumnType) -> list[tuple[Schema, st.SearchStrategy[Any]]]:
@@ -109,6 +118,12 @@ _OUTSIDE = {
     "int": LONGS,
     "long": LONGS,
     "bytes": st.binary(max_size=20),
+    "record": st.fixed_dictionaries(
+        {
+            "scale": st.sampled_from([-1, 0, 1, 3, 38, 39, 999, 1_000]),
+            "value": st.sampled_from([b"", b"\x00", b"\x64", b"\xff\x38"]) | st.binary(max_size=20),
+        }
+    ),
     "string": st.sampled_from(["", "2026-02-30", "1e999", "0x1", "1.5", "12", "2026-01-31", "\x00", "💡"]),
 }
 """Values of the same Avro type that may not fit; an int of more than 32 bits among them."""
@@ -185,12 +200,19 @@ def _renamed(schema: Schema, number: int) -> Schema:
             return [_renamed(each, number) for each in schema]
         case dict():
             inner = {key: _renamed(schema[key], number) for key in ("items", "values") if key in schema}
-            name = {"name": f"{schema['name']}{number}"} if "name" in schema else {}
+            is_free = "name" in schema and schema != OWN_SCALE  # which is known by its name
+            name = {"name": f"{schema['name']}{number}"} if is_free else {}
             return {**schema, **inner, **name}
     return schema
 
 
-def _writer(draw: st.DrawFn, number: int, columns: Sequence[Column], *, odd: bool, whole: bool) -> Writer:
+def _of_fields(number: int, fields: dict[str, tuple[Schema, st.SearchStrategy[Any]]]) -> Writer:
+    avro_fields = [{"name": name, "type": schema} for name, (schema, _) in fields.items()]
+    avro = named_once({"type": "record", "name": "Row", "namespace": "shop.orders", "fields": avro_fields})
+    return Writer(WriterSchema(number, json.dumps(avro)), fields, avro)
+
+
+def row_writer(draw: st.DrawFn, number: int, columns: Sequence[Column], *, odd: bool, whole: bool) -> Writer:
     fields: dict[str, tuple[Schema, st.SearchStrategy[Any]]] = {}
 
     def add(name: str, choice: tuple[Schema, st.SearchStrategy[Any]], form: int) -> None:
@@ -214,20 +236,18 @@ def _writer(draw: st.DrawFn, number: int, columns: Sequence[Column], *, odd: boo
         add(column.name, choice, draw(st.integers(0, 2)) if is_optional else 0)
     for extra in range(draw(st.integers(0, 2)) if not whole else 0):
         add(f"extra{extra}", draw(st.sampled_from(EXTRAS)), draw(st.integers(0, 2)))
-    avro_fields = [{"name": name, "type": schema} for name, (schema, _) in fields.items()]
-    avro = {"type": "record", "name": "Row", "namespace": "shop.orders", "fields": avro_fields}
-    return Writer(WriterSchema(number, json.dumps(avro)), fields, avro)
+    return _of_fields(number, fields)
 
 
-def _key_writer(draw: st.DrawFn, number: int, columns: Sequence[Column], form: str, odd: bool) -> Writer:
+def key_writer(draw: st.DrawFn, number: int, columns: Sequence[Column], form: str, odd: bool) -> Writer:
     if form == "record":
-        return _writer(draw, number, columns, odd=odd, whole=True)
+        return row_writer(draw, number, columns, odd=odd, whole=True)
     [column] = columns
     schema, values = draw(st.sampled_from(fields_for(column.type)))
     return Writer(WriterSchema(number, json.dumps(schema)), {column.name: (schema, values)}, schema)
 
 
-def _broken(draw: st.DrawFn, data: bytes) -> bytes:
+def broken(draw: st.DrawFn, data: bytes) -> bytes:
     match draw(st.integers(0, 15)):
         case 0:
             return data[: draw(st.integers(0, len(data)))]
@@ -249,32 +269,31 @@ def batches(
 
     @st.composite
     def build(draw: st.DrawFn) -> tuple[tuple[WriterSchema, ...], list[Record]]:
-        keys = [_key_writer(draw, 10 + n, table.key_columns, key, odd) for n in range(2)]
-        writers = [_writer(draw, 20 + n, table.columns, odd=odd, whole=False) for n in range(3)]
+        keys = [key_writer(draw, 10 + n, table.key_columns, key, odd) for n in range(2)]
+        writers = [row_writer(draw, 20 + n, table.columns, odd=odd, whole=False) for n in range(3)]
         kept = 1 if odd else 0
-        writers[kept:] = [_without(writer, table.primary_key) for writer in writers[kept:]]
+        writers[kept:] = [without(writer, table.primary_key) for writer in writers[kept:]]
         found: list[Record] = []
         for _ in range(count):
-            writer, key_writer = draw(st.sampled_from(writers)), draw(st.sampled_from(keys))
-            cells = {name: draw(values) for name, (_, values) in key_writer.fields.items()}
-            data = frame(key_writer.schema.id) + encoded(
-                key_writer.avro, cells if key == "record" else cells[table.primary_key[0]]
+            writer, of_key = draw(st.sampled_from(writers)), draw(st.sampled_from(keys))
+            cells = {name: draw(values) for name, (_, values) in of_key.fields.items()}
+            data = frame(of_key.schema.id) + encoded(
+                of_key.avro, cells if key == "record" else cells[table.primary_key[0]]
             )
             value: bytes | None = writer.record(draw, {})
             if not draw(st.integers(0, 9)):
                 value = draw(st.sampled_from([None, b""]))
             elif odd and value is not None:
-                value = _broken(draw, value)
+                value = broken(draw, value)
             if odd and not draw(st.integers(0, 3)):
-                data = _broken(draw, data)
+                data = broken(draw, data)
             found.append((data, value))
         return tuple(each.schema for each in (*keys, *writers)), found
 
     return build()
 
 
-def _without(writer: Writer, names: Sequence[str]) -> Writer:
+def without(writer: Writer, names: Sequence[str]) -> Writer:
     """The same without some fields: random ones would not be those of the key."""
     fields = {name: field for name, field in writer.fields.items() if name not in names}
-    avro = {**writer.avro, "fields": [each for each in writer.avro["fields"] if each["name"] in fields]}
-    return Writer(WriterSchema(writer.schema.id, json.dumps(avro)), fields, avro)
+    return _of_fields(writer.schema.id, fields)

@@ -6,15 +6,19 @@ import base64
 import datetime as dt
 import json
 import zlib
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.json.debezium_values import UNAVAILABLE
 from schemas.position import Key
 from schemas.records import Change, Op, Row
-from schemas.table import declare
+from schemas.table import Column, declare
+from tests.kit.avro_records import encoded
 from tests.kit.real import RealUpstream
+from tests.kit.registry import FakeRegistry
 
 RECORDED = declare(
     {
@@ -47,6 +51,16 @@ RECORDED = declare(
 _FOLDER = Path(__file__).parents[1] / "records"
 
 
+UNLISTED = declare(
+    {
+        "name": RECORDED.name,
+        "columns": {each.name: str(each.type) for each in RECORDED.columns if each.name != "tags"},
+        "primary_key": list(RECORDED.primary_key),
+    }
+)
+"""The same without its list of integers, which is text in JSON, and in Avro nothing that a column has."""
+
+
 class Recorded(NamedTuple):
     """A record of a real connector, with its topic's name behind the prefix."""
 
@@ -57,17 +71,27 @@ class Recorded(NamedTuple):
 
 
 def recorded(name: str) -> list[Recorded]:
-    """`plain` or `schemas`, whose records have frames."""
+    """`plain`, `schemas`, whose records have frames, or `avro`, by `recorded_schemas`."""
     lines = (_FOLDER / f"debezium-postgres-{name}.jsonl").read_text(encoding="utf-8").splitlines()
     found = map(json.loads, lines)
     return [
-        Recorded(each["topic"], each["partition"], *(_bytes(each[part]) for part in ("key", "value")))
+        Recorded(each["topic"], each["partition"], *(_bytes(each[part], name) for part in ("key", "value")))
         for each in found
     ]
 
 
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
+def recorded_schemas() -> KnownSchemas:
+    """What a registry had for the recording `avro`."""
+    found = json.loads((_FOLDER / "debezium-postgres-avro-schemas.json").read_text(encoding="utf-8"))
+    return KnownSchemas(
+        tuple(WriterSchema(int(number), json.dumps(schema)) for number, schema in found.items())
+    )
+
+
+def _bytes(text: str | None, name: str) -> bytes | None:
+    if text is None:
+        return None
+    return bytes.fromhex(text) if name == "avro" else text.encode()
 
 
 class DebeziumUpstream(RealUpstream):
@@ -106,6 +130,9 @@ class DebeziumUpstream(RealUpstream):
 
     def envelope(self, op: str, after: dict[str, Any] | None) -> bytes:
         """As the connector writes it now."""
+        return _json(self._event_of(op, after))
+
+    def _event_of(self, op: str, after: dict[str, Any] | None) -> dict[str, Any]:
         place = {"sequence": json.dumps([str(self._lsn - 100), str(self._lsn)]), "lsn": self._lsn}
         source = {
             "connector": "postgresql",
@@ -114,7 +141,7 @@ class DebeziumUpstream(RealUpstream):
             "table": self.table.name,
             **place,
         }
-        return _json({"before": None, "after": after, "source": source, "op": op, "ts_ms": 1})
+        return {"before": None, "after": after, "source": source, "op": op, "ts_ms": 1}
 
     def _append(self, key: Key, change: Change) -> None:
         op = {Op.INSERT: "c", Op.UPDATE: "u", Op.DELETE: "d"}[change.op]
@@ -122,7 +149,7 @@ class DebeziumUpstream(RealUpstream):
 
     def _event(self, key: Key, op: str, after: dict[str, Any] | None) -> None:
         self._lsn += 8
-        data = _json({name: _cell(value) for name, value in zip(self.table.primary_key, key, strict=True)})
+        data = self._written_key(dict(zip(self.table.primary_key, key, strict=True)))
         event: list[tuple[bytes, bytes | None]] = [(data, self.envelope(op, after))]
         if op == "d":
             event.append((data, None))
@@ -134,15 +161,81 @@ class DebeziumUpstream(RealUpstream):
             self._producer.produce(self.name, value, data, zlib.crc32(data) % self.partitions)
         self._producer.poll(0)
 
+    def _written_key(self, key: dict[str, Any]) -> bytes:
+        return _json({name: _cell(value) for name, value in key.items()})
+
     def _cells(self, row: Row) -> dict[str, Any]:
         return {name: _cell(value) for name, value in zip(self.table.column_names, row, strict=True)}
+
+
+class AvroDebeziumUpstream(DebeziumUpstream):
+    """The same by the schemas of a registry; `more` are further fields of a row's schema from now on."""
+
+    form: ClassVar[dict[str, str]] = {"format": "debezium", "encoding": "avro-registry"}
+    more: tuple[str, ...] = ()
+
+    def attach(self, registry: FakeRegistry) -> None:
+        """Have schemas registered there from now on."""
+        self.sections, self._registry = {"registry": {"url": registry.url}}, registry
+
+    def envelope(self, op: str, after: dict[str, Any] | None) -> bytes:
+        """As `DebeziumUpstream.envelope`."""
+        fields = [
+            *_fields(self.table.columns),
+            *({"name": name, "type": ["null", "int"]} for name in self.more),
+        ]
+        row = None if after is None else dict.fromkeys(self.more) | after
+        source = [
+            {"name": name, "type": "string"}
+            for name in ("connector", "name", "snapshot", "table", "sequence")
+        ]
+        schema = {
+            "type": "record",
+            "name": "shop.Envelope",
+            "fields": [
+                {"name": "before", "type": ["null", {"type": "record", "name": "Value", "fields": fields}]},
+                {"name": "after", "type": ["null", "Value"]},
+                {
+                    "name": "source",
+                    "type": _record("Source", [*source, {"name": "lsn", "type": ["null", "long"]}]),
+                },
+                {"name": "op", "type": "string"},
+                {"name": "ts_ms", "type": ["null", "long"]},
+            ],
+        }
+        return self._written("value", schema, self._event_of(op, row))
+
+    def _written_key(self, key: dict[str, Any]) -> bytes:
+        return self._written("key", _record("shop.Key", _fields(self.table.key_columns)), key)
+
+    def _written(self, half: str, schema: dict[str, Any], value: dict[str, Any]) -> bytes:
+        return frame(self._registry.register(f"{self.name}-{half}", schema)) + encoded(schema, value)
+
+    def _cells(self, row: Row) -> dict[str, Any]:
+        cells = zip(self.table.column_names, row, strict=True)
+        return {name: _unscaled(cell) if isinstance(cell, Decimal) else cell for name, cell in cells}
+
+
+def _record(name: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def _fields(columns: Sequence[Column]) -> list[dict[str, Any]]:
+    return [
+        {"name": column.name, "type": ["null", column.type.avro] if column.nullable else column.type.avro}
+        for column in columns
+    ]
+
+
+def _unscaled(number: Decimal) -> bytes:
+    unscaled = int(number.scaleb(-int(number.as_tuple().exponent)))
+    return unscaled.to_bytes(unscaled.bit_length() // 8 + 1, signed=True)
 
 
 def _cell(value: object) -> object:
     match value:
         case Decimal():
-            unscaled = int(value.scaleb(-int(value.as_tuple().exponent)))
-            return base64.b64encode(unscaled.to_bytes(unscaled.bit_length() // 8 + 1, signed=True)).decode()
+            return base64.b64encode(_unscaled(value)).decode()
         case dt.datetime():
             return int(value.timestamp() * 1_000_000)
         case bytes():

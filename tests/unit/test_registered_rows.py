@@ -211,6 +211,8 @@ _TIMES = ("long", "timestamp-millis"), ("long", "timestamp-micros"), ("int", "da
         *(("timestamp", {"type": avro, "logicalType": name}, 2**62) for avro, name in _TIMES[:2]),
         ("date", {"type": "int", "logicalType": "date"}, 2_932_897),
         ("date", "string", "2026-02-30"),
+        ("timestamp", "string", "infinity"),
+        ("decimal(9,2)", "string", "NaN"),
     ],
 )
 def test_what_does_not_fit_its_column_is_out_of_range(kind: str, schema: Any, raw: Any) -> None:
@@ -239,6 +241,7 @@ def test_what_does_not_fit_its_column_is_out_of_range(kind: str, schema: Any, ra
             dt.datetime(1970, 1, 1, 0, 0, 0, 1, dt.UTC),
         ),
         ("timestamp", "string", "1970-01-01T01:00:00+01:00", dt.datetime(1970, 1, 1, tzinfo=dt.UTC)),
+        ("date", "string", "1970-01-02Z", dt.date(1970, 1, 2)),
         ("int", ["null", "int"], None, None),
         ("int", "null", None, None),
     ],
@@ -287,6 +290,16 @@ def test_the_format_is_a_value_and_schemas_are_no_part_of_its_declaration() -> N
     assert UpsertFormat(encoding="avro-registry", key="text").framed == Framed(value=True)
     assert not UpsertFormat().framed
     assert UpsertFormat().with_schemas(known()) == UpsertFormat()
+
+
+def test_what_is_passed_over_may_be_anything_of_its_length() -> None:
+    fields = [
+        {"name": "x", "type": ["null", "int"]},
+        {"name": "y", "type": ["int", "long"]},
+        {"name": "id", "type": "long"},
+    ]
+    read = of_record({"type": "record", "name": "R", "fields": fields}, TABLE.columns)
+    assert [field["type"] for field in read.writer["fields"]] == [["null", "long"], ["int", "long"], "long"]
 
 
 def test_a_row_within_another_record_is_read_by_the_same_pieces() -> None:

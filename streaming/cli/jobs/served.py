@@ -20,6 +20,7 @@ from streaming.control.state_view import StateReader
 if TYPE_CHECKING:
     from streaming.control.client import Steering
     from streaming.kafka.clients import KafkaSettings
+    from streaming.registry.outputs import OutputSchemas
     from streaming.sink.protocol import SinkOf
 
 
@@ -70,6 +71,13 @@ class Served:
         """The job with as many partitions as the upstream has, where that is what it says."""
         plan = self.state_reader.look().plan
         return job.with_partitions(len(plan.first_offsets)) if plan else job
+
+    @property
+    def output_schemas(self) -> OutputSchemas:
+        """Registers the schemas of new jobs."""
+        from streaming.registry.outputs import OutputSchemas
+
+        return OutputSchemas(self.config.registry, self.config.table)
 
     def steering(self, timeout_s: float) -> Steering:
         """The way to send requests; a context."""

@@ -9,12 +9,15 @@ from typing import Annotated
 import typer
 from confluent_kafka import Message
 
+from schemas.settings.config import load_registry
 from streaming.cli.topics.target import BootstrapOption, Broker, KafkaOption
 from streaming.inspect.guess import guess
 from streaming.inspect.page import configuration
 from streaming.inspect.samples import Sample
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
+from streaming.registry.book import AskedSchemas
+from streaming.registry.client import Registry
 
 
 def command(
@@ -24,17 +27,27 @@ def command(
     records: Annotated[
         int, typer.Option(min=1, help="How many records to look at, of all partitions together.")
     ] = 1_000,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            help="Schema registry of records in Avro: its address, or a file with the section registry of a "
+            "configuration."
+        ),
+    ] = None,
 ) -> None:
     """Look at the first records of a topic, and write what a configuration would say of it.
 
-    The result is the sections kafka, upstream and table, on standard output. What the records do not say is a
-    comment there, to be decided by hand. Nothing is written to the topic.
+    The result is the sections kafka, upstream and table, on standard output, and registry where there is one. What the
+    records do not say is a comment there, to be decided by hand. Nothing is written to the topic.
     """
     settings = Broker(bootstrap, kafka).settings(None)
     samples = list(_samples(settings, topic, records))
     seen = f"{len(samples):,} records of {topic}"
     address = settings.bootstrap or ""
-    sys.stdout.write(configuration(topic, address, guess(samples), seen))
+    asked = None if registry is None else load_registry(registry)
+    schemas = None if asked is None else AskedSchemas(Registry(asked))
+    url = None if asked is None else asked.url
+    sys.stdout.write(configuration(topic, address, guess(samples, schemas), seen, url))
 
 
 def _samples(settings: KafkaSettings, topic: str, records: int) -> Iterator[Sample]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from schemas.records import Op
 from streaming.lane.changes import Bools, Changes
-from streaming.source.decoded import AGAIN, UNCHANGED
+from streaming.source.decoded import UNCHANGED
 
 Indices = npt.NDArray[np.int64]
 
@@ -76,22 +76,8 @@ def normalised(changes: Changes, order: KeyOrder, stored: Stored) -> Changes:
         for old, new in zip(stored.columns, changes.after, strict=True)
     )
     made = replace(changes, ops=ops, before=before)
-    kept = (has_after | present) & ~_repeat(made)
+    kept = has_after | present
     return made if kept.all() else made.filtered(kept)
-
-
-def _repeat(made: Changes) -> Bools:
-    """Changes that may have come again, and change nothing."""
-    repeat = np.zeros(len(made), dtype=np.bool_)
-    if AGAIN in made.rows.column_names:
-        again = np.flatnonzero(made.rows[AGAIN].to_numpy() & (made.ops == Op.UPDATE))
-        halves = (
-            [column.take(pa.array(again)).to_pylist() for column in half]
-            for half in (made.before, made.after)
-        )
-        before, after = (list(zip(*half, strict=True)) for half in halves)
-        repeat[again] = [repr(old) == repr(new) for old, new in zip(before, after, strict=True)]
-    return repeat
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,19 @@ from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema
 from streaming.source.formats.change import ChangeDecoder
 from streaming.source.formats.debezium import DebeziumDecoder
+from streaming.source.formats.debezium_avro import AvroEventDecoder
 from streaming.source.formats.protocol import Decoder
 from streaming.source.formats.upsert import UpsertDecoder
+
+
+def _event_decoder(format_: DebeziumFormat, table: TableSchema) -> Decoder:
+    return (AvroEventDecoder if format_.framed else DebeziumDecoder)(format_, table)
+
 
 DECODERS: dict[type[Format], Callable[[Any, TableSchema], Decoder]] = {
     ChangeFormat: ChangeDecoder,
     UpsertFormat: UpsertDecoder,
-    DebeziumFormat: DebeziumDecoder,
+    DebeziumFormat: _event_decoder,
 }
 
 

@@ -6,9 +6,8 @@ What is in doubt is handed on with its value, an empty one for a record without 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
-from operator import and_, or_
+from operator import or_
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -19,8 +18,8 @@ from schemas.formats.upsert_avro import projects
 from schemas.records import Op
 from schemas.table import TableSchema
 from streaming.source.decoded import AWAITS
-from streaming.source.formats.avro_columns import AvroColumns
-from streaming.source.formats.json_columns import Cells, JsonColumns, is_whole_object
+from streaming.source.formats.avro_columns import AvroColumns, AvroKeys
+from streaming.source.formats.json_columns import Cells, JsonColumns
 from streaming.source.formats.json_keys import JsonKeys
 from streaming.source.formats.protocol import Decoded, Decoder
 
@@ -37,20 +36,7 @@ class JsonRows:
 
     def cells(self, parsed: Column, value: Column) -> Cells:
         """What becomes of it."""
-        text = value.cast("string")
-        cells = self._row.cells(parsed, text)
-        return replace(cells, sound=F.coalesce(cells.sound & is_whole_object(text), F.lit(False)))
-
-
-class AvroKeys(AvroColumns):
-    """Keys by a schema registry."""
-
-    def cells(self, parsed: Column, data: Column) -> Cells:
-        """What becomes of it; `sound` if every column is set."""
-        cells = super().cells(parsed, data)
-        return replace(
-            cells, sound=reduce(and_, [each.isNotNull() for each in cells.values.values()], cells.sound)
-        )
+        return self._row.cells(parsed, value.cast("string"))
 
 
 class UpsertDecoder(Decoder):
@@ -71,30 +57,36 @@ class UpsertDecoder(Decoder):
         return F.struct(*(column.alias(name) for name, column in halves.items() if column is not None))
 
     def checked(self, read: Column, key: Column, value: Column) -> Column:
-        deleted = F.coalesce(F.length(value) == 0, F.lit(True))
+        # Each of these columns is evaluated once; what they amount to is left to the next step.
         cells, keys = self._row.cells(read.getField("value"), value), self._keys(read, key)
-        sound = cells.sound & self._agree(cells, keys)
-        op = F.when(keys.sound, F.when(deleted, F.lit(Op.DELETE.value)).when(sound, F.lit(Op.INSERT.value)))
-        if self._framed:
-            op = F.when(self._waits(key, value), F.lit(AWAITS)).otherwise(op)
-        row = [
-            keys.values.get(name, F.when(~deleted, cells.values[name])).alias(name)
-            for name in self._table.column_names
-        ]
-        doubt = keys.doubt | (~deleted & cells.doubt)
-        return F.struct(op.alias("op"), F.struct(*row).alias("row"), doubt.alias("doubt"))
+        # A record without a value has no cells, so its row is the key alone.
+        row = [keys.values.get(name, cells.values[name]).alias(name) for name in self._table.column_names]
+        return F.struct(
+            F.struct(*row).alias("row"),
+            (cells.sound & cells.agree(keys)).alias("is_sound"),
+            keys.sound.alias("has_key"),
+            cells.doubt.alias("doubt"),
+            keys.doubt.alias("key_doubt"),
+        )
 
     def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
-        op, row = read.getField("op"), read.getField("row")
-        doubt = op.isNull() | read.getField("doubt")
-        again = F.when(doubt, F.coalesce(value, F.lit(b"")))
+        row, deleted = read.getField("row"), F.coalesce(F.length(value) == 0, F.lit(True))
+        op = F.when(
+            read.getField("has_key"),
+            F.when(deleted, F.lit(Op.DELETE.value)).when(read.getField("is_sound"), F.lit(Op.INSERT.value)),
+        )
+        if self._framed:
+            op = F.when(self._waits(key, value), F.lit(AWAITS)).otherwise(op)
+        unsure = read.getField("key_doubt") | (~deleted & read.getField("doubt"))
+        doubt = op.isNull() | (op == AWAITS) | unsure
+        again = F.coalesce(value, F.lit(b""))
         if self._framed:  # every lane gets it, and has no use for more than the id
-            again = F.when(op == AWAITS, F.substring(value, 1, FRAME_BYTES)).otherwise(again)
+            again = F.when(op == AWAITS, F.substring(again, 1, FRAME_BYTES)).otherwise(again)
         return Decoded(
             op=op,
             before=F.when(op == Op.DELETE.value, row),
             after=F.when(op == Op.INSERT.value, row),
-            value=again,
+            value=F.when(doubt, again),
         )
 
     def _keys(self, read: Column, key: Column) -> Cells:
@@ -108,7 +100,3 @@ class UpsertDecoder(Decoder):
             if isinstance(half, AvroColumns)
         ]
         return reduce(or_, halves)
-
-    def _agree(self, cells: Cells, keys: Cells) -> Column:
-        pairs = ((cells.values[name], keys.values[name]) for name in self._table.primary_key)
-        return reduce(and_, (F.coalesce(found == key, F.lit(True)) for found, key in pairs))

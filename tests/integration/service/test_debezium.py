@@ -8,8 +8,11 @@ from typing import Any
 
 from schemas.errors import Code, InputError
 from schemas.records import Op
-from tests.kit.debezium import DebeziumUpstream
+from streaming.registry.book import AskedSchemas
+from streaming.registry.client import Registry
+from tests.kit.debezium import AvroDebeziumUpstream, DebeziumUpstream
 from tests.kit.real import Stage, records
+from tests.kit.registry import FakeRegistry
 
 SetUp = Callable[..., Stage]
 COPY = {"name": "copy"}
@@ -33,8 +36,10 @@ def stir(upstream: DebeziumUpstream, version: int) -> None:
     upstream.again(25)
 
 
-def stage_of(set_up: SetUp, *jobs: dict[str, Any]) -> tuple[Stage, DebeziumUpstream]:
-    stage = set_up(*jobs, upstream_type=DebeziumUpstream)
+def stage_of(
+    set_up: SetUp, *jobs: dict[str, Any], upstream_type: type[DebeziumUpstream] = DebeziumUpstream
+) -> tuple[Stage, DebeziumUpstream]:
+    stage = set_up(*jobs, upstream_type=upstream_type)
     assert isinstance(stage.upstream, DebeziumUpstream)
     return stage, stage.upstream
 
@@ -64,6 +69,29 @@ def test_a_connectors_topic_goes_out_as_the_changelog_that_it_amounts_to(set_up:
     assert stage.verify(0).clean
     assert stage.verify(1).clean
     assert folded(stage) == upstream.rows
+
+
+def test_so_does_one_in_avro_whose_schema_changes(set_up: SetUp) -> None:
+    with FakeRegistry().serving() as registry:
+        stage, upstream = stage_of(set_up, COPY, FILTERED, upstream_type=AvroDebeziumUpstream)
+        assert isinstance(upstream, AvroDebeziumUpstream)
+        upstream.attach(registry)
+        for number in range(300):
+            upstream.put(order(number))
+        with stage.running() as run:
+            run.reach(upstream.barrier())
+            stir(upstream, 1)
+            upstream.more = ("x",)
+            stir(upstream, 2)
+            run.reach(upstream.barrier())
+            while not run.is_complete("some"):
+                run.reach(upstream.barrier())
+        config = stage.config()
+        asked = config.upstream_format.with_schemas(AskedSchemas(Registry(config.registry)))
+        for number, job in enumerate(config.jobs):
+            assert stage.verify(number, formats=(asked, job.format)).clean
+        assert folded(stage) == upstream.rows
+        assert len(registry.schemas) == 3
 
 
 def folded(stage: Stage) -> dict[object, object]:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.settings.config import ServiceConfig, load
 from streaming.inspect.guess import Guess, guess
 from streaming.inspect.page import configuration
 from streaming.inspect.samples import Sample
-from tests.kit.debezium import RECORDED, recorded
+from tests.kit.debezium import RECORDED, UNLISTED, recorded, recorded_schemas
 
 
 def samples(*pairs: tuple[object, object]) -> list[Sample]:
@@ -95,6 +96,35 @@ def test_keys_of_one_column_are_found_in_the_row(
     assert config.upstream_format == UpsertFormat(key=form)  # type: ignore[arg-type]
     assert config.table.primary_key == (primary_key,)
     assert ("key" in found.unsure) is (primary_key == "key")
+
+
+def test_a_debezium_topic_in_avro_takes_its_columns_from_the_registry(tmp_path: Path) -> None:
+    found = [Sample(each.key, each.value) for each in recorded("avro") if "orders" in each.topic]
+    said = guess(found, recorded_schemas())
+    path = tmp_path / "config.yaml"
+    page = configuration("shop.public.orders", "127.0.0.1:9092", said, "45 records", "http://127.0.0.1:8081")
+    path.write_text(page, encoding="utf-8")
+    config = load(path)
+    assert config.upstream_format == DebeziumFormat(encoding="avro-registry")
+    assert config.registry.url == "http://127.0.0.1:8081"
+    assert said.unsure == {}
+    types = {column.name: str(column.type) for column in config.table.columns}
+    declared = {column.name: str(column.type) for column in UNLISTED.columns}
+    assert types == {**declared, "free": "decimal(38,10)"}
+    assert set(config.table.primary_key) == set(UNLISTED.primary_key)
+    assert "# Field tags has a type that no column has." in page
+
+
+def test_rows_in_avro_are_upserts_and_have_the_columns_of_their_keys() -> None:
+    found = [Sample(frame(1) + b"\x0e", frame(2) + b"\x00")]
+    key = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+    row = {"type": "record", "name": "Row", "fields": [{"name": "note", "type": ["null", "string"]}]}
+    known = KnownSchemas(tuple(WriterSchema(n, json.dumps(each)) for n, each in ((1, key), (2, row))))
+    said = guess(found, known)
+    assert said.upstream == {"format": "upsert", "encoding": "avro-registry"}
+    assert [(each.name, each.kind) for each in said.fields] == [("id", "bigint"), ("note", "string")]
+    assert said.primary_key == ["id"]
+    assert "say --registry" in guess(found).notes[0]
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,23 @@
 """Events of the format `debezium` in JSON, one by one: the strict twin of `streaming.source.formats.debezium`.
 
 A value is an envelope, `{"op": ..., "after": ..., "source": ...}`, or has one as its `payload` beside its `schema`; a
-key likewise is an object of the key columns or has one. Source:
-https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events.
+key likewise is an object of the key columns or has one.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Rows
+from schemas.formats.events.rows import (
+    DELETE,
+    MESSAGE,
+    EventError,
+    EventRows,
+    check_op,
+    mismatch,
+    position_of,
+)
 from schemas.json.debezium_values import (
     UNAVAILABLE_BYTES,
     UNAVAILABLE_TEXTS,
@@ -22,17 +28,12 @@ from schemas.json.debezium_values import (
     field_schemas,
 )
 from schemas.json.scan import JsonError, Kind, Token, fields_in, read_object
-from schemas.position import Key
-from schemas.records import Change, Op, UpstreamRecord
+from schemas.records import UpstreamRecord
 from schemas.table import Column
 from schemas.types import TypeName, Value
 
 FRAMED = '{"schema"'
 """How a key or value begins that comes with its schema."""
-UPSERTS, DELETE, TRUNCATE, MESSAGE = ("r", "c", "u"), "d", "t", "m"
-COMPARABLE = "postgresql"
-"""The connector whose positions rise in a partition but for what comes again."""
-SEQUENCE = r'\["([0-9]{1,19})","([0-9]{1,19})"\]'
 
 _LONG_MAX = 2**63 - 1
 _NOTHING = Token(Kind.NULL, "null")
@@ -41,8 +42,8 @@ _UNAVAILABLE = {TypeName.STRING: UNAVAILABLE_TEXTS, TypeName.BINARY: (UNAVAILABL
 _Fields = Mapping[str, Token]
 
 
-class DebeziumRows(Rows):
-    """Rows and keys, see `formats.protocol.Rows`. An INSERT here only says what the row is now."""
+class DebeziumRows(EventRows):
+    """Rows and keys, see `formats.protocol.Rows`."""
 
     def __init__(
         self,
@@ -51,20 +52,8 @@ class DebeziumRows(Rows):
         time: TimeMode | None,
         decimal: DecimalMode | None,
     ) -> None:
-        self._columns, self._key_columns = tuple(columns), tuple(key_columns)
-        self._keys = frozenset(column.name for column in key_columns)
+        super().__init__(columns, key_columns)
         self._values = DebeziumValues(time, decimal)
-
-    def read_key(self, data: bytes, *, where: str | None = None) -> Key:
-        """Raises: InputError: KEY_MISMATCH for what is no key in this form, PK_NULL, and as values do."""
-        return tuple(self._key(data, where).values())
-
-    def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
-        """As `read_record`; ValueError for one that is no data."""
-        change = self.read_record(key, value, where=where).change
-        if change is None:
-            raise ValueError("a record that is no data")
-        return change
 
     def read_record(
         self, key: bytes | None, value: bytes | None, *, where: str | None = None
@@ -89,16 +78,6 @@ class DebeziumRows(Rows):
             raise _error(reason, "a value", where) from None
         return UpstreamRecord(self._insert(keys, row, where), unchanged, position)
 
-    def _delete(self, keys: Mapping[str, Value]) -> Change:
-        return Change(Op.DELETE, tuple(keys.get(column.name) for column in self._columns), None)
-
-    def _insert(self, keys: Mapping[str, Value], row: dict[str, Value], where: str | None) -> Change:
-        for name, found in row.items():
-            if name in keys and found is not None and found != keys[name]:
-                raise _mismatch("a row whose key columns are not those of its key", where)
-        row |= keys
-        return Change(Op.INSERT, None, tuple(row.get(column.name) for column in self._columns))
-
     def _row(
         self, fields: list[tuple[str, Token]], schemas: Mapping[str, FieldSchema]
     ) -> tuple[dict[str, Value], tuple[int, ...]]:
@@ -113,7 +92,7 @@ class DebeziumRows(Rows):
 
     def _key(self, data: bytes | None, where: str | None) -> dict[str, Value]:
         if not data:
-            raise _mismatch("a record without a key", where)
+            raise mismatch("a record without a key", where)
         try:
             fields, schemas = _unframed(data)
             keys = self._key_values(fields, schemas)
@@ -142,7 +121,9 @@ def _unframed(
     fields = read_object(data)
     if not data.startswith(FRAMED.encode()):
         return fields, {}
-    parts = dict(reversed(fields))  # of two with one name the first
+    parts = dict(fields)
+    if len(parts) < len(fields):
+        raise JsonError("a part of its frame that comes twice")
     return fields_in(parts.get("payload", _NOTHING)), field_schemas(parts["schema"], half)
 
 
@@ -159,14 +140,10 @@ def _is_no_data(envelope: _Fields) -> bool:
 
 
 def _op(envelope: _Fields) -> str:
-    op = envelope.get("op", _NOTHING).text
-    if op == TRUNCATE:
-        raise JsonError("a truncate", Code.TRUNCATE_UNSUPPORTED)
-    if op not in (*UPSERTS, DELETE):
-        raise JsonError("an op that is none of r, c, u and d", Code.UNKNOWN_OP)
-    if ("after" in envelope) != (op != DELETE):
-        raise JsonError(f"an event {op} {'with' if op == DELETE else 'without'} a row after")
-    return op
+    try:
+        return check_op(envelope.get("op", _NOTHING).text, has_after="after" in envelope)
+    except EventError as reason:
+        raise JsonError(str(reason), reason.code or Code.JSON_MALFORMED) from None
 
 
 def _position(envelope: _Fields) -> tuple[int, int] | None:
@@ -174,12 +151,8 @@ def _position(envelope: _Fields) -> tuple[int, int] | None:
     lsn = source.get("lsn")
     if lsn is not None and not (lsn.kind is Kind.INTEGER and -_LONG_MAX - 1 <= int(lsn.text) <= _LONG_MAX):
         raise JsonError("a source whose lsn is no number")
-    connector, snapshot = (source.get(name, _NOTHING).text for name in ("connector", "snapshot"))
-    sequence = re.fullmatch(SEQUENCE, source.get("sequence", _NOTHING).text)
-    if connector != COMPARABLE or snapshot != "false" or sequence is None or lsn is None:
-        return None
-    commit = int(sequence[1])
-    return (commit, int(lsn.text)) if commit <= _LONG_MAX else None
+    told = {name: source.get(name, _NOTHING).text for name in ("connector", "snapshot", "sequence")}
+    return position_of(told, None if lsn is None else int(lsn.text))
 
 
 def _error(reason: JsonError, what: str, where: str | None) -> InputError:
@@ -188,7 +161,3 @@ def _error(reason: JsonError, what: str, where: str | None) -> InputError:
     values = {"column": reason.column} if reason.column else {}
     expected = None if reason.column or code is not Code.BAD_ENCODING else "a change event in JSON, in UTF-8"
     return InputError(code, where=where, found=f"{what} with {reason}{column}", expected=expected, **values)
-
-
-def _mismatch(found: str, where: str | None) -> InputError:
-    return InputError(Code.KEY_MISMATCH, where=where, found=found)

@@ -1,0 +1,136 @@
+"""Events of the format `debezium` in Avro by a schema registry, one by one: the strict twin of their Spark columns.
+
+A value is the envelope, a record of `op`, `after`, `source` and more, as Kafka Connect's converters write it; a key is
+a record of the key columns. What days, times and decimals mean is in the writer's schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from schemas.avro.by_id import RegisteredRecords
+from schemas.avro.cells import MisfitError, Schema, cell_of
+from schemas.avro.projection import Project, Projection, fields_of, of_record
+from schemas.avro.registered import Schemas
+from schemas.errors import Code, InputError
+from schemas.formats.events.rows import (
+    MESSAGE,
+    EventError,
+    EventRows,
+    check_op,
+    mismatch,
+    position_of,
+)
+from schemas.json.debezium_values import UNAVAILABLE
+from schemas.records import UpstreamRecord
+from schemas.table import Column
+from schemas.types import ColumnType, TypeName, Value
+
+ENVELOPE = (
+    Column("op", ColumnType(TypeName.BINARY), nullable=True),
+    Column("ts_ms", ColumnType(TypeName.BIGINT), nullable=True),
+)
+SOURCE = (
+    *(
+        Column(name, ColumnType(TypeName.BINARY), nullable=True)
+        for name in ("connector", "snapshot", "sequence")
+    ),
+    Column("lsn", ColumnType(TypeName.BIGINT), nullable=True),
+)
+"""What is read of an event beside its row. Texts are compared as bytes, which need not be UTF-8."""
+LEFT_OUT: Mapping[TypeName, Value] = {TypeName.STRING: UNAVAILABLE, TypeName.BINARY: UNAVAILABLE.encode()}
+"""In place of a value that is what it was."""
+
+
+def projects(columns: Sequence[Column], key_columns: Sequence[Column]) -> dict[str, Project]:
+    """What is read of a `value`, and of a `key`."""
+    parts: dict[str, Project] = {
+        "source": _of_source,
+        "after": partial(of_record, columns=columns, name="backfill.After"),
+    }
+    return {
+        "value": partial(_of_event, parts=parts),
+        "key": partial(of_record, columns=key_columns, exact=True),
+    }
+
+
+def _of_event(schema: Schema, parts: Mapping[str, Project]) -> Projection:
+    if not fields_of(schema).keys() & {column.name for column in ENVELOPE}:
+        raise MisfitError("a record that is no change event: it has no op")
+    return of_record(schema, ENVELOPE, parts=parts)
+
+
+def _of_source(schema: Schema) -> Projection:
+    """What other connectors have under these names in other types is of no use here."""
+    fields = fields_of(schema)
+
+    def fits(column: Column) -> bool:
+        try:
+            return column.name in fields and cell_of(column, fields[column.name]) is not None
+        except MisfitError:
+            return False
+
+    return of_record(schema, list(filter(fits, SOURCE)), name="backfill.Source")
+
+
+class AvroEvents(EventRows):
+    """Rows and keys, see `formats.protocol.Rows`."""
+
+    def __init__(self, columns: Sequence[Column], key_columns: Sequence[Column], schemas: Schemas) -> None:
+        super().__init__(columns, key_columns)
+        read = projects(columns, key_columns)
+        self._values = RegisteredRecords(schemas, read["value"], "a value")
+        self._key_records = RegisteredRecords(schemas, read["key"], "a key")
+
+    def read_record(
+        self, key: bytes | None, value: bytes | None, *, where: str | None = None
+    ) -> UpstreamRecord:
+        """Raises: InputError as `read_key`; UNKNOWN_OP, TRUNCATE_UNSUPPORTED; as `RegisteredRecords.read`."""
+        if not value:
+            return UpstreamRecord(self._delete(self._key(key, where)))
+        event = self._values.read(value, general=Code.CHANGE_MALFORMED, where=where)
+        source, row = event.get("source"), event.get("after")
+        op = None if event.get("op") is None else event["op"].decode(errors="replace")
+        is_alive = op is None and source is None and row is None and event.get("ts_ms") is not None
+        if op == MESSAGE or is_alive:
+            return UpstreamRecord(None)
+        try:
+            check_op(op, has_after=row is not None)
+        except EventError as reason:
+            code = reason.code or Code.CHANGE_MALFORMED
+            raise InputError(code, where=where, found=f"a value with {reason}") from None
+        keys, position = self._key(key, where), _position(source or {})
+        if row is None:
+            return UpstreamRecord(self._delete(keys), position=position)
+        unchanged = self._left_out(row)
+        return UpstreamRecord(self._insert(keys, row, where), unchanged, position)
+
+    def _left_out(self, row: dict[str, Value]) -> tuple[int, ...]:
+        """The columns whose value is left out, which is taken from the row."""
+        found = [
+            index
+            for index, column in enumerate(self._columns)
+            if column.name not in self._keys
+            and column.type.name in LEFT_OUT
+            and row.get(column.name) == LEFT_OUT[column.type.name]
+        ]
+        for index in found:
+            del row[self._columns[index].name]
+        return tuple(found)
+
+    def _key(self, data: bytes | None, where: str | None) -> dict[str, Value]:
+        if not data:
+            raise mismatch("a record without a key", where)
+        found = self._key_records.read(data, general=Code.KEY_MISMATCH, where=where)
+        if None in found.values():
+            raise InputError(Code.PK_NULL, where=where, found="a null in a key column")
+        return {column.name: found[column.name] for column in self._key_columns}
+
+
+def _position(source: Mapping[str, Any]) -> tuple[int, int] | None:
+    told = {
+        name: value.decode(errors="replace") for name, value in source.items() if isinstance(value, bytes)
+    }
+    return position_of(told, source.get("lsn"))

@@ -1,0 +1,101 @@
+"""The format `debezium` in Avro by a schema registry as Spark reads it, in the steps of that in JSON.
+
+An event whose value names a schema that is not known waits for it; so does one whose key does, if it is data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from schemas.avro.registered import FRAME_BYTES
+from schemas.formats.debezium import DebeziumFormat
+from schemas.formats.events.debezium_avro import ENVELOPE, LEFT_OUT, SOURCE, projects
+from schemas.table import TableSchema
+from streaming.source.decoded import AWAITS
+from streaming.source.formats.avro_columns import AvroColumns, AvroKeys
+from streaming.source.formats.events import decoded_event, is_deleted, is_no_data, position_of
+from streaming.source.formats.json_columns import Cells
+from streaming.source.formats.protocol import Decoded, Decoder
+
+
+class AvroEventDecoder(Decoder):
+    """Of events of one table."""
+
+    def __init__(self, format_: DebeziumFormat, table: TableSchema) -> None:
+        read = projects(table.columns, table.key_columns)
+        parts = {"source": SOURCE, "after": table.columns}
+        self._table = table
+        self._event = AvroColumns(ENVELOPE, format_.known, read["value"], parts)
+        self._key = AvroKeys(table.key_columns, format_.known, read["key"])
+
+    def read(self, key: Column, value: Column) -> Column:
+        return F.struct(self._event.parsed(value).alias("value"), self._key.parsed(key).alias("key"))
+
+    def checked(self, read: Column, key: Column, value: Column) -> Column:
+        event = read.getField("value")
+        said, source, row = (self._event.cells(event, value, part) for part in (None, "source", "after"))
+        keys = self._key.cells(read.getField("key"), key)
+        op, ts_ms = said.values["op"].cast("string"), said.values["ts_ms"]
+        has_source, has_row = (self._event.has(event, part) for part in ("source", "after"))
+        no_data = is_no_data(op, ts_ms, has_source | has_row)
+        sound = said.sound & source.sound & row.sound
+        left_out = self._left_out(row)
+        whole = {
+            name: F.when(~left_out[name], cell) if name in left_out else cell
+            for name, cell in row.values.items()
+        }
+        return F.struct(
+            op.alias("op"),
+            has_row.alias("has_row"),
+            no_data.alias("is_no_data"),
+            F.struct(*(keys.values.get(name, cell).alias(name) for name, cell in whole.items())).alias("row"),
+            sound.alias("is_sound"),
+            row.agree(keys).alias("agree"),
+            keys.sound.alias("has_key"),
+            (said.doubt | row.doubt).alias("doubt"),
+            keys.doubt.alias("key_doubt"),
+            self._indices(left_out).alias("unchanged"),
+            _position(source).alias("position"),
+            self._waits(key, value, sound & no_data).alias("waits"),
+        )
+
+    def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
+        waits, found = read.getField("waits"), decoded_event(read, value)
+        return replace(
+            found,
+            op=F.when(waits, F.lit(AWAITS)).otherwise(found.op),
+            # Every lane gets it, and has no use for more than the id.
+            value=F.when(waits, F.coalesce(F.substring(value, 1, FRAME_BYTES), F.lit(b""))).otherwise(
+                found.value
+            ),
+        )
+
+    def _waits(self, key: Column, value: Column, is_no_data: Column) -> Column:
+        is_known = ~is_deleted(value) & is_no_data
+        return self._event.waits(value) | (~is_known & self._key.waits(key))
+
+    def _left_out(self, row: Cells) -> dict[str, Column]:
+        """Of the columns that may be left out, whether they are."""
+        may_be = [each for each in self._table.columns if each.type.name in LEFT_OUT and each.nullable]
+        marks = {each.name: row.values[each.name] == F.lit(LEFT_OUT[each.type.name]) for each in may_be}
+        return {name: F.coalesce(mark, F.lit(False)) for name, mark in marks.items()}
+
+    def _indices(self, left_out: Mapping[str, Column]) -> Column:
+        """Of the columns that are left out; null for none."""
+        if not left_out:
+            return F.lit(None).cast("array<int>")
+        names = self._table.column_names
+        found = F.array(*(F.when(mark, F.lit(names.index(name))) for name, mark in left_out.items()))
+        return F.when(reduce(or_, left_out.values()), F.filter(found, lambda index: index.isNotNull()))
+
+
+def _position(source: Cells) -> Column:
+    *texts, lsn = (source.values[column.name] for column in SOURCE)
+    connector, snapshot, sequence = (text.cast("string") for text in texts)
+    return position_of(connector, snapshot, sequence, lsn)
