@@ -23,7 +23,7 @@ quick: setup jars  ## Run the tests that start neither Spark nor a broker
 faults: setup jars  ## Kill a real service at every point between effects, and more; half an hour or longer
 	$(RUN)/pytest -m faults $(ARGS)
 
-connect: setup jars  ## Run the tests against a real schema registry (fetches 110 MB on first use)
+connect: setup jars  ## Run the tests against real PostgreSQL, Kafka Connect and a schema registry (fetches 250 MB once)
 	$(RUN)/pytest -m connect $(ARGS)
 
 simulate: setup  ## Play every crash, hand-over and canary, and random histories (SEEDS=100000); or show one (SEED=123)
@@ -44,8 +44,9 @@ setup: .venv/.locked  ## Make .venv from uv.lock
 jars: setup  ## Fetch the jars, checked against their digests, and rehearse a start
 	@$(RUN)/backfill prepare
 
-jar-lock: setup  ## For maintainers: resolve the roots of jars.toml again
+jar-lock: setup  ## For maintainers: resolve the roots of both jars.toml again
 	$(RUN)/python -m streaming.dev.jar_lock
+	$(RUN)/python -m streaming.dev.jar_lock tests/kit/connect/jars.toml
 
 clean:  ## Delete what was made here (fetched jars stay in the user's cache)
 	rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -176,6 +176,11 @@ _TOPICS = {
         "a topic that keeps its changelog from the first record: retention.ms and retention.bytes -1",
         "set them to -1 on the topic, or say `allow_retention: true` in the job",
     ),
+    Code.OUTPUT_SCHEMA_INCOMPATIBLE: Advice(
+        "a subject that is new, or whose schemas can be read by this one",
+        "name another output, choose the columns that were there, or change the subject's compatibility in the "
+        "registry; nothing was created",
+    ),
     Code.OUTPUT_TOPIC_MISSING: Advice(
         "the output of an open job",
         "drop its job (`backfill drop`) and create it with a new topic; or restore the topic",
@@ -206,11 +211,11 @@ _TOPICS = {
         "check kafka.username, its password, kafka.sasl_mechanism and kafka.security",
     ),
     Code.REGISTRY_UNREACHABLE: Advice(
-        "a schema registry there, for ids that are not known yet",
+        "a schema registry there, for schemas that the state does not have",
         "start the registry, or correct registry.url",
     ),
     Code.REGISTRY_REFUSED: Advice(
-        "a schema registry that lets this user read schemas",
+        "a schema registry that lets this user read schemas, and register those of outputs",
         "check registry.url with its path, and the user, password, token or certificate in the section registry",
     ),
 }

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from schemas.avro.registered import SchemaIds
 from schemas.errors import Code, ConfigError
 from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
-from schemas.formats.protocol import OutputFormat
+from schemas.formats.protocol import Half, OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format
 from schemas.kinds.scans import DEFAULT_SCAN, ScanConfig, declare_scan, scan_declaration
 from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
@@ -182,6 +183,14 @@ class JobDefinition:
             for key in dict.fromkeys([*KEYS, *ours, *theirs])
             if key != "allow_retention" and ours.get(key) != theirs.get(key)
         ]
+
+    def schemas(self, table: TableSchema) -> Mapping[Half, Mapping[str, Any]]:
+        """What a reader of its output has to know, see `OutputFormat.schemas`."""
+        return self.format.schemas(table.select(self.columns), table.key_columns, self.output)
+
+    def with_ids(self, ids: SchemaIds) -> JobDefinition:
+        """The same with the schemas that the registry has of it, which are no part of what is declared."""
+        return replace(self, format=self.format.with_ids(ids))
 
     @property
     def form(self) -> str:

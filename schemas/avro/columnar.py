@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,7 @@ Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
 
-_NULL, _PRESENT = b"\x00", b"\x02"
+NULL, PRESENT = b"\x00", b"\x02"
 """The branch of a `[null, T]` union: its index as a varint."""
 
 _WIDE_DECIMAL = 19
@@ -45,6 +46,11 @@ _WIDE_DECIMAL = 19
 
 
 _MAX_OFFSET = 2**31 - 1
+_LONG_CONSTANT = 16
+"""Bytes of a constant from which on Arrow's join copies it, rather than the matrix of short bytes."""
+
+Part: TypeAlias = bytes | tuple[Sequence[Column], Sequence[pa.Array]] | pa.BinaryArray | npt.NDArray[np.int32]
+"""Of a record: bytes that all rows have, the fields of columns, bytes that each row has, or an `int` of each."""
 
 
 def encode_keys(key_columns: Sequence[Column], arrays: Sequence[pa.Array]) -> pa.BinaryArray:
@@ -60,12 +66,12 @@ def encode_keys(key_columns: Sequence[Column], arrays: Sequence[pa.Array]) -> pa
         ValueError: arrays and columns do not match in number, or the arrays in length.
         pa.ArrowException: 2 GiB of records or more; encode fewer rows at a time.
     """
-    return _encode(len(arrays[0]), (key_columns, arrays))
+    return encode_records(len(arrays[0]), (key_columns, arrays))
 
 
 def encode_inserts(columns: Sequence[Column], arrays: Sequence[pa.Array]) -> pa.BinaryArray:
     """`Change{INSERT, null, Row}` records, one for each row; input, result and errors as in `encode_keys`."""
-    return _encode(len(arrays[0]), b"\x00" + _NULL + _PRESENT, (columns, arrays))
+    return encode_records(len(arrays[0]), b"\x00" + NULL + PRESENT, (columns, arrays))
 
 
 def encode_changes(
@@ -105,11 +111,11 @@ def _encode_one_op(
     code = bytes([2 * op])
     match op:
         case Op.INSERT:
-            return _encode(length, code + _NULL + _PRESENT, (columns, after))
+            return encode_records(length, code + NULL + PRESENT, (columns, after))
         case Op.UPDATE:
-            return _encode(length, code + _PRESENT, (columns, before), _PRESENT, (columns, after))
+            return encode_records(length, code + PRESENT, (columns, before), PRESENT, (columns, after))
         case Op.DELETE:
-            return _encode(length, code + _PRESENT, (columns, before), _NULL)
+            return encode_records(length, code + PRESENT, (columns, before), NULL)
 
 
 def _take(arrays: Sequence[pa.Array], rows: npt.NDArray[np.intp]) -> list[pa.Array]:
@@ -117,16 +123,20 @@ def _take(arrays: Sequence[pa.Array], rows: npt.NDArray[np.intp]) -> list[pa.Arr
     return [array.take(indices) for array in arrays]
 
 
-def _encode(length: int, *parts: bytes | tuple[Sequence[Column], Sequence[pa.Array]]) -> pa.BinaryArray:
-    """Records made of constant bytes and rows of columns, in this order."""
+def encode_records(length: int, *parts: Part) -> pa.BinaryArray:
+    """Records made of their parts, in this order. Arrays, result and errors as in `encode_keys`."""
     records = _Records(length)
     for part in parts:
-        if isinstance(part, bytes):
-            records.add_constant(part)
-        else:
-            columns, arrays = part
-            for column, array in zip(columns, arrays, strict=True):
-                records.add_column(column, array)
+        match part:
+            case bytes():
+                records.add_constant(part)
+            case pa.Array():
+                records.add_bytes(part)
+            case np.ndarray():
+                records.add_numbers(part)
+            case (columns, arrays):
+                for column, array in zip(columns, arrays, strict=True):
+                    records.add_column(column, array)
     return records.finish()
 
 
@@ -191,12 +201,24 @@ class _Records:
 
     def __init__(self, length: int) -> None:
         self._length = length
-        self._pieces: list[pa.Array] = []
+        self._pieces: list[pa.Array | pa.Scalar] = []
         self._short = _ShortBytes(length)
 
     def add_constant(self, data: bytes) -> None:
+        if len(data) >= _LONG_CONSTANT:
+            self._flush()
+            self._pieces.append(pa.scalar(data, pa.binary()))
+            return
         for byte in data:
             self._short.add(byte)
+
+    def add_bytes(self, array: pa.BinaryArray) -> None:
+        self._flush()
+        self._pieces.append(array)
+
+    def add_numbers(self, numbers: npt.NDArray[np.int32]) -> None:
+        if self._length:
+            self._short.add_varint(_zigzag(numbers, None), None)
 
     def add_column(self, column: Column, array: pa.Array) -> None:
         self._check(column, array)
@@ -207,7 +229,7 @@ class _Records:
             present = array.is_valid().to_numpy(zero_copy_only=False)
             self._short.add(present.view(np.uint8) << 1)
         elif column.nullable:
-            self.add_constant(_PRESENT)
+            self.add_constant(PRESENT)
         self._add_value(column, array, present)
 
     def _check(self, column: Column, array: pa.Array) -> None:

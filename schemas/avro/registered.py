@@ -18,6 +18,14 @@ MAX_SCHEMA_ID = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaIds:
+    """What the registry calls the schemas of an output's keys and values. They hold for the life of the output."""
+
+    key: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class WriterSchema:
     """A schema as the registry has it. `references` are the texts that it builds upon, each after its own."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from schemas.avro.binary import change_schema, key_schema
-from schemas.formats.protocol import OutputFormat
+from schemas.formats.protocol import Half, OutputFormat
 from schemas.table import Column
 
 if TYPE_CHECKING:
@@ -44,5 +44,7 @@ class ChangeFormat(OutputFormat):
 
         return AvroChanges(tuple(columns))
 
-    def schemas(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> dict[str, object]:
+    def schemas(
+        self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str
+    ) -> dict[Half, dict[str, object]]:
         return {"key": key_schema(key_columns), "value": change_schema(columns)}

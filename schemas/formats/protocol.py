@@ -21,11 +21,11 @@ from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
-from schemas.avro.registered import KnownSchemas, Schemas, WriterSchema
+from schemas.avro.registered import KnownSchemas, SchemaIds, Schemas, WriterSchema
 from schemas.position import Key
 from schemas.records import Barrier, Change, Row, UpstreamRecord
 from schemas.table import Column, TableSchema
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa  # commands that only ask for jobs do without it
+
+
+Half: TypeAlias = Literal["key", "value"]
+"""Of a record."""
 
 
 class Images(Enum):
@@ -204,9 +208,7 @@ class Format(BaseModel):
         """The same format, which looks schemas up here; lanes and decoders need `KnownSchemas`."""
         return self
 
-    def misfit_of(
-        self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
-    ) -> str | None:
+    def misfit_of(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
         """Why no record by this schema can be a row of such a table, for a half that is `framed`."""
         return None
 
@@ -231,6 +233,18 @@ class OutputFormat(Format):
         """Whether each DELETE is followed by a record of the same key without a value, which says nothing new."""
         return False
 
+    @property
+    def ids(self) -> SchemaIds | None:
+        """The schemas that records name, of a format that is `framed`; None as long as it was not given any."""
+        return None
+
+    def with_ids(self, ids: SchemaIds) -> Self:
+        """The same format, whose records name these schemas; one that is not `framed` has no use for them.
+
+        Without them a framed one neither encodes nor reads: ValueError.
+        """
+        return self
+
     @abstractmethod
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> OutputRows:
         """The strict twin over rows of these columns, tuples in this order."""
@@ -244,5 +258,7 @@ class OutputFormat(Format):
         """Values over these columns, the job's, in its order."""
 
     @abstractmethod
-    def schemas(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> dict[str, object]:
-        """What a reader has to know of `key` and `value`, as JSON can say it."""
+    def schemas(
+        self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str
+    ) -> dict[Half, dict[str, object]]:
+        """What a reader of this topic has to know of `key` and `value`, as JSON says it, in the same words for ever."""

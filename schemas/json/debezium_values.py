@@ -25,9 +25,21 @@ DecimalMode = Literal["precise", "string"]
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """In place of a value that the database did not log, as it is what it was."""
-UNAVAILABLE_TEXTS = (UNAVAILABLE, f'["{UNAVAILABLE}"]')
 UNAVAILABLE_BYTES = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 """The same in base64."""
+UNAVAILABLE_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+"""The same as a uuid: version 3, of the text's MD5 without a namespace."""
+UNAVAILABLE_NUMBERS = f"[{','.join(map(str, UNAVAILABLE.encode()))}]"
+"""The same as an array of integers, which are its bytes."""
+UNAVAILABLE_TEXTS = (
+    UNAVAILABLE,
+    f'["{UNAVAILABLE}"]',
+    f'["{UNAVAILABLE_BYTES}"]',
+    UNAVAILABLE_NUMBERS,
+    f'["{UNAVAILABLE_UUID}"]',
+    f'{{"{UNAVAILABLE}":"{UNAVAILABLE}"}}',
+)
+"""The same in place of a text, of arrays of texts, bytes, integers and uuids, and of an hstore."""
 
 MILLIS, MICROS, NANOS = 1_000, 1_000_000, 1_000_000_000
 UNITS: Mapping[str, int] = {"connect": MILLIS, "microseconds": MICROS, "nanoseconds": NANOS}

@@ -109,7 +109,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         kafka = check_kafka(raw.kafka, folder=path.resolve().parent, faults=faults)
         spark = check_spark(raw.spark, folder=path.resolve().parent, faults=faults)
         registry = check_registry(raw.registry, folder=path.resolve().parent, faults=faults)
-        _find_no_registry(upstream_format, registry, faults)
+        _find_no_registry(upstream_format, jobs, registry, faults)
     lanes = _lanes(raw, table, jobs, faults)
     if faults or raw is None or table is None or upstream_format is None or topics is None:
         raise faults.error(where=str(path))
@@ -259,9 +259,16 @@ def _find_misfits(upstream_format: Format | None, table: TableSchema | None, fau
         faults.add(f"upstream.{misfit}")
 
 
-def _find_no_registry(upstream_format: Format | None, registry: RegistryConfig, faults: Faults) -> None:
-    if upstream_format is not None and upstream_format.framed and registry.url is None:
+def _find_no_registry(
+    upstream_format: Format | None, jobs: Sequence[JobDefinition], registry: RegistryConfig, faults: Faults
+) -> None:
+    if registry.url is not None:
+        return
+    if upstream_format is not None and upstream_format.framed:
         faults.add("'registry.url' is missing, where the schemas of upstream.encoding are")
+    for job in jobs:
+        if job.format.framed:
+            faults.add(f"'registry.url' is missing, where the schemas of job {job.name} are registered")
 
 
 def _find_doubles(jobs: Sequence[JobDefinition], faults: Faults) -> None:

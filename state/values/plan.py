@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
+from schemas.avro.registered import SchemaIds
 from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.position import Key, position_from_text, position_to_text
@@ -118,18 +119,17 @@ class JobState:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "definition": json.loads(self.definition.to_json()),
-            "start": self.start,
-            "opened": self.opened,
-            "paused": self.paused,
-            "rate_limit": self.rate_limit,
-        }
+        ids = self.definition.format.ids
+        own = {name: getattr(self, name) for name in ("start", "opened", "paused", "rate_limit")}
+        named = {} if ids is None else {"schema_ids": [ids.key, ids.value]}
+        return {"definition": json.loads(self.definition.to_json()), **named, **own}
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any], table: TableSchema) -> JobState:
         """From what `to_dict` gave. Raises: ConfigError for a definition that no longer fits the table."""
         definition = JobDefinition.from_json(json.dumps(raw["definition"]), table)
+        if "schema_ids" in raw:
+            definition = definition.with_ids(SchemaIds(*raw["schema_ids"]))
         return cls(definition, raw["start"], raw["opened"], raw["paused"], raw["rate_limit"])
 
 
@@ -268,16 +268,13 @@ class BatchPlan:
 
     def to_json(self) -> str:
         """One line of JSON, for the journal."""
+        pinned = self.replica
         return json.dumps(
             {
                 "start": None if self.start is None else _aligned_to_dict(self.start),
                 "barriers": [_aligned_to_dict(barrier) for barrier in self.barriers],
                 "first_offsets": self.first_offsets,
-                "replica": {
-                    "base": self.replica.base,
-                    "log": self.replica.log,
-                    "folded": self.replica.compacted_epoch,
-                },
+                "replica": {"base": pinned.base, "log": pinned.log, "folded": pinned.compacted_epoch},
                 "lanes": self.lanes,
                 "jobs": [
                     {"state": job.state.to_dict(), "slices": [_slice_to_list(item) for item in job.slices]}

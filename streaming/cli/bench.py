@@ -37,6 +37,8 @@ class Case(StrEnum):
     BUILD = "build"
     JOBS = "jobs"
     WIDE = "wide"
+    FORMATS = "formats"
+    OUTPUTS = "outputs"
     START = "start"
     HISTORY = "history"
     SOAK = "soak"
@@ -63,7 +65,7 @@ class Sizes:
 
     def runs(self, case: Case) -> dict[int, Run]:
         """What a case consists of, by rows of the table."""
-        from streaming.dev.bench import live, long, months, snapshot, start
+        from streaming.dev.bench import formats, live, long, months, outputs, snapshot, start
         from streaming.dev.bench.expected import KEYS
 
         first, long_s = self.rows[0], self.minutes * 60
@@ -84,6 +86,10 @@ class Sizes:
                 return {first: partial(snapshot.jobs, first, _JOBS)}
             case Case.WIDE:
                 return {_WIDE_ROWS: partial(snapshot.wide, _WIDE_ROWS)}
+            case Case.FORMATS:
+                return {first: partial(formats.formats, first, self.seconds, self.rate)}
+            case Case.OUTPUTS:
+                return {first: partial(outputs.outputs, first, self.seconds, self.rate)}
             case Case.START:
                 return {_START_ROWS: partial(start.start, _START_ROWS, self.restarts)}
             case Case.HISTORY:
@@ -99,8 +105,15 @@ def command(
     rows: Annotated[
         list[int] | None, typer.Option(help="Rows of the table; may be repeated [default: 1M, 4M and 10M].")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="How long `steady`, `idle` and `sustained` go on.")] = 120,
-    rate: Annotated[float, typer.Option(help="Live changes per second of `steady`.")] = 500,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            help="How long `steady`, `idle`, `sustained` and each of `formats` and `outputs` go on."
+        ),
+    ] = 120,
+    rate: Annotated[
+        float, typer.Option(help="Live changes per second of `steady`, `formats` and `outputs`.")
+    ] = 500,
     high_rate: Annotated[float, typer.Option(help="Live changes per second of `sustained`.")] = 40_000,
     minutes: Annotated[float, typer.Option(help="How long `history` and `soak` go on.")] = 30,
     restarts: Annotated[int, typer.Option(min=1, help="How often `start` kills the service.")] = 20,

@@ -20,13 +20,18 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.errors import Code, ConfigError, LawViolation
-from streaming.dev.demo.config import LIVE_RATE, DemoConfig
+from streaming.dev.demo.config import LIVE_RATE, OUTPUTS, DemoConfig, Upstream
 from streaming.dev.demo.console import StepConsole
 from streaming.dev.demo.run import STEPS, DemoOutcome, Latency, run_demo
 from streaming.runtime import logs
 from streaming.runtime.paths import log_folder
 
 _KEPT = Path("backfill-demo")
+_SHOWN = {
+    "debezium": "Debezium's events in JSON",
+    "upsert": "rows by key in JSON",
+    "change": "changes in Avro",
+}
 
 
 def command(
@@ -34,6 +39,9 @@ def command(
     live_seconds: Annotated[
         float, typer.Option(min=0, help="How long live changes go on after the backfill is complete.")
     ] = 15,
+    source: Annotated[
+        Upstream, typer.Option("--from", help="Format of the upstream; of `change`, the output has it too.")
+    ] = Upstream.DEBEZIUM,
     keep: Annotated[
         bool, typer.Option("--keep", help=f"Keep the broker's data and the state, in ./{_KEPT}.")
     ] = False,
@@ -41,19 +49,22 @@ def command(
     """Run everything on this machine: a broker, an upstream, a backfill, and the check of its output.
 
     A table of --rows rows goes on changing while a job with a projection and a filter sends it to a new
-    topic. The exit status is 8 if the check finds anything.
+    topic, as JSON rows by key unless --from change. The exit status is 8 if the check finds anything.
     """
     signal.signal(signal.SIGTERM, _leave)
     log = log_folder() / f"demo-{os.getpid()}.log"
     logs.configure(as_json=False, file=log)
     console, began = Console(highlight=False), time.monotonic()
     console.print(
-        f"A table of {rows:,} rows changes {LIVE_RATE} times a second. Meanwhile a new job\n"
-        "sends a part of it, and every later change of that part, to a new topic.\n"
+        f"A table of {rows:,} rows changes {LIVE_RATE} times a second; its topic has {_SHOWN[source]}.\n"
+        "Meanwhile a new job sends a part of it, and every later change of that part, to a\n"
+        f"new topic of {_SHOWN[OUTPUTS[source]]}.\n"
     )
     with _folder(keep=keep) as folder, StepConsole(console, STEPS) as steps:
-        outcome = run_demo(DemoConfig(folder, rows, live_seconds), steps)
+        outcome = run_demo(DemoConfig(folder, rows, live_seconds, source), steps)
     console.print(_figures(outcome, rows, time.monotonic() - began))
+    for line in (f"The last rows that came to {outcome.report.output}:", *outcome.rows, ""):
+        console.print(line, soft_wrap=True, markup=False)
     if not outcome.report.clean:
         raise _broken(outcome)
     for line in _kept(outcome) if keep else _next():
@@ -141,5 +152,5 @@ def _kept(outcome: DemoOutcome) -> list[str]:
 def _next() -> list[str]:
     return [
         f"To keep it all and go on by hand: {_program()} demo --keep",
-        "With a Kafka of your own: README.md, Quick start",
+        "With a Kafka of your own: README.md",
     ]

@@ -117,7 +117,7 @@ class Steering:
             return found
         raise TopicError(
             Code.OUTPUT_TOPIC_MISMATCH,
-            found=f"no job {name} any more: the service found its output topic unfit",
+            found=f"no job {name} any more: the service found its output topic unfit, or its schemas were refused",
             expected="a topic of that many partitions, and empty",
             next_step="see the service's log line `mutation`; create the job with another output",
         )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from schemas.avro.chunks import chunks
+from schemas.avro.registered import SchemaIds
 from schemas.filter.columnar import evaluate
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition, JobSchemas
@@ -69,6 +70,8 @@ def estimate(storage: Storage, table: TableSchema, job: JobDefinition) -> Cost:
         file.size for file in files.log
     )
     scan = Scans(replica).of(job).pinned(Pin(version, ()), frozenset(range(job.part_count)))
+    if job.format.ids is None:  # any will do
+        job = job.with_ids(SchemaIds(0, 0))
     began = time.perf_counter()
     sampled = kept = sent_bytes = 0
     for rows in _sample(scan, job, table):

@@ -12,17 +12,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.avro.columnar import encode_changes, encode_keys
 from schemas.errors import Code, ConfigError
 from schemas.records import Op
 from schemas.table import TableSchema
+from streaming.dev.events.change import ChangeEvents
+from streaming.dev.events.protocol import Events, Ops, Records
 from streaming.dev.synthetic import Numbers, Rows
 
 Flags = npt.NDArray[np.bool_]
 Versions = npt.NDArray[np.uint32]
-Ops = npt.NDArray[np.int8]
 
 _KINDS = np.array([Op.UPDATE, Op.DELETE, Op.INSERT], np.int8)
+_NOTHING = Records(pa.array([], pa.binary()), pa.array([], pa.binary()))
 _AMPLE = 8
 _REVIVED_SHARE = 0.25
 """So many of the inserts bring a deleted key back, if there is one."""
@@ -47,7 +48,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes in order, encoded: `keys[i]` and `values[i]` are a record of the contract, `ops[i]` its op."""
+    """Changes in order, of `ops`, and their records: `keys[i]` beside `values[i]`, at least one for each change."""
 
     keys: pa.BinaryArray
     values: pa.BinaryArray
@@ -60,11 +61,11 @@ class Changes:
 class ChangeGenerator:
     """Makes the next changes of one table. Every change made counts as sent: there is no way back.
 
-    `live` is how many keys are there now.
+    `events` write them, by default as records of the format `change`. `live` is how many keys are there now.
     """
 
-    def __init__(self, table: TableSchema, seed: int = 1) -> None:
-        self.table, self.seed = table, seed
+    def __init__(self, table: TableSchema, seed: int = 1, events: Events | None = None) -> None:
+        self.table, self.seed, self.events = table, seed, events or ChangeEvents(table)
         self._source = Rows(table, seed)
         self.restore(np.zeros(0, np.uint32), np.zeros(0, np.bool_))
 
@@ -75,12 +76,12 @@ class ChangeGenerator:
 
     def restore(self, versions: Versions, alive: Flags) -> None:
         """Go on after a changelog that left key number i at `versions[i]`, there or not."""
-        self._known = len(versions)
+        self._known, self._made = len(versions), int(versions.sum(dtype=np.uint64))
         self._versions, self._alive = versions.copy(), alive.copy()
         self._dead: list[int] = np.flatnonzero(~alive).tolist()
         self.live = self._known - len(self._dead)
         # Another stretch of the random sequence than the one that made what is there already.
-        self._random = np.random.default_rng([self.seed, int(versions.sum(dtype=np.uint64))])
+        self._random = np.random.default_rng([self.seed, self._made])
 
     def inserts(self, count: int) -> Changes:
         """INSERTs of `count` keys that never were there. Raises: ConfigError(USAGE) if there are no more."""
@@ -182,14 +183,20 @@ class ChangeGenerator:
 
     def _encoded(self, numbers: Numbers, versions: Numbers, ops: Ops) -> Changes:
         """`versions` count each key's change too: the row before it had one less."""
-        return Changes(self.encode_keys(numbers), self.encode(numbers, versions, ops), ops)
+        if not len(ops):
+            return Changes(*_NOTHING, ops)
+        keys, values = self.encode_keys(numbers), self.encode(numbers, versions, ops)
+        records = self.events.records(keys, values, ops, self._made)
+        self._made += len(ops)
+        return Changes(*records, ops)
 
     def encode_keys(self, numbers: Numbers) -> pa.BinaryArray:
         """The record keys of key numbers."""
-        return encode_keys(self.table.key_columns, self._source.keys(numbers))
+        return self.events.keys(self._source.keys(numbers))
 
     def encode(self, numbers: Numbers, versions: Numbers, ops: Ops) -> pa.BinaryArray:
-        """The record values of the changes that brought these keys to these versions."""
+        """What `Events.values` gives for the changes that brought these keys to these versions."""
         after = self._source.rows(numbers, versions)
-        before = after if (ops == Op.INSERT).all() else self._source.rows(numbers, versions - 1)
-        return encode_changes(self.table.columns, pa.array(ops), before, after)
+        has_before = self.events.needs_before and not (ops == Op.INSERT).all()
+        before = self._source.rows(numbers, versions - 1) if has_before else after
+        return self.events.values(ops, before, after)

@@ -1,6 +1,6 @@
 """Maintainer's command: resolve the roots of `jars.toml` again and write their jars with digests.
 
-    python -m streaming.dev.jar_lock
+    python -m streaming.dev.jar_lock [another file of the same form]
 
 Of the set for Spark, whatever ships with pyspark in any version is left out: two versions of one library
 on Spark's class path make the winner a matter of luck, and the one that Spark was tested with has to win.
@@ -23,17 +23,17 @@ from streaming.runtime.java.jars import LIST, JarSet, ivy, ivy_file, spark_home
 _SEPARATOR = "__"
 
 
-def main() -> None:
-    """Write `jars.toml` anew; the comments above the first table and the roots stay as they are."""
-    text = LIST.read_text(encoding="utf-8")
-    content = tomllib.loads(text)
-    preamble = text[: text.index("[spark]")]
-    LIST.write_text(preamble + "\n".join(_table(name, content[name]) for name in JarSet), encoding="utf-8")
+def main(file: Path = LIST) -> None:
+    """Write the file anew; the comments above the first table and the roots stay as they are."""
+    text = file.read_text(encoding="utf-8")
+    preamble = text[: text.index("\n[") + 1]
+    tables = tomllib.loads(text).items()
+    file.write_text(preamble + "\n".join(_table(name, table) for name, table in tables), encoding="utf-8")
 
 
-def _table(name: JarSet, table: dict[str, Any]) -> str:
+def _table(name: str, table: dict[str, Any]) -> str:
     roots, without = table["roots"], table["without"]
-    shipped = _shipped_with_spark() if name is JarSet.SPARK else frozenset()
+    shipped = _shipped_with_spark() if name == JarSet.SPARK else frozenset()
     with tempfile.TemporaryDirectory() as folder:
         pattern = _SEPARATOR.join(("[organisation]", "[module]", "[revision]")) + ".[ext]"
         ivy(ivy_file(dict.fromkeys(roots, True)), Path(folder), pattern, settings=None)
@@ -59,4 +59,4 @@ def _array(values: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(Path, sys.argv[1:]))

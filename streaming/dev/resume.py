@@ -19,13 +19,12 @@ from xxhash import xxh3_64_intdigest
 
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER, Op
+from streaming.dev.events.protocol import Events
 from streaming.dev.generator import ChangeGenerator
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
 
 _CHUNK = 65_536
-_OPS_BY_FIRST_BYTE = {2 * op: op for op in Op}
-"""A change begins with the Avro index of its op, a zigzag varint."""
 
 
 @dataclass(slots=True)
@@ -36,17 +35,18 @@ class _History:
     ops: bytearray = field(default_factory=bytearray)
     checksums: array[int] = field(default_factory=lambda: array("I"))
 
-    def add(self, message: Message) -> bool:
-        """Take a record in; False if it can't be a change of any table."""
+    def add(self, message: Message, events: Events) -> None:
+        """Take a record in. Raises: ValueError for one that is no test event of any table."""
         if header_of(message, BARRIER_HEADER) is not None:
-            return True
+            return
         key, value = message.key(), message.value()
-        if not isinstance(key, bytes) or not value or value[0] not in _OPS_BY_FIRST_BYTE:
-            return False
-        self.keys.append(xxh3_64_intdigest(key))
-        self.ops.append(_OPS_BY_FIRST_BYTE[value[0]])
-        self.checksums.append(zlib.crc32(value))
-        return True
+        if not isinstance(key, bytes) or isinstance(value, str):
+            raise ValueError("no bytes")
+        said = events.said(value)
+        if said is not None:
+            self.keys.append(xxh3_64_intdigest(key))
+            self.ops.append(said.op)
+            self.checksums.append(zlib.crc32(said.value))
 
 
 def resume(settings: KafkaSettings, topic: str, generator: ChangeGenerator) -> int:
@@ -62,8 +62,11 @@ def resume(settings: KafkaSettings, topic: str, generator: ChangeGenerator) -> i
         marks = reader.await_stable(topic, timeout_s=TRANSACTION_TIMEOUT_MS / 1000)
         ranges = {partition: (mark.earliest, mark.stable) for partition, mark in enumerate(marks)}
         for chunk in reader.read(topic, ranges):
-            if not all(map(history.add, chunk)):
-                raise _foreign(topic)
+            try:
+                for message in chunk:
+                    history.add(message, generator.events)
+            except ValueError:
+                raise _foreign(topic) from None
     if history.keys:
         _restore(topic, generator, history)
     return len(history.ops)
@@ -83,7 +86,7 @@ def _restore(topic: str, generator: ChangeGenerator, history: _History) -> None:
     for start in range(0, known, _CHUNK):
         part = slice(start, min(start + _CHUNK, known))
         made = generator.encode(np.arange(part.start, part.stop), versions[part].astype(np.int64), ops[part])
-        if [zlib.crc32(value) for value in made.to_pylist()] != checksums[part].tolist():
+        if [zlib.crc32(value or b"") for value in made.to_pylist()] != checksums[part].tolist():
             raise _foreign(topic)
     generator.restore(versions, ops != Op.DELETE)
 

@@ -10,6 +10,7 @@ from schemas.table import TableSchema
 from streaming.control.client import refuse, send_request
 from streaming.kafka.clients import KafkaSettings
 from streaming.observe.status_cache import StatusCache
+from streaming.registry.outputs import OutputSchemas
 from streaming.sink.protocol import SinkOf
 
 
@@ -22,16 +23,19 @@ class Gateway:
     control_topic: str
     table: TableSchema
     sink_of: SinkOf
+    schemas: OutputSchemas
 
     def __call__(self, mutation: Mutation) -> str:
         """Check a mutation against the current jobs, and send it; the request's id.
 
         Raises: ConfigError as the service would refuse it, TopicError for an output that is in use,
-        EnvironmentProblem.
+        EnvironmentProblem; as `OutputSchemas.register`.
         """
         epoch, lanes, jobs = self.cache.jobs()
         refuse(mutation, epoch, jobs, lanes=lanes, table=self.table)
         if isinstance(mutation, Add):
             job = JobDefinition.from_json(mutation.job, self.table)
             self.sink_of(job).refuse_used(job)
+            if job.format.framed:
+                self.schemas.register(job)
         return send_request(self.kafka, self.control_topic, mutation)

@@ -54,10 +54,12 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
     from streaming.observe.gateway import Gateway
     from streaming.observe.middleware import Doorkeeper
     from streaming.observe.server import served
+    from streaming.registry.outputs import OutputSchemas
 
     door = Doorkeeper(token, is_local=http.is_local)
     setup = SinkSetup(kafka=service.kafka, reserved=config.topics.all, limits=config.limits, parks=False)
-    gateway = Gateway(cache, service.kafka, config.topics.control, config.table, Sinks(setup))
+    schemas = OutputSchemas(config.registry, config.table)
+    gateway = Gateway(cache, service.kafka, config.topics.control, config.table, Sinks(setup), schemas)
     hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]
     with served(build(cache, metrics, gateway, config.table, door, hosts), http) as address:
         log.info("page", address=address)

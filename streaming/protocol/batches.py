@@ -30,7 +30,7 @@ from streaming.protocol.lane_attempts import (
     monotonic_ms,
 )
 from streaming.protocol.overrun import Overruns
-from streaming.protocol.planner import DuplicatesBefore, Planner
+from streaming.protocol.planner import DuplicatesBefore, NoRegistry, Planner, RegistersSchemas
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.recovery.recover import Recovery
 from streaming.protocol.report import BatchReport, Sums
@@ -73,6 +73,7 @@ class Batches:
         limits: Limits = Limits(),  # noqa: B008 (a value)
         upstream_format: Format = DEFAULT,
         schemas: LearnsSchemas = NoSchemas(),  # noqa: B008 (a value)
+        registers: RegistersSchemas = NoRegistry(),  # noqa: B008 (a value)
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self._table, self._limits, self._journal = table, limits, journal
@@ -107,6 +108,7 @@ class Batches:
             scans=scans,
             progress_table=progress_table,
             sink_of=sink_of,
+            registers=registers,
             forward=forward,
             batch_sizer=self._batch_sizer,
             state=self.state,

@@ -1,11 +1,18 @@
-"""Decides what the next batch does. Nothing here has an effect: it looks at topics and tables, and gives a plan."""
+"""Decides what the next batch does: it looks at topics and tables, and gives a plan.
+
+Nothing here has an effect on topics or tables. Schemas of new outputs are registered, for a plan has their ids: the
+lanes send what the journal says. To register them once more, after a crash, gives the same ids.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
-from schemas.errors import TopicError
+from schemas.avro.registered import SchemaIds
+from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, TopicError
+from schemas.job import JobDefinition
 from state.journal import Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
@@ -22,6 +29,31 @@ DuplicatesBefore = Callable[[AlignedBarrier], Sequence[tuple[int, int]]]
 """Places (partition, offset) before a barrier where a barrier stands a second time."""
 
 
+class RegistersSchemas(Protocol):
+    """Where the schemas of outputs get their ids, of formats whose records name theirs."""
+
+    def ids_of(self, job: JobDefinition) -> SchemaIds:
+        """The ids of a job's schemas, the same at each call.
+
+        Raises: EnvironmentProblem(REGISTRY_UNREACHABLE) while there is no answer, which may be there at a later call;
+        ConfigError, EnvironmentProblem when they are refused.
+        """
+
+    def forget(self, job: JobDefinition) -> None:
+        """The job is refused. Another one like it is asked about anew."""
+        return
+
+
+class NoRegistry(RegistersSchemas):
+    """For outputs whose records name none."""
+
+    def ids_of(self, job: JobDefinition) -> SchemaIds:
+        """Refused. Raises: ConfigError(JOB_INVALID)."""
+        raise ConfigError(
+            Code.JOB_INVALID, where=f"job {job.name}", found="schemas, and no registry for them"
+        )
+
+
 class Planner:
     """Of one service."""
 
@@ -33,6 +65,7 @@ class Planner:
         scans: Scans,
         progress_table: ProgressTable,
         sink_of: SinkOf,
+        registers: RegistersSchemas,
         forward: Forward,
         batch_sizer: BatchSizer,
         state: StreamState,
@@ -42,7 +75,7 @@ class Planner:
         self._journal, self._replica, self._scans = journal, replica, scans
         self._progress_table = progress_table
         self._sink_of, self._forward, self._batch_sizer, self._state = sink_of, forward, batch_sizer, state
-        self._lane_count, self._now_ms = lane_count, now_ms
+        self._lane_count, self._now_ms, self._registers = lane_count, now_ms, registers
 
     def step(self) -> Step | None:
         """How the next batch brings an older state forward, None for an ordinary batch."""
@@ -58,15 +91,17 @@ class Planner:
     def forward_step(
         self, step: Step, barriers: Sequence[AlignedBarrier], duplicates: DuplicatesBefore
     ) -> BatchPlan:
-        """The plan of a step over all of these barriers."""
+        """The plan of a step over all of these barriers. Raises: as `RegistersSchemas.ids_of`."""
+        if not step.silent:
+            self._state.jobs = tuple(map(self._with_ids, self._state.jobs))
         plan = self._plan(barriers, self._replica.pin(), duplicates(barriers[-1]))
         jobs = self._forward.jobs_of(step, self._state.jobs, self._state.progress)
         return replace(plan, jobs=jobs, lanes=self._forward.lanes_of(step, jobs), silent=step.silent)
 
     def ordinary(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchPlan:
-        """The plan over the first of the waiting barriers. New jobs whose topics are not fit are refused first.
+        """The plan over the first of the waiting barriers. New jobs whose topics or schemas are not fit are refused.
 
-        Raises: TopicError for such a job of the configuration.
+        Raises: TopicError for such a job of the configuration, ConfigError and EnvironmentProblem likewise.
         """
         state, version = self._state, self._replica.pin()
         barriers = tuple(choose_barriers(waiting, state.next_offsets(), self._batch_sizer.most_records()))
@@ -75,6 +110,7 @@ class Planner:
         for job in state.jobs:
             if not job.opened:
                 self._look_at_output(job)
+        self._register()
         cut_of = self._scans.cut_of(Pin(version, state.next_offsets()))
         jobs = self._batch_sizer.plan_jobs(state.jobs, state.progress, barriers[-1], cut_of, self._now_ms())
         return self._plan(barriers, version, duplicates(barriers[-1])).with_jobs(jobs)
@@ -101,4 +137,25 @@ class Planner:
         except TopicError as error:
             if self._journal.is_superseded:  # the records are the successor's
                 raise self._journal.fenced() from error
+            self._state.refuse(job, error)
+
+    def _register(self) -> None:
+        for job in self._state.jobs:
+            try:
+                self._state.became(job, self._with_ids(job))
+            except (ConfigError, EnvironmentProblem) as error:
+                if job.opened:
+                    raise
+                self._put_off(job, error)
+
+    def _with_ids(self, job: JobState) -> JobState:
+        definition = job.definition
+        if not definition.format.framed or definition.format.ids is not None:
+            return job
+        return replace(job, definition=definition.with_ids(self._registers.ids_of(definition)))
+
+    def _put_off(self, job: JobState, error: BackfillError) -> None:
+        """A registry that is away is no fault of a job. One of the configuration is there at the next batch, too."""
+        if error.code is not Code.REGISTRY_UNREACHABLE or not self._state.delay(job, error):
+            self._registers.forget(job.definition)
             self._state.refuse(job, error)

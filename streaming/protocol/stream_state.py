@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from schemas.errors import TopicError
+import structlog
+
+from schemas.errors import BackfillError
 from schemas.job import JobDefinition
 from schemas.table import Column, TableSchema
 from state.progress_table import ProgressRow
@@ -16,6 +18,8 @@ from state.values.progress import Progress
 from state.values.seen import Seen
 from streaming.core.batch_sizer import BatchSizer
 from streaming.core.jobs import JobsOutcome, MutationReport, add_configured, jobs_after
+
+log = structlog.get_logger(__name__)
 
 
 class StreamState:
@@ -35,6 +39,7 @@ class StreamState:
         self.configured: tuple[JobDefinition, ...] = ()
         """Jobs of the configuration that are still to be added."""
         self._in_file: frozenset[str] = frozenset()
+        self._delayed: set[str] = set()
         self._refused: list[MutationReport] = []
 
     @property
@@ -65,14 +70,32 @@ class StreamState:
         self.configured = tuple(jobs)
         self._in_file = frozenset(job.name for job in jobs)
 
-    def refuse(self, job: JobState, error: TopicError) -> None:
-        """Go on without a new job whose topics are not fit. The next batch reports it.
+    def refuse(self, job: JobState, error: BackfillError) -> None:
+        """Go on without a new job whose topics or schemas are not fit. The next batch reports it.
 
-        Raises: the error, for a job of the configuration, whose author is there to read it.
+        Raises: the error, for a job of the configuration that was not delayed: its author is there to read it.
         """
-        if job.name in self._in_file:
+        if job.name in self._in_file - self._delayed:
             raise error
         self._refused.append(MutationReport(job.start, f"add {job.name}: {error}", error.code))
+        self._remove(job)
+
+    def delay(self, job: JobState, problem: BackfillError) -> bool:
+        """Have a new job of the configuration start one batch later; False for others, which nothing brings back."""
+        if job.name not in self._in_file:
+            return False
+        if job.name not in self._delayed:
+            log.warning("job_waits", job=job.name, code=problem.code, found=problem.found)
+        self._delayed.add(job.name)
+        self._remove(job)
+        self.configured = (*self.configured, job.definition)
+        return True
+
+    def became(self, job: JobState, now: JobState) -> None:
+        """One of the jobs is another value from now on."""
+        self.jobs = tuple(now if each is job else each for each in self.jobs)
+
+    def _remove(self, job: JobState) -> None:
         self.jobs = tuple(each for each in self.jobs if each.name != job.name)
         self.progress.pop(job.name, None)
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from confluent_kafka import Message
 
 from schemas.epoch import NO_EPOCH
+from schemas.errors import Code, TopicError
 from schemas.records import Barrier
 from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
 from streaming.kafka.consumer import RangeReader, located
@@ -35,7 +36,7 @@ class TopicReader:
         Raises: InputError for a record that is none of the contract; EnvironmentProblem, TopicError(TOPIC_MISSING).
         """
         # Barriers first: the data that they close is there by then, or comes with the next call.
-        for message in self._read(self._barriers) if self._barriers is not None else ():
+        for message in self._barrier_records():
             found = beside_barrier_in(message)
             if found is not None:
                 self._ahead[found.partition].append(found)
@@ -47,6 +48,14 @@ class TopicReader:
                 yield self._placed(record)
         for partition in list(self._ahead):
             yield from self._closed(partition, self._next.get((self._topic, partition), 0))
+
+    def _barrier_records(self) -> Iterator[Message]:
+        """None as long as there is no barrier topic, which the first barrier comes with."""
+        try:
+            yield from self._read(self._barriers) if self._barriers is not None else ()
+        except TopicError as error:
+            if error.code is not Code.TOPIC_MISSING:
+                raise
 
     def _read(self, topic: str) -> Iterator[Message]:
         marks = enumerate(self._reader.watermarks(topic))

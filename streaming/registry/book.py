@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Literal
 
 import structlog
 
 from schemas.avro.registered import KnownSchemas, Schemas, WriterSchema
 from schemas.errors import BackfillError
-from schemas.formats.protocol import Format, Framed
+from schemas.formats.protocol import Format, Framed, Half
 from schemas.table import TableSchema
 from state.schema_files import SchemaFiles
 from streaming.registry.client import Registry
@@ -67,9 +66,9 @@ class SchemaBook:
         log.info("schema_learnt", id=schema.id)
 
 
-def subjects(topic: str, framed: Framed) -> dict[Literal["key", "value"], str]:
+def subjects(topic: str, framed: Framed) -> dict[Half, str]:
     """Where a producer registers the schemas of a topic unless it was told otherwise, by half of a record."""
-    halves: dict[Literal["key", "value"], bool] = {"key": framed.key, "value": framed.value}
+    halves: dict[Half, bool] = {"key": framed.key, "value": framed.value}
     return {half: f"{topic}-{half}" for half, is_framed in halves.items() if is_framed}
 
 

@@ -1,4 +1,4 @@
-"""The schema registry, asked with confluent-kafka's client.
+"""The schema registry, asked and written to with confluent-kafka's client.
 
 Its client follows the settings that it is given, retries by itself, and its errors quote what came back. So every call
 has an end, and every error leaves through `_translated`, which says where and with which status, and nothing else.
@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from schemas.avro.registered import WriterSchema
-from schemas.errors import Code, EnvironmentProblem
+from schemas.avro.registered import MAX_SCHEMA_ID, WriterSchema
+from schemas.errors import Code, ConfigError, EnvironmentProblem
 from schemas.settings.registry import RegistryConfig
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WAIT_S = 5.0
 """For one answer."""
 _RETRIES, _PAUSE_MS = 2, 300
-_SUBJECT_UNKNOWN, _SCHEMA_UNKNOWN = 40401, 40403
+_SUBJECT_UNKNOWN, _VERSION_UNKNOWN, _SCHEMA_UNKNOWN, _INCOMPATIBLE = 40401, 40402, 40403, 409
 _MAY_PASS = frozenset({408, 429, 500, 502, 503, 504})
 _MOST_REFERENCES = 100
 
@@ -65,17 +65,40 @@ class Registry:
 
         Raises: EnvironmentProblem: REGISTRY_UNREACHABLE, REGISTRY_REFUSED; ConfigError when a secret is gone.
         """
-        with self._translated(f"schema {schema_id}", missing=_SCHEMA_UNKNOWN) as found:
+        with self._translated(f"schema {schema_id}", _SCHEMA_UNKNOWN) as found:
             schema = self._client.get_schema(schema_id)
             found.append(self._written(schema_id, schema))
         return found[0] if found else None
 
     def newest(self, subject: str) -> WriterSchema | None:
         """The schema that was registered last under a subject, None if it has none. Raises: as `schema`."""
-        with self._translated(f"subject {subject}", missing=_SUBJECT_UNKNOWN) as found:
+        with self._translated(f"subject {subject}", _SUBJECT_UNKNOWN) as found:
             newest = self._client.get_latest_version(subject)
             if newest.schema_id is not None and newest.schema is not None:
                 found.append(self._written(newest.schema_id, newest.schema))
+        return found[0] if found else None
+
+    def is_compatible(self, subject: str, text: str) -> bool | None:
+        """Whether an Avro schema may be registered under a subject, None where it has none. Raises: as `schema`."""
+        with self._translated(f"subject {subject}", _SUBJECT_UNKNOWN, _VERSION_UNKNOWN) as found:
+            found.append(bool(self._client.test_compatibility(subject, _avro(text))))
+        return found[0] if found else None
+
+    def register(self, subject: str, text: str) -> int:
+        """The id of an Avro schema under a subject; the same text has the same one again.
+
+        Raises: ConfigError(OUTPUT_SCHEMA_INCOMPATIBLE) for one that the subject's earlier ones forbid; as `schema`.
+        """
+        with self._translated(f"subject {subject}", _INCOMPATIBLE) as found:
+            found.append(_id(self._client.register_schema(subject, _avro(text))))
+        if not found:
+            raise incompatible(subject)
+        return int(found[0])
+
+    def id_of(self, subject: str, text: str) -> int | None:
+        """The id of an Avro schema that is registered under a subject, None if it is not. Raises: as `schema`."""
+        with self._translated(f"subject {subject}", _SUBJECT_UNKNOWN, _SCHEMA_UNKNOWN) as found:
+            found.append(_id(self._client.lookup_schema(subject, _avro(text)).schema_id))
         return found[0] if found else None
 
     def answers(self) -> bool:
@@ -105,8 +128,8 @@ class Registry:
                 texts[place] = referred.schema_str or ""
 
     @contextmanager
-    def _translated(self, what: str, *, missing: int) -> Iterator[list[WriterSchema]]:
-        """Collects an answer; none for the error code `missing`."""
+    def _translated(self, what: str, *missing: int) -> Iterator[list[Any]]:
+        """Collects an answer; none for these error codes."""
         import httpx2
         from confluent_kafka.schema_registry import SchemaRegistryError
 
@@ -114,7 +137,7 @@ class Registry:
             yield []
         except SchemaRegistryError as error:
             status, code = error.http_status_code, error.error_code
-            if code == missing:
+            if code in missing:
                 return
             found = f"status {status} (code {code}) for {what}"
             raise self._problem(may_pass=status in _MAY_PASS, found=found) from None
@@ -137,6 +160,24 @@ class Registry:
         if may_pass:
             return EnvironmentProblem(Code.REGISTRY_UNREACHABLE, where=where, found=found)
         return EnvironmentProblem(Code.REGISTRY_REFUSED, where=where, found=found)
+
+
+def incompatible(subject: str) -> ConfigError:
+    """The error for a schema that the registry does not take."""
+    found = "a schema of the job that the registry finds incompatible with the one that is there"
+    return ConfigError(Code.OUTPUT_SCHEMA_INCOMPATIBLE, where=f"subject {subject}", found=found)
+
+
+def _avro(text: str) -> Schema:
+    from confluent_kafka.schema_registry import Schema
+
+    return Schema(text, "AVRO")
+
+
+def _id(answered: object) -> int:
+    if not (isinstance(answered, int) and 0 <= answered <= MAX_SCHEMA_ID):
+        raise ValueError("an id that no record can name")
+    return answered
 
 
 def _system_authorities() -> str | None:

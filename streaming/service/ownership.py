@@ -28,6 +28,7 @@ from streaming.protocol.lanes import Lanes
 from streaming.protocol.recovery.forward import Forward
 from streaming.registry.book import SchemaBook
 from streaming.registry.client import Registry
+from streaming.registry.outputs import OutputSchemas, Registering
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.sink.dead_letters import read_letters
@@ -156,6 +157,7 @@ class Ownership:
             limits=config.limits,
             upstream_format=config.upstream_format.with_schemas(schemas.known),
             schemas=schemas,
+            registers=Registering(OutputSchemas(config.registry, config.table).register),
         )
 
     def _schemas(self, storage: Storage) -> SchemaBook:

@@ -246,7 +246,11 @@ class Service:
             self._stop.set()
 
     def _all_complete(self, batches: Batches) -> bool:
-        return bool(batches.jobs) and all(
-            job.opened and is_complete(batches.progress.get(job.name, {}), job.definition.part_count)
-            for job in batches.jobs
+        return (
+            bool(batches.jobs)
+            and not batches.state.configured
+            and all(
+                job.opened and is_complete(batches.progress.get(job.name, {}), job.definition.part_count)
+                for job in batches.jobs
+            )
         )

@@ -90,6 +90,52 @@ def test_a_key_that_is_one_value_is_refused_for_two_columns(key: str) -> None:
         check({**CONFIG, "upstream": {**upstream, "key": key}}, path=Path("c.yaml"))
 
 
+COMPACTED = {"topic_config": {"cleanup.policy": "compact"}}
+REGISTRY = {"registry": {"url": "http://127.0.0.1:8081"}}
+
+
+@pytest.mark.parametrize(
+    ("job", "fault"),
+    [
+        (COMPACTED, "barriers in the output have no key"),
+        ({"format": "change", "encoding": "avro-registry"}, "encoding is 'avro-registry'"),
+        ({"format": "upsert", "encoding": "avro"}, "encoding is 'avro'"),
+        ({"format": "upsert", "tombstones": False}, "unknown key 'tombstones'"),
+        ({"format": "upsert", "encoding": "avro-registry"}, "'registry.url' is missing"),
+        ({"format": "debezium", "barrier_topic": "out"}, "barrier_topic 'out' is another topic of the job"),
+    ],
+)
+def test_what_does_not_go_together_in_an_output_is_refused(job: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        declared("up", **job)
+    assert fault in caught.value.found
+
+
+@pytest.mark.parametrize("name", ["schema", "payload"])
+def test_a_key_column_that_reads_as_a_frame_is_refused_where_there_are_frames(name: str) -> None:
+    framed = table({name: "bigint", "v": "string"}, key=(name,))
+    for encoding in ("json", "json-schema"):
+        with pytest.raises(ConfigError, match=f"a key column is named {name}, as a part of a record"):
+            JobDefinition.declare({**COPY, "format": "debezium", "encoding": encoding}, framed)
+    JobDefinition.declare({**COPY, "format": "debezium", "encoding": "avro-registry"}, framed)
+    JobDefinition.declare({**COPY, "format": "upsert"}, framed)
+
+
+def test_what_goes_together_in_an_output_is_taken() -> None:
+    for job in (
+        {"format": "upsert", **COMPACTED},
+        {"format": "debezium", "tombstones": False, **COMPACTED},
+        {"format": "debezium", "encoding": "avro-registry", **COMPACTED},
+        {"format": "change", "barrier_topic": "b", **COMPACTED},
+    ):
+        config = check(
+            {**CONFIG, **REGISTRY, "upstream": "up", "jobs": [{**COPY, **job}]}, path=Path("c.yaml")
+        )
+        [found] = config.jobs
+        assert found.barrier_topic is not None
+        assert JobDefinition.from_json(found.to_json(), TABLE) == found
+
+
 @pytest.mark.usefixtures("lines")
 def test_a_new_kind_is_chosen_for_upstream_and_job_each_by_itself() -> None:
     assert declared({"topic": "up", "format": "lines"})[0] == LineFormat()

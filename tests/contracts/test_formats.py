@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import get_args
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from schemas.avro.registered import SchemaIds
 from schemas.errors import Code, InputError
+from schemas.formats.change import ChangeFormat
 from schemas.formats.protocol import Images, OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, UPSTREAM_FORMATS
 from schemas.records import Barrier, BarrierKind, Change, Op, Row
@@ -62,10 +65,26 @@ class Case:
         return st.lists(st.builds(change, st.sampled_from(Op), rows, rows), min_size=1, max_size=4)
 
 
-CASES = [Case(kind(), TYPES) for kind in OUTPUT_FORMATS.values()] + [Case(LineFormat(), LINE_TYPES)]
+def formats_of(kind: type[OutputFormat]) -> list[OutputFormat]:
+    """One in each of its encodings."""
+    encodings = get_args(kind.model_fields["encoding"].annotation)
+    found = (kind.model_validate({"encoding": encoding}) for encoding in encodings)
+    return [each.with_ids(SchemaIds(key=7, value=70_000)) for each in found]
+
+
+CASES = [Case(format_, TYPES) for kind in OUTPUT_FORMATS.values() for format_ in formats_of(kind)]
+CASES += [Case(LineFormat(), LINE_TYPES)]
 few = settings(max_examples=12)
 """The rows are wide, and `tests/property` goes deeper into single types."""
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.format.format)
+every_case = pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: " ".join(map(str, case.format.model_dump().values()))
+)
+every_upstream = pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if isinstance(case.format, ChangeFormat | LineFormat)],
+    ids=lambda case: case.format.format,
+)
+"""Those that an upstream may have as well; of the others `tests/property` has the twins."""
 
 
 @pytest.fixture
@@ -192,7 +211,7 @@ def decoder(spark: SparkSession, case: Case) -> Decode:
 
 
 @pytest.mark.spark
-@every_case
+@every_upstream
 @pytest.mark.usefixtures("lines")
 def test_spark_reads_what_the_twin_writes(spark: SparkSession, case: Case) -> None:
     table, decode = case.table(), decoder(spark, case)
@@ -213,7 +232,7 @@ def test_spark_reads_what_the_twin_writes(spark: SparkSession, case: Case) -> No
 
 
 @pytest.mark.spark
-@every_case
+@every_upstream
 @pytest.mark.usefixtures("lines")
 def test_spark_and_the_twin_leave_no_broken_record_unseen(spark: SparkSession, case: Case) -> None:
     table, decode = case.table(), decoder(spark, case)

@@ -14,8 +14,11 @@ from confluent_kafka import Producer
 
 from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.records import Barrier, BarrierKind, VnodeProgress
+from schemas.topics import UpstreamTopics
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
+from streaming.source.barriers.injecting.injector import BarrierInjector
+from streaming.source.barriers.injecting.target import Beside
 
 Topic = Callable[..., str]
 Capture = pytest.CaptureFixture[str]
@@ -60,6 +63,35 @@ def test_two_runs_of_produce_make_one_legal_table_that_consume_folds(config: Pat
     assert len(capsys.readouterr().out.splitlines()) == there + 1
     tally = counted(config, capsys)
     assert tally["inserts"] - tally["deletes"] == there
+
+
+@pytest.mark.parametrize(
+    "upstream", ["format: upsert, key: text", "format: debezium, decimal: precise, time: adaptive"]
+)
+def test_produce_takes_its_form_from_the_configuration(
+    config: Path, capsys: Capture, bootstrap: str, upstream: str
+) -> None:
+    topic = config.read_text().split("upstream: ")[1].split()[0]
+    config.write_text(
+        config.read_text().replace(f"upstream: {topic}", f"upstream: {{topic: {topic}, {upstream}}}")
+    )
+    for _ in range(2):
+        assert run("produce", config, "--rows", 50, "--live", 0.3, "--rate", 400) == 0
+    there = int(capsys.readouterr().out.splitlines()[-1].split("; ")[1].split()[0])
+    capsys.readouterr()
+    assert run("consume", config, "--fold", "--format", "csv") == 0  # there are no barriers yet
+    assert len(capsys.readouterr().out.splitlines()) == there + 1
+    assert run("consume", config, "--at", "latest") == 2
+    assert "there is none yet" in capsys.readouterr().err
+    beside = Beside(UpstreamTopics.of(topic, barriers=f"{topic}.barriers"))
+    injector = BarrierInjector(KafkaSettings(bootstrap), beside, 3_600_000)
+    epoch = injector.inject_one().curr
+    injector.stop()
+    assert run("produce", config, "--rows", 7) == 0
+    capsys.readouterr()
+    for at in ("latest", epoch):
+        assert run("consume", config, "--fold", "--at", at, "--format", "csv") == 0
+        assert len(capsys.readouterr().out.splitlines()) == there + 1
 
 
 def test_produce_says_that_a_topic_it_made_has_no_barriers(config: Path, capsys: Capture) -> None:

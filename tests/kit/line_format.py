@@ -16,7 +16,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Origin, Origins, OutputFormat, OutputRows
+from schemas.formats.protocol import Half, Origin, Origins, OutputFormat, OutputRows
 from schemas.formats.registry import OUTPUT_FORMATS, UPSTREAM_FORMATS
 from schemas.position import Key
 from schemas.records import Change, Op, Row
@@ -46,8 +46,10 @@ class LineFormat(OutputFormat):
     def values(self, columns: Sequence[Column]) -> LineValues:
         return LineValues()
 
-    def schemas(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> dict[str, object]:
-        return {"key": "JSON", "value": "JSON"}
+    def schemas(
+        self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str
+    ) -> dict[Half, dict[str, object]]:
+        return {"key": {"is": "JSON"}, "value": {"is": "JSON"}}
 
 
 @dataclass(frozen=True)

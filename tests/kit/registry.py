@@ -34,6 +34,8 @@ class FakeRegistry:
     status: int | None = None
     body: bytes | None = None
     authorization: str | None = None
+    incompatible: set[str] = field(default_factory=set)
+    """Subjects that take no further schema."""
     unknown_for: dict[int, int] = field(default_factory=dict)
     """Ids that are not known for so many questions more, as to a node that has not heard of them yet."""
     asked: list[str] = field(default_factory=list)
@@ -67,8 +69,32 @@ class FakeRegistry:
         if (found := re.fullmatch(r"/subjects/([^/]+)/versions", path)) and method == "POST":
             schema = json.loads(body["schema"])
             kind, references = body.get("schemaType", "AVRO"), body.get("references", ())
+            if found[1] in self.incompatible and self._found(found[1], body) is None:
+                return _error(409, 409, "secret details")
             return 200, {"id": self.register(found[1], schema, kind=kind, references=references)}
+        if found := re.fullmatch(r"/compatibility/subjects/([^/]+)/versions/latest", path):
+            if found[1] not in self.subjects:
+                return _error(404, 40401, f"Subject '{found[1]}' not found.")
+            is_known = self._found(found[1], body) is not None
+            return 200, {"is_compatible": is_known or found[1] not in self.incompatible}
+        if (found := re.fullmatch(r"/subjects/([^/]+)", path)) and method == "POST":
+            return self._looked_up(found[1], body)
         return _error(404, 404, "HTTP 404 Not Found")
+
+    def _found(self, subject: str, body: Any) -> int | None:
+        """The id of a schema, if it is one of the subject's."""
+        text = json.dumps(json.loads(body["schema"]))
+        numbers = self.subjects.get(subject, ())
+        return next((number for number in numbers if self.schemas[number]["schema"] == text), None)
+
+    def _looked_up(self, subject: str, body: Any) -> Answer:
+        if subject not in self.subjects:
+            return _error(404, 40401, f"Subject '{subject}' not found.")
+        number = self._found(subject, body)
+        if number is None:
+            return _error(404, 40403, "Schema not found")
+        version = self.subjects[subject].index(number) + 1
+        return 200, {"subject": subject, "version": version, "id": number, **self.schemas[number]}
 
     def _by_id(self, number: int) -> Answer:
         left = self.unknown_for.get(number, 0)

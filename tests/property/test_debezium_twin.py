@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from schemas.errors import Code
 from schemas.formats.debezium import DebeziumFormat
-from schemas.json.debezium_values import UNAVAILABLE, UNAVAILABLE_BYTES, TimeMode
+from schemas.json.debezium_values import UNAVAILABLE, UNAVAILABLE_BYTES, UNAVAILABLE_TEXTS, TimeMode
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType, TypeName
 from streaming.source.decoded import POSITION, UNCHANGED
@@ -85,6 +85,15 @@ def test_random_events_are_the_same_to_both(spark: SparkSession, format_: Debezi
     assert bool(refused) is odd
 
 
+@pytest.mark.timeout(600)
+def test_a_number_is_no_time_if_nothing_tells_its_unit(spark: SparkSession) -> None:
+    key = b'{"name":"a","id":7}'
+    rows = (f'{{"op":"c","after":{{"at":{number}}}}}' for number in (0, 7, 5_000, "null"))
+    found: list[Record] = [(key, row.encode()) for row in rows]
+    assert differences(spark, FRAMED, TABLE, found) == []
+    assert by_the_twin(FRAMED, TABLE, found)[:3] == [Code.JSON_MALFORMED] * 3
+
+
 MEANINGS = {
     "io.debezium.time.Timestamp": 1_000,
     "io.debezium.time.MicroTimestamp": 1,
@@ -116,6 +125,9 @@ ODD_CELLS = [
     ),
 ]
 
+LEFT_OUT = [each if each[0] in "[{" else f'"{each}"' for each in UNAVAILABLE_TEXTS]
+"""As cells of a column of texts, arrays or maps."""
+
 
 @st.composite
 def events(draw: st.DrawFn, table: TableSchema, format_: DebeziumFormat, *, odd: bool) -> Record:
@@ -127,7 +139,7 @@ def events(draw: st.DrawFn, table: TableSchema, format_: DebeziumFormat, *, odd:
         if odd and draw(st.integers(0, 29)) == 0:
             return draw(st.sampled_from(ODD_CELLS))
         if name in ("note", "raw") and draw(st.integers(0, 9)) == 0:
-            return f'"{UNAVAILABLE if name == "note" else UNAVAILABLE_BYTES}"'
+            return draw(st.sampled_from(LEFT_OUT)) if name == "note" else f'"{UNAVAILABLE_BYTES}"'
         if name not in table.primary_key and draw(st.integers(0, 9)) == 0:
             return "null"
         return draw(sound(kind, format_.time, scales.get(name, 0) if framed else None, meaning))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import ConfigError
+from schemas.formats.debezium import DebeziumFormat
+from schemas.formats.protocol import Format, Images
+from schemas.formats.registry import DEFAULT
+from schemas.formats.upsert import UpsertFormat
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import TableSchema, declare
+from streaming.dev.events.forms import FORMATS, Form, events_of, form_of
 from streaming.dev.generator import ChangeGenerator, Changes, Shares
 
 KEY_TYPES = ["boolean", "int", "bigint", "decimal(3,1)", "decimal(38,9)", "string", "date", "timestamp"]
@@ -39,28 +43,43 @@ def shares(draw: st.DrawFn) -> Shares:
 class Store:
     """The slow and obvious reader: a dict, and a complaint for each change that does not fit it."""
 
-    def __init__(self, table: TableSchema) -> None:
-        self.table, self.rows = table, dict[Key, Row]()
-        self._keys, self._changes = KeyCodec(table.key_columns), ChangeCodec(table.columns)
+    def __init__(self, table: TableSchema, format_: Format = DEFAULT) -> None:
+        self.table, self.rows, self._format = table, dict[Key, Row](), format_
+        self._reader = format_.rows(table.columns, table.key_columns)
+        self._position = (0, 0)
 
     def apply(self, changes: Changes) -> list[Op]:
-        ops = []
+        ops, deleted = [], None
         for key_bytes, value in zip(changes.keys.to_pylist(), changes.values.to_pylist(), strict=True):
-            key, change = self._keys.decode(key_bytes), self._changes.decode(value)
-            assert {key} == {
-                self.table.key_of(row) for row in (change.before, change.after) if row is not None
-            }
-            self._apply(key, change)
-            ops.append(change.op)
+            if deleted is not None and self._format.comes_again:
+                assert (key_bytes, value) == (deleted, None)  # the tombstone says nothing new
+                deleted = None
+                continue
+            record = self._reader.read_record(key_bytes, value)
+            assert record.change is not None
+            self._rise(record.position)
+            ops.append(self._apply(self._reader.read_key(key_bytes), record.change))
+            deleted = key_bytes if ops[-1] is Op.DELETE else None
         assert ops == list(changes.ops)
         return ops
 
-    def _apply(self, key: Key, change: Change) -> None:
-        assert self.rows.get(key) == change.before
+    def _rise(self, position: tuple[int, int] | None) -> None:
+        if self._format.comes_again:
+            assert position is not None
+            assert position > self._position
+            self._position = position
+
+    def _apply(self, key: Key, change: Change) -> Op:
+        """The op that the change has here: those who don't see the row before don't see whether it is an INSERT."""
+        before = self.rows.pop(key, None)
+        if self._format.images is Images.FULL:
+            assert change.before == before
         if change.after is None:
-            del self.rows[key]
-        else:
-            self.rows[key] = change.after
+            assert before is not None
+            return Op.DELETE
+        assert self.table.key_of(change.after) == key
+        self.rows[key] = change.after
+        return Op.INSERT if before is None else Op.UPDATE
 
 
 @given(tables(), SEEDS, st.integers(0, 400), shares(), st.lists(st.integers(0, 60), max_size=4))
@@ -121,6 +140,61 @@ def test_a_key_too_narrow_for_the_rows_is_an_error_before_anything_is_made() -> 
         generator.inserts(3)
     assert generator.live == 0
     assert len(generator.inserts(2)) == 2
+
+
+FORMS = [
+    *FORMATS.values(),
+    UpsertFormat(key="json"),
+    UpsertFormat(key="text"),
+    DebeziumFormat(time="nanoseconds", decimal="string"),
+    DebeziumFormat(time="isostring", decimal="string"),
+]
+
+
+@pytest.mark.parametrize(
+    "format_",
+    FORMS,
+    ids=lambda form: " ".join(map(str, form.model_dump(exclude_defaults=True).values())) or form.format,
+)
+@given(tables(), SEEDS, st.lists(st.integers(0, 20), max_size=2))
+@settings(max_examples=20)
+def test_in_every_form_the_records_are_the_same_changes(
+    format_: Format, table: TableSchema, seed: int, batches: list[int]
+) -> None:
+    assume(format_.misfit(table) is None)
+    generator, store = ChangeGenerator(table, seed, events_of(format_, table)), Store(table, format_)
+    plain, model = ChangeGenerator(table, seed), Store(table)
+    rows = min(30, generator.capacity)
+    for made, kept in ((generator, store), (plain, model)):
+        kept.apply(made.inserts(rows))
+        for count in batches:
+            kept.apply(made.mixed(count, Shares(0.4, 0.3)))
+    assert store.rows == model.rows
+
+
+def test_milliseconds_are_written_as_such_but_are_no_keys() -> None:
+    table = declare({"name": "t", "columns": {"id": "int", "at": "timestamp"}, "primary_key": ["id"]})
+    millis = DebeziumFormat(time="connect")
+    store, exact = Store(table, millis), Store(table)
+    store.apply(ChangeGenerator(table, 1, events_of(millis, table)).inserts(100))
+    exact.apply(ChangeGenerator(table).inserts(100))
+    cut = {
+        key: at and at.replace(microsecond=at.microsecond // 1000 * 1000)
+        for key, (_, at) in exact.rows.items()
+    }
+    assert {key: at for key, (_, at) in store.rows.items()} == cut
+    with pytest.raises(ConfigError, match="milliseconds"):
+        events_of(millis, declare({"name": "t", "columns": {"at": "timestamp"}, "primary_key": ["at"]}))
+
+
+def test_a_form_is_found_again_by_its_format() -> None:
+    assert [form_of(format_) for format_ in FORMATS.values()] == list(Form)
+    assert form_of(UpsertFormat(encoding="avro-registry")) is None
+    with pytest.raises(ConfigError, match="avro-registry"):
+        events_of(
+            UpsertFormat(encoding="avro-registry"),
+            declare({"name": "t", "columns": {"id": "int"}, "primary_key": ["id"]}),
+        )
 
 
 @pytest.mark.parametrize("wrong", [(-0.1, 0.5), (0.5, -0.1), (0.8, 0.3)])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
@@ -78,6 +79,16 @@ OUTPUTS_BESIDE = 0.3
 """Of all histories, those whose outputs have their barriers in topics of their own."""
 
 
+FORMS = ("change", "upsert", "debezium")
+"""Of such outputs."""
+
+
+def _in_form(job: JobDefinition, form: str) -> JobDefinition:
+    barriers = f"{job.output}.barriers"
+    declaration = {**json.loads(job.to_json()), "format": form, "barrier_topic": barriers}
+    return JobDefinition.declare(declaration, table_of(job.part_count))
+
+
 def draw_setting(rng: random.Random) -> Setting:
     """Three to six intervals on a few keys, with mutations; the last ones let every job finish."""
     vnodes = rng.choice([2, 3, 4])
@@ -89,8 +100,9 @@ def draw_setting(rng: random.Random) -> Setting:
     is_configured = rng.random() < 0.8
     partitions = rng.randint(1, 3)
     apart = random.Random(repr(rng.getstate()))
-    if random.Random(apart.random()).random() < OUTPUTS_BESIDE:
-        jobs = {output: replace(job, barrier_topic=f"{output}.barriers") for output, job in jobs.items()}
+    outputs = random.Random(apart.random())
+    if outputs.random() < OUTPUTS_BESIDE:
+        jobs = {output: _in_form(job, outputs.choice(FORMS)) for output, job in jobs.items()}
     configured = (jobs["copy"],) if is_configured else ()
     connector = random.Random(apart.random()) if apart.random() < CONNECTOR else None
     upstream = (

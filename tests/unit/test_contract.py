@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 
 from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.avro.output_schemas import text_of
+from schemas.avro.registered import SchemaIds
 from schemas.epoch import epoch_from_unix_ms
 from schemas.errors import BackfillError
+from schemas.formats.outputs.debezium import DebeziumOutput
+from schemas.formats.outputs.halves import EventRows
+from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.protocol import Origin
 from schemas.records import Barrier, BarrierKind, Change, Op, Throttle, VnodeProgress
 from schemas.table import declare
 from schemas.types import TYPE_NAMES
@@ -42,6 +48,31 @@ def test_the_bytes_shown_are_those_of_the_records() -> None:
         ("INSERT 7, EU, 250.00, null", codec.encode(Change(Op.INSERT, None, inserted))),
         ("UPDATE to 7, EU, 99.90, late", codec.encode(Change(Op.UPDATE, inserted, updated))),
     ]
+
+
+def test_the_forms_of_an_output_are_written_as_shown() -> None:
+    text = {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "note": "string"}
+    table = declare({"name": "orders", "columns": text, "primary_key": ["id"]})
+    before, after = (7, "EU", Decimal("250.00"), None), (7, "EU", Decimal("99.90"), "late")
+    closing = Barrier(10002471321600000, 0, BarrierKind.BARRIER, 4, 1_769_860_800_000)
+    origin = Origin("orders-copy", "orders", 41, closing)
+    shown = section(CONTRACT, "Forms of an output")
+    columns = (table.columns, table.key_columns)
+    for encoding in ("json", "json-schema", "avro-registry"):
+        upsert, debezium = (
+            kind.model_validate({"encoding": encoding}).with_ids(SchemaIds(1, 2))
+            for kind in (UpsertOutput, DebeziumOutput)
+        )
+        rows, events = upsert.rows(*columns), debezium.rows(*columns)
+        assert isinstance(events, EventRows)
+        event = events._events.write("u", Change(Op.UPDATE, before, after), origin, "1.0.0")
+        written = [rows.write_key((7,)), rows.write_insert(after, origin), event]
+        if encoding == "avro-registry":
+            schema = text_of(upsert.schemas(*columns, "shop.orders-copy")["value"])
+            written = [*(each.hex(" ").encode() for each in written), schema.encode()]
+        assert rows.write_key((7,)) == events.write_key((7,))
+        for each in written if encoding != "json-schema" else written[:1]:
+            assert re.search(rf"(^| ){re.escape(each.decode())}$", shown, re.MULTILINE), each
 
 
 def test_the_barrier_shown_is_one() -> None:
@@ -79,7 +110,7 @@ def test_the_vnodes_shown_are_those(call: str, columns: dict[str, str], values: 
 
 
 def test_every_control_request_shown_is_one() -> None:
-    block = re.search(r"```json\n(.*?)```", CONTRACT, re.DOTALL)
+    block = re.search(r"```json\n(.*?)```", section(CONTRACT, "The control topic"), re.DOTALL)
     assert block is not None
     requests = [decode_request(line.encode()) for line in block[1].splitlines()]
     assert len({type(request.mutation) for request in requests}) == 6

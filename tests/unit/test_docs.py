@@ -30,6 +30,7 @@ ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 BAD_INPUT = (ROOT / "docs" / "bad-input.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 STEERING = (ROOT / "docs" / "steering.md").read_text(encoding="utf-8")
+FIRST_STEPS = (ROOT / "docs" / "first-steps.md").read_text(encoding="utf-8")
 
 
 _TEST = r"([\w/]+\.py)::(test_\w+)"
@@ -39,10 +40,10 @@ def first_column(document: str) -> set[str]:
     return set(re.findall(r"^\| `([^`]+)` \|", document, re.MULTILINE))
 
 
-def fenced(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
-    assert found is not None
-    return found[1]
+def fenced(language: str, document: str = README) -> list[str]:
+    found = re.findall(rf"```{language}\n(.*?)```", document, re.DOTALL)
+    assert found
+    return found
 
 
 def test_every_code_that_can_occur_is_explained_and_no_other() -> None:
@@ -77,7 +78,8 @@ def test_the_reference_of_the_configuration_is_as_the_models_write_it() -> None:
 
 
 def test_the_configurations_shown_are_accepted() -> None:
-    check(YAML(typ="safe").load(fenced("yaml")), path=ROOT / "config.yaml")
+    for shown in (*fenced("yaml"), *fenced("yaml", FIRST_STEPS)):
+        check(YAML(typ="safe").load(shown), path=ROOT / "config.yaml")
     alone = load_config(ROOT / "docker" / "config.yaml")
     cluster = load_config(ROOT / "docker" / "cluster-config.yaml")
     assert cluster.model_copy(update={"lanes": alone.lanes, "spark": alone.spark}) == alone
@@ -90,7 +92,10 @@ def compose_commands() -> list[str]:
 
 @pytest.mark.parametrize(
     "line",
-    [*re.findall(r"\$ (?:docker compose run --rm )?backfill ([^|\n]*)", README), *compose_commands()],
+    [
+        *re.findall(r"\$ (?:docker compose run --rm )?backfill ([^|\n]*)", README + FIRST_STEPS),
+        *compose_commands(),
+    ],
     ids=lambda line: line,
 )
 def test_every_command_shown_is_understood(line: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,9 @@ def _unframed(
     fields = read_object(data)
     if not data.startswith(FRAMED.encode()):
         return fields, {}
-    parts = dict(reversed(fields))  # of two with one name the first
+    parts = dict(fields)
+    if len(parts) < len(fields):
+        raise JsonError("a part of its frame that comes twice")
     return fields_in(parts.get("payload", _NOTHING)), field_schemas(parts["schema"], half)
 
 

@@ -8,24 +8,18 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from schemas.formats.debezium import key_misfit
-from schemas.formats.protocol import KeyEncoder, OutputFormat, OutputRows, ValueEncoder
+from schemas.formats.outputs.encoded import EncodedOutput
+from schemas.formats.protocol import Half, OutputRows, ValueEncoder
 from schemas.table import Column, TableSchema
 
 
-class DebeziumOutput(OutputFormat):
+class DebeziumOutput(EncodedOutput):
     """Events `r` for rows of the snapshot read and `c`, `u` and `d` for changes, each with its source."""
 
     format: Annotated[
         Literal["debezium"],
         Field(description="change events as a Debezium connector writes them, with the whole row before."),
     ] = "debezium"
-    encoding: Annotated[
-        Literal["json", "json-schema"],
-        Field(
-            description="`json`, objects in UTF-8, which is its default; or `json-schema`, the same in Kafka Connect's "
-            "frame, with the schema in each record."
-        ),
-    ] = "json"
     tombstones: Annotated[
         bool, Field(description="whether a record without a value follows each delete, for compaction.")
     ] = True
@@ -39,26 +33,33 @@ class DebeziumOutput(OutputFormat):
         return self.tombstones
 
     def misfit(self, table: TableSchema) -> str | None:
-        return key_misfit(table)
-
-    # Encoders need packages that commands such as `list` do without.
+        return None if self.framed else key_misfit(table)
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> OutputRows:
-        from schemas.formats.outputs.debezium_json import JsonEventRows
+        if self.encoding == "avro-registry":
+            from schemas.formats.outputs.debezium_avro import avro_event_rows
 
-        return JsonEventRows(columns, key_columns, self.encoding, tombstones=self.tombstones)
+            return avro_event_rows(columns, key_columns, self.registered, tombstones=self.tombstones)
+        from schemas.formats.outputs.debezium_json import json_event_rows
 
-    def keys(self, key_columns: Sequence[Column]) -> KeyEncoder:
-        from schemas.formats.outputs.json_records import JsonKeys
-
-        return JsonKeys(tuple(key_columns), self.encoding)
+        return json_event_rows(columns, key_columns, self.encoding, tombstones=self.tombstones)
 
     def values(self, columns: Sequence[Column]) -> ValueEncoder:
+        if self.encoding == "avro-registry":
+            from schemas.formats.outputs.debezium_columns import AvroEvents
+
+            return AvroEvents(tuple(columns), self.registered.value)
         from schemas.formats.outputs.debezium_columns import JsonEvents
 
         return JsonEvents(tuple(columns), self.encoding)
 
-    def schemas(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> dict[str, object]:
+    def schemas(
+        self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str
+    ) -> dict[Half, dict[str, object]]:
+        if self.encoding == "avro-registry":
+            from schemas.avro.output_schemas import envelope, row_record
+
+            return {"key": row_record("Key", key_columns, topic), "value": envelope(columns, topic)}
         from schemas.formats.outputs.envelope import event_schema
         from schemas.formats.outputs.json_records import row_schema
 

@@ -1,4 +1,4 @@
-"""The encoder of the output format `debezium` in JSON, by whole columns.
+"""The encoders of the output format `debezium`, by whole columns.
 
 Of what stands around the rows only the job's name, the barrier and the part differ, and the first two are few: their
 texts are written once for each interval, and taken.
@@ -6,6 +6,7 @@ texts are written once for each interval, and taken.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,24 +14,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.avro.columnar import NULL, PRESENT, Part, encode_records
+from schemas.avro.registered import frame
+from schemas.formats.outputs.debezium_avro import source_bytes, tail_bytes
 from schemas.formats.outputs.envelope import LETTERS, READ, event_frame, own_version, source, tail
 from schemas.formats.outputs.ops import in_order, rows_by_op, take
 from schemas.formats.protocol import Origins
 from schemas.json.columnar import joined, object_pieces
 from schemas.json.pieces import Piece
 from schemas.json.written import Encoding
-from schemas.records import Op
+from schemas.records import Barrier, Op
 from schemas.table import Column
 
 _Half = Sequence[pa.Array]
 
 
-@dataclass(frozen=True, slots=True)
-class JsonEvents:
-    """Envelopes."""
+class _Events(ABC):
+    """Envelopes. Those of one op have the same rows, and are encoded by themselves."""
 
-    columns: tuple[Column, ...]
-    encoding: Encoding
+    __slots__ = ()
 
     def inserts(self, arrays: Sequence[pa.Array], origins: Origins) -> pa.BinaryArray:
         return self._events(READ, None, arrays, origins)
@@ -51,13 +53,30 @@ class JsonEvents:
         old, new = (None if op is Op.INSERT else before), (None if op is Op.DELETE else after)
         return self._events(LETTERS[op], old, new, origins)
 
+    @abstractmethod
+    def _events(
+        self, letter: str, before: _Half | None, after: _Half | None, origins: Origins
+    ) -> pa.BinaryArray:
+        """Of one letter, each with these rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonEvents(_Events):
+    """In JSON."""
+
+    columns: tuple[Column, ...]
+    encoding: Encoding
+
     def _events(
         self, letter: str, before: _Half | None, after: _Half | None, origins: Origins
     ) -> pa.BinaryArray:
         length = len(origins)
         begin, end = event_frame(self.columns, self.encoding)
         rows = [*self._row(b'{"before":', before, length), *self._row(b',"after":', after, length)]
-        return joined(length, [begin, *rows, *_origin(letter, origins), end])
+        sources = [source(*each).encode() for each in _sources(letter, origins)]
+        tails = [tail(letter, barrier).encode() for barrier in origins.barriers]
+        origin = [_taken(sources, origins), _numbers(origins.parts), _taken(tails, origins)]
+        return joined(length, [begin, *rows, *origin, end])
 
     def _row(self, name: bytes, arrays: _Half | None, length: int) -> list[Piece]:
         if arrays is None:
@@ -65,23 +84,45 @@ class JsonEvents:
         return [name, *object_pieces(self.columns, arrays, self.encoding, length)]
 
 
-def _origin(letter: str, origins: Origins) -> list[Piece]:
-    """All behind the row after."""
-    barriers, by = origins.barriers, own_version()
-    sources = [source(origins.job, origins.table, letter, barrier, by) for barrier in barriers]
-    return [
-        _taken(sources, origins.intervals),
-        _numbers(origins.parts),
-        _taken([tail(letter, barrier) for barrier in barriers], origins.intervals),
-    ]
+@dataclass(frozen=True, slots=True)
+class AvroEvents(_Events):
+    """In Avro, with the id of a schema in front."""
+
+    columns: tuple[Column, ...]
+    schema_id: int
+
+    def _events(
+        self, letter: str, before: _Half | None, after: _Half | None, origins: Origins
+    ) -> pa.BinaryArray:
+        sources = [source_bytes(*each) for each in _sources(letter, origins)]
+        tails = [tail_bytes(letter, barrier) for barrier in origins.barriers]
+        return encode_records(
+            len(origins),
+            frame(self.schema_id),
+            *self._row(before),
+            *self._row(after),
+            _taken(sources, origins),
+            origins.parts,
+            _taken(tails, origins),
+        )
+
+    def _row(self, arrays: _Half | None) -> list[Part]:
+        return [NULL] if arrays is None else [PRESENT, (self.columns, arrays)]
 
 
-def _taken(texts: list[str], places: npt.NDArray[np.int64]) -> Piece:
-    """Of each row the text at its place, a constant if it is one for all."""
+def _sources(letter: str, origins: Origins) -> list[tuple[str, str, str, Barrier, str]]:
+    """Of each barrier, what its rows' source is written from."""
+    by = own_version()
+    return [(origins.job, origins.table, letter, barrier, by) for barrier in origins.barriers]
+
+
+def _taken(texts: list[bytes], origins: Origins) -> bytes | pa.BinaryArray:
+    """Of each row the text of its interval, a constant if it is one for all."""
+    places = origins.intervals
     first = int(places[0]) if len(places) else 0
     if not len(places) or (places == first).all():
-        return texts[first].encode() if texts else b""
-    return pa.array([text.encode() for text in texts], pa.binary()).take(pa.array(places))
+        return texts[first] if texts else b""
+    return pa.array(texts, pa.binary()).take(pa.array(places))
 
 
 def _numbers(numbers: npt.NDArray[np.int32]) -> Piece:

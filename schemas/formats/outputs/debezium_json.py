@@ -4,74 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.errors import Code, InputError
-from schemas.formats.outputs.envelope import (
-    CONNECTOR,
-    LETTERS,
-    OPS,
-    READ,
-    event_frame,
-    own_version,
-    source,
-    tail,
-)
-from schemas.formats.outputs.json_records import JsonKeyRows, check_keys, error, payload_of, read_row, same
-from schemas.formats.protocol import Origin, OutputRows
+from schemas.errors import Code
+from schemas.formats.outputs.envelope import CONNECTOR, OPS, event_frame, source, tail
+from schemas.formats.outputs.halves import EventRows, Events
+from schemas.formats.outputs.json_records import JsonKeyRows, error, payload_of, read_row, same
+from schemas.formats.protocol import Origin
 from schemas.json.scan import JsonError, Kind, Token, fields_in
 from schemas.json.written import Encoding, written_row
-from schemas.position import Key
-from schemas.records import Barrier, BarrierKind, Change, Op, Row, UpstreamRecord
+from schemas.records import Barrier, BarrierKind, Change, Row
 from schemas.table import Column
 
 _PARTS = ["before", "after", "source", "op", "ts_ms"]
 
 
-class JsonEventRows(OutputRows):
-    """Events and keys, see `formats.protocol.Rows`. An event is written anew from what it says, and compared."""
+def json_event_rows(
+    columns: Sequence[Column], key_columns: Sequence[Column], encoding: Encoding, *, tombstones: bool
+) -> EventRows:
+    """The twin."""
+    keys, events = JsonKeyRows(key_columns, encoding), _JsonEvents(columns, encoding)
+    return EventRows(columns, keys, events, tombstones=tombstones)
 
-    def __init__(
-        self,
-        columns: Sequence[Column],
-        key_columns: Sequence[Column],
-        encoding: Encoding,
-        *,
-        tombstones: bool,
-    ) -> None:
+
+class _JsonEvents(Events):
+    """An event is written anew from what it says, and compared."""
+
+    def __init__(self, columns: Sequence[Column], encoding: Encoding) -> None:
         self._columns, self._encoding = tuple(columns), encoding
-        self._keys, self._tombstones = JsonKeyRows(key_columns, encoding), tombstones
 
-    def read_key(self, data: bytes, *, where: str | None = None) -> Key:
-        """Raises: InputError as `JsonKeyRows.read`."""
-        return self._keys.read(data, where)
-
-    def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
-        """As `read_record`; ValueError for the null behind a delete, which is no change."""
-        change = self.read_record(key, value, where=where).change
-        if change is None:
-            raise ValueError("a record that is no change")
-        return change
-
-    def read_record(
-        self, key: bytes | None, value: bytes | None, *, where: str | None = None
-    ) -> UpstreamRecord:
-        """Raises: InputError as `read_key`; TOMBSTONE_UNSUPPORTED; JSON_MALFORMED, UNKNOWN_OP, as values do."""
-        found = self._keys.read(key, where)
-        if value is None:
-            if not self._tombstones:
-                raise InputError(Code.TOMBSTONE_UNSUPPORTED, where=where, found="a null value")
-            return UpstreamRecord(None)
-        keys = {column.name: each for column, each in zip(self._keys.columns, found, strict=True)}
+    def read(self, data: bytes, where: str | None) -> Change:
+        """Raises: InputError: JSON_MALFORMED, UNKNOWN_OP, VALUE_OUT_OF_RANGE, BAD_ENCODING."""
         try:
-            change = self._change(value)
+            return self._change(data)
         except JsonError as reason:
             raise error(reason, "a value", where) from None
-        for row in (change.before, change.after):
-            if row is not None:
-                check_keys(keys, self._columns, row, where)
-        return UpstreamRecord(change)
 
     def _change(self, value: bytes) -> Change:
-        fields = payload_of(value, self._encoding)
+        fields = payload_of(value, event_frame(self._columns, self._encoding))
         if [name for name, _ in fields] != _PARTS:
             raise JsonError("other fields than an event's")
         tokens = dict(fields)
@@ -83,7 +51,7 @@ class JsonEventRows(OutputRows):
         if not change.is_well_formed():
             raise JsonError(f"an event {letter} with other rows than it has")
         origin, by = _origin(tokens["source"])
-        same(value, self._write(letter, change, origin, by))
+        same(value, self.write(letter, change, origin, by))
         return change
 
     def _row(self, token: Token) -> Row | None:
@@ -91,16 +59,7 @@ class JsonEventRows(OutputRows):
             return None
         return read_row(fields_in(token), self._columns, self._encoding)
 
-    def write_key(self, key: Key) -> bytes:
-        return self._keys.write(key)
-
-    def write_insert(self, row: Row, origin: Origin) -> bytes:
-        return self._write(READ, Change(Op.INSERT, None, row), origin, own_version())
-
-    def write_change(self, change: Change, origin: Origin) -> bytes:
-        return self._write(LETTERS[change.op], change, origin, own_version())
-
-    def _write(self, letter: str, change: Change, origin: Origin, by: str) -> bytes:
+    def write(self, letter: str, change: Change, origin: Origin, by: str) -> bytes:
         before, after = (
             "null" if row is None else written_row(row, self._columns, self._encoding)
             for row in (change.before, change.after)

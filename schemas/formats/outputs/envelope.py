@@ -7,6 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
+from schemas.avro.output_schemas import SOURCE
 from schemas.json.frames import (
     connect_field,
     connect_row,
@@ -59,7 +60,7 @@ def event_schema(columns: Sequence[Column], encoding: Encoding) -> dict[str, Any
     if encoding == "json-schema":
         return _connect_event(columns)
     row, string, integer = or_null(json_row(columns)), {"type": "string"}, {"type": "integer"}
-    source = {name: integer if kind != "string" else string for name, kind in _SOURCE.items()}
+    source = {name: integer if kind != "string" else string for name, kind in SOURCE.items()}
     fields = {
         "before": row,
         "after": row,
@@ -70,22 +71,14 @@ def event_schema(columns: Sequence[Column], encoding: Encoding) -> dict[str, Any
     return json_object(fields)
 
 
-_SOURCE = {
-    "version": "string",
-    "connector": "string",
-    "name": "string",
-    "ts_ms": "int64",
-    "snapshot": "string",
-    "db": "string",
-    "table": "string",
-    "epoch": "string",
-    "vnode": "int32",
-}
+_CONNECT_TYPES = {"string": "string", "long": "int64", "int": "int32"}
 
 
 def _connect_event(columns: Sequence[Column]) -> dict[str, Any]:
     row = connect_row("Value", columns, optional=True)
-    source = connect_struct("Source", [connect_field(name, {"type": kind}) for name, kind in _SOURCE.items()])
+    source = connect_struct(
+        "Source", [connect_field(name, {"type": _CONNECT_TYPES[kind]}) for name, kind in SOURCE.items()]
+    )
     fields = [
         *({**row, "field": "before"}, {**row, "field": "after"}, {**source, "field": "source"}),
         connect_field("op", {"type": "string"}),

@@ -9,6 +9,7 @@ from functools import cache
 import pyarrow as pa
 
 from schemas.errors import Code, InputError
+from schemas.formats.outputs.halves import Keys, mismatch
 from schemas.json.columnar import encode_objects
 from schemas.json.debezium_values import DebeziumValues, FieldSchema
 from schemas.json.frames import connect_row, framed, json_row
@@ -48,7 +49,7 @@ class JsonKeys:
         return encode_objects(self.key_columns, arrays, self.encoding, *frame)
 
 
-class JsonKeyRows:
+class JsonKeyRows(Keys):
     """The twin of `JsonKeys`."""
 
     def __init__(self, key_columns: Sequence[Column], encoding: Encoding) -> None:
@@ -64,18 +65,24 @@ class JsonKeyRows:
         if not data:
             raise mismatch("a record without a key", where)
         try:
-            key = read_row(payload_of(data, self._encoding), self.columns, self._encoding)
+            frame = row_frame("Key", self.columns, self._encoding)
+            key = read_row(payload_of(data, frame), self.columns, self._encoding)
             same(data, self.write(key))
         except JsonError as reason:
             raise error(reason, "a key", where) from None
         return key
 
 
-def payload_of(data: bytes, encoding: Encoding) -> list[tuple[str, Token]]:
-    """The fields of a record, within its frame if it has one. What the frame says is for `same` to compare."""
+def payload_of(data: bytes, frame: tuple[bytes, bytes]) -> list[tuple[str, Token]]:
+    """The fields of a record within its frame, which may be empty.
+
+    A frame is far longer than most rows, so one that is as it is written is not read. Another one is for `same` to
+    find, unless something worse is found before.
+    """
+    begin, end = frame
+    if data.startswith(begin) and data.endswith(end):
+        return read_object(data[len(begin) : len(data) - len(end)])
     fields = read_object(data)
-    if encoding == "json":
-        return fields
     if [name for name, _ in fields] != ["schema", "payload"]:
         raise JsonError("other fields than schema and payload")
     return fields_in(fields[1][1])
@@ -112,15 +119,3 @@ def error(reason: JsonError, what: str, where: str | None) -> InputError:
         None if reason.column or code is not Code.BAD_ENCODING else "JSON of the output's columns, in UTF-8"
     )
     return InputError(code, where=where, found=f"{what} with {reason}{column}", expected=expected, **values)
-
-
-def mismatch(found: str, where: str | None) -> InputError:
-    """A key that is not right."""
-    return InputError(Code.KEY_MISMATCH, where=where, found=found)
-
-
-def check_keys(keys: dict[str, Value], columns: Sequence[Column], row: Row, where: str | None) -> None:
-    """Raises: InputError(KEY_MISMATCH) for a row whose key columns, as far as it has them, are others."""
-    found = {column.name: value for column, value in zip(columns, row, strict=True)}
-    if any(name in found and found[name] != value for name, value in keys.items()):
-        raise mismatch("a row whose key columns are not those of its key", where)

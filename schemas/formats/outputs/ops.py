@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -41,3 +41,13 @@ def in_order(groups: Sequence[tuple[Indices, pa.BinaryArray]], length: int) -> p
         start += len(texts)
     found = pa.concat_arrays([texts for _, texts in groups] or [pa.array([], pa.binary())])
     return found.take(pa.array(place, mask=place < 0))
+
+
+def rows_and_nulls(
+    ops: pa.Int8Array, after: Sequence[pa.Array], encode: Callable[[Sequence[pa.Array]], pa.BinaryArray]
+) -> pa.BinaryArray:
+    """What the rows after are encoded to, and a null for each DELETE."""
+    if not len(rows_by_op(ops).get(Op.DELETE, ())):
+        return encode(after)
+    kept = (ops.to_numpy() != Op.DELETE).nonzero()[0]
+    return in_order([(kept, encode(take(after, kept)))] if len(kept) else [], len(ops))

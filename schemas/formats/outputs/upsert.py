@@ -7,24 +7,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.formats.protocol import Images, KeyEncoder, OutputFormat, OutputRows, ValueEncoder
+from schemas.formats.outputs.encoded import EncodedOutput
+from schemas.formats.protocol import Half, Images, OutputRows, ValueEncoder
 from schemas.table import Column
 
 
-class UpsertOutput(OutputFormat):
+class UpsertOutput(EncodedOutput):
     """A value is the row after the projection, and a null is a DELETE."""
 
     format: Annotated[
         Literal["upsert"],
         Field(description="the row of a key as it is now; a record without a value deletes it."),
     ] = "upsert"
-    encoding: Annotated[
-        Literal["json", "json-schema"],
-        Field(
-            description="`json`, objects in UTF-8, which is its default; or `json-schema`, the same in Kafka Connect's "
-            "frame, with the schema in each record."
-        ),
-    ] = "json"
 
     @property
     def images(self) -> Images:
@@ -34,24 +28,34 @@ class UpsertOutput(OutputFormat):
     def may_be_null(self) -> bool:
         return True
 
-    # Encoders need packages that commands such as `list` do without.
-
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> OutputRows:
-        from schemas.formats.outputs.upsert_json import JsonUpsertRows
+        if self.encoding == "avro-registry":
+            from schemas.formats.outputs.avro_records import upsert_rows
 
-        return JsonUpsertRows(columns, key_columns, self.encoding)
+            return upsert_rows(columns, key_columns, self.registered)
+        from schemas.formats.outputs.upsert_json import json_upsert_rows
 
-    def keys(self, key_columns: Sequence[Column]) -> KeyEncoder:
-        from schemas.formats.outputs.json_records import JsonKeys
-
-        return JsonKeys(tuple(key_columns), self.encoding)
+        return json_upsert_rows(columns, key_columns, self.encoding)
 
     def values(self, columns: Sequence[Column]) -> ValueEncoder:
-        from schemas.formats.outputs.upsert_json import JsonUpsertValues
+        if self.encoding == "avro-registry":
+            from schemas.formats.outputs.avro_records import FramedUpserts
 
-        return JsonUpsertValues(tuple(columns), self.encoding)
+            return FramedUpserts(tuple(columns), self.registered.value)
+        from schemas.formats.outputs.upsert_json import JsonUpserts
 
-    def schemas(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> dict[str, object]:
+        return JsonUpserts(tuple(columns), self.encoding)
+
+    def schemas(
+        self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str
+    ) -> dict[Half, dict[str, object]]:
+        if self.encoding == "avro-registry":
+            from schemas.avro.output_schemas import row_record
+
+            return {
+                "key": row_record("Key", key_columns, topic),
+                "value": row_record("Value", columns, topic),
+            }
         from schemas.formats.outputs.json_records import row_schema
 
         return {

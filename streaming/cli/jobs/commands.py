@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -72,6 +73,8 @@ def create(
     mutation = Add(job.to_json())
     served.check(mutation)
     served.sink_of(job).refuse_used(job)
+    if job.format.framed:
+        served.output_schemas.register(job)
     with served.steering(timeout) as steering:
         if no_wait and not wait:
             steering.send(mutation)
@@ -134,6 +137,7 @@ def as_dict(job: JobView) -> dict[str, object]:
         "vnodes_done": job.vnodes_done,
         "start": job.state.start,
         "definition": json.loads(job.state.definition.to_json()),
+        "schema_ids": None if (ids := job.state.definition.format.ids) is None else asdict(ids),
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -20,7 +21,7 @@ from streaming.cli.jobs.watching import seconds_text
 from streaming.control.cost import Cost, estimate
 from streaming.kafka.topics import partitions_of, topic_setting
 from streaming.registry.book import misfits
-from streaming.registry.client import Registry
+from streaming.registry.client import Registry, incompatible
 
 
 def command(
@@ -62,9 +63,9 @@ def command(
     cost = estimate(served.storage, table, job)
     lanes = served.state_reader.look().lanes or served.config.lanes
     seconds = cost.seconds(job, lanes)
-    _show(job, cost, seconds, lanes)
+    _show(job, cost, seconds, lanes, list(_schemas(served, job)))
     if schema:
-        typer.echo(json.dumps(job.format.schemas(table.select(job.columns), table.key_columns)))
+        typer.echo(json.dumps(job.schemas(table)))
     warnings = list(_warnings(served, job, seconds))
     for warning in warnings:
         typer.echo(f"warning: {warning}")
@@ -72,7 +73,14 @@ def command(
         typer.echo("nothing is in its way")
 
 
-def _show(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int) -> None:
+def _schemas(served: Served, job: JobDefinition) -> Iterator[str]:
+    """What the registry says to the schemas of a job; what is wrong with them is among the warnings."""
+    with suppress(BackfillError):
+        for subject, verdict in served.output_schemas.verdicts(job):
+            yield f"{subject} ({verdict or 'incompatible'})"
+
+
+def _show(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int, schemas: Sequence[str]) -> None:
     kept = (
         "no rows yet"
         if cost.kept_share is None
@@ -85,6 +93,7 @@ def _show(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int) -> 
         "sends": f"about {cost.output_rows or 0:,} rows{size}",
         "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(job.columns)}",
         "as": job.form,
+        **({"registers": ", ".join(schemas)} if schemas else {}),
         "barriers": "in the output" if job.barrier_topic is None else f"in {job.barrier_topic}",
         "takes": _duration(job, cost, seconds, lanes),
     }
@@ -117,6 +126,12 @@ def _warnings(served: Served, job: JobDefinition, seconds: float | None) -> Iter
         yield str(error)
     try:
         served.sink_of(job).refuse_used(job)
+    except BackfillError as error:
+        yield str(error)
+    try:
+        for subject, verdict in served.output_schemas.verdicts(job):
+            if verdict is None:
+                yield str(incompatible(subject))
     except BackfillError as error:
         yield str(error)
     if job.rate_limit == 0:

@@ -19,6 +19,7 @@ from streaming.control.state_view import StateReader
 if TYPE_CHECKING:
     from streaming.control.client import Steering
     from streaming.kafka.clients import KafkaSettings
+    from streaming.registry.outputs import OutputSchemas
     from streaming.sink.protocol import SinkOf
 
 
@@ -64,6 +65,13 @@ class Served:
         parks = self.config.on_bad_record == "park"
         limits = self.config.limits
         return Sinks(SinkSetup(kafka=self.kafka, reserved=self.config.topics.all, limits=limits, parks=parks))
+
+    @property
+    def output_schemas(self) -> OutputSchemas:
+        """Registers the schemas of new jobs."""
+        from streaming.registry.outputs import OutputSchemas
+
+        return OutputSchemas(self.config.registry, self.config.table)
 
     def steering(self, timeout_s: float) -> Steering:
         """The way to send requests; a context."""

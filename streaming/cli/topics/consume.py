@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from schemas.epoch import NO_EPOCH
 from schemas.records import Barrier, Row
 from streaming.cli.configuration import (
     ConfigOption,
@@ -147,6 +148,8 @@ def _records(
             time.sleep(_FOLLOW_S)
     if until is not None and complete.epoch != until:
         raise usage(f"--at {until}", f"a barrier that all partitions have; the last one is {complete.epoch}")
+    if whole and not follow and complete.epoch == NO_EPOCH:
+        raise usage("--at latest", "a barrier that all partitions have; there is none yet")
 
 
 def _line(record: Record, target: Target, form: Format) -> str:

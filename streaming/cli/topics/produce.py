@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from schemas.formats.registry import DEFAULT
+from schemas.formats.protocol import Format
 from streaming.cli.configuration import ConfigArgument, ConfigOption, optional_config, usage
 from streaming.cli.topics.target import (
     BootstrapOption,
@@ -21,6 +21,7 @@ from streaming.cli.topics.target import (
     TopicOption,
     upstream_target,
 )
+from streaming.dev.events.forms import FORMATS, Form, events_of, form_of
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, Sent, produce_rows
 from streaming.dev.resume import resume
@@ -50,6 +51,12 @@ def command(
     deletes_share: Annotated[float, typer.Option(help="Share of deletes; the rest are inserts.")] = 0.2,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 1,
     partitions: Annotated[int, typer.Option(min=1, help="Partitions of the topic, if it is not there.")] = 4,
+    form: Annotated[
+        Form | None,
+        typer.Option(
+            "--format", help="Of a topic without a configuration; else that of its upstream counts."
+        ),
+    ] = None,
 ) -> None:
     """Insert rows into an upstream topic, then change them at a steady rate.
 
@@ -57,11 +64,11 @@ def command(
     but this command may write changes to the topic. Ctrl-C ends the live changes early.
     """
     shares = Shares(updates_share, deletes_share)
-    target = upstream_target(optional_config(config, file), Broker(bootstrap, kafka), topic, table)
-    if target.format != DEFAULT:
-        raise usage(
-            "an upstream of another format than `change`", "a topic of changes, which this command writes"
-        )
+    source = optional_config(config, file)
+    target = upstream_target(source, Broker(bootstrap, kafka), topic, table)
+    format_ = target.format if source and topic is None else FORMATS[form or Form.CHANGE]
+    _check(form, format_)
+    generator = ChangeGenerator(target.table, seed, events_of(format_, target.table))
     console = Console(stderr=True)
     if partitions_of(target.kafka, target.topic) is None:
         create_topic(target.kafka, target.topic, partitions)
@@ -71,7 +78,6 @@ def command(
             soft_wrap=True,
             highlight=False,
         )
-    generator = ChangeGenerator(target.table, seed)
     with console.status(f"reading what {target.topic} holds"):
         resume(target.kafka, target.topic, generator)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _SpeedColumn())
@@ -83,6 +89,15 @@ def command(
         f"{target.topic}: {inserted.inserts + changed.inserts} inserts, {changed.updates} updates, "
         f"{changed.deletes} deletes in {time.monotonic() - begin:.1f} s; {generator.live} rows there now"
     )
+
+
+def _check(form: Form | None, format_: Format) -> None:
+    """Raises: ConfigError(USAGE) if an option asks for other events than the upstream has."""
+    if form is not None and form != form_of(format_):
+        known = form_of(format_) or "of another format"
+        raise usage(
+            f"--format {form} for an upstream that is {known}", "what the configuration says, or --topic"
+        )
 
 
 def _insert(target: Target, generator: ChangeGenerator, rows: int, progress: Progress) -> Sent:

@@ -20,6 +20,7 @@ from streaming.cli.jobs.definitions import job_named, known_jobs
 from streaming.kafka.clients import KafkaSettings
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
+from streaming.registry.outputs import OutputSchemas
 
 BootstrapOption = Annotated[str | None, typer.Option(help="Broker, host:port.")]
 KafkaOption = Annotated[
@@ -144,7 +145,8 @@ def output_target(
     if job is not None:
         if loaded is None:
             raise usage("--job without a configuration", "a configuration, or --topic")
-        wanted = job_named(job, known_jobs(loaded))
+        schemas = OutputSchemas(loaded.registry, loaded.table)
+        wanted = schemas.registered(job_named(job, known_jobs(loaded)))
         topic, format_, barriers = topic or wanted.output, wanted.format, wanted.barrier_topic
         names = names if columns else wanted.columns
     return Target(

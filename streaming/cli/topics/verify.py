@@ -30,6 +30,7 @@ from streaming.cli.configuration import (
 from streaming.cli.jobs.definitions import job_named, known_jobs
 from streaming.cli.skipped import places
 from streaming.cli.topics.target import Broker, KafkaOption, Target, upstream_target
+from streaming.registry.outputs import OutputSchemas
 from streaming.verify.findings import Finding, Report
 from streaming.verify.judge import Progress as OnProgress
 from streaming.verify.judge import verify_topics
@@ -111,8 +112,9 @@ def _configured(
             Code.NO_JOB, where=str(path), found="no job, neither in the configuration nor in its state"
         )
     chosen = [job_named(name, jobs)] if name else jobs.values()
-    upstream = upstream_target(path, broker, None, None)
-    return [_Case(upstream, job) for job in chosen]
+    upstream, config = upstream_target(path, broker, None, None), load(path)
+    schemas = OutputSchemas(config.registry, config.table)
+    return [_Case(upstream, schemas.registered(job)) for job in chosen]
 
 
 def _described(upstream: Target, output: str, columns: str | None, condition: str | None) -> _Case:

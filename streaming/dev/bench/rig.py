@@ -23,14 +23,17 @@ from typing import Any
 import psutil
 
 from schemas.errors import Code, EnvironmentProblem
+from schemas.formats.protocol import Format
+from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
-from schemas.records import Add
+from schemas.records import Add, Drop
 from schemas.table import TableSchema, declare
 from schemas.topics import UpstreamTopics
 from streaming.control.client import send_request
 from streaming.dev.bench.latency import StableOffsets
 from streaming.dev.bench.report.line import Line
 from streaming.dev.broker import EmbeddedBroker
+from streaming.dev.events.forms import events_of
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
 from streaming.kafka.clients import KafkaSettings
@@ -207,12 +210,19 @@ def rig(folder: Path, table: TableSchema = TABLE) -> Iterator[Rig]:
 
 @dataclass(frozen=True)
 class Rig:
-    """One upstream topic on one broker, with a folder for states."""
+    """One upstream topic on one broker, with a folder for states. Its barriers are `beside` the data if need be."""
 
     kafka: KafkaSettings
     folder: Path
     table: TableSchema = TABLE
     upstream: str = UPSTREAM
+    format: Format = DEFAULT
+    beside: bool = False
+
+    @property
+    def barrier_topic(self) -> str | None:
+        """None where barriers are in the data."""
+        return f"{self.upstream}.barriers" if self.beside or not self.format.may_hold_barriers else None
 
     def live(self, generator: ChangeGenerator, rate: float = LIVE_RATE) -> LiveChanges:
         """Changes of all kinds at a rate; a context."""
@@ -224,23 +234,35 @@ class Rig:
         return StableOffsets(self.kafka, self.upstream, output, partitions)
 
     def verdict(self, *outputs: str) -> Line:
-        """What `verify` finds in these outputs together."""
+        """What `verify` finds in these outputs of changes together."""
         reports = [
-            verify_topics(self.kafka, self.upstream, output, self.table) for output in outputs or (OUTPUT,)
+            verify_topics(
+                self.kafka,
+                self.upstream,
+                output,
+                self.table,
+                formats=(self.format, DEFAULT),
+                barriers=(self.barrier_topic, None),
+            )
+            for output in outputs or (OUTPUT,)
         ]
         return Line("findings of verify", sum(len(report.findings) for report in reports), "")
 
     def fill(self, rows: int) -> ChangeGenerator:
         """Create the upstream and write `rows` INSERTs; the generator goes on from there."""
         create_topic(self.kafka, self.upstream, PARTITIONS)
-        generator = ChangeGenerator(self.table)
+        generator = ChangeGenerator(self.table, events=events_of(self.format, self.table))
         produce_rows(ChangeSender(self.kafka, self.upstream), generator, rows)
         return generator
 
-    def create(self, name: str) -> None:
+    def create(self, name: str, **more: Any) -> None:
         """A job without a latency budget, for a service that runs."""
-        added = Add(JobDefinition.declare(job(None, name), self.table).to_json())
+        added = Add(JobDefinition.declare(job(None, name, **more), self.table).to_json())
         send_request(self.kafka, UpstreamTopics.of(self.upstream).control, added)
+
+    def drop(self, name: str) -> None:
+        """End a job of a service that runs."""
+        send_request(self.kafka, UpstreamTopics.of(self.upstream).control, Drop(name))
 
     def build(self, rows: int, *, state: str) -> None:
         """The replica of a state, by a service without a job that ends again."""
@@ -253,10 +275,11 @@ class Rig:
         config = self.folder / f"{state}.json"
         declaration = {
             "kafka": {"bootstrap": self.kafka.bootstrap},
-            "upstream": self.upstream,
+            "upstream": {"topic": self.upstream, **self.format.model_dump(exclude_none=True)},
             "state": str(self.folder / state),
             "table": self.table.to_dict(),
             "jobs": jobs,
+            **({"barrier_topic": self.barrier_topic} if self.barrier_topic else {}),
             **settings,
         }
         config.write_text(json.dumps(declaration), encoding="utf-8")

@@ -25,6 +25,8 @@ from streaming.dev.broker import EmbeddedBroker
 from streaming.dev.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, DemoConfig, condition_of, the_job
 from streaming.dev.demo.console import StepConsole
 from streaming.dev.demo.progress import DemoProgress
+from streaming.dev.demo.rows import last_rows
+from streaming.dev.events.forms import events_of
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, Sent, produce_rows
 from streaming.kafka.clients import KafkaSettings
@@ -71,6 +73,8 @@ class DemoOutcome:
     during_snapshot: Latency | None
     afterwards: Latency | None
     report: Report
+    rows: list[str]
+    """A few of the output, as JSON."""
 
 
 def run_demo(demo: DemoConfig, console: StepConsole) -> DemoOutcome:
@@ -87,7 +91,8 @@ def run_demo(demo: DemoConfig, console: StepConsole) -> DemoOutcome:
         progress, live, watch = _serve(demo, kafka, config, generator, console)
         during, afterwards = _latencies(progress, live, watch.latencies())
         report = _verify(kafka, config, console)
-    return DemoOutcome(broker.bootstrap, progress, live, during, afterwards, report)
+        rows = last_rows(kafka, the_job(config), config.table)
+    return DemoOutcome(broker.bootstrap, progress, live, during, afterwards, report, rows)
 
 
 def _fill(
@@ -96,7 +101,8 @@ def _fill(
     """The upstream's rows, before anybody looks at them."""
     console.begin(UPSTREAM, "", total=demo.rows)
     create_topic(kafka, config.upstream, UPSTREAM_PARTITIONS)
-    generator, sent = ChangeGenerator(config.table), 0
+    events = events_of(config.upstream_format, config.table)
+    generator, sent = ChangeGenerator(config.table, events=events), 0
 
     def tell(count: int) -> None:
         nonlocal sent
@@ -118,8 +124,10 @@ def _serve(
     """The service and its live load, from Spark's start until all live changes are in the output."""
     job = the_job(config)
     progress = DemoProgress(job.name, config.table.vnode_count)
-    create_topic(kafka, job.output, job.output_partitions)  # there already, so that it can be watched
-    watch = StableOffsets(kafka, config.upstream, job.output, job.output_partitions)
+    create_topic(kafka, job.with_barriers, job.output_partitions)  # there already, so that it can be watched
+    watch = StableOffsets(
+        kafka, config.upstream, job.with_barriers, job.output_partitions, config.topics.barriers
+    )
     with ExitStack() as stack:
         stack.enter_context(watch)
         load = LiveChanges(kafka, config.upstream, generator, LIVE_RATE, Shares())

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from streaming.dev.broker import EmbeddedBroker
-from streaming.dev.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, DemoConfig
+from streaming.dev.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, DemoConfig, Upstream
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
 from streaming.kafka.clients import KafkaSettings
@@ -28,7 +28,7 @@ def warm_up() -> None:
         EmbeddedBroker(heap="512m") as broker,
     ):
         kafka = KafkaSettings(broker.bootstrap)
-        config = DemoConfig(Path(folder), _ROWS, 0).configure(broker.bootstrap)
+        config = DemoConfig(Path(folder), _ROWS, 0, Upstream.CHANGE).configure(broker.bootstrap)
         create_topic(kafka, config.upstream, UPSTREAM_PARTITIONS)
         generator = ChangeGenerator(config.table)
         produce_rows(ChangeSender(kafka, config.upstream), generator, _ROWS)

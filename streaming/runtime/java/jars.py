@@ -79,14 +79,19 @@ class Jar:
         return f"{self.name}-{self.revision}.jar"
 
 
-def listed(jar_set: JarSet) -> tuple[Jar, ...]:
-    """The jars of a set, as `jars.toml` lists them."""
-    content = tomllib.loads(LIST.read_text(encoding="utf-8"))
+def listed(jar_set: str, file: Path = LIST) -> tuple[Jar, ...]:
+    """The jars of a set, as `jars.toml` lists them, or another file of this form."""
+    content = tomllib.loads(file.read_text(encoding="utf-8"))
     return tuple(Jar.parse(coordinate, digest) for coordinate, digest in content[jar_set]["sha256"].items())
 
 
 def ensure(jar_set: JarSet) -> tuple[Path, ...]:
-    """Paths of the set's jars on this machine, in the order of the list; absent ones are fetched first.
+    """Paths of the set's jars on this machine, see `ensure_all`."""
+    return ensure_all(listed(jar_set))
+
+
+def ensure_all(jars: Sequence[Jar]) -> tuple[Path, ...]:
+    """Paths of the jars on this machine, in their order; absent ones are fetched first.
 
     Every call digests every file (0.1 s), so a jar that was damaged or exchanged is never run.
     Processes that call this at the same time wait for the one that fetches.
@@ -95,7 +100,7 @@ def ensure(jar_set: JarSet) -> tuple[Path, ...]:
         EnvironmentProblem: JAVA_MISSING, or DEPENDENCY_MISMATCH when a jar can't be had or is not the
         listed one.
     """
-    jars, cache = listed(jar_set), jar_cache()
+    cache = jar_cache()
     if _absent(jars, cache):  # one that is complete may be read-only, as in an image
         cache.mkdir(parents=True, exist_ok=True)
         with _only_one(cache):

@@ -6,7 +6,8 @@ and times of the mode `adaptive`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import reduce
 from operator import or_
 
@@ -17,6 +18,7 @@ from schemas.json.debezium_values import (
     MAX_UNSCALED_BYTES,
     MICROS,
     MILLIS,
+    NANOS,
     SEMANTIC_UNITS,
     UNAVAILABLE_BYTES,
     UNAVAILABLE_TEXTS,
@@ -27,7 +29,14 @@ from schemas.json.debezium_values import (
 )
 from schemas.table import Column as TableColumn
 from schemas.types import TypeName
-from streaming.source.formats.json_columns import Cell, CellForms, in_calendar, is_plain, read_text
+from streaming.source.formats.json_columns import (
+    Cell,
+    CellForms,
+    in_calendar,
+    is_plain,
+    may_be_unquoted,
+    read_text,
+)
 
 _FIELD = "field string, name string, parameters struct<scale string>"
 FRAME = f"struct<fields array<struct<{_FIELD}, fields array<struct<{_FIELD}>>>>>"
@@ -35,6 +44,11 @@ FRAME = f"struct<fields array<struct<{_FIELD}, fields array<struct<{_FIELD}>>>>>
 
 _WHOLE = r"^-?(0|[1-9][0-9]{0,18})\z"
 _LONG_BYTES = 8
+_SHORT_TEXT, _MAX_SHORT_SCALE = 12, 18
+"""Characters of base64 for eight bytes, and the scale up to which such a number is exact as a product of decimals."""
+_BASE64 = r"^(?=.)([A-Za-z0-9+/]{4})*+([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?\z"
+"""With padding, and without bits that stand for nothing."""
+_QUOTED_OBJECT = r'\{\\"|\\u00(22|7[bB])'
 _DAYS = -719_162, 2_932_896
 _UNAVAILABLE = {TypeName.STRING: UNAVAILABLE_TEXTS, TypeName.BINARY: (UNAVAILABLE_BYTES,)}
 
@@ -82,14 +96,14 @@ class DebeziumForms(CellForms):
             case TypeName.TIMESTAMP:
                 return Cell(found, self._instant(found, column))
             case TypeName.DECIMAL if self._decimal == "precise":
-                return self._precise(found, column)
+                return self._precise(found, text, column)
             case _:
                 return super().cell(found, text, column)
 
     def _instant(self, found: Column, column: TableColumn) -> Column:
         if self._time == "adaptive":
             meaning = self._described_as(column, "name")
-            unit = None if meaning is None else _by_value(meaning, SEMANTIC_UNITS)
+            unit = None if meaning is None else _let(meaning, lambda it: _by_value(it, SEMANTIC_UNITS))
         else:
             known = UNITS.get(self._time or "")
             unit = None if known is None else F.lit(known)
@@ -100,29 +114,48 @@ class DebeziumForms(CellForms):
         micros = (
             F.when(unit == MILLIS, F.try_multiply(number, F.lit(1_000)))
             .when(unit == MICROS, number)
-            .when(number % 1_000 == 0, (number.cast("decimal(19,0)") / 1_000).cast("bigint"))
+            .when(
+                (unit == NANOS) & (number % 1_000 == 0), (number.cast("decimal(19,0)") / 1_000).cast("bigint")
+            )
         )
         return F.coalesce(in_calendar(F.timestamp_micros(micros)), at)
 
-    def _precise(self, found: Column, column: TableColumn) -> Cell:
+    def _precise(self, found: Column, text: Column, column: TableColumn) -> Cell:
         """Bytes in base64 at their own scale, at that of the frame, or at the declared one."""
-        own = F.regexp_extract(found, f"^{VARIABLE_SCALE}\\z", 1)
+        declared = column.type.scale or 0
         has_own = found.startswith("{")
         told = self._described_as(column, "parameters", "scale")
-        scale: Column = F.lit(column.type.scale or 0)
+        is_usual = ~has_own & (F.octet_length(found) <= _SHORT_TEXT)
+        scale: Column = F.lit(declared)
         if told is not None:
+            is_usual &= told.isNull() | (told == str(declared))
             scale = F.when(told.rlike(r"^[0-9]{1,3}\z"), told.cast("int")).otherwise(scale)
+        value = self._any_decimal(found, has_own, scale, column)
+        if declared <= _MAX_SHORT_SCALE:
+            value = F.when(is_usual, _short_decimal(found, column)).otherwise(value)
+        # What looks like an object may be a text of it.
+        doubt = may_be_unquoted(found) | (has_own & text.rlike(_QUOTED_OBJECT))
+        return Cell(found, value, doubt)
+
+    def _any_decimal(self, found: Column, has_own: Column, scale: Column, column: TableColumn) -> Column:
+        own = F.regexp_extract(found, f"^{VARIABLE_SCALE}\\z", 1)
         scale = F.when(has_own, own.try_cast("int")).otherwise(scale)
         text = F.when(has_own, F.regexp_extract(found, f"^{VARIABLE_SCALE}\\z", 2)).otherwise(found)
-        number = _shifted(_whole_number(_from_base64(text)), scale)
-        value = F.when(is_plain(number, column), number.try_cast(column.type.spark_ddl))
-        return Cell(found, value, found.rlike(r"^([0-9]+|true)\z"))
+
+        def value(number: Column) -> Column:
+            return F.when(is_plain(number, column), number.try_cast(column.type.spark_ddl))
+
+        number = _let(_let(text, _from_base64), _whole_number)
+        return _let(
+            F.struct(number.alias("number"), scale.alias("scale")), lambda it: _let(_shifted(it), value)
+        )
 
     def _described_as(self, column: TableColumn, *path: str) -> Column | None:
         if self._described is None:
             return None
         field = F.get(F.filter(self._described, lambda each: each["field"] == column.name), F.lit(0))
-        return reduce(lambda part, name: part[name], path, field)
+        # What looks through a list is not compiled: it must not run for records without a frame.
+        return F.when(self._described.isNotNull(), reduce(lambda part, name: part[name], path, field))
 
 
 def unchanged(texts: dict[int, tuple[Column, TableColumn]]) -> Column:
@@ -146,9 +179,24 @@ def _by_value(found: Column, values: Mapping[str, int]) -> Column:
     )
 
 
+def _let(value: Column, use: Callable[[Column], Column]) -> Column:
+    """`use` of a value that it may name any number of times, evaluated once. Not compiled, so for what is rare."""
+    return F.get(F.transform(F.array(value), use), F.lit(0))
+
+
 def _from_base64(text: Column) -> Column:
     data = F.try_to_binary(text, F.lit("base64"))
     return F.when((F.base64(data) == text) & F.length(data).between(1, MAX_UNSCALED_BYTES), data)
+
+
+def _short_decimal(text: Column, column: TableColumn) -> Column:
+    """A number of eight bytes at most at the column's scale; null where it is none, or does not fit."""
+    digits = F.hex(F.unbase64(text))
+    # The upper bit of six: characters before `A` stand for the last ones.
+    sign = F.when((text >= "A") & (text < "g"), F.lit("0")).otherwise(F.lit("F"))
+    number = F.conv(F.lpad(digits, 2 * _LONG_BYTES, sign), 16, -10).cast("bigint")
+    scaled = number.cast("decimal(19,0)") * F.lit(Decimal(1).scaleb(-(column.type.scale or 0)))
+    return F.when(text.rlike(_BASE64), scaled.try_cast(column.type.spark_ddl))
 
 
 def _whole_number(data: Column) -> Column:
@@ -164,8 +212,9 @@ def _whole_number(data: Column) -> Column:
     return F.when(length < _LONG_BYTES, short.cast("string")).otherwise(long.cast("string"))
 
 
-def _shifted(number: Column, scale: Column) -> Column:
+def _shifted(it: Column) -> Column:
     """A whole number as text, divided by 10 to the power of a scale."""
+    number, scale = it.getField("number"), it.getField("scale")
     sign = F.when(number.startswith("-"), F.lit("-")).otherwise(F.lit(""))
     digits = F.regexp_replace(number, "^-", "")
     padded = F.when(F.length(digits) > scale, digits).otherwise(F.lpad(digits, scale + 1, "0"))

@@ -32,7 +32,9 @@ def decoded_event(said: Column, value: Column) -> Decoded:
         after=F.when(number == Op.INSERT.value, row),
         value=F.when(doubt, F.coalesce(value, F.lit(b""))),
         unchanged=F.when(number == Op.INSERT.value, said.getField("unchanged")),
-        position=F.when(number >= 0, said.getField("position")),
+        position=F.when(
+            (number >= 0) & said.getField("position")["commit"].isNotNull(), said.getField("position")
+        ),
     )
 
 
@@ -47,7 +49,7 @@ def is_no_data(op: Column, ts_ms: Column, others: Column) -> Column:
 
 
 def position_of(connector: Column, snapshot: Column, sequence: Column, lsn: Column) -> Column:
-    """Where a change stands in its database's log; null where that can't be compared."""
+    """Where a change stands in its database's log; without its `commit` where that can't be compared."""
     commit = F.regexp_extract(sequence, f"^{SEQUENCE}\\z", 1).try_cast("bigint")
-    comparable = (connector == COMPARABLE) & (snapshot == "false") & commit.isNotNull() & lsn.isNotNull()
-    return F.when(comparable, F.struct(commit.alias("commit"), lsn.alias("lsn")))
+    comparable = (connector == COMPARABLE) & (snapshot == "false") & lsn.isNotNull()
+    return F.struct(F.when(comparable, commit).alias("commit"), lsn.alias("lsn"))

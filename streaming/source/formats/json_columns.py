@@ -2,12 +2,12 @@
 
 `from_json` is lenient, and gives a field that is declared as a string whatever it finds there. So:
 
-    bytes behind the object               ignored: looked for by counting what the text is in a list
+    bytes behind the object               ignored: the text is read between two marks, so that they would show
     half a surrogate pair, escaped        becomes `?`: such a text is in doubt
     NaN, INF and the like as numbers      read where float and double are: likewise
     a number in a string column           1.10 becomes `1.1`, by way of a double: a string that looks so is in doubt,
                                           unless the text shows that it stands in quotes
-    a number in a decimal column          exact as a variant if it has no exponent and 38 digits at most, else in doubt
+    a number in a decimal column          likewise: with a fraction it is taken from the text, or in doubt
     a number or boolean in place of text  what has no such form is refused; `1234` could be base64, and is in doubt
 
 A name that comes twice counts as it comes last; Spark refuses the record if one before it is not of its column's type.
@@ -27,7 +27,14 @@ from schemas.json.scan import MAX_DEPTH, MAX_NUMBER
 from schemas.table import Column as TableColumn
 from schemas.types import TypeName
 
-CORRUPT = "_bf_corrupt"
+_CORRUPT = "_bf_corrupt"
+_MARK = "_bf_e1a75c0d"
+_AROUND, _ITSELF, _BEHIND = f"{_MARK}a", "", f"{_MARK}b"
+"""What the text is read in: a field of an object, with another one behind it.
+
+A text that goes on behind its own object ends this one too early, or brings it further fields. One that has the mark
+itself is in doubt.
+"""
 _TYPED = {TypeName.BOOLEAN, TypeName.INT, TypeName.BIGINT, TypeName.FLOAT, TypeName.DOUBLE}
 _FLOATS = {TypeName.FLOAT, TypeName.DOUBLE}
 _LONGEST = str(2**31 - 1)
@@ -81,7 +88,7 @@ class CellForms:
         """The type that `from_json` looks for, in Spark's words."""
         if column.type.name in _TYPED:
             return column.type.spark_ddl
-        return "variant" if column.type.name is TypeName.DECIMAL else "string"
+        return "string"
 
     def cell(self, found: Column, text: Column, column: TableColumn) -> Cell:
         """What was found, in the column's type. `text` is all that was read."""
@@ -95,7 +102,7 @@ class CellForms:
             case TypeName.STRING:
                 return Cell(found, found, _looks_fractional(found) & ~_is_in_quotes(text, column.name))
             case TypeName.BINARY:
-                return Cell(found, read_text(found, column), found.rlike(r"^([0-9]+|true)\z"))
+                return Cell(found, read_text(found, column), may_be_unquoted(found))
             case _:
                 return Cell(found, read_text(found, column))
 
@@ -110,31 +117,35 @@ class JsonColumns:
     @property
     def fields(self) -> str:
         """The columns as `parsed` looks for them, in Spark's words."""
-        return ", ".join(f"`{column.name}` {self._forms.read_as(column)}" for column in self._columns)
+        return ",".join(f"`{column.name}`:{self._forms.read_as(column)}" for column in self._columns)
 
-    def parsed(self, text: Column, schema: str | None = None) -> Column:
-        """The costly part. `text` may be anything, or null; `schema` is for columns that lie deeper in it."""
+    def parsed(self, text: Column, fields: str | None = None) -> Column:
+        """The costly part. `text` may be anything, or null; `fields` is for columns that lie deeper in it."""
         options = {
             "mode": "PERMISSIVE",
-            "columnNameOfCorruptRecord": CORRUPT,
+            "columnNameOfCorruptRecord": _CORRUPT,
             "allowSingleQuotes": "false",
             # Without it the texts "NaN" and "Infinity" would not be read either.
             "allowNonNumericNumbers": str(self._has_floats).lower(),
-            "maxNestingDepth": str(MAX_DEPTH),  # one less than Spark's own, which `is_whole` needs
+            "maxNestingDepth": str(MAX_DEPTH + 2),
             "maxNumLen": str(2 * MAX_NUMBER),
             "maxStringLen": _LONGEST,
         }
-        return F.from_json(text, f"{schema or self.fields}, {CORRUPT} string", options)
+        schema = f"{_AROUND} map<string,struct<{fields or self.fields}>>, {_CORRUPT} string"
+        marked = F.concat(F.lit(f'{{"{_AROUND}":{{"{_ITSELF}":'), text, F.lit(f',"{_BEHIND}":{{}}}}}}'))
+        return F.from_json(marked, schema, options)
 
     def cells(
         self, parsed: Column, text: Column, *, of: Column | None = None, forms: CellForms | None = None
     ) -> Cells:
-        """What becomes of it; `of` is the struct that has the columns, if it is not `parsed` itself."""
-        source, forms = parsed if of is None else of, forms or self._forms
+        """What becomes of it; `of` is the struct that has the columns, if it is not all that was read."""
+        source, forms = row_of(parsed) if of is None else of, forms or self._forms
         cells = {
             column.name: forms.cell(source.getField(column.name), text, column) for column in self._columns
         }
-        sound = [parsed.isNotNull(), parsed.getField(CORRUPT).isNull(), F.is_valid_utf8(text)]
+        read = parsed.getField(_AROUND)
+        sound = [parsed.getField(_CORRUPT).isNull(), row_of(parsed).isNotNull()]
+        sound += [F.size(read) == 2, read.getItem(_BEHIND).isNotNull(), F.is_valid_utf8(text)]
         sound += [cell.found.isNull() | cell.value.isNotNull() for cell in cells.values()]
         doubts = [self._doubt(text), *(cell.doubt for cell in cells.values() if cell.doubt is not None)]
         return Cells(
@@ -144,32 +155,45 @@ class JsonColumns:
         )
 
     def _doubt(self, text: Column) -> Column:
-        doubt = doubtful(text)
+        doubt = doubtful(text) | text.contains(_MARK)
         if self._has_floats:
             named = [text.contains(name) for name in ("NaN", "INF", "Infinity")]
             doubt |= reduce(or_, named) & text.rlike(_NOT_FINITE)
         return doubt
 
 
+def row_of(parsed: Column) -> Column:
+    """The object that `JsonColumns.parsed` has read; null where there is none."""
+    return parsed.getField(_AROUND).getItem(_ITSELF)
+
+
 def _decimal(found: Column, text: Column, column: TableColumn) -> Cell:
-    cell = F.try_variant_get(found, "$", "string")
-    raw = F.regexp_extract(text, rf'"{column.name}"\s*:\s*"?(-?[0-9][0-9.eE+-]*)', 1)
-    usual = is_plain(cell, column) & (F.schema_of_variant(found) != "DOUBLE")
-    value = F.when(usual, cell.try_cast(column.type.spark_ddl)).otherwise(
-        F.when(cell.isNotNull(), raw.try_cast(column.type.spark_ddl))
+    """A text, or what became of a number: with a fraction it is taken from where it is written."""
+    named = rf'"{column.name}"\s*:\s*'
+    as_it_is = is_plain(found, column) & (~found.contains(".") | _is_in_quotes(text, column.name))
+    number = F.regexp_extract(text, rf"{named}(-?[0-9.]+)\s*[,}}]", 1)
+    is_it = ~has_escaped_name(text) & (F.regexp_count(text, F.lit(named)) == 1) & is_plain(number, column)
+    # Of several numbers the last that comes to the same: the strict reader has the last word on it.
+    numbers = F.regexp_extract_all(text, F.lit(rf'{named}"?(-?[0-9][0-9.eE+-]*)'), 1)
+    equal = F.filter(numbers, lambda each: each.try_cast("double") == found.try_cast("double"))
+    other = F.coalesce(F.try_element_at(equal, F.lit(-1)), found)
+    value = (
+        F.when(as_it_is, found.try_cast(column.type.spark_ddl))
+        .when(is_it, number.try_cast(column.type.spark_ddl))
+        .when(found.isNotNull(), other.try_cast(column.type.spark_ddl))
     )
-    return Cell(cell, value, cell.isNotNull() & ~usual)
+    return Cell(found, value, found.isNotNull() & ~as_it_is & ~is_it)
 
 
 def doubtful(text: Column) -> Column:
     """Whether a text, whatever its columns, holds what readers take for different things."""
-    escaped = text.contains(r"\ud") | text.contains(r"\uD")
-    return (escaped & text.rlike(_SPARE_HALF)) | ((F.length(text) > MAX_NUMBER) & text.rlike(_LONG_NUMBER))
+    is_long = F.octet_length(text) > MAX_NUMBER
+    return (text.contains(r"\u") & text.rlike(_SPARE_HALF)) | (is_long & text.rlike(_LONG_NUMBER))
 
 
-def is_whole_object(text: Column) -> Column:
-    """Whether nothing follows the object that a text begins with. May be null, for no."""
-    return (F.instr(text, "}") == F.length(text)) | is_whole(text)
+def has_fields(text: Column, names: Sequence[str]) -> Column:
+    """Whether an object that has these fields has no further ones, and none twice. May be null, for no."""
+    return F.size(F.json_object_keys(text)) == len(names)
 
 
 def is_whole(text: Column) -> Column:
@@ -221,6 +245,11 @@ def _plain(column: TableColumn) -> str:
     return rf"^-?(0|[1-9][0-9]{{0,37}})({fraction})?\z"
 
 
+def may_be_unquoted(base64: Column) -> Column:
+    """Whether a text in base64 may have been a number or a boolean."""
+    return (base64 == "true") | ((base64 < ":") & base64.rlike(r"^[0-9]+\z"))
+
+
 def _looks_fractional(found: Column) -> Column:
     """Whether a string may come from a number with a fraction, or from a list or object that holds one."""
     first = F.substring(found, 1, 1)
@@ -228,6 +257,10 @@ def _looks_fractional(found: Column) -> Column:
 
 
 def _is_in_quotes(text: Column, name: str) -> Column:
-    """Whether a field is surely a text: it is named once, at whatever depth, in plain letters."""
-    once = F.regexp_count(text, F.lit(rf'"{name}"\s*:')) == 1
-    return once & text.rlike(rf'"{name}"\s*:\s*"') & ~text.rlike(_ESCAPED_NAME)
+    """Whether a field is surely a text: nothing of its name, at whatever depth, is a number, a list or an object."""
+    return ~text.rlike(rf'"{name}"\s*:\s*[^\s"tfn]') & ~has_escaped_name(text)
+
+
+def has_escaped_name(text: Column) -> Column:
+    """Whether a name may be written in escapes, and so not be found by its letters."""
+    return text.contains(r"\u") & text.rlike(_ESCAPED_NAME)

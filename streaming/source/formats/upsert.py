@@ -6,7 +6,6 @@ What is in doubt is handed on with its value, an empty one for a record without 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 from operator import or_
 
@@ -20,7 +19,7 @@ from schemas.records import Op
 from schemas.table import TableSchema
 from streaming.source.decoded import AWAITS
 from streaming.source.formats.avro_columns import AvroColumns, AvroKeys
-from streaming.source.formats.json_columns import Cells, JsonColumns, is_whole_object
+from streaming.source.formats.json_columns import Cells, JsonColumns
 from streaming.source.formats.json_keys import JsonKeys
 from streaming.source.formats.protocol import Decoded, Decoder
 
@@ -37,9 +36,7 @@ class JsonRows:
 
     def cells(self, parsed: Column, value: Column) -> Cells:
         """What becomes of it."""
-        text = value.cast("string")
-        cells = self._row.cells(parsed, text)
-        return replace(cells, sound=F.coalesce(cells.sound & is_whole_object(text), F.lit(False)))
+        return self._row.cells(parsed, value.cast("string"))
 
 
 class UpsertDecoder(Decoder):
@@ -60,22 +57,28 @@ class UpsertDecoder(Decoder):
         return F.struct(*(column.alias(name) for name, column in halves.items() if column is not None))
 
     def checked(self, read: Column, key: Column, value: Column) -> Column:
-        deleted = F.coalesce(F.length(value) == 0, F.lit(True))
+        # Each of these columns is evaluated once; what they amount to is left to the next step.
         cells, keys = self._row.cells(read.getField("value"), value), self._keys(read, key)
-        sound = cells.sound & cells.agree(keys)
-        op = F.when(keys.sound, F.when(deleted, F.lit(Op.DELETE.value)).when(sound, F.lit(Op.INSERT.value)))
-        if self._framed:
-            op = F.when(self._waits(key, value), F.lit(AWAITS)).otherwise(op)
-        row = [
-            keys.values.get(name, F.when(~deleted, cells.values[name])).alias(name)
-            for name in self._table.column_names
-        ]
-        doubt = keys.doubt | (~deleted & cells.doubt)
-        return F.struct(op.alias("op"), F.struct(*row).alias("row"), doubt.alias("doubt"))
+        # A record without a value has no cells, so its row is the key alone.
+        row = [keys.values.get(name, cells.values[name]).alias(name) for name in self._table.column_names]
+        return F.struct(
+            F.struct(*row).alias("row"),
+            (cells.sound & cells.agree(keys)).alias("is_sound"),
+            keys.sound.alias("has_key"),
+            cells.doubt.alias("doubt"),
+            keys.doubt.alias("key_doubt"),
+        )
 
     def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
-        op, row = read.getField("op"), read.getField("row")
-        doubt = op.isNull() | (op == AWAITS) | read.getField("doubt")
+        row, deleted = read.getField("row"), F.coalesce(F.length(value) == 0, F.lit(True))
+        op = F.when(
+            read.getField("has_key"),
+            F.when(deleted, F.lit(Op.DELETE.value)).when(read.getField("is_sound"), F.lit(Op.INSERT.value)),
+        )
+        if self._framed:
+            op = F.when(self._waits(key, value), F.lit(AWAITS)).otherwise(op)
+        unsure = read.getField("key_doubt") | (~deleted & read.getField("doubt"))
+        doubt = op.isNull() | (op == AWAITS) | unsure
         again = F.coalesce(value, F.lit(b""))
         if self._framed:  # every lane gets it, and has no use for more than the id
             again = F.when(op == AWAITS, F.substring(again, 1, FRAME_BYTES)).otherwise(again)

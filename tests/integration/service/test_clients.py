@@ -6,39 +6,73 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from tests.kit.real import Stage
+from tests.kit.registry import FakeRegistry
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "clients.md").read_text(encoding="utf-8")
-PRODUCE, CONSUME = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+EXACT, PRODUCE, CONSUME, CONSUME_AVRO, SPARK = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
 JOB = {"name": "big-orders", "columns": ["id", "region", "amount"], "filter": "amount >= 100"}
 
 
-def python(code: str, stage: Stage) -> list[str]:
-    """The command that runs a client on the stage's topics."""
+def on_stage(code: str, stage: Stage, job: int = 0) -> str:
+    """A client that is pointed to the stage's topics."""
+    output = stage.config().jobs[job].output
     names = {
         '"127.0.0.1:9092"': repr(stage.upstream.kafka.bootstrap),
         '"orders"': repr(stage.upstream.name),
-        '"big-orders"': repr(stage.config().jobs[0].output),
+        '"big-orders"': repr(output),
+        '"big-orders.barriers"': repr(f"{output}.barriers"),
     }
     for shown, real in names.items():
-        assert shown in PRODUCE + CONSUME
+        assert shown in EXACT + PRODUCE
         code = code.replace(shown, real)
-    return [sys.executable, "-c", code]
+    return code
 
 
-def test_a_client_produces_and_another_keeps_the_table(set_up: Callable[..., Stage]) -> None:
-    stage = set_up(JOB)
-    subprocess.run(python(PRODUCE, stage), check=True, timeout=60)
+def first_line(code: str, end: str) -> str:
+    """Of what a client prints, that ends so."""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as consumer:
+        assert consumer.stdout is not None
+        seen = next(line for line in consumer.stdout if line.endswith(end))
+        consumer.kill()
+    return seen
+
+
+def test_a_client_produces_and_others_keep_the_table(set_up: Callable[..., Stage]) -> None:
+    stage = set_up(JOB, {**JOB, "name": "rows", "format": "upsert"})
+    subprocess.run([sys.executable, "-c", on_stage(PRODUCE, stage)], check=True, timeout=60)
     with stage.running(barriers="inject", barrier_interval="100ms") as run:
-        run.until(lambda: run.is_complete("big-orders"))
-        with subprocess.Popen(python(CONSUME, stage), stdout=subprocess.PIPE, text=True) as consumer:
-            assert consumer.stdout is not None
-            seen = next(line for line in consumer.stdout if line.endswith(": 2 rows\n"))
-            consumer.kill()
-    assert re.fullmatch(r"partition \d at barrier \d+: 2 rows\n", seen)
+        run.until(lambda: run.is_complete("big-orders") and run.is_complete("rows"))
+        changes = first_line(on_stage(CONSUME, stage), ": 2 rows\n")
+        exact = first_line(on_stage(EXACT, stage, 1), ": 2 rows\n")
+    assert re.fullmatch(r"partition \d at barrier \d+: 2 rows\n", changes)
+    assert re.fullmatch(r"barrier \d+: 2 rows\n", exact)
     assert stage.verify(0).clean
+    found: dict[str, Any] = {"spark": stage.spark}
+    exec(on_stage(SPARK, stage, 1), found)  # noqa: S102 (the page's own)
+    rows = sorted(map(tuple, found["orders"].collect()))
+    assert rows == [(1, "US", Decimal("250.00")), (2, "US", Decimal("120.00"))]
+
+
+def test_a_client_reads_rows_by_the_schemas_of_a_registry(set_up: Callable[..., Stage]) -> None:
+    stage = set_up({**JOB, "filter": None, "format": "upsert", "encoding": "avro-registry"})
+    with FakeRegistry().serving() as registry:
+        stage.upstream.sections = {"registry": {"url": registry.url}}
+        for number in range(3):
+            stage.upstream.put((number, "EU", Decimal("1.50"), "note"))
+        with stage.running(barriers="inject", barrier_interval="100ms") as run:
+            run.until(lambda: run.is_complete("big-orders"))
+        code = on_stage(CONSUME_AVRO, stage).replace("http://127.0.0.1:8081", registry.url)
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as consumer:
+            assert consumer.stdout is not None
+            lines = sorted(next(consumer.stdout) for _ in range(3))
+            consumer.kill()
+    row = "{'id': %d, 'region': 'EU', 'amount': Decimal('1.50')}"
+    assert lines == [f"{{'id': {number}}} {row % number}\n" for number in range(3)]
 
 
 def test_the_bytes_that_kcat_sends_are_that_row(set_up: Callable[..., Stage]) -> None:

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from schemas.records import EPOCH_HEADER
-from streaming.kafka.consumer import RangeReader, header_of
+from streaming.kafka.consumer import header_of
 from streaming.kafka.topics import topic_settings
-from streaming.reading.fold import TableFold
-from streaming.reading.records import RecordDecoder
-from streaming.reading.topic import Complete, TopicReader
+from tests.kit.folded import folded
 from tests.kit.real import RealUpstream, Stage, UpsertUpstream, records
 
 SetUp = Callable[..., Stage]
@@ -42,23 +40,6 @@ def stage(request: pytest.FixtureRequest, set_up: SetUp, form: dict[str, Any]) -
     name = f"{stage.upstream.name}-copy"
     stage.jobs = [{**stage.jobs[0], "output": name, "barrier_topic": f"{name}.barriers"}]
     return stage
-
-
-def folded(stage: Stage, until: int | None = None) -> dict[Any, Any]:
-    """The output of the first job, up to a barrier that all partitions have."""
-    definition = stage.config().jobs[0]
-    table = stage.upstream.table
-    format_ = definition.format
-    fold = TableFold(format_.images)
-    with RangeReader(stage.upstream.kafka) as reader:
-        decoder = RecordDecoder(table.select(definition.columns), table.key_columns, format_)
-        topic = TopicReader(reader, definition.output, definition.barrier_topic, decoder)
-        complete = Complete(definition.output_partitions, until)
-        for new in topic.new():
-            for record in complete.add(new):
-                if record.key is not None:
-                    fold.apply(record.key, record.body, record.where)  # type: ignore[arg-type]
-    return fold.rows
 
 
 def test_a_table_goes_out_once_through_restarts_and_can_be_read_at_each_barrier(stage: Stage) -> None:

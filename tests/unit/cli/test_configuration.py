@@ -90,12 +90,24 @@ def test_a_job_is_named_by_position_and_the_configuration_is_that_of_the_folder(
     assert capsys.readouterr().err.startswith(expected)
 
 
-def test_produce_writes_no_changes_to_a_topic_of_another_format(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("upstream", "option", "complaint"),
+    [
+        (
+            "{topic: orders, format: upsert}",
+            "--format=change",
+            "--format change for an upstream that is upsert-json",
+        ),
+        ("{topic: orders, format: upsert, encoding: avro-registry}", "--rows=1", "encoding 'avro-registry'"),
+    ],
+)
+def test_produce_writes_no_events_of_another_form_than_the_upstream_has(
+    folder: Path, capsys: pytest.CaptureFixture[str], upstream: str, option: str, complaint: str
 ) -> None:
     (folder / "config.yaml").write_text(
-        "kafka: {bootstrap: 127.0.0.1:1}\nupstream: {topic: orders, format: upsert}\nstate: state\n"
+        f"kafka: {{bootstrap: 127.0.0.1:1}}\nupstream: {upstream}\nstate: state\n"
+        "registry: {url: http://127.0.0.1:1}\n"
         "table: {name: orders, columns: {id: bigint}, primary_key: [id]}\n"
     )
-    assert main(["produce"]) == 2
-    assert "another format than `change`" in capsys.readouterr().err
+    assert main(["produce", option]) == 2
+    assert complaint in capsys.readouterr().err

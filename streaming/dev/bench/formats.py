@@ -1,0 +1,161 @@
+"""Upstreams of each format side by side: how fast a replica is built from one, and how long its batches take.
+
+All hold the same table and the same changes. What they are compared with is the format `change`, in the same run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from schemas.table import TableSchema, declare
+from streaming.dev.bench.report.line import Line, Tell, median
+from streaming.dev.bench.rig import (
+    BACKFILL_TIMEOUT_S,
+    BUILD_TIMEOUT_S,
+    TABLE,
+    Batch,
+    Rig,
+    ServiceRun,
+    job,
+    rig,
+)
+from streaming.dev.events.forms import FORMATS, Form
+from streaming.dev.generator import ChangeGenerator
+
+SETTLE_S = 5.0
+_COLUMNS, _TYPES = 80, ("string", "decimal(18,2)", "int", "double", "timestamp", "string", "boolean", "date")
+_WIDE_SHARE = 20
+"""A row of the wide table is some twenty times as long."""
+WIDE = declare(
+    {
+        "name": "wide",
+        "columns": {
+            "id": "bigint",
+            **{f"c{number}": _TYPES[number % len(_TYPES)] for number in range(1, _COLUMNS)},
+        },
+        "primary_key": ["id"],
+    }
+)
+_FILTER = "amount >= 10"
+
+
+@dataclass(frozen=True, slots=True)
+class _Upstream:
+    name: str
+    form: Form
+    beside: bool = False
+
+    def of(self, bench: Rig, table: TableSchema) -> Rig:
+        topic = f"{self.name}-{table.name}".replace(" ", "-")
+        return replace(bench, table=table, upstream=topic, format=FORMATS[self.form], beside=self.beside)
+
+
+_BASE = _Upstream("change", Form.CHANGE)
+_OTHERS = (
+    _Upstream("change beside", Form.CHANGE, beside=True),
+    _Upstream("upsert-json", Form.UPSERT_JSON),
+    _Upstream("debezium-json", Form.DEBEZIUM_JSON),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Of one upstream: rates of builds in changes/s, and the median batch of each job that was measured."""
+
+    build: float
+    wide_build: float
+    batch_ms: Sequence[float]
+    verdict: Line
+
+
+def formats(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> list[Line]:
+    """Builds and batches of each format against `change`; a filter by rows before against none."""
+    with rig(folder) as bench:
+        base, *others = (_measured(bench, each, rows, seconds, rate, tell) for each in (_BASE, *_OTHERS))
+    lines = _own_lines(_BASE.name, base, base, rows, rate)
+    for each, found in zip(_OTHERS, others, strict=True):
+        lines += _own_lines(each.name, found, base, rows, rate)
+        if each.form is Form.UPSERT_JSON:
+            _, plain, filtered = found.batch_ms
+            what = f"batch at {rate:g} changes/s from {each.name} to upsert, filtered by rows before"
+            lines.append(Line(what, filtered, "ms", "no filter, no rows before", plain))
+    findings = sum(found.verdict.value for found in (base, *others))
+    target = Line(
+        f"replica of {rows:,} rows from debezium-json", others[-1].build, "changes/s", "target", 80_000
+    )
+    return [*lines, replace(target, what=f"{target.what}, by target"), replace(base.verdict, value=findings)]
+
+
+def _own_lines(name: str, found: _Found, base: _Found, rows: int, rate: float) -> list[Line]:
+    is_base = found is base
+
+    def line(what: str, value: float, unit: str, compared: float) -> Line:
+        return Line(f"{what} from {name}", value, unit, *(() if is_base else (_BASE.name, compared)))
+
+    wide = f"replica of {rows // _WIDE_SHARE:,} rows of {_COLUMNS} columns"
+    return [
+        line(f"replica of {rows:,} rows", found.build, "changes/s", base.build),
+        line(wide, found.wide_build, "changes/s", base.wide_build),
+        line(f"batch at {rate:g} changes/s", found.batch_ms[0], "ms", base.batch_ms[0]),
+    ]
+
+
+def _measured(bench: Rig, of: _Upstream, rows: int, seconds: float, rate: float, tell: Tell) -> _Found:
+    wide, own = of.of(bench, WIDE), of.of(bench, TABLE)
+    tell(f"{of.name}: rows of {_COLUMNS} columns")
+    wide.fill(rows // _WIDE_SHARE)
+    with wide.service(state=wide.upstream, jobs=[]) as run:
+        wide_build = _build_rate(run, rows // _WIDE_SHARE)
+    tell(f"{of.name}: writing {rows:,} rows")
+    generator = own.fill(rows)
+    output = f"{own.upstream}-copy"
+    with own.service(state=own.upstream, jobs=[job(None, output)]) as run:
+        tell(f"{of.name}: building")
+        build = _build_rate(run, rows)
+        run.await_batch(lambda batch: batch.completes(output), BACKFILL_TIMEOUT_S)
+        with own.live(generator, rate):
+            tell(f"{of.name}: {seconds:g} s of live load")
+            batch_ms = [_batch_ms(run, seconds)]
+        verdict = own.verdict(output)
+        if of.form is Form.UPSERT_JSON:
+            batch_ms += _by_filter(own, run, generator, output, seconds, rate, tell)
+    return _Found(build, wide_build, batch_ms, verdict)
+
+
+def _by_filter(
+    bench: Rig,
+    run: ServiceRun,
+    generator: ChangeGenerator,
+    output: str,
+    seconds: float,
+    rate: float,
+    tell: Tell,
+) -> Iterable[float]:
+    """Batches of a job that needs no rows before, and of one whose filter does, one after the other."""
+    for name, more in (("plain", {}), ("filtered", {"filter": _FILTER})):
+        bench.drop(output)
+        output = f"{bench.upstream}-{name}"
+        tell(f"{output}: {seconds:g} s of live load")
+        bench.create(output, format="upsert", encoding="json", **more)
+        await_complete(run, output)
+        with bench.live(generator, rate):
+            yield _batch_ms(run, seconds)
+
+
+def await_complete(run: ServiceRun, output: str) -> Batch:
+    """The batch after which a job's backfill is complete."""
+    return run.await_batch(lambda batch: batch.completes(output), BACKFILL_TIMEOUT_S)
+
+
+def _build_rate(run: ServiceRun, rows: int) -> float:
+    """Changes a second in the batches that bring the first `rows` changes into the replica."""
+    run.await_batch(lambda _: sum(batch.changes for batch in run.batches) >= rows, BUILD_TIMEOUT_S)
+    batches = [batch for batch in run.batches if batch.changes]
+    return sum(batch.changes for batch in batches) / sum(batch.took_ms / 1_000 for batch in batches)
+
+
+def _batch_ms(run: ServiceRun, seconds: float) -> float:
+    run.await_seconds(SETTLE_S)
+    return median(batch.took_ms for batch in run.await_seconds(seconds))

@@ -1,0 +1,32 @@
+"""What a consumer of the demo's output reads: a few rows, as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from schemas.job import JobDefinition
+from schemas.records import Change
+from schemas.table import TableSchema
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader
+from streaming.reading.records import RecordDecoder, plain
+
+_LOOKED_AT = 200
+
+
+def last_rows(kafka: KafkaSettings, job: JobDefinition, table: TableSchema, count: int = 3) -> list[str]:
+    """The newest rows at the end of a partition that has some."""
+    columns = table.select(job.columns)
+    decoder = RecordDecoder(columns, table.key_columns, job.format)
+    with RangeReader(kafka) as reader:
+        rows = []
+        for partition, marks in enumerate(reader.watermarks(job.output)):
+            first = max(marks.earliest, marks.stable - _LOOKED_AT)
+            for chunk in reader.read(job.output, {partition: (first, marks.stable)}):
+                bodies = [record.body for message in chunk if (record := decoder.decode(message)) is not None]
+                rows += [body.after for body in bodies if isinstance(body, Change) and body.after is not None]
+            if rows:
+                break
+    names = [column.name for column in columns]
+    shown = [dict(zip(names, map(plain, row), strict=True)) for row in rows[-count:]]
+    return [json.dumps(row, ensure_ascii=False) for row in shown]

@@ -1,0 +1,153 @@
+"""The schemas of outputs at the registry: registered when a job is created, and then never again.
+
+The ids that they get are kept with the job, in the plans of the journal: who has them needs no registry. Registering
+is repeatable, for the same text under the same subject has the same id.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from schemas.avro.output_schemas import text_of
+from schemas.avro.registered import SchemaIds
+from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem
+from schemas.formats.protocol import Half
+from schemas.job import JobDefinition
+from schemas.settings.registry import RegistryConfig
+from schemas.table import TableSchema
+from streaming.registry.book import subjects
+from streaming.registry.client import Registry, incompatible
+
+WAIT_S = 3.0
+"""For which a batch waits for an answer, once for each job."""
+PAUSE_S = 10.0
+"""From an answer that the registry is away to the next question."""
+
+
+class OutputSchemas:
+    """Of the jobs of one table. Every call waits for the registry; it may come from any thread."""
+
+    def __init__(self, config: RegistryConfig, table: TableSchema) -> None:
+        self._config, self._table = config, table
+        self._registry = Registry(config)
+
+    def register(self, job: JobDefinition) -> SchemaIds:
+        """Register the schemas of a job, both or, as far as can be known before, none.
+
+        Raises: ConfigError: OUTPUT_SCHEMA_INCOMPATIBLE; JOB_INVALID without a registry in the configuration, and as
+        `Registry.schema`.
+        """
+        schemas = self._schemas(job)
+        for subject, text in schemas.values():
+            if self._registry.is_compatible(subject, text) is False:
+                raise incompatible(subject)
+        return SchemaIds(*(self._registry.register(*schemas[half]) for half in ("key", "value")))
+
+    def registered(self, job: JobDefinition) -> JobDefinition:
+        """A job, to be read from anywhere: where its ids are not known, with those that the registry has.
+
+        Raises: ConfigError: JOB_UNKNOWN for one whose schemas it does not have, and as `register`.
+        """
+        if not job.format.framed or job.format.ids is not None:
+            return job
+        ids: dict[Half, int] = {}
+        for half, (subject, text) in self._schemas(job).items():
+            found = self._registry.id_of(subject, text)
+            if found is None:
+                raise ConfigError(
+                    Code.JOB_UNKNOWN,
+                    where=f"subject {subject}",
+                    found=f"no schema of job {job.name} in the registry",
+                    next_step="start the service, which registers them, or give a configuration with its state",
+                )
+            ids[half] = found
+        return job.with_ids(SchemaIds(ids["key"], ids["value"]))
+
+    def verdicts(self, job: JobDefinition) -> Iterator[tuple[str, str | None]]:
+        """Of each subject of a job whether a schema is there, in words, or None where it can't be registered.
+
+        Raises: as `register`.
+        """
+        for subject, text in self._schemas(job).values():
+            is_compatible = self._registry.is_compatible(subject, text)
+            yield subject, {None: "new", True: "compatible", False: None}[is_compatible]
+
+    def _schemas(self, job: JobDefinition) -> Mapping[Half, tuple[str, str]]:
+        """Subject and text of each half; none for a job whose records name no schemas."""
+        named = subjects(job.output, job.format.framed)
+        if named and self._config.url is None:
+            raise ConfigError(
+                Code.JOB_INVALID,
+                where=f"job {job.name}",
+                found="encoding 'avro-registry', and no registry.url in the configuration",
+                expected="a schema registry, where the schemas of the output are registered",
+                next_step="name registry.url in the configuration of the service; nothing was created",
+            )
+        schemas = job.schemas(self._table)
+        return {half: (subject, text_of(schemas[half])) for half, subject in named.items()}
+
+
+@dataclass
+class _Attempt:
+    """To register the schemas of a job; it begins at once."""
+
+    register: Callable[[], SchemaIds]
+    ids: SchemaIds | None = None
+    problem: Exception | None = None
+    ended_s: float = 0.0
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        threading.Thread(target=self._run, name="register", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self.ids = self.register()
+        except Exception as problem:  # noqa: BLE001 (raised where it is asked for)
+            self.problem = problem
+        self.ended_s = time.monotonic()
+        self.done.set()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the registry was."""
+        return isinstance(self.problem, BackfillError) and self.problem.code is Code.REGISTRY_UNREACHABLE
+
+
+class Registering:
+    """For the thread that runs batches: asks in threads of its own, and has it wait once for each job at most."""
+
+    def __init__(
+        self,
+        register: Callable[[JobDefinition], SchemaIds],
+        *,
+        wait_s: float = WAIT_S,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        self._register, self._wait_s, self._pause_s = register, wait_s, pause_s
+        self._attempts: dict[str, _Attempt] = {}
+
+    def ids_of(self, job: JobDefinition) -> SchemaIds:
+        """Those of a job's schemas, registered for the first call. See `protocol.planner.RegistersSchemas`."""
+        name = job.to_json()
+        attempt = self._attempts.get(name)
+        if attempt is None:
+            attempt = self._attempts[name] = _Attempt(lambda: self._register(job))
+            attempt.done.wait(self._wait_s)
+        elif attempt.is_away and time.monotonic() >= attempt.ended_s + self._pause_s:
+            attempt = self._attempts[name] = _Attempt(lambda: self._register(job))
+        if not attempt.done.is_set():
+            found = f"no answer yet for the schemas of job {job.name}"
+            raise EnvironmentProblem(Code.REGISTRY_UNREACHABLE, found=found)
+        if attempt.problem is not None:
+            raise attempt.problem
+        assert attempt.ids is not None
+        self.forget(job)
+        return attempt.ids
+
+    def forget(self, job: JobDefinition) -> None:
+        """See `protocol.planner.RegistersSchemas`."""
+        self._attempts.pop(job.to_json(), None)

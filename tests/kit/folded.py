@@ -1,0 +1,57 @@
+"""An output as a plain reader sees it: folded into a table, and how far it is."""
+
+from __future__ import annotations
+
+from schemas.position import Key
+from schemas.records import BARRIER_HEADER, Change, Row
+from schemas.settings.config import ServiceConfig
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader, header_of, read_tail
+from streaming.kafka.topics import partitions_of
+from streaming.reading.fold import TableFold, Tally
+from streaming.reading.records import RecordDecoder
+from streaming.reading.topic import Complete, TopicReader
+from tests.kit.real import Stage
+
+
+def folded(stage: Stage, until: int | None = None, *, number: int = 0) -> dict[Key, Row]:
+    """The output of a job, up to a barrier that all partitions have: the last one, or `until`.
+
+    Raises: InputError for a change that does not fit what came before it, where changes say that.
+    """
+    return fold_of(stage.config(), stage.upstream.kafka, number, until)[0]
+
+
+def fold_of(
+    config: ServiceConfig, kafka: KafkaSettings, number: int, until: int | None = None
+) -> tuple[dict[Key, Row], Tally]:
+    """The same, with what its barriers say."""
+    definition, table = config.jobs[number], config.table
+    fold, tally = TableFold(definition.format.images), Tally()
+    with RangeReader(kafka) as reader:
+        decoder = RecordDecoder(table.select(definition.columns), table.key_columns, definition.format)
+        topic = TopicReader(reader, definition.output, definition.barrier_topic, decoder)
+        complete = Complete(definition.output_partitions, until)
+        for new in topic.new():
+            for record in complete.add(new):
+                tally.add(record)
+                if record.key is not None and isinstance(record.body, Change):
+                    fold.apply(record.key, record.body, record.where)
+    return fold.rows, tally
+
+
+def epoch_of(config: ServiceConfig, kafka: KafkaSettings, number: int) -> int:
+    """The last barrier that all partitions of a job's output have; 0 if there is none."""
+    definition = config.jobs[number]
+    if partitions_of(kafka, definition.with_barriers) is None:
+        return 0
+    tails = [
+        read_tail(
+            kafka,
+            definition.with_barriers,
+            each,
+            lambda record: header_of(record, BARRIER_HEADER) is not None,
+        )
+        for each in range(definition.output_partitions)
+    ]
+    return min(0 if tail is None else int(header_of(tail, BARRIER_HEADER) or 0) for tail in tails)
