@@ -92,6 +92,7 @@ CANARIES = (
     Canary("1 plan", "what is half done gets a new plan", _breaking(batches=driver.PlansAnew)),
     Canary("1 plan", "slices are given up that were sent", _breaking(batches=driver.GivesUpSentPlans)),
     Canary("1 plan", "slices are read from the newest replica", _breaking(batches=driver.ReadsNewest)),
+    Canary("1 plan", "a position covers its own offset", _breaking(batches=driver.SendsOneRecordMore)),
     Canary("1 plan", "the journal is written over a rival's", _breaking(storage=driver.BlindJournal)),
     Canary("1 plan", "an end beside the data is taken for an offset", barriers.TakesEndsForOffsets),
     Canary("2 lanes", "a producer is used again", _breaking(broker=lanes.KeepsProducers)),
@@ -103,6 +104,8 @@ CANARIES = (
     Canary("2 lanes", "the tails are read uncommitted", _breaking(broker=lanes.LooksAtUncommitted)),
     Canary("2 lanes", "an unknown outcome counts as done", _breaking(broker=lanes.TakesUnknownForDone)),
     Canary("2 lanes", "a batch is two transactions", _breaking(broker=lanes.CommitsHalves)),
+    Canary("2 lanes", "a barrier beside comes apart", _breaking(broker=lanes.CommitsBarriersApart)),
+    Canary("2 lanes", "an end is from before the data", _breaking(broker=lanes.EndsBeforeTheData)),
     Canary("2 lanes", "a fault keeps what was sent before it", _breaking(broker=lanes.CommitsFaultyParts)),
     Canary("3 replicate", "a part is appended again", _breaking(batches=driver.AppendsPartsAgain)),
     Canary(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,13 +12,14 @@ from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
+from schemas.kinds.scans import TopicScan
 from schemas.records import Add, Change, Drop, Mutation, Op, Pause, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
-from tests.simulation.connector import ConnectorUpstream, FromConnector
+from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFromConnector
 from tests.simulation.fault_policies import Seeded
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
@@ -39,11 +41,17 @@ BESIDE = 0.3
 
 
 AFTER_ONLY = 0.3
+WHOLE = 0.3
+"""Of the histories of a connector."""
 """Of all histories, those whose upstream has no rows before."""
 
 
 CONNECTOR = 0.15
 """Of all histories, those whose upstream is a connector's, which has none either."""
+
+
+FROM_TOPIC = 0.35
+"""Of all histories, those in which jobs may read the topic; their upstream has rows before."""
 
 
 @cache
@@ -76,6 +84,16 @@ OUTPUTS_BESIDE = 0.3
 """Of all histories, those whose outputs have their barriers in topics of their own."""
 
 
+FORMS = ("change", "upsert", "debezium")
+"""Of such outputs."""
+
+
+def _in_form(job: JobDefinition, form: str) -> JobDefinition:
+    barriers = f"{job.output}.barriers"
+    declaration = {**json.loads(job.to_json()), "format": form, "barrier_topic": barriers}
+    return JobDefinition.declare(declaration, table_of(job.part_count))
+
+
 def draw_setting(rng: random.Random) -> Setting:
     """Three to six intervals on a few keys, with mutations; the last ones let every job finish."""
     vnodes = rng.choice([2, 3, 4])
@@ -87,10 +105,16 @@ def draw_setting(rng: random.Random) -> Setting:
     is_configured = rng.random() < 0.8
     partitions = rng.randint(1, 3)
     apart = random.Random(repr(rng.getstate()))
-    if random.Random(apart.random()).random() < OUTPUTS_BESIDE:
-        jobs = {output: replace(job, barrier_topic=f"{output}.barriers") for output, job in jobs.items()}
+    outputs = random.Random(apart.random())
+    if outputs.random() < OUTPUTS_BESIDE:
+        jobs = {output: _in_form(job, outputs.choice(FORMS)) for output, job in jobs.items()}
+    sources = random.Random(repr(apart.getstate()))
+    from_topic = (
+        [output for output in jobs if sources.random() < 0.5] if sources.random() < FROM_TOPIC else []
+    )
+    jobs |= {output: reading_topic(jobs[output]) for output in from_topic}
     configured = (jobs["copy"],) if is_configured else ()
-    connector = random.Random(apart.random()) if apart.random() < CONNECTOR else None
+    connector = random.Random(apart.random()) if apart.random() < CONNECTOR and not from_topic else None
     upstream = (
         Upstream(table, partitions) if connector is None else ConnectorUpstream(table, partitions, connector)
     )
@@ -106,19 +130,29 @@ def draw_setting(rng: random.Random) -> Setting:
         upstream.barrier(last)
     limits = _limits(apart)
     changelog = BesideChangelog if apart.random() < BESIDE else Changelog
-    format_: Format = AfterOnly() if apart.random() < AFTER_ONLY else DEFAULT
+    format_: Format = AfterOnly() if apart.random() < AFTER_ONLY and not from_topic else DEFAULT
     if connector is not None:
-        format_ = FromConnector()
+        format_ = WholeFromConnector() if connector.random() < WHOLE else FromConnector()
     return Setting(
         table,
         changelog(upstream, frozenset(vandal.places), format_),
         configured,
         jobs,
-        lanes=tuple(rng.choice([1, 2, 2]) for _ in range(4)),
+        lanes=_lanes([rng.choice([1, 2, 2]) for _ in range(4)], partitions if from_topic else 2),
         compactions=rng.random() < 0.5,
         closing=len(CLOSING),
         limits=limits,
     )
+
+
+def reading_topic(job: JobDefinition) -> JobDefinition:
+    """The same job with `read: topic`, whose partitions the service counts."""
+    return replace(job, scan=TopicScan(), output_partitions=0)
+
+
+def _lanes(drawn: list[int], partitions: int) -> tuple[int, ...]:
+    """Those that divide the partitions of every output."""
+    return tuple(lanes if partitions % lanes == 0 else 1 for lanes in drawn)
 
 
 def _limits(chance: random.Random) -> Limits:

@@ -44,6 +44,7 @@ def create(
     encoding: options.Encoding = None,
     tombstones: options.Tombstones = None,
     barrier_topic: options.BarrierTopic = None,
+    read: options.Read = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Show how it goes on until the backfill is complete.")
     ] = False,
@@ -67,9 +68,10 @@ def create(
         encoding=encoding,
         tombstones=tombstones,
         barrier_topic=barrier_topic,
+        read=read,
     )
     served = Served.of(config)
-    job = options.checked(declared, served.config.table, file)
+    job = served.counted(options.checked(declared, served.config.table, file))
     mutation = Add(job.to_json())
     served.check(mutation)
     served.sink_of(job).refuse_used(job)
