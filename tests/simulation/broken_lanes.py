@@ -10,7 +10,7 @@ from typing import Any
 from schemas.errors import OutcomeUnknown
 from schemas.records import Barrier
 from streaming.lane.before.normal import Written
-from streaming.sink.columns import OutputPartition, Records
+from streaming.sink.columns import Output, OutputPartition, Records
 from streaming.sink.kafka_writer import KafkaWriter, LastBarrier, _Filled
 from streaming.sink.protocol import Mark
 from streaming.verify.history import Entry
@@ -164,6 +164,41 @@ class CommitsHalves(_OtherProducer):
     """Rows in one transaction, the barrier behind them in the next."""
 
     producer_type = _Halves
+
+
+class _Apart(Producer):
+    _has_rows = False
+
+    def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
+        super().send(topic, records, headers)
+        self._has_rows = True
+
+    def send_barrier_beside(self, topic: str, partition: int, barrier: Barrier, end: int) -> None:
+        if self._has_rows:
+            self._has_rows = False
+            self._commit()
+            self._begin()
+        super().send_barrier_beside(topic, partition, barrier, end)
+
+
+class CommitsBarriersApart(_OtherProducer):
+    """The barrier beside the data comes in another transaction than the data."""
+
+    producer_type = _Apart
+
+
+class _EndsBefore(KafkaWriter):
+    def _send(self, output: Output, records: Records, barrier: Barrier) -> None:
+        ends = {place: filled.end for place, filled in self._filled.items()}
+        super()._send(output, records, barrier)
+        for place, filled in self._filled.items():
+            filled.end = ends[place]
+
+
+class EndsBeforeTheData(_OtherWriter):
+    """A barrier beside the data says where its interval begins, not where it ends."""
+
+    writer_type = _EndsBefore
 
 
 class _KeepsAborted(Producer):

@@ -103,6 +103,8 @@ CANARIES = (
     Canary("2 lanes", "the tails are read uncommitted", _breaking(broker=lanes.LooksAtUncommitted)),
     Canary("2 lanes", "an unknown outcome counts as done", _breaking(broker=lanes.TakesUnknownForDone)),
     Canary("2 lanes", "a batch is two transactions", _breaking(broker=lanes.CommitsHalves)),
+    Canary("2 lanes", "a barrier beside comes apart", _breaking(broker=lanes.CommitsBarriersApart)),
+    Canary("2 lanes", "an end is from before the data", _breaking(broker=lanes.EndsBeforeTheData)),
     Canary("2 lanes", "a fault keeps what was sent before it", _breaking(broker=lanes.CommitsFaultyParts)),
     Canary("3 replicate", "a part is appended again", _breaking(batches=driver.AppendsPartsAgain)),
     Canary(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
@@ -17,7 +18,7 @@ from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
-from tests.simulation.connector import ConnectorUpstream, FromConnector
+from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFromConnector
 from tests.simulation.fault_policies import Seeded
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
@@ -39,6 +40,8 @@ BESIDE = 0.3
 
 
 AFTER_ONLY = 0.3
+WHOLE = 0.3
+"""Of the histories of a connector."""
 """Of all histories, those whose upstream has no rows before."""
 
 
@@ -76,6 +79,16 @@ OUTPUTS_BESIDE = 0.3
 """Of all histories, those whose outputs have their barriers in topics of their own."""
 
 
+FORMS = ("change", "upsert", "debezium")
+"""Of such outputs."""
+
+
+def _in_form(job: JobDefinition, form: str) -> JobDefinition:
+    barriers = f"{job.output}.barriers"
+    declaration = {**json.loads(job.to_json()), "format": form, "barrier_topic": barriers}
+    return JobDefinition.declare(declaration, table_of(job.part_count))
+
+
 def draw_setting(rng: random.Random) -> Setting:
     """Three to six intervals on a few keys, with mutations; the last ones let every job finish."""
     vnodes = rng.choice([2, 3, 4])
@@ -87,8 +100,9 @@ def draw_setting(rng: random.Random) -> Setting:
     is_configured = rng.random() < 0.8
     partitions = rng.randint(1, 3)
     apart = random.Random(repr(rng.getstate()))
-    if random.Random(apart.random()).random() < OUTPUTS_BESIDE:
-        jobs = {output: replace(job, barrier_topic=f"{output}.barriers") for output, job in jobs.items()}
+    outputs = random.Random(apart.random())
+    if outputs.random() < OUTPUTS_BESIDE:
+        jobs = {output: _in_form(job, outputs.choice(FORMS)) for output, job in jobs.items()}
     configured = (jobs["copy"],) if is_configured else ()
     connector = random.Random(apart.random()) if apart.random() < CONNECTOR else None
     upstream = (
@@ -108,7 +122,7 @@ def draw_setting(rng: random.Random) -> Setting:
     changelog = BesideChangelog if apart.random() < BESIDE else Changelog
     format_: Format = AfterOnly() if apart.random() < AFTER_ONLY else DEFAULT
     if connector is not None:
-        format_ = FromConnector()
+        format_ = WholeFromConnector() if connector.random() < WHOLE else FromConnector()
     return Setting(
         table,
         changelog(upstream, frozenset(vandal.places), format_),

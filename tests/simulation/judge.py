@@ -90,7 +90,7 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
     table = changelog.table
     condition = None if job.filter is None else condition_of(parse_filter(job.filter, table), table)
     sources = [[ListSource(entries) for entries in topic] for topic in (changelog.entries, partitions)]
-    view, findings = View(table, job.columns, condition), Findings()
+    view, findings = View(table, job.columns, condition, job.format.images), Findings()
     letters = DeadLetters(table, findings, partial(_letters, world, job), changelog.faulty)
     output = canonical(sources[1], job.format, view.rows.columns, table.key_columns)
     checker = Checker(
