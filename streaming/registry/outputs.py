@@ -118,7 +118,7 @@ class _Attempt:
 
 
 class Registering:
-    """For the thread that runs batches, which must not wait: asks in threads of its own, for all jobs but once."""
+    """For the thread that runs batches: asks in threads of its own, and has it wait once for each job at most."""
 
     def __init__(
         self,
@@ -134,11 +134,11 @@ class Registering:
         """Those of a job's schemas, registered for the first call. See `protocol.planner.RegistersSchemas`."""
         name = job.to_json()
         attempt = self._attempts.get(name)
-        if attempt is not None and attempt.is_away and time.monotonic() >= attempt.ended_s + self._pause_s:
-            attempt = None
         if attempt is None:
             attempt = self._attempts[name] = _Attempt(lambda: self._register(job))
             attempt.done.wait(self._wait_s)
+        elif attempt.is_away and time.monotonic() >= attempt.ended_s + self._pause_s:
+            attempt = self._attempts[name] = _Attempt(lambda: self._register(job))
         if not attempt.done.is_set():
             found = f"no answer yet for the schemas of job {job.name}"
             raise EnvironmentProblem(Code.REGISTRY_UNREACHABLE, found=found)

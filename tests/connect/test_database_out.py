@@ -27,7 +27,7 @@ from tests.connect.test_postgres_in import FORMS
 from tests.kit.connect import orders
 from tests.kit.connect.postgres import Postgres
 from tests.kit.connect.sink import Sink
-from tests.kit.connect.worker import Connect
+from tests.kit.connect.worker import Connect, avro_by
 from tests.kit.folded import epoch_of, fold_of, folded
 from tests.kit.kill_scenario import KillScenario
 from tests.kit.real import await_condition
@@ -136,20 +136,28 @@ def test_a_sink_does_not_take_records_of_this_projects_own_format(
         sink.end()
 
 
-def test_from_one_database_into_another(circle_of: CircleOf) -> None:
+@pytest.mark.parametrize("encoding", ["json-schema", "avro-registry"])
+def test_from_one_database_into_another(
+    circle_of: CircleOf, encoding: str, request: pytest.FixtureRequest
+) -> None:
     """All types, a filter and columns, both forms, keys that change; a table is what the SELECT says."""
     upstream, settings = FORMS["schemas"]
     columns = [*orders.KEY, *orders.NARROW]
     jobs: list[dict[str, Any]] = [
-        {**EVENTS, "filter": orders.FILTER},
-        {**ROWS, "columns": columns, "rate_limit": 1_000},
+        {**EVENTS, "filter": orders.FILTER, "encoding": encoding},
+        {**ROWS, "columns": columns, "rate_limit": 1_000, "encoding": encoding},
     ]
-    circle = circle_of({"format": "debezium", "decimal": "precise", **upstream}, settings, *jobs, seed=5)
+    sections, converters = dict[str, Any](), dict[str, str]()
+    if encoding == "avro-registry":
+        url = request.getfixturevalue("registry").url
+        sections, converters = {"registry": {"url": url}}, avro_by(url)
+    read_as = {"format": "debezium", "decimal": "precise", **upstream}
+    circle = circle_of(read_as, settings, *jobs, seed=5, sections=sections)
     postgres, stage, kafka = circle.postgres, circle.stage, circle.stage.upstream.kafka
     target = f"{circle.database}_target"
     postgres.create(target)
     sinks = [
-        Sink(circle.connect, postgres, target, f"{job['name']}_{target}", job["output"], {})
+        Sink(circle.connect, postgres, target, f"{job['name']}_{target}", job["output"], converters)
         for job in stage.jobs
     ]
     circle.writers.write(400)
@@ -165,9 +173,11 @@ def test_from_one_database_into_another(circle_of: CircleOf) -> None:
             circle.identity("FULL")
             circle.writers.write(400)
             run.reach(circle.barrier())
-        wholly = orders.selected(postgres, circle.database, orders.NAMES, orders.FILTER)
-        narrowly = orders.selected(postgres, circle.database, columns)
-        assert orders.comparable(folded(stage)) == wholly
+        wholly = orders.read(postgres, circle.database, orders.NAMES, orders.FILTER)
+        narrowly = orders.read(postgres, circle.database, columns)
+        assert orders.comparable(folded(stage)) == orders.comparable(wholly)
+        if encoding == "json-schema":
+            wholly, narrowly = orders.through_json(wholly), orders.through_json(narrowly)
         for sink, names, rows in ((sinks[0], orders.NAMES, wholly), (sinks[1], columns, narrowly)):
             sink.await_all(kafka)
             assert sink.differences(names, rows.values()) == (0, 0)

@@ -85,6 +85,15 @@ def test_random_events_are_the_same_to_both(spark: SparkSession, format_: Debezi
     assert bool(refused) is odd
 
 
+@pytest.mark.timeout(600)
+def test_a_number_is_no_time_if_nothing_tells_its_unit(spark: SparkSession) -> None:
+    key = b'{"name":"a","id":7}'
+    rows = (f'{{"op":"c","after":{{"at":{number}}}}}' for number in (0, 7, 5_000, "null"))
+    found: list[Record] = [(key, row.encode()) for row in rows]
+    assert differences(spark, FRAMED, TABLE, found) == []
+    assert by_the_twin(FRAMED, TABLE, found)[:3] == [Code.JSON_MALFORMED] * 3
+
+
 MEANINGS = {
     "io.debezium.time.Timestamp": 1_000,
     "io.debezium.time.MicroTimestamp": 1,

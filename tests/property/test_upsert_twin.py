@@ -19,7 +19,7 @@ from schemas.formats.protocol import Format
 from schemas.formats.upsert import KeyForm, UpsertFormat
 from schemas.records import Barrier, BarrierKind
 from schemas.table import Column, TableSchema, declare
-from schemas.types import ColumnType
+from schemas.types import ColumnType, TypeName
 from state.columns import BEFORE_HASH
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from streaming.kafka.clients import KafkaSettings
@@ -136,6 +136,12 @@ def one_by_one() -> list[Record]:
         '{"c5":1.5,"x":{"c5":"1.5"}}',
         '{"x":{"c5":1.5},"c5":"1.5"}',
     ]
+    for name in (column.name for column in WIDE.columns if column.type.name is TypeName.DECIMAL):
+        long, other = f'"{name}":1234567890123.1234567890', f'"{name}":2.5'
+        for first, last in ((long, other), (other, long)):
+            names += [f'{{{first},"x":{{{last}}}}}', f'{{"x":{{{first}}},{last}}}', f"{{{first},{last}}}"]
+        names += [f'{{{other},"\\u00{ord(name[0]):x}{name[1:]}":1.5}}', f'{{"{name}" : 1.50 ,"x":[1.5]}}']
+    names += ['{"c5":"_bf_e1a75c0d"}', '{"_bf_e1a75c0db":{}}']
     not_utf8 = [b'{"%s":"%s"}' % (name, bytes_) for name in (b"c5", b"x") for bytes_ in NOT_UTF8]
     texts = (*cells, *ends, *names)
     return [(key, value) for value in (*(text.encode("utf-8", "surrogatepass") for text in texts), *not_utf8)]

@@ -16,9 +16,11 @@ from tests.scenarios.keys import MOST_VNODES, Keys, table_of
 from tests.scenarios.script import Command, ScriptError
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
+from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFromConnector
 from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting
 
+_OF_CONNECTORS: dict[str, Format] = {"full": WholeFromConnector(), "after": FromConnector()}
 JOB_OPTIONS = "output", "filter", "columns", "partitions", "rate"
 
 
@@ -80,12 +82,15 @@ class Writer:
     # before the first start --------------------------------------------------------------------------------
 
     def do_table(self, command: Command) -> None:
-        """`table vnodes=2 partitions=1 barriers=beside images=after`: of the upstream.
+        """`table vnodes=2 partitions=1 barriers=beside images=after connector=yes`: of the upstream.
 
-        By default barriers are in the data, and changes have their rows before.
+        By default barriers are in the data, changes have their rows before, and no connector writes them. One sends a
+        tombstone behind each delete, and leaves `v` out of an update that does not change it, unless images are full.
         """
-        command.expect(1, "vnodes", "partitions", "barriers", "images")
-        self._format = {"full": DEFAULT, "after": AfterOnly()}[command.options.get("images", "full")]
+        command.expect(1, "vnodes", "partitions", "barriers", "images", "connector")
+        is_connector = command.options.get("connector") == "yes"
+        kinds = _OF_CONNECTORS if is_connector else {"full": DEFAULT, "after": AfterOnly()}
+        self._format = kinds[command.options.get("images", "full")]
         self._changelog = {"data": Changelog, "beside": BesideChangelog}[
             command.options.get("barriers", "data")
         ]
@@ -93,7 +98,10 @@ class Writer:
         if not 2 <= vnodes <= MOST_VNODES:
             raise ScriptError(command.line, f"vnodes are 2 to {MOST_VNODES}")
         table = table_of(vnodes)
-        self._upstream, self.keys = Upstream(table, command.number("partitions", 1)), Keys(table)
+        partitions, self.keys = command.number("partitions", 1), Keys(table)
+        self._upstream = (
+            ConnectorUpstream(table, partitions, without=1) if is_connector else Upstream(table, partitions)
+        )
 
     def do_job(self, command: Command) -> None:
         """`job copy rate=2 filter="v = 'x'"`: a job of the configuration."""
@@ -133,6 +141,23 @@ class Writer:
         command.expect(2)
         self.upstream.delete(self._id(command, present=True))
 
+    def do_move(self, command: Command) -> None:
+        """`move a1 b1`: a change of key, by a connector."""
+        command.expect(3)
+        old, new = self._id(command, present=True), self._id(command, present=False, word=2)
+        self._connector(command).move((old,), (new, self.upstream.rows[(old,)][1]))
+
+    def do_again(self, command: Command) -> None:
+        """`again events=2`: a connector that was started again sends its last changes once more, by partition."""
+        command.expect(1, "events")
+        for number in range(len(self.upstream.topic.partitions)):
+            self._connector(command).again(number, command.number("events", 1))
+
+    def _connector(self, command: Command) -> ConnectorUpstream:
+        if not isinstance(self.upstream, ConnectorUpstream):
+            raise ScriptError(command.line, f"{command.name} is for a table with connector=yes")
+        return self.upstream
+
     def do_bad(self, command: Command) -> None:
         """`bad a1`: a record with this key whose value is no change."""
         command.expect(2)
@@ -146,14 +171,13 @@ class Writer:
         value = None if command.words[2] == "null" else command.words[2]
         self.upstream.put((self._id(command, present=present), value))
 
-    def _id(self, command: Command, *, present: bool) -> int:
-        id_ = self.keys.id(command.words[1])
+    def _id(self, command: Command, *, present: bool, word: int = 1) -> int:
+        name = command.words[word]
+        id_ = self.keys.id(name)
         if id_ is None:
-            raise ScriptError(command.line, f"{command.words[1]} is no key: a letter of a vnode and a number")
+            raise ScriptError(command.line, f"{name} is no key: a letter of a vnode and a number")
         if ((id_,) in self.upstream.rows) != present:
-            raise ScriptError(
-                command.line, f"{command.words[1]} is {'absent' if present else 'there already'}"
-            )
+            raise ScriptError(command.line, f"{name} is {'absent' if present else 'there already'}")
         return id_
 
     # barriers ----------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from streaming.source.decoded import (
     BEFORE,
     KEY,
     MARKED,
+    NO_DATA,
     POSITION,
     SIZE,
     UNCHANGED,
@@ -139,6 +140,9 @@ class Changelog:
             except InputError:
                 yield {**place, VALUE: entry.value, OP: None, VNODE: None, BEFORE: None, AFTER: None}
                 continue
+            if self._says_nothing((number, entry.offset)):
+                yield {**place, OP: NO_DATA, VNODE: None, BEFORE: None, AFTER: None}
+                continue
             before, after = (
                 None if half is None else dict(zip(names, half, strict=True))
                 for half in (change.before, change.after)
@@ -154,13 +158,20 @@ class Changelog:
             row = {**place, OP: int(op), VNODE: vnode, BEFORE: before, AFTER: after}
             yield {**row, **self._of_connector((number, entry.offset), after)}
 
+    def _says_nothing(self, place: tuple[int, int]) -> bool:
+        """Whether a record is a tombstone in a topic whose deletes have said what was there."""
+        connector = self._connector
+        if connector is None or self.format.images is not Images.FULL:
+            return False
+        return place in connector.extra and place not in connector.positions
+
     def _of_connector(self, place: tuple[int, int], after: dict[str, Any] | None) -> dict[str, Any]:
         connector = self._connector
         if connector is None:
             return {}
         lsn, last = connector.positions.get(place), self.table.column_names[-1]
         position = None if lsn is None else {"commit": 1, "lsn": lsn}
-        if after is None or place not in connector.without:
+        if after is None or place not in connector.without or not self.format.may_be_unchanged:
             return {POSITION: position, UNCHANGED: None}
         index = len(self.table.column_names) - 1
         return {POSITION: position, UNCHANGED: [index], AFTER: {**after, last: None}}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
+from schemas.formats.change import ChangeFormat
 from schemas.position import Key
-from schemas.records import Change, Op
+from schemas.records import Change, Op, Row
 from schemas.table import TableSchema
 from tests.kit.upstream import Upstream
 from tests.simulation.rows import AfterOnly
@@ -25,20 +26,42 @@ class FromConnector(AfterOnly):
         return True
 
 
+class WholeFromConnector(ChangeFormat):
+    """The same of one that sends the row before each change, and leaves nothing out."""
+
+    @property
+    def comes_again(self) -> bool:
+        return True
+
+
 class ConnectorUpstream(Upstream):
     """`extra` are the records that stand for no change: those that came again, and tombstones.
 
     `positions` has the place in the database's log of every record but tombstones; `without` are those that leave the
-    last column out.
+    last column out, so many of those that could.
     """
 
-    def __init__(self, table: TableSchema, partitions: int = 2, chance: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        table: TableSchema,
+        partitions: int = 2,
+        chance: random.Random | None = None,
+        *,
+        without: float = 0.7,
+    ) -> None:
         super().__init__(table, partitions)
+        self._share = without
         self.extra: set[Place] = set()
         self.positions: dict[Place, int] = {}
         self.without: set[Place] = set()
         self._events: list[list[list[int]]] = [[] for _ in range(partitions)]
         self._chance, self._lsn = chance or random.Random(0), 0
+
+    def move(self, key: Key, row: Row) -> None:
+        """A change of key: a delete and an insert at one place in the log."""
+        self.delete(*key)
+        self._lsn -= 1
+        self.put(row)
 
     def _append(self, key: Key, change: Change, partition: int | None) -> None:
         super()._append(key, change, partition)
@@ -51,7 +74,7 @@ class ConnectorUpstream(Upstream):
             before is not None
             and after is not None
             and before[-1] == after[-1]
-            and self._chance.random() < 0.7
+            and self._chance.random() < self._share
         ):
             self.without.add(place)
         event = [place[1]]

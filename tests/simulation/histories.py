@@ -18,7 +18,7 @@ from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
-from tests.simulation.connector import ConnectorUpstream, FromConnector
+from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFromConnector
 from tests.simulation.fault_policies import Seeded
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
@@ -40,6 +40,8 @@ BESIDE = 0.3
 
 
 AFTER_ONLY = 0.3
+WHOLE = 0.3
+"""Of the histories of a connector."""
 """Of all histories, those whose upstream has no rows before."""
 
 
@@ -120,7 +122,7 @@ def draw_setting(rng: random.Random) -> Setting:
     changelog = BesideChangelog if apart.random() < BESIDE else Changelog
     format_: Format = AfterOnly() if apart.random() < AFTER_ONLY else DEFAULT
     if connector is not None:
-        format_ = FromConnector()
+        format_ = WholeFromConnector() if connector.random() < WHOLE else FromConnector()
     return Setting(
         table,
         changelog(upstream, frozenset(vandal.places), format_),

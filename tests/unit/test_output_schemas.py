@@ -168,6 +168,9 @@ def test_a_registry_that_is_away_is_asked_again_after_a_pause_or_for_another_job
     assert len(asked) == 2
     eager = Registering(register, wait_s=30, pause_s=0)
     assert problem(eager.ids_of, job()) is AWAY
+    problem(eager.ids_of, job())  # asks again, and does not wait
+    [attempt] = eager._attempts.values()
+    assert attempt.done.wait(30)
     assert problem(eager.ids_of, job()).code is Code.OUTPUT_SCHEMA_INCOMPATIBLE
     assert len(asked) == 4
 

@@ -39,7 +39,7 @@ class _JsonEvents(Events):
             raise error(reason, "a value", where) from None
 
     def _change(self, value: bytes) -> Change:
-        fields = payload_of(value, self._encoding)
+        fields = payload_of(value, event_frame(self._columns, self._encoding))
         if [name for name, _ in fields] != _PARTS:
             raise JsonError("other fields than an event's")
         tokens = dict(fields)

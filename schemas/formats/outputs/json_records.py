@@ -65,18 +65,24 @@ class JsonKeyRows(Keys):
         if not data:
             raise mismatch("a record without a key", where)
         try:
-            key = read_row(payload_of(data, self._encoding), self.columns, self._encoding)
+            frame = row_frame("Key", self.columns, self._encoding)
+            key = read_row(payload_of(data, frame), self.columns, self._encoding)
             same(data, self.write(key))
         except JsonError as reason:
             raise error(reason, "a key", where) from None
         return key
 
 
-def payload_of(data: bytes, encoding: Encoding) -> list[tuple[str, Token]]:
-    """The fields of a record, within its frame if it has one. What the frame says is for `same` to compare."""
+def payload_of(data: bytes, frame: tuple[bytes, bytes]) -> list[tuple[str, Token]]:
+    """The fields of a record within its frame, which may be empty.
+
+    A frame is far longer than most rows, so one that is as it is written is not read. Another one is for `same` to
+    find, unless something worse is found before.
+    """
+    begin, end = frame
+    if data.startswith(begin) and data.endswith(end):
+        return read_object(data[len(begin) : len(data) - len(end)])
     fields = read_object(data)
-    if encoding == "json":
-        return fields
     if [name for name, _ in fields] != ["schema", "payload"]:
         raise JsonError("other fields than schema and payload")
     return fields_in(fields[1][1])

@@ -32,7 +32,8 @@ class _JsonValues(Values):
     def read(self, data: bytes, where: str | None) -> Row:
         """Raises: InputError: JSON_MALFORMED, VALUE_OUT_OF_RANGE, BAD_ENCODING."""
         try:
-            row = read_row(payload_of(data, self._encoding), self._columns, self._encoding)
+            frame = row_frame("Value", self._columns, self._encoding)
+            row = read_row(payload_of(data, frame), self._columns, self._encoding)
             same(data, self.write(row))
         except JsonError as reason:
             raise error(reason, "a value", where) from None

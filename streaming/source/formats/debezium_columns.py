@@ -18,6 +18,7 @@ from schemas.json.debezium_values import (
     MAX_UNSCALED_BYTES,
     MICROS,
     MILLIS,
+    NANOS,
     SEMANTIC_UNITS,
     UNAVAILABLE_BYTES,
     UNAVAILABLE_TEXTS,
@@ -113,7 +114,9 @@ class DebeziumForms(CellForms):
         micros = (
             F.when(unit == MILLIS, F.try_multiply(number, F.lit(1_000)))
             .when(unit == MICROS, number)
-            .when(number % 1_000 == 0, (number.cast("decimal(19,0)") / 1_000).cast("bigint"))
+            .when(
+                (unit == NANOS) & (number % 1_000 == 0), (number.cast("decimal(19,0)") / 1_000).cast("bigint")
+            )
         )
         return F.coalesce(in_calendar(F.timestamp_micros(micros)), at)
 

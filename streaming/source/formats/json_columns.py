@@ -173,7 +173,10 @@ def _decimal(found: Column, text: Column, column: TableColumn) -> Cell:
     as_it_is = is_plain(found, column) & (~found.contains(".") | _is_in_quotes(text, column.name))
     number = F.regexp_extract(text, rf"{named}(-?[0-9.]+)\s*[,}}]", 1)
     is_it = ~has_escaped_name(text) & (F.regexp_count(text, F.lit(named)) == 1) & is_plain(number, column)
-    other = F.regexp_extract(text, rf'{named}"?(-?[0-9][0-9.eE+-]*)', 1)
+    # Of several numbers the last that comes to the same: the strict reader has the last word on it.
+    numbers = F.regexp_extract_all(text, F.lit(rf'{named}"?(-?[0-9][0-9.eE+-]*)'), 1)
+    equal = F.filter(numbers, lambda each: each.try_cast("double") == found.try_cast("double"))
+    other = F.coalesce(F.try_element_at(equal, F.lit(-1)), found)
     value = (
         F.when(as_it_is, found.try_cast(column.type.spark_ddl))
         .when(is_it, number.try_cast(column.type.spark_ddl))

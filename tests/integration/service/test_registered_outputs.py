@@ -149,9 +149,8 @@ def test_an_output_is_the_upstream_of_a_second_service(
 
 
 def test_a_registry_that_is_away_delays_its_jobs_of_the_file_and_nothing_else(
-    set_up: SetUp, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+    set_up: SetUp, registry: FakeRegistry
 ) -> None:
-    monkeypatch.setattr("streaming.registry.outputs.PAUSE_S", 0.1)
     stage = staged(set_up, registry, {"name": "copy", **UPSERT}, {"name": "plain"})
     registry.status = 503
     stage.upstream.put(row(1))

@@ -64,19 +64,34 @@ FILTER = "amount >= 0 AND region != 'EU' OR body LIKE 'a%' OR measure > 1000"
 NARROW = ("note", "body", "amount", "zoned", "counts", "ratio")
 
 
-def selected(
+def read(
     postgres: Postgres, database: str, columns: Iterable[str] = NAMES, where: str = "true"
 ) -> dict[Key, Row]:
     """The rows by their keys, as they are committed now. `where` is a filter of a job."""
     written = ", ".join(_COLUMNS[name][2] or name for name in (*KEY, *columns))
     with postgres.connect(database) as session:
         found = session.execute(f"SELECT {written} FROM orders WHERE {where}").fetchall()  # noqa: S608
-    return comparable({row[:2]: row[2:] for row in found})
+    return {row[:2]: row[2:] for row in found}
+
+
+def selected(
+    postgres: Postgres, database: str, columns: Iterable[str] = NAMES, where: str = "true"
+) -> dict[Key, Row]:
+    """The same, to be compared."""
+    return comparable(read(postgres, database, columns, where))
 
 
 def comparable(rows: dict[Key, Row]) -> dict[Key, Row]:
     """With NaN equal to itself."""
     return {key: tuple("NaN" if value != value else value for value in row) for key, row in rows.items()}
+
+
+def through_json(rows: dict[Key, Row]) -> dict[Key, Row]:
+    """As Connect's JSON converter reads them: what is no number is written as a text, which it takes for 0."""
+    return {
+        key: tuple(0.0 if isinstance(value, float) and not math.isfinite(value) else value for value in row)
+        for key, row in rows.items()
+    }
 
 
 _TEXTS = ("", "x", "NULL", '"quoted" \\ back', "línea\nnext\ttab", "🙂 beyond", "\u2028", "a" * 50)

@@ -70,7 +70,8 @@ class Source:
         self._connect.delete(self.name)
         query = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s AND active"
         await_condition(lambda: self._postgres.value("postgres", query, self.name) == 0, "a slot that rests")
-        self._postgres.value("postgres", "SELECT pg_drop_replication_slot(%s)", self.name)
+        drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
+        self._postgres.value("postgres", drop, self.name)
 
 
 class ConnectorUpstream(RealUpstream):

@@ -12,20 +12,27 @@ import pytest
 
 from schemas.errors import Code, EnvironmentProblem
 from streaming.runtime.java import jars
-from streaming.runtime.java.jars import JarSet, ensure, listed
+from streaming.runtime.java.jars import LIST, JarSet, ensure, listed
+
+FOR_TESTS = Path(__file__).parents[2] / "kit" / "connect" / "jars.toml"
+every_set = pytest.mark.parametrize(
+    ("jar_set", "file"),
+    [*((each, LIST) for each in JarSet), ("connect", FOR_TESTS), ("converter", FOR_TESTS)],
+    ids=lambda part: part.parent.name if isinstance(part, Path) else str(part),
+)
 
 
-@pytest.mark.parametrize("jar_set", JarSet)
-def test_every_listed_jar_has_a_digest_and_a_file_name_of_its_own(jar_set: JarSet) -> None:
-    names = [jar.file_name for jar in listed(jar_set)]
+@every_set
+def test_every_listed_jar_has_a_digest_and_a_file_name_of_its_own(jar_set: str, file: Path) -> None:
+    names = [jar.file_name for jar in listed(jar_set, file)]
     assert len(set(names)) == len(names) > 10
-    assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in listed(jar_set))
+    assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in listed(jar_set, file))
 
 
-@pytest.mark.parametrize("jar_set", JarSet)
-def test_every_root_is_listed(jar_set: JarSet) -> None:
-    content = tomllib.loads(Path(jars.__file__).with_name("jars.toml").read_text())
-    assert set(content[jar_set]["roots"]) <= {jar.coordinate for jar in listed(jar_set)}
+@every_set
+def test_every_root_is_listed(jar_set: str, file: Path) -> None:
+    content = tomllib.loads(file.read_text(encoding="utf-8"))
+    assert set(content[jar_set]["roots"]) <= {jar.coordinate for jar in listed(jar_set, file)}
 
 
 def test_the_delta_jar_is_that_of_the_delta_package() -> None:
