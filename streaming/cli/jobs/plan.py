@@ -66,7 +66,13 @@ def command(
     lanes = served.state_reader.look().lanes or served.config.lanes
     seconds = cost.seconds(job, lanes)
     facts = _facts(job, cost, seconds, lanes, list(_schemas(served, job)))
-    _show({**facts, "upstream keeps": _kept(served)})
+    try:
+        kept = _kept(served)
+    except (
+        BackfillError
+    ) as error:  # a broker that is away, records that are gone: no reason to tell less of the rest
+        kept = f"unknown: {error.found}"
+    _show({**facts, "upstream keeps": kept})
     if schema:
         typer.echo(json.dumps(job.schemas(table)))
     warnings = list(_warnings(served, job, seconds))
@@ -84,7 +90,7 @@ def _schemas(served: Served, job: JobDefinition) -> Iterator[str]:
 
 
 def _kept(served: Served) -> str:
-    """For how long, and how much of that is left for what the service has yet to read."""
+    """For how long, and how much of that is left for what the service has yet to read. Raises: BackfillError."""
     kafka, topic = served.kafka, served.config.upstream
     kept_s = _kept_s(served, topic)
     if kept_s is None:
