@@ -24,7 +24,7 @@ from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
 from schemas.kinds.sinks import SinkConfig, declare_sink
 from schemas.settings.job_keys import DEFAULT_OUTPUT_PARTITIONS, KEYS, OWN_KEYS
 from schemas.settings.topic_config import allow_retention, replication_factor, topic_config
-from schemas.table import Column, TableSchema, nearest
+from schemas.table import MAX_VNODE_COUNT, Column, TableSchema, nearest
 from schemas.topics import BARRIERS_SUFFIX
 
 MAX_LATENCY_BUDGET_MS = 3_600_000
@@ -69,6 +69,8 @@ class JobDefinition:
     broker's). `format` is that of the output's records, `sink` what they are written to. `barrier_topic` has its
     barriers; with None they are records of the output. `scan`, `read` in a definition, is what the snapshot is read
     from. `vnode_count` is the table's: it takes part in `part_count`, not in the definition as written.
+    `output_partitions` is 0 where the output has the upstream's partitions and nobody has counted them: the service
+    does (`with_partitions`).
     """
 
     name: str
@@ -101,13 +103,14 @@ class JobDefinition:
         if misfit := format_.misfit(table):
             faults.add(misfit)
         barriers = _barrier_topic(declaration, format_, faults)
+        scan = declare_scan(declaration.get("read"), faults)
         may_lose = allow_retention(declaration.get("allow_retention"), faults)
         job = cls(
             _name(declaration.get("name"), faults),
             _output(declaration.get("output"), faults),
             _columns(declaration.get("columns"), table, faults),
             _condition(declaration.get("filter"), table, faults),
-            _partitions(declaration.get("output_partitions"), table, faults),
+            _partitions(declaration.get("output_partitions"), table, scan, faults),
             _rate_limit(declaration.get("rate_limit"), faults),
             _budget_ms(declaration.get("latency_budget"), faults),
             table.vnode_count,
@@ -118,7 +121,7 @@ class JobDefinition:
             may_lose,
             format_,
             declare_sink(declaration.get("sink"), faults),
-            declare_scan(declaration.get("read"), faults),
+            scan,
             barriers,
         )
         if faults:
@@ -137,7 +140,7 @@ class JobDefinition:
             "output": self.output,
             "columns": list(self.columns),
             "filter": self.filter,
-            "output_partitions": self.output_partitions,
+            "output_partitions": self.output_partitions or None,
             "rate_limit": self.rate_limit,
             "latency_budget": None if budget is None else duration_text(budget),
         }
@@ -219,6 +222,10 @@ class JobDefinition:
         """Into how many parts its scan falls: vnodes, where it reads the replica."""
         return self.scan.part_count(self.vnode_count, self.output_partitions)
 
+    def with_partitions(self, upstream: int) -> JobDefinition:
+        """The same with the number of its partitions, where that is the upstream's and was not said."""
+        return self if self.output_partitions else replace(self, output_partitions=upstream)
+
     def partition_of(self, part: int) -> int:
         """The output partition in which a part of its scan lives."""
         return part * self.output_partitions // self.part_count
@@ -288,12 +295,15 @@ def _condition(declared: object, table: TableSchema, faults: Faults) -> str | No
         return None
 
 
-def _partitions(declared: object, table: TableSchema, faults: Faults) -> int:
+def _partitions(declared: object, table: TableSchema, scan: ScanConfig, faults: Faults) -> int:
+    most, reason = table.vnode_count, " (the vnode_count)"
+    if scan.reads_upstream:
+        most, reason = MAX_VNODE_COUNT, ""
     if declared is None:
-        return min(DEFAULT_OUTPUT_PARTITIONS, table.vnode_count)
-    if type(declared) is int and 1 <= declared <= table.vnode_count:
+        return 0 if scan.reads_upstream else min(DEFAULT_OUTPUT_PARTITIONS, most)
+    if type(declared) is int and 1 <= declared <= most:
         return declared
-    faults.add(f"output_partitions {brief(declared)} is not in 1..{table.vnode_count} (the vnode_count)")
+    faults.add(f"output_partitions {brief(declared)} is not in 1..{most}{reason}")
     return 1
 
 

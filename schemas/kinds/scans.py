@@ -13,7 +13,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.faults import Faults, brief
+from schemas.formats.protocol import Format, Images
 from schemas.table import Column, TableSchema
+from schemas.types import ColumnType, TypeName
 
 
 class ScanConfig(BaseModel):
@@ -26,6 +28,23 @@ class ScanConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     kind: str
+
+    @property
+    def part_name(self) -> str:
+        """What people call a part."""
+        return "partition" if self.reads_upstream else "vnode"
+
+    @property
+    def reads_upstream(self) -> bool:
+        """Whether slices are ranges of the upstream's own records, which come to a lane as live ones do.
+
+        A part is then an upstream partition, and a position the next offset to be read.
+        """
+        return False
+
+    def misfit(self, upstream: Format) -> str | None:
+        """Why an upstream in this format can't be read so, None if it can."""
+        return None
 
     def part_count(self, vnode_count: int, output_partitions: int) -> int:
         """Into how many parts a job falls, each read on its own, in an order of its own: no fewer than its partitions.
@@ -45,9 +64,34 @@ class ReplicaScan(ScanConfig):
     kind: Literal["replica"] = "replica"
 
 
+class TopicScan(ScanConfig):
+    """Reads the upstream's records since the topic's beginning: a part is a partition, a position an offset."""
+
+    kind: Literal["topic"] = "topic"
+
+    @property
+    def reads_upstream(self) -> bool:
+        """They are all that it reads."""
+        return True
+
+    def misfit(self, upstream: Format) -> str | None:
+        """What is sent of a record must follow from the record alone."""
+        if upstream.images is not Images.FULL:
+            return "read: topic needs an upstream whose records say what was there before: format: change"
+        return None
+
+    def part_count(self, vnode_count: int, output_partitions: int) -> int:
+        """Its output has the upstream's partitions."""
+        return output_partitions
+
+    def position_columns(self, table: TableSchema) -> tuple[Column, ...]:
+        """The first offset that was not read."""
+        return (Column("offset", ColumnType(TypeName.BIGINT), nullable=False),)
+
+
 DEFAULT_SCAN = ReplicaScan()
 """Of a job that names none."""
-SCAN_KINDS: dict[str, type[ScanConfig]] = {"replica": ReplicaScan}
+SCAN_KINDS: dict[str, type[ScanConfig]] = {"replica": ReplicaScan, "topic": TopicScan}
 """By the name that a job's definition gives."""
 
 

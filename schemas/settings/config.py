@@ -103,7 +103,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         upstream_format = declare_format(
             UPSTREAM_FORMATS, raw.upstream, faults, beside=UPSTREAM_KEYS, place="upstream."
         )
-        _find_misfits(upstream_format, table, faults)
+        _find_misfits(upstream_format, table, jobs, faults)
         topics = _topics(raw, upstream_format)
         _find_same_topics(topics, jobs, faults)
         kafka = check_kafka(raw.kafka, folder=path.resolve().parent, faults=faults)
@@ -254,9 +254,16 @@ def _jobs(declared: object, table: TableSchema | None, faults: Faults) -> list[J
     return jobs
 
 
-def _find_misfits(upstream_format: Format | None, table: TableSchema | None, faults: Faults) -> None:
-    if upstream_format is not None and table is not None and (misfit := upstream_format.misfit(table)):
+def _find_misfits(
+    upstream_format: Format | None, table: TableSchema | None, jobs: Sequence[JobDefinition], faults: Faults
+) -> None:
+    if upstream_format is None:
+        return
+    if table is not None and (misfit := upstream_format.misfit(table)):
         faults.add(f"upstream.{misfit}")
+    for job in jobs:
+        if misfit := job.scan.misfit(upstream_format):
+            faults.add(f"job {job.name}: {misfit}")
 
 
 def _find_no_registry(

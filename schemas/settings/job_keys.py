@@ -15,10 +15,13 @@ KEYS = {
         "none",
         "Keeps rows for which it is true: `= != < <= > >= IN BETWEEN LIKE IS NULL AND OR NOT` with literals.",
     ),
-    "output_partitions": (f"`{DEFAULT_OUTPUT_PARTITIONS}`", "At most `table.vnode_count`."),
+    "output_partitions": (
+        f"`{DEFAULT_OUTPUT_PARTITIONS}`",
+        "At most `table.vnode_count`. With `read: topic` the upstream's number, which is the default then.",
+    ),
     "read": (
         f"`{DEFAULT_SCAN.kind}`",
-        f"What the snapshot is read from: {', '.join(f'`{kind}`' for kind in SCAN_KINDS)}.",
+        f"What is read beside live changes: {', '.join(f'`{kind}`' for kind in SCAN_KINDS)}; see [kinds](kinds.md).",
     ),
     "rate_limit": (
         "none",

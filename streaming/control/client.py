@@ -137,10 +137,21 @@ class Steering:
 
 
 def refuse(
-    mutation: Mutation, epoch: int, jobs: Sequence[JobState], *, lanes: int, table: TableSchema
+    mutation: Mutation,
+    epoch: int,
+    jobs: Sequence[JobState],
+    *,
+    lanes: int,
+    table: TableSchema,
+    partitions: int | None = None,
 ) -> None:
-    """Raises: ConfigError for a mutation that the service would refuse, the jobs being these at a barrier."""
-    outcome = apply(mutation, epoch, tuple(jobs), lanes=lanes, start=epoch, table=table)
+    """Raises: ConfigError for a mutation that the service would refuse, the jobs being these at a barrier.
+
+    `partitions` are the upstream's, None where they are not known.
+    """
+    outcome = apply(
+        mutation, epoch, tuple(jobs), lanes=lanes, start=epoch, table=table, partitions=partitions
+    )
     for report in outcome.reports:
         if report.refused is not None:
             raise refused(report)

@@ -7,7 +7,7 @@ one core, and the share that the filter keeps is as good as the sample: whole pa
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from schemas.table import TableSchema
 from state.replica import Replica
 from state.storage import Storage
 from state.values.plan import Pin, Slice
+from streaming.kafka.topics import Watermarks
 from streaming.scan.kinds import Scans
 from streaming.scan.protocol import PinnedScan
 from streaming.sink.columns import Output, Rows
@@ -88,6 +89,11 @@ def estimate(storage: Storage, table: TableSchema, job: JobDefinition) -> Cost:
         sent_bytes / kept if kept else None,
         sampled / elapsed_s if sampled else None,
     )
+
+
+def of_records(marks: Sequence[Watermarks]) -> Cost:
+    """Of a job that reads the upstream, whose committed records are these: none of them is looked at."""
+    return Cost(sum(each.stable - each.earliest for each in marks), 0, 0, None, None, None)
 
 
 def _sample(scan: PinnedScan, job: JobDefinition, table: TableSchema) -> Iterator[pa.Table]:

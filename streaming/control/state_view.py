@@ -6,8 +6,8 @@ never disturbs it: nothing is locked, written or asked. A look shows the end of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from schemas.errors import Code, StateError
 from schemas.table import TableSchema
@@ -19,22 +19,35 @@ from state.replica import BASE_PATH, LOG_PATH, Replica
 from state.storage import Storage
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress, parts_done
-from streaming.core.forecast import Extent, Phase, extent, phase
+from streaming.core.forecast import Extent, Phase, extent, phase, records_stored
 from streaming.core.jobs import MutationReport, jobs_after
 
 
 @dataclass(frozen=True)
 class JobView:
-    """A job, its progress by vnode (those that were started), and how far that is."""
+    """A job, its progress by part (those that were started), and how far that is.
+
+    `stored` says about how many rows each part has.
+    """
 
     state: JobState
     progress: Mapping[int, Progress]
     extent: Extent
+    stored: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, state: JobState, progress: Mapping[int, Progress], stored: Mapping[int, int]) -> JobView:
-        """`stored` says about how many rows the replica has in each vnode."""
-        return cls(state, progress, extent(progress, state.definition.part_count, stored))
+    def of(
+        cls,
+        state: JobState,
+        progress: Mapping[int, Progress],
+        by_vnode: Mapping[int, int],
+        upstream_ends: Sequence[int],
+    ) -> JobView:
+        """`by_vnode` says about how many rows the replica has, `upstream_ends` up to where the upstream is in it."""
+        stored = by_vnode
+        if state.definition.scan.reads_upstream:
+            stored = records_stored(progress, upstream_ends)
+        return cls(state, progress, extent(progress, state.definition.part_count, stored), stored)
 
     @property
     def name(self) -> str:
@@ -101,7 +114,8 @@ class StateReader:
             states = jobs_after(plan, self._table).jobs if is_done else tuple(j.state for j in plan.jobs)
         columns = {state.name: state.definition.scan.position_columns(self._table) for state in states}
         every = done.load_all({state.name: state.start for state in states}, columns)
-        jobs = [JobView.of(state, every[state.name], stored) for state in states]
+        ends = _ends(plan, is_done=is_done)
+        jobs = [JobView.of(state, every[state.name], stored, ends) for state in states]
         return StateView(
             owner="" if entry is None else entry.owner,
             lanes=plan.lanes if plan else entry.lanes if entry else 0,
@@ -118,3 +132,8 @@ class StateReader:
             return None
         reports = jobs_after(plan, self._table).reports
         return next((report for report in reports if report.epoch == epoch), None)
+
+
+def _ends(plan: BatchPlan | None, *, is_done: bool) -> Sequence[int]:
+    """Up to where the upstream is in the replica."""
+    return () if plan is None else plan.end_offsets if is_done else plan.first_offsets

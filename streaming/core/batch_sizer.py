@@ -34,6 +34,11 @@ class BatchSizer:
         """Bytes that this many changes take in memory, by the size that changes had so far."""
         return int(records * self._change_bytes)
 
+    @property
+    def rest_ms(self) -> float:
+        """What a batch takes beside its snapshot reads."""
+        return self._rest.ms
+
     def plan_jobs(
         self,
         jobs: Sequence[JobState],

@@ -14,12 +14,12 @@ the table does. A share that was shown never falls (`Forecast.grew` says that th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from state.values.plan import JobState
-from state.values.progress import Completed, Progress
+from state.values.progress import Completed, InProgress, Progress
 
 Phase = Literal["starting", "backfilling", "paused", "limited to 0", "live"]
 WINDOW_MS = 20_000
@@ -51,6 +51,22 @@ def extent(progress: Mapping[int, Progress], part_count: int, rows_stored: Mappi
             unfinished = True
             left += max(0, rows_stored.get(part, 0) - (state.row_count if state else 0))
     return Extent(read, max(left, 1) if unfinished else 0)
+
+
+def records_stored(progress: Mapping[int, Progress], ends: Sequence[int]) -> dict[int, int]:
+    """About how many records the parts of a job that reads the upstream hold, of which the last batch ended there.
+
+    As many as there are offsets, markers and what was deleted included: fewer once they are read.
+    """
+    return {part: _records(progress.get(part), end) for part, end in enumerate(ends)}
+
+
+def _records(state: Progress | None, end: int) -> int:
+    if isinstance(state, Completed):
+        return state.row_count
+    if isinstance(state, InProgress):
+        return state.row_count + max(end - int(state.position[0]), 0)
+    return end
 
 
 def phase(job: JobState, seen: Extent) -> Phase:

@@ -48,7 +48,13 @@ def jobs_after(plan: BatchPlan, table: TableSchema) -> JobsOutcome:
         mutation = aligned.barrier.mutation
         if mutation is not None:
             outcome |= apply(
-                mutation, aligned.epoch, outcome.jobs, lanes=plan.lanes, start=plan.epoch, table=table
+                mutation,
+                aligned.epoch,
+                outcome.jobs,
+                lanes=plan.lanes,
+                start=plan.epoch,
+                table=table,
+                partitions=len(plan.first_offsets),
             )
     return outcome
 
@@ -82,8 +88,12 @@ def apply(
     lanes: int,
     start: int,
     table: TableSchema,
+    partitions: int | None,
 ) -> JobsOutcome:
-    """What the mutation of barrier `epoch` makes of the jobs. A new one starts at `start`, the end of the batch."""
+    """What the mutation of barrier `epoch` makes of the jobs. A new one starts at `start`, the end of the batch.
+
+    `partitions` are the upstream's, None where they are not known.
+    """
 
     def refuse(code: Code, text: str) -> JobsOutcome:
         return JobsOutcome(jobs, (MutationReport(epoch, text, code),))
@@ -96,7 +106,7 @@ def apply(
 
     match mutation:
         case Add(text):
-            return _add(text, epoch, jobs, lanes, start, table)
+            return _add(text, epoch, jobs, lanes, start, table, partitions)
         case Drop(name):
             if all(job.name != name for job in jobs):
                 return refuse(Code.JOB_UNKNOWN, f"drop {name}: no such job")
@@ -116,13 +126,19 @@ def apply(
 
 
 def _add(
-    text: str, epoch: int, jobs: tuple[JobState, ...], lanes: int, start: int, table: TableSchema
+    text: str,
+    epoch: int,
+    jobs: tuple[JobState, ...],
+    lanes: int,
+    start: int,
+    table: TableSchema,
+    partitions: int | None,
 ) -> JobsOutcome:
     def refuse(code: Code, text: str) -> JobsOutcome:
         return JobsOutcome(jobs, (MutationReport(epoch, f"add{text}", code),))
 
     try:
-        definition = JobDefinition.from_json(text, table)
+        definition = JobDefinition.from_json(text, table).with_partitions(partitions or 0)
     except BackfillError as error:
         return refuse(error.code, f": {error}")
     name = definition.name
@@ -130,6 +146,9 @@ def _add(
         if name == job.name or set(definition.topics) & set(job.definition.topics):
             there = f"job {job.name} with output {job.definition.output}"
             return refuse(Code.JOB_EXISTS, f" {name}: there is {there}")
+    if partitions and definition.scan.reads_upstream and definition.output_partitions != partitions:
+        wrong = f"{definition.output_partitions} output_partitions for the upstream's {partitions} partitions"
+        return refuse(Code.JOB_INVALID, f" {name}: {wrong}")
     if definition.output_partitions % lanes:
         # Two lanes would share a partition, and each would send its barriers.
         wrong = f"{lanes} lanes don't divide {definition.output_partitions} output_partitions"

@@ -26,6 +26,7 @@ from streaming.lane.changes import Changes, log_rows, order_changes
 from streaming.lane.complete import Completion, RowsNeededError, completion_of
 from streaming.lane.faults import MOST_FAULTS, Fault, find_faults
 from streaming.lane.sending import send_all, send_letters
+from streaming.lane.shares import Shares
 from streaming.lane.task import LaneJob, LaneResult, LaneTask, Sent, places_before
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
@@ -43,7 +44,8 @@ _LOG_PART_ROWS, _LOG_PART_BYTES = 250_000, 32 << 20
 def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneResult:
     """Carry out the lane's part of the plan.
 
-    With `task.in_parts` the rows of `batches` come in the order of interval, partition and offset, else in any.
+    With `task.in_parts` the rows of `batches` come in the order of interval, partition and offset, else in any. Where
+    jobs read the upstream, they are the records of the lane's partitions too, as `history_ranges` has them.
     Raises: Fenced and OutcomeUnknown (see `Writer`), StateError when pinned files are gone, DecodedSchemaError
     when `schema`, that of all `batches`, is not `decoded_schema`. With upstream records at fault nothing becomes
     visible and the result lists them, likewise with records that wait for schemas, `awaited`; with more changes than a
@@ -106,13 +108,12 @@ class _Lane:
         self._write_log()
         return replace(result, log=tuple(self._log))
 
-    def _parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Changes]:
+    def _parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Shares]:
         """At least one. The log of each is written when the next one is asked for. Raises: _FaultyError."""
         for part in self._split(batches):
             changes = order_changes(part, self.schema, self.task.plan, self.task.table)
-            self._held_bytes += sum(batch.nbytes for batch in part)
-            self._changes += len(changes)
             task = self.task
+            held_bytes = sum(batch.nbytes for batch in part)
             self._awaited |= awaited_ids(changes, task.upstream_format)
             if len(self._faults) < MOST_FAULTS and not self._awaited:
                 self._faults += find_faults(
@@ -123,13 +124,20 @@ class _Lane:
             if self._faults or self._awaited:
                 continue
             self._write_log()
-            changes, self._faults = self._complete(changes)
+            shares = Shares.of(changes, task, self.lane)
+            self._count(shares, held_bytes, len(changes))
+            own, self._faults = self._complete(shares.own)
             self.watch.lap("before")
             if not self._faults:
-                self._unwritten = changes
-                yield changes
+                self._unwritten = own
+                yield replace(shares, own=own)
         if self._faults or self._awaited:
             raise _FaultyError
+
+    def _count(self, shares: Shares, held_bytes: int, records: int) -> None:
+        """The batch's own changes, and what these take."""
+        self._changes += len(shares.own)
+        self._held_bytes += held_bytes * len(shares.own) // max(records, 1)
 
     def _split(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
         if not self._jobs:
@@ -148,7 +156,7 @@ class _Lane:
                 raise _TooLongError
         return part
 
-    def _send(self, parts: Iterable[Changes]) -> LaneResult:
+    def _send(self, parts: Iterable[Shares]) -> LaneResult:
         task = self.task
         before = places_before(task, self._jobs)
         with task.open_writers(self.lane, before) as writers:
@@ -163,7 +171,7 @@ class _Lane:
             self.watch.lap("commit")
             return LaneResult(self.lane, sent=sent, ends=writers.ends(), already_sent=already_sent)
 
-    def _send_in_transaction(self, parts: Iterable[Changes], writers: LaneWriters) -> Sent:
+    def _send_in_transaction(self, parts: Iterable[Shares], writers: LaneWriters) -> Sent:
         failpoints.reach(Failpoint.LANE_LOOKED)
         with writers.transaction():
             send_letters(self.task, self.lane, self._jobs, writers)
@@ -172,7 +180,7 @@ class _Lane:
         failpoints.reach(Failpoint.LANE_COMMITTED)
         return sent
 
-    def _send_all(self, parts: Iterable[Changes], writers: LaneWriters) -> Sent:
+    def _send_all(self, parts: Iterable[Shares], writers: LaneWriters) -> Sent:
         return send_all(self.task, self._jobs, parts, writers, self.watch)
 
     def _write_log(self) -> None:

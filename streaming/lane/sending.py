@@ -7,19 +7,20 @@
         the changes that the *new* positions make visible
         the interval's barrier, with the progress of the parts that changed (the first interval only)
 
-So a row comes before the changes that go on from it, and a position is told where all that it covers has been sent.
+So a row comes before the changes that go on from it, and a position is told where all that it covers has been sent. A
+job that reads the upstream has no rows: what its slices hold comes with the changes, as some of the first interval.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
 from schemas.avro.chunks import chunks, whole
 from schemas.records import Barrier
-from streaming.lane.changes import Changes
 from streaming.lane.live import LiveChanges
+from streaming.lane.shares import Shares
 from streaming.lane.task import LaneJob, LaneTask, Sent
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
@@ -37,14 +38,14 @@ def send_letters(task: LaneTask, lane: int, jobs: Sequence[LaneJob], writers: La
 
 
 def send_all(
-    task: LaneTask, jobs: Sequence[LaneJob], parts: Iterable[Changes], writers: LaneWriters, watch: Stopwatch
+    task: LaneTask, jobs: Sequence[LaneJob], parts: Iterable[Shares], writers: LaneWriters, watch: Stopwatch
 ) -> Sent:
     """Everything that the lane sends for a batch, in the order that the module tells.
 
     The changes come in parts, in order; a part is asked for when what was before it has been sent.
     """
     _open_jobs(task, jobs, writers)
-    read: dict[str, Mapping[int, int]] = {}
+    read: dict[str, dict[int, int]] = {}
     sent: dict[str, int] = {}
     for job in jobs:
         read[job.definition.name], sent[job.definition.name] = _send_snapshot(
@@ -52,13 +53,15 @@ def send_all(
         )
     watch.lap("snapshot")
     failpoints.reach(Failpoint.LANE_SENT_SNAPSHOT)
-    live = LiveChanges(task, jobs, writers, [job.reported(read[job.definition.name]) for job in jobs])
-    for changes in parts:
-        live.send(changes)
+    live = LiveChanges(task, jobs, writers, read)
+    for shares in parts:
+        live.send(shares)
         watch.lap("live")
     live.end()
     watch.lap("live")
-    return Sent(rows_read=read, snapshot=sent, live=dict(live.sent))
+    for name, count in live.history.items():
+        sent[name] += count
+    return Sent(rows_read=read, snapshot=sent, live=dict(live.sent), history=dict(live.history))
 
 
 def _open_jobs(task: LaneTask, jobs: Iterable[LaneJob], writers: LaneWriters) -> None:
@@ -72,7 +75,7 @@ def _open_jobs(task: LaneTask, jobs: Iterable[LaneJob], writers: LaneWriters) ->
 
 def _send_snapshot(
     job: LaneJob, barrier: Barrier, writers: LaneWriters, watch: Stopwatch
-) -> tuple[Mapping[int, int], int]:
+) -> tuple[dict[int, int], int]:
     """The rows of the job's slices, in the interval that a barrier closes.
 
     How many were read in each part, and how many of all were sent.

@@ -83,6 +83,10 @@ class LaneTask:
         """The vnodes whose changes come to a lane: those with vnode * lanes // vnode_count = lane."""
         return self._share(self.table.vnode_count, lane)
 
+    def upstream_partitions(self, lane: int) -> range:
+        """The upstream partitions whose records come to a lane, likewise, where jobs read these."""
+        return self._share(len(self.plan.first_offsets), lane)
+
     def parts(self, job: JobDefinition, lane: int) -> range:
         """The parts of a job that a lane reads, likewise."""
         return self._share(job.part_count, lane)
@@ -94,11 +98,15 @@ class LaneTask:
 
 @dataclass(frozen=True)
 class Sent:
-    """What a lane has read and sent, by job. `rows_read[job][part]` counts snapshot rows, filtered ones included."""
+    """What a lane has read and sent, by job. `rows_read[job][part]` counts snapshot rows, filtered ones included.
+
+    `history` are those in `snapshot` that came with the changes.
+    """
 
     rows_read: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     snapshot: Mapping[str, int] = field(default_factory=dict)
     live: Mapping[str, int] = field(default_factory=dict)
+    history: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -161,6 +169,11 @@ class LaneJob:
     def definition(self) -> JobDefinition:
         """As it was created."""
         return self.plan.state.definition
+
+    @property
+    def reads_upstream(self) -> bool:
+        """Whether its slices come with the changes."""
+        return self.definition.scan.reads_upstream
 
     @cached_property
     def output(self) -> Output:

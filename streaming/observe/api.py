@@ -90,6 +90,7 @@ class NewJob(BaseModel):
     encoding: str | None = Field(None, max_length=63)
     tombstones: bool | None = None
     barrier_topic: str | None = Field(None, max_length=249)
+    read: str | None = Field(None, max_length=63)
 
 
 class Limit(BaseModel):

@@ -32,9 +32,10 @@ class Gateway:
         EnvironmentProblem; as `OutputSchemas.register`.
         """
         epoch, lanes, jobs = self.cache.jobs()
-        refuse(mutation, epoch, jobs, lanes=lanes, table=self.table)
+        partitions = self.cache.partitions()
+        refuse(mutation, epoch, jobs, lanes=lanes, table=self.table, partitions=partitions or None)
         if isinstance(mutation, Add):
-            job = JobDefinition.from_json(mutation.job, self.table)
+            job = JobDefinition.from_json(mutation.job, self.table).with_partitions(partitions)
             self.sink_of(job).refuse_used(job)
             if job.format.framed:
                 self.schemas.register(job)

@@ -122,7 +122,7 @@ class Metrics:
         for job in status.jobs:
             self._share.labels(job.name).set(job.share)
             self._limit.labels(job.name).set(-1 if job.rate_limit is None else job.rate_limit)
-            untouched = status.vnode_count - job.vnodes_done - job.vnodes_in_progress
+            untouched = job.parts - job.vnodes_done - job.vnodes_in_progress
             self._vnodes.labels(job.name, "completed").set(job.vnodes_done)
             self._vnodes.labels(job.name, "in_progress").set(job.vnodes_in_progress)
             self._vnodes.labels(job.name, "not_started").set(untouched)

@@ -33,7 +33,9 @@ class JobStatus(_Model):
     rows_left: int = Field(description="An estimate from file statistics; 0 only when complete.")
     rows_per_s: float | None
     seconds_left: float | None
-    vnodes_done: int
+    parts: int = Field(description="Into how many parts the read falls, each with a position of its own.")
+    part_name: str = Field(description="`vnode`; `partition` with `read: topic`.")
+    vnodes_done: int = Field(description="Parts that were read to their end; likewise `vnodes_in_progress`.")
     vnodes_in_progress: int
     start: int = Field(description="Epoch of the barrier that it started at.")
     filter: str | None
@@ -104,7 +106,7 @@ class Status(_Model):
 
 
 class VnodeStatus(_Model):
-    """One vnode of a job."""
+    """One vnode of a job, or with `read: topic` one partition."""
 
     vnode: int
     lane: int

@@ -60,7 +60,6 @@ class StatusCache:
     _jobs: Mapping[str, JobView] = field(default_factory=dict)
     _forecasts: dict[str, Forecast] = field(default_factory=dict)
     _rates: RateEstimators = field(default_factory=RateEstimators)
-    _stored: Mapping[int, int] = field(default_factory=dict)
     _parked: int = 0
     _noted_s: float = 0.0
     _done: Age = field(default_factory=Age)
@@ -75,9 +74,12 @@ class StatusCache:
         """Take a batch into account. For each of its barriers the seconds from its injection until now."""
         wall_s, now_s = self.clock(), self.steady()
         stored = report.files.rows_by_vnode(self.vnode_count)
-        views = [JobView.of(job, report.progress.get(job.name, {}), stored) for job in report.outcome.jobs]
+        ends = report.plan.end_offsets
+        views = [
+            JobView.of(job, report.progress.get(job.name, {}), stored, ends) for job in report.outcome.jobs
+        ]
         with self._lock:
-            self._report, self._stored = report, stored
+            self._report = report
             self._jobs = {view.name: view for view in views}
             self._parked += len(report.plan.parked)
             self._forecasts = self._rates.look(
@@ -168,6 +170,8 @@ class StatusCache:
             rows_left=view.extent.rows_left,
             rows_per_s=forecast.rows_per_s,
             seconds_left=forecast.seconds_left,
+            parts=definition.part_count,
+            part_name=definition.scan.part_name,
             vnodes_done=view.vnodes_done,
             vnodes_in_progress=len(view.progress) - view.vnodes_done,
             start=job.start,
@@ -184,6 +188,11 @@ class StatusCache:
             return Latency(p50_s=None, p99_s=None)
         return Latency(p50_s=seen[len(seen) // 2], p99_s=seen[min(len(seen) - 1, len(seen) * 99 // 100)])
 
+    def partitions(self) -> int:
+        """Of the upstream; 0 before the first batch."""
+        with self._lock:
+            return len(self._report.plan.first_offsets) if self._report else 0
+
     def jobs(self) -> tuple[int, int, tuple[JobState, ...]]:
         """Epoch of the last batch, its lanes, and the jobs after it."""
         with self._lock:
@@ -196,10 +205,10 @@ class StatusCache:
         with self._lock:
             if self._report is None or job not in self._jobs:
                 return None
-            progress, lanes, stored = self._jobs[job].progress, self._report.plan.lanes, self._stored
-            count = self._jobs[job].state.definition.part_count
+            view, lanes = self._jobs[job], self._report.plan.lanes
+        count = view.state.definition.part_count
         return [
-            _vnode(vnode, vnode * lanes // count, progress.get(vnode), stored.get(vnode, 0))
+            _vnode(vnode, vnode * lanes // count, view.progress.get(vnode), view.stored.get(vnode, 0))
             for vnode in range(count)
         ]
 

@@ -47,6 +47,8 @@ class BadRecords:
         # One whose lane is not known comes to all of them; the first is to park it.
         by_place = {(fault.partition, fault.offset): (fault, lane) for fault, lane in reversed(found)}
         found = [by_place[place] for place in sorted(by_place)]
+        skipped = {*plan.skipped, *by_place}
+        found = [(fault, lane) for fault, lane in found if not _was_left_out(plan, fault)]
         parked = [Parked(f.partition, f.offset, f.code, lane) for f, lane in found if self._can_park(plan, f)]
         if len(plan.parked) + len(parked) > MOST_PARKED:
             parked = []
@@ -60,7 +62,6 @@ class BadRecords:
             log.warning("record_left_out", where=self._where(*place), code=fault.code)
         if parked:
             self._log_parked(parked)
-        skipped = {*plan.skipped, *((fault.partition, fault.offset) for fault, _ in found)}
         return replace(plan, skipped=tuple(sorted(skipped)), parked=(*plan.parked, *parked))
 
     def _can_park(self, plan: BatchPlan, fault: Fault) -> bool:
@@ -84,6 +85,15 @@ class BadRecords:
 
     def _where(self, partition: int, offset: int) -> str:
         return f"{self._topic}-{partition}@{offset}"
+
+
+def _was_left_out(plan: BatchPlan, fault: Fault) -> bool:
+    """Whether it was decided about when its own batch was sent, before this one: such a record is left out again.
+
+    Not if it is too large: the limit may have been another one then.
+    """
+    is_early = fault.offset < plan.first_offsets[fault.partition]
+    return is_early and fault.code is not Code.RECORD_TOO_LARGE
 
 
 def without_parked(plan: BatchPlan) -> BatchPlan:

@@ -38,6 +38,7 @@ from streaming.protocol.stream_state import StreamState
 from streaming.runtime import failpoints
 from streaming.runtime.stopwatch import Stopwatch
 from streaming.scan.kinds import Scans
+from streaming.scan.topic import UpstreamLog
 from streaming.sink.dead_letters import ReadLetters
 from streaming.sink.protocol import SinkOf
 
@@ -48,10 +49,13 @@ OnPart = Callable[[BatchPlan], None]
 class Batches:
     """The one writer of the state. All calls come from one thread at a time.
 
+    `upstream_begins` gives the first offset that each partition still holds, `first_offsets` where it is left out.
+
     The types are of the parts that it is made of. Whoever breaks one, to see that it is noticed, has another here.
     """
 
     replica_type: type[Replica] = Replica
+    scans_type: type[Scans] = Scans
     progress_type: type[ProgressTable] = ProgressTable
     overruns_type: type[Overruns] = Overruns
     executor_type: type[Executor] = Executor
@@ -73,17 +77,17 @@ class Batches:
         limits: Limits = Limits(),  # noqa: B008 (a value)
         upstream_format: Format = DEFAULT,
         schemas: LearnsSchemas = NoSchemas(),  # noqa: B008 (a value)
+        upstream_begins: Callable[[], Sequence[int]] | None = None,
         registers: RegistersSchemas = NoRegistry(),  # noqa: B008 (a value)
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
-        self._table, self._limits, self._journal = table, limits, journal
-        self._lanes, self._lane_count = lanes, lane_count
-        self._batch_sizer = BatchSizer(limits.lane_bytes * lane_count)
+        self._table, self._limits, self._journal, self._lanes = table, limits, journal, lanes
+        self._lane_count, self._batch_sizer = lane_count, BatchSizer(limits.lane_bytes * lane_count)
         # Against the order of effects: whom we took over from may still make his last ones. If his progress is seen
         # here, so is his log.
         progress_table = self.progress_type(storage, table)
         self.replica = self.replica_type(storage, table)
-        scans = Scans(self.replica)
+        scans = self._scans(upstream_format, upstream_begins or (lambda: first_offsets))
         self.state = StreamState(table, first_offsets, self._batch_sizer)
         self._attempts = LaneAttempts(
             lanes=lanes,
@@ -117,6 +121,9 @@ class Batches:
         )
         self.ending = False
         """Set to have no further part of a long interval begun."""
+
+    def _scans(self, upstream: Format, begins: Callable[[], Sequence[int]]) -> Scans:
+        return self.scans_type(self.replica, UpstreamLog(upstream, begins, self._batch_sizer.likely_bytes))
 
     def _lane_tasks(
         self,
@@ -255,6 +262,9 @@ class Batches:
         lane_ms, rows = sums.lane_ms, sums.snapshot_rows
         side_by_side = min(self._lanes.slots, self._lane_count)
         read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / side_by_side if rows else 0.0
+        if any(sums.history_rows.values()):
+            # They are read, decoded and sent with the changes, so what the batch took longer than others is theirs.
+            read_ms = max(read_ms, took_ms - self._batch_sizer.rest_ms)
         self._batch_sizer.took(
             changes=sums.changes, held_bytes=sums.held_bytes, rows=rows, read_ms=read_ms, took_ms=took_ms
         )

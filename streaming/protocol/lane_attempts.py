@@ -18,6 +18,7 @@ from state.storage import Storage
 from state.values.plan import BatchPlan
 from state.values.progress import Progress
 from streaming.core.batch_sizer import BatchSizer
+from streaming.core.history import history_records
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.protocol.overrun import Overruns, is_overrun
 from streaming.runtime import failpoints
@@ -121,11 +122,9 @@ class LaneTasks:
 
     def _is_long(self, plan: BatchPlan) -> bool:
         """Whether lanes should not try to hold the batch's changes whole, as far as can be known before."""
-        likely_bytes = self.batch_sizer.likely_bytes(plan.max_records)
-        return (
-            plan.max_records > self.limits.interval_records
-            or likely_bytes > self.limits.lane_bytes * plan.lanes
-        )
+        records = plan.max_records + history_records(plan)
+        likely_bytes = self.batch_sizer.likely_bytes(records)
+        return records > self.limits.interval_records or likely_bytes > self.limits.lane_bytes * plan.lanes
 
 
 class LaneAttempts:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem
+from streaming.core.history import history_ranges, readers
 from streaming.lane.run import run_lane
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.runtime.paths import log_folder
@@ -47,7 +48,13 @@ class Lanes:
         self._source.read_as(task.upstream_format)
         records = self._source.range(plan.first_offsets, plan.end_offsets)
         order = plan.barriers if task.in_parts else ()
-        rows = self._source.lane_rows(records, plan.lanes, in_order_of=order)
+        rows = self._source.lane_rows(
+            records,
+            plan.lanes,
+            in_order_of=order,
+            by_partition=len(plan.first_offsets) if readers(plan) else 0,
+            history=[self._source.range(*zip(*layer, strict=True)) for layer in history_ranges(plan)],
+        )
         if self._schema is None:
             self._schema = to_arrow_schema(rows.schema)
         results = run_each(rows, _lane_work(task, self._schema))

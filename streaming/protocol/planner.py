@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+import structlog
+
 from schemas.avro.registered import SchemaIds
 from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.job import JobDefinition
 from state.journal import Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
-from state.values.plan import AlignedBarrier, BatchPlan, JobState, Pin, ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Pin, ReplicaVersion
 from streaming.core.batch_sizer import BatchSizer
 from streaming.core.planning import choose_barriers
 from streaming.protocol.recovery.forward import Forward
@@ -24,6 +26,8 @@ from streaming.protocol.steps import Step, upto_mutation
 from streaming.protocol.stream_state import StreamState
 from streaming.scan.kinds import Scans
 from streaming.sink.protocol import SinkOf
+
+log = structlog.get_logger(__name__)
 
 DuplicatesBefore = Callable[[AlignedBarrier], Sequence[tuple[int, int]]]
 """Places (partition, offset) before a barrier where a barrier stands a second time."""
@@ -76,6 +80,7 @@ class Planner:
         self._progress_table = progress_table
         self._sink_of, self._forward, self._batch_sizer, self._state = sink_of, forward, batch_sizer, state
         self._lane_count, self._now_ms, self._registers = lane_count, now_ms, registers
+        self._stand_still = set[str]()
 
     def step(self) -> Step | None:
         """How the next batch brings an older state forward, None for an ordinary batch."""
@@ -99,7 +104,7 @@ class Planner:
         return replace(plan, jobs=jobs, lanes=self._forward.lanes_of(step, jobs), silent=step.silent)
 
     def ordinary(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchPlan:
-        """The plan over the first of the waiting barriers. New jobs whose topics or schemas are not fit are refused.
+        """The plan over the first of the waiting barriers. New jobs that are not fit are refused.
 
         Raises: TopicError for such a job of the configuration, ConfigError and EnvironmentProblem likewise.
         """
@@ -107,13 +112,28 @@ class Planner:
         barriers = tuple(choose_barriers(waiting, state.next_offsets(), self._batch_sizer.most_records()))
         if self._forward.active:
             barriers = upto_mutation(barriers)
+        pin = Pin(version, state.next_offsets())
         for job in state.jobs:
             if not job.opened:
-                self._look_at_output(job)
+                self._look_at_new(job, pin)
         self._register()
-        cut_of = self._scans.cut_of(Pin(version, state.next_offsets()))
-        jobs = self._batch_sizer.plan_jobs(state.jobs, state.progress, barriers[-1], cut_of, self._now_ms())
-        return self._plan(barriers, version, duplicates(barriers[-1])).with_jobs(jobs)
+        return self._plan(barriers, version, duplicates(barriers[-1])).with_jobs(
+            self._planned(pin, barriers[-1])
+        )
+
+    def _planned(self, pin: Pin, end: AlignedBarrier) -> list[JobPlan]:
+        state, cut_of = self._state, self._scans.cut_of(pin)
+        able = [replace(job, paused=job.paused or self._has_lost(job, pin)) for job in state.jobs]
+        planned = self._batch_sizer.plan_jobs(able, state.progress, end, cut_of, self._now_ms())
+        return [replace(plan, state=job) for plan, job in zip(planned, state.jobs, strict=True)]
+
+    def _has_lost(self, job: JobState, pin: Pin) -> bool:
+        """Whether the job has to stand still: what it would read next is gone. It is told once."""
+        lost = self._scans.of(job.definition).lost(pin, self._state.progress.get(job.name, {}))
+        if lost is not None and job.name not in self._stand_still:
+            log.error("job_stands_still", job=job.name, code=Code.DATA_LOST, gone=lost, next_step="drop it")
+            self._stand_still.add(job.name)
+        return lost is not None
 
     def _plan(
         self,
@@ -131,10 +151,17 @@ class Planner:
             seen=self._state.seen,
         )
 
-    def _look_at_output(self, job: JobState) -> None:
+    def _look_at_new(self, job: JobState, pin: Pin) -> None:
         try:
+            misfit = self._scans.of(job.definition).misfit(job.definition, pin)
+            if job.definition.output_partitions % self._lane_count:
+                misfit = (
+                    f"{self._lane_count} lanes don't divide {job.definition.output_partitions} partitions"
+                )
+            if misfit is not None:
+                raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
             self._sink_of(job.definition).refuse_used(job.definition)
-        except TopicError as error:
+        except (ConfigError, TopicError) as error:
             if self._journal.is_superseded:  # the records are the successor's
                 raise self._journal.fenced() from error
             self._state.refuse(job, error)

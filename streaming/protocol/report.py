@@ -71,6 +71,11 @@ class Sums:
         """Time by step."""
         return _added([result.step_ms for result in self.results])
 
+    @cached_property
+    def history_rows(self) -> dict[str, int]:
+        """By job: rows of slices that came with the changes."""
+        return _added([result.sent.history for result in self.results])
+
     @property
     def sent_snapshot(self) -> dict[str, int]:
         """Rows by job, after the filter."""

@@ -67,11 +67,11 @@ class StreamState:
 
     def configure(self, jobs: Sequence[JobDefinition]) -> None:
         """Jobs of the configuration; those not known yet start at the end of the next batch."""
-        self.configured = tuple(jobs)
+        self.configured = tuple(job.with_partitions(len(self._beginning)) for job in jobs)
         self._in_file = frozenset(job.name for job in jobs)
 
     def refuse(self, job: JobState, error: BackfillError) -> None:
-        """Go on without a new job whose topics or schemas are not fit. The next batch reports it.
+        """Go on without a new job that is not fit, or whose topics or schemas are not. The next batch reports it.
 
         Raises: the error, for a job of the configuration that was not delayed: its author is there to read it.
         """

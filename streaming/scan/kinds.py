@@ -6,19 +6,37 @@ A new kind is a model in `schemas.kinds.scans` and an entry here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from schemas.job import JobDefinition
-from schemas.kinds.scans import ReplicaScan, ScanConfig
+from schemas.kinds import scans as kinds
+from schemas.kinds.scans import ScanConfig
 from state.replica import Replica
 from state.values.plan import BatchPlan, Pin
 from streaming.core.planning import CutFunction
 from streaming.scan.arrangement import Arrangement
 from streaming.scan.protocol import PinnedScan, Scan
+from streaming.scan.topic import SourceBackfill, UpstreamLog
 
-SCANS: dict[type[ScanConfig], Callable[[Any, Replica], Scan]] = {
-    ReplicaScan: lambda _, replica: Arrangement(replica),
+
+@dataclass(frozen=True)
+class Sources:
+    """What scans can read. `log` is there in a service only: who looks at its state from outside has the replica."""
+
+    replica: Replica
+    log: UpstreamLog | None = None
+
+
+def _topic_scan(_: object, sources: Sources) -> Scan:
+    assert sources.log is not None, "only a service reads its upstream"
+    return SourceBackfill(sources.log)
+
+
+SCANS: dict[type[ScanConfig], Callable[[Any, Sources], Scan]] = {
+    kinds.ReplicaScan: lambda _, sources: Arrangement(sources.replica),
+    kinds.TopicScan: _topic_scan,
 }
 """By its model, an instance of which is the first argument."""
 
@@ -26,15 +44,15 @@ SCANS: dict[type[ScanConfig], Callable[[Any, Replica], Scan]] = {
 class Scans:
     """The scans of a service: one for each that its jobs name, made when it is first asked for."""
 
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
+    def __init__(self, replica: Replica, log: UpstreamLog | None = None) -> None:
+        self._sources = Sources(replica, log)
         self._scans: dict[ScanConfig, Scan] = {}
 
     def of(self, job: JobDefinition) -> Scan:
         """The scan that a job names."""
         config = job.scan
         if config not in self._scans:
-            self._scans[config] = SCANS[type(config)](config, self._replica)
+            self._scans[config] = SCANS[type(config)](config, self._sources)
         return self._scans[config]
 
     def cut_of(self, pin: Pin) -> Callable[[JobDefinition], CutFunction]:

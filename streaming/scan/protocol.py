@@ -17,6 +17,9 @@ the replica has grown, was compacted or merged, sends the same bytes. What holds
     the slice that reaches the part's end completes it, so that everything is covered then, what is inserted later too
 
 From these four follows the law (docs/contract.md#the-law): a row is sent with a slice, or comes with its changes.
+
+Where slices are ranges of the upstream's own records (`ScanConfig.reads_upstream`), these come to the lanes as changes
+do, and readers give nothing. A change below the pin is then sent if the slices cover it and those before did not.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.job import JobDefinition
 from schemas.position import Key
 from state.values.plan import Amount, Cut, Pin, Slice
 from state.values.progress import Progress
@@ -80,11 +84,19 @@ class Scan(Protocol):
     It may keep what it has read as long as that makes no difference but in time.
     """
 
+    def misfit(self, job: JobDefinition, pin: Pin) -> str | None:
+        """Why the job, which is about to open, can't be read like this; None if it can."""
+        return None
+
+    def lost(self, pin: Pin, progress: Mapping[int, Progress]) -> str | None:
+        """What is no longer there of that which a job has yet to read; None if all is. Such a job stands still."""
+        return None
+
     def cut(self, pin: Pin, part: int, after: Key | None, limit: Amount) -> Cut:
         """Where a slice of about `limit` ends that begins behind `after` (None: with the part).
 
-        It has at least one row if there is one, deleted ones that are still stored included. A part with nothing left
-        is at its end. The end need not be the place
+        It has at least one row if there is one, deleted ones that are still stored and offsets that hold none included.
+        A part with nothing left is at its end. The end need not be the place
         of a row, but lies behind `after`. Asked once a slice: the plan keeps the answer, so it may come out otherwise
         the next time. Raises: StateError when what the pin names is gone.
         """

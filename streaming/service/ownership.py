@@ -21,6 +21,7 @@ from state.schema_files import SchemaFiles
 from state.storage import Storage
 from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import watermarks
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.lane_attempts import transactional_id
@@ -89,7 +90,7 @@ class Ownership:
         upstream = UpstreamIdentity.of(self.kafka, self.config.upstream)
         refuse_compacted(self.kafka, upstream.topic, self.config.upstream_format)
         for job in self.config.jobs:
-            self.sinks(job).check(job)
+            self.sinks(job).check(job.with_partitions(upstream.partitions))
         return upstream
 
     def open_storage(self) -> Storage:
@@ -157,6 +158,7 @@ class Ownership:
             limits=config.limits,
             upstream_format=config.upstream_format.with_schemas(schemas.known),
             schemas=schemas,
+            upstream_begins=lambda: [marks.earliest for marks in watermarks(kafka, config.upstream)],
             registers=Registering(OutputSchemas(config.registry, config.table).register),
         )
 

@@ -199,7 +199,10 @@ class Service:
             recovered = batches.recover()
             if recovered is not None:
                 on_batch(recovered)
-            self._check_jobs([job.definition for job in batches.jobs])
+            self._check_jobs(
+                [job.definition for job in batches.jobs],
+                [job.with_partitions(len(batches.next_offsets())) for job in self.config.jobs],
+            )
             watch.next_offsets = batches.next_offsets
             known = barriers.begin(batches.position, batches.next_offsets())
             self.barriers = barriers
@@ -216,11 +219,11 @@ class Service:
         self.vitals.streams()
         self.on_serving()
 
-    def _check_jobs(self, known: Sequence[JobDefinition]) -> None:
-        refuse_changed_jobs(known, self.config.jobs)
+    def _check_jobs(self, known: Sequence[JobDefinition], configured: Sequence[JobDefinition]) -> None:
+        refuse_changed_jobs(known, configured)
         refuse_misfit_lanes(known, self.config.lanes)
         if self.exit_when_complete:
-            refuse_nothing_to_do(known, self.config.jobs)
+            refuse_nothing_to_do(known, configured)
 
     def _check(self, owned: Owned, barriers: BarrierSource, watch: Watch) -> None:
         try:

@@ -58,7 +58,7 @@ class UpstreamSource:
         self._left_out = left_out
         self._format, self._decoder = format_, decoder_of(format_, table)
         self._has_before = format_.images is Images.FULL
-        self._lane_keys: dict[int, Column] = {}
+        self._lane_keys: dict[tuple[int, int, bool], Column] = {}
 
     @property
     def spark(self) -> SparkSession:
@@ -91,7 +91,13 @@ class UpstreamSource:
             yield found_barrier(self._topic, record, self._left_out)
 
     def lane_rows(
-        self, records: DataFrame, lanes: int, *, in_order_of: Sequence[AlignedBarrier] = ()
+        self,
+        records: DataFrame,
+        lanes: int,
+        *,
+        in_order_of: Sequence[AlignedBarrier] = (),
+        by_partition: int = 0,
+        history: Sequence[DataFrame] = (),
     ) -> DataFrame:
         """Records decoded and brought to their lanes: Spark partition i holds lane i, also when it is empty.
 
@@ -102,18 +108,27 @@ class UpstreamSource:
         does one that Spark would have written in other bytes (`streaming.lane.faults`). What is marked as a barrier
         has the op `MARKED`. A record that names a schema which is not known has the op `AWAITS`, and goes to every
         lane: whose it is, is not known either, and a lane that has sent its part would never look at it.
+
+        With `by_partition`, the number of the upstream's partitions, a record also comes to the lane that its partition
+        belongs to, to each lane once; those of `history`, without what is marked as a barrier, to that lane alone.
         """
-        if lanes not in self._lane_keys:
-            self._lane_keys[lanes] = self._lane_key(lanes).alias(_LANE)
+        key = self._key_of(lanes, by_partition)
+        if self._format.framed or by_partition:
+            rows = self._rows(records).select("*", key)
+            for early in history:
+                early_key = self._key_of(lanes, by_partition, is_history=True)
+                rows = rows.unionAll(self._rows(early.where(~self._is_marked)).select("*", early_key))
+            rows = rows.repartition(lanes, _LANE).drop(_LANE)
+        else:
+            rows = self._rows(records).repartition(lanes, key)
+        return sorted_rows(rows, _order(in_order_of)) if in_order_of else rows
+
+    def _rows(self, records: DataFrame) -> DataFrame:
+        """Decoded."""
         rows = records.select(*self._decoded)
         if self._checked:
             rows = rows.select(*self._checked)
-        rows = rows.select(*self._named)
-        if self._format.framed:
-            rows = rows.select("*", self._lane_keys[lanes]).repartition(lanes, _LANE).drop(_LANE)
-        else:
-            rows = rows.repartition(lanes, self._lane_keys[lanes])
-        return sorted_rows(rows, _order(in_order_of)) if in_order_of else rows
+        return rows.select(*self._named)
 
     def read_as(self, format_: Format) -> None:
         """Decode by this value of the same format from now on: schemas that it knows may have come to it."""
@@ -179,10 +194,21 @@ class UpstreamSource:
             *([] if found.position is None else [found.position.alias(POSITION)]),
         ]
 
-    def _lane_key(self, lanes: int) -> Column:
+    def _key_of(self, lanes: int, by_partition: int, *, is_history: bool = False) -> Column:
+        which = lanes, by_partition, is_history
+        if which not in self._lane_keys:
+            self._lane_keys[which] = self._lane_key(*which).alias(_LANE)
+        return self._lane_keys[which]
+
+    def _lane_key(self, lanes: int, by_partition: int, is_history: bool) -> Column:
         lane = F.coalesce(F.floor(F.col(VNODE) * lanes / self._table.vnode_count).cast("int"), F.lit(0))
         every = F.array(*map(F.lit, lane_keys(lanes)))
         own = F.element_at(every, lane + 1)
+        if by_partition:
+            theirs = F.element_at(every, F.floor(F.col(PARTITION) * lanes / by_partition).cast("int") + 1)
+            placed = F.array(theirs) if is_history else F.array_distinct(F.array(own, theirs))
+            # What has no vnode is at fault or a barrier: one lane looks at it.
+            return F.explode(F.when(F.col(VNODE).isNull(), F.array(own)).otherwise(placed))
         if not self._format.framed:
             return own
         return F.explode(F.when(F.col(OP) == AWAITS, every).otherwise(F.array(own)))

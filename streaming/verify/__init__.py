@@ -6,7 +6,8 @@ keys, vnode   identity, order and place of a key, computed anew
 predicate     the filter, row by row
 fold          the upstream folded into a table
 positions     how far each vnode is, as published
-expectation   what must be there
+expectation   what must be there of a table
+laws          what must be there of an interval: of the table, or of the upstream's records
 explain       what is wrong with what isn't
 checker       the law, interval by interval
 topics        both topics, read from Kafka

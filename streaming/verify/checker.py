@@ -24,10 +24,7 @@ from schemas.formats.protocol import Images
 from schemas.records import Barrier
 from schemas.table import TableSchema
 from streaming.verify.dead_letters import DeadLetters
-from streaming.verify.expectation import Expectation, cross_off
-from streaming.verify.explain import Explainer
 from streaming.verify.findings import Findings, Report, Rule, Side
-from streaming.verify.fold import UpstreamFold
 from streaming.verify.history import (
     Closed,
     Entry,
@@ -37,8 +34,7 @@ from streaming.verify.history import (
     Source,
     UpstreamHistory,
 )
-from streaming.verify.positions import Positions
-from streaming.verify.records.keys import KeySpace
+from streaming.verify.laws import Law, RecordsLaw, TableLaw
 from streaming.verify.records.rows import View
 
 
@@ -56,15 +52,16 @@ class Checker:
         images: Images = Images.FULL,
         *,
         has_epochs: bool = False,
+        reads_upstream: bool = False,
     ) -> None:
         """`upstream` and `output` are a topic's name with one source a partition, in order of partitions.
 
         `letters` are the output's, where records at fault are parked; they share the `findings`. `images` are what the
         changes of the upstream have. `has_epochs`: a change of the output says which interval it is in.
+        `reads_upstream`: the job is sent the upstream's records, not the table.
         """
         self._findings = findings or Findings()
         self._letters = letters
-        self._view = view
         self._has_epochs = has_epochs
         self._topics = upstream[0], output[0]
         self._upstream = [
@@ -74,10 +71,12 @@ class Checker:
             OutputPartition(PartitionHistory(output[0], number, source), self._findings)
             for number, source in enumerate(output[1])
         ]
-        self._keys = KeySpace(table, len(self._output))
-        self._positions = Positions(self._keys, self._findings)
-        self._fold = UpstreamFold(table, self._keys, self._positions, self._findings, images)
-        self._explainer = Explainer(self._keys, view.rows, self._findings)
+        partitions = len(self._output)
+        self._law: Law = (
+            RecordsLaw(table, view, partitions, self._findings)
+            if reads_upstream
+            else TableLaw(table, view, partitions, self._findings, images)
+        )
         self._start: int | None = None
         self._last: int | None = None
         self._barriers = self._behind = 0
@@ -99,9 +98,8 @@ class Checker:
             self._behind += not following
             if self._letters is not None:
                 self._letters.settle(judged=following)
-            self._fold.settle()
             self._begun = started
-            self._fold.recording = following and started
+            self._law.settle(is_due=following and started)
         if following:
             for partition in self._output:
                 partition.report_rest()
@@ -113,9 +111,9 @@ class Checker:
 
     def _apply(self, partition: PartitionHistory, entry: Entry) -> None:
         if self._letters is None:
-            self._fold.apply(partition, entry)
+            self._law.apply(partition, entry)
         else:
-            self._letters.sort(partition, entry, self._fold.apply, due=self._begun)
+            self._letters.sort(partition, entry, self._law.apply, due=self._begun)
 
     def _judge(self, barrier: Barrier) -> bool:
         """Judge the interval that `barrier` closes in every partition; False if the output ends before it."""
@@ -143,33 +141,8 @@ class Checker:
         self._check_barrier(interval.closed, barrier)
         if self._has_epochs:
             self._check_epochs(partition.history, interval)
-        number = partition.history.partition
-        newly_read = self._newly_read(number, interval.closed)
-        expectation = Expectation(newly_read, self._fold.changed[number], self._positions, self._view)
-        wanted = expectation.records()
-        suspects = cross_off(wanted, interval.changes)
-        if suspects or wanted:
-            self._explainer.explain(partition.history, interval, expectation, suspects.union(wanted))
+        self._law.judge(partition.history, interval)
         return True
-
-    def _newly_read(self, partition: int, closed: Closed) -> dict[bytes, bytes]:
-        """Move the positions; give the rows, as of the barrier before, of the keys that they passed."""
-        rows: dict[bytes, bytes] = {}
-        for move in self._positions.move(partition, closed):
-            standing = move.standing
-            passed = self._fold.read(move.vnode, standing)
-            if len(passed) != move.rows_claimed:
-                self._findings.add(
-                    Side.OUTPUT,
-                    Rule.ROW_COUNT_WRONG,
-                    closed.where,
-                    expected=f"row_count to rise by {len(passed)}, the rows that the position passed",
-                    found=f"by {move.rows_claimed}",
-                    barrier=closed.barrier.curr,
-                    vnode=move.vnode,
-                )
-            rows.update(passed)
-        return rows
 
     def _check_barrier(self, closed: Closed, upstream: Barrier) -> None:
         here = closed.barrier
@@ -206,14 +179,15 @@ class Checker:
                 )
 
     def _check_complete(self) -> None:
-        unfinished = self._positions.first_unfinished()
+        parts, positions = self._law.parts, self._law.positions
+        unfinished = positions.first_unfinished()
         if unfinished is not None:
             self._findings.add(
                 Side.OUTPUT,
                 Rule.INCOMPLETE,
-                self._output[self._keys.partition_of(unfinished)].history.at(),
-                expected=f"all {self._keys.vnode_count} vnodes finished",
-                found=f"{self._positions.finished} finished",
+                self._output[parts.partition_of(unfinished)].history.at(),
+                expected=f"all {parts.vnode_count} {parts.name} finished",
+                found=f"{positions.finished} finished",
                 barrier=self._last,
                 vnode=unfinished,
             )
@@ -228,11 +202,12 @@ class Checker:
             behind=self._behind,
             start=self._start,
             last=self._last,
-            live_keys=len(self._fold),
-            vnode_count=self._keys.vnode_count,
-            vnodes_finished=self._positions.finished,
-            vnodes_in_progress=self._positions.in_progress,
-            snapshot_rows=self._positions.snapshot_rows,
+            live_keys=len(self._law),
+            vnode_count=self._law.parts.vnode_count,
+            vnodes_finished=self._law.positions.finished,
+            vnodes_in_progress=self._law.positions.in_progress,
+            snapshot_rows=self._law.positions.snapshot_rows,
+            parts=self._law.parts.name,
             findings=tuple(self._findings.kept),
             counts={f"{side}.{rule}": count for (side, rule), count in self._findings.counts.items()},
         )

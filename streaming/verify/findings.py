@@ -137,6 +137,8 @@ class Report:
     vnodes_finished: int
     vnodes_in_progress: int
     snapshot_rows: int
+    parts: str = "vnodes"
+    """What `vnode_count` counts: partitions, for a job that reads the upstream."""
     seconds: float = 0.0
     findings: tuple[Finding, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)

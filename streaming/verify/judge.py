@@ -19,6 +19,7 @@ from streaming.kafka.topics import partitions_of
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters
 from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Report
+from streaming.verify.history import Source
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.rows import View
@@ -47,6 +48,7 @@ def verify_topics(
     siblings: Sequence[str] = (),
     formats: tuple[Format, Format] = (DEFAULT, DEFAULT),
     barriers: tuple[str | None, str | None] = (None, None),
+    reads_upstream: bool = False,
 ) -> Report:
     """Check the law (docs/contract.md#the-law) for `output` against `upstream`, record by record, as they are now.
 
@@ -56,7 +58,8 @@ def verify_topics(
     Where records at fault are parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs
     of the same service, whose letters cover records before this job's start.
     `formats` are the upstream's and the output's, `barriers` their barrier topics, None for one that has none.
-    At most `keep` findings are kept, all are counted. With `require_complete` an unfinished vnode is one too.
+    At most `keep` findings are kept, all are counted. `reads_upstream`: what the job does.
+    With `require_complete` an unfinished part is one, too.
 
     Raises:
         TopicError: a topic is missing, compacted, the other one, or its beginning is gone.
@@ -77,19 +80,23 @@ def verify_topics(
         _collector_paused(),
     ):
         count.total = topics.offsets
-        up, out = (
-            canonical(records, format_, columns, table.key_columns)
-            for records, format_, columns in (
-                (topics.upstream, formats[0], table.columns),
-                (topics.output, formats[1], view.rows.columns),
-            )
-        )
-        images, has_epochs = formats[0].images, barriers[1] is not None
+        up, out = _sources((upstream, output), topics, formats, table, view)
+        images, epochs = formats[0].images, barriers[1] is not None
         checker = Checker(
-            table, view, (upstream, up), (output, out), findings, letters, images, has_epochs=has_epochs
+            table, view, up, out, findings, letters, images, has_epochs=epochs, reads_upstream=reads_upstream
         )
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started)
+
+
+def _sources(
+    names: tuple[str, str], topics: TopicPair, formats: tuple[Format, Format], table: TableSchema, view: View
+) -> tuple[tuple[str, list[Source]], tuple[str, list[Source]]]:
+    """Of upstream and output, by their names and in canonical form."""
+    return (
+        (names[0], canonical(topics.upstream, formats[0], table.columns, table.key_columns)),
+        (names[1], canonical(topics.output, formats[1], view.rows.columns, table.key_columns)),
+    )
 
 
 class _Counter:

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from schemas.position import Key
 from schemas.records import VnodeProgress
 from streaming.verify.findings import Findings, Place, Rule, Side
 from streaming.verify.history import Closed
-from streaming.verify.records.keys import KeySpace
+
+
+class Parts(Protocol):
+    """What positions are of: the vnodes of a table, or the partitions of an upstream."""
+
+    name: str
+    vnode_count: int
+
+    def partition_of(self, vnode: int) -> int:
+        """The output partition that holds it."""
+
+    def position(self, text: str) -> Key:
+        """The bound that a published position means. ValueError if it is none."""
 
 
 @dataclass(slots=True)
@@ -32,7 +45,7 @@ class Move:
 class Positions:
     """pos_v for every vnode, as published: the law is checked with that. Inconsistencies are reported."""
 
-    def __init__(self, keys: KeySpace, findings: Findings) -> None:
+    def __init__(self, keys: Parts, findings: Findings) -> None:
         self._keys, self._findings = keys, findings
         self._standings = [Standing() for _ in range(keys.vnode_count)]
 
@@ -65,7 +78,7 @@ class Positions:
         try:
             bound = None if progress.position is None else self._keys.position(progress.position)
         except ValueError:
-            self._invalid(closed, progress.vnode, "a JSON array of the primary key's values", "another text")
+            self._invalid(closed, progress.vnode, "a position of its kind as a JSON array", "another text")
             return None
         new = Standing(bound, progress.finished, progress.row_count)
         self._check(old, new, progress.vnode, closed)

@@ -48,9 +48,9 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds: dict[str, Any] = SCAN_KINDS
     scans: dict[Any, Any] = SCANS
     monkeypatch.setitem(kinds, "by-partition", ByPartition)
-    monkeypatch.setitem(scans, ByPartition, ScanByPartition)
+    monkeypatch.setitem(scans, ByPartition, lambda config, sources: ScanByPartition(config, sources.replica))
     monkeypatch.setitem(kinds, "whole-parts", WholeParts)
-    monkeypatch.setitem(scans, WholeParts, lambda _, replica: ScanOfWholeParts(replica))
+    monkeypatch.setitem(scans, WholeParts, lambda _, sources: ScanOfWholeParts(sources.replica))
 
 
 def declare(read: object) -> JobDefinition:
@@ -115,9 +115,9 @@ def shown_at(world: World, partition: int) -> Iterator[tuple[int, dict[Key, Row]
 
 
 def test_a_kind_that_is_not_there_yet_is_refused_by_naming_those_that_are() -> None:
-    with pytest.raises(ConfigError, match="read 'by-partition' is not one of: replica"):
+    with pytest.raises(ConfigError, match="read 'by-partition' is not one of: replica, topic"):
         declare(READ)
-    with pytest.raises(ConfigError, match="read 5 is not one of: replica"):
+    with pytest.raises(ConfigError, match="read 5 is not one of: replica, topic"):
         declare(5)
 
 

@@ -215,11 +215,12 @@ class Run:
         return not self._ended
 
     def is_complete(self, job: str) -> bool:
-        """Whether every vnode of the job was read to its end."""
+        """Whether every part of the job was read to its end."""
         if not self.reports:
             return False
-        count = self.service.config.table.vnode_count
-        return is_complete(self.reports[-1].progress.get(job, {}), count)
+        report = self.reports[-1]
+        counts = [each.definition.part_count for each in report.outcome.jobs if each.name == job]
+        return any(is_complete(report.progress.get(job, {}), count) for count in counts)
 
     def end(self) -> BaseException | None:
         """Wait until the service has ended by itself; its error."""
@@ -316,6 +317,7 @@ class Stage:
             **{
                 "barriers": (self.config().topics.barriers, job.barrier_topic),
                 "formats": (self.config().upstream_format, job.format),
+                "reads_upstream": job.scan.reads_upstream,
                 **how,
             },
         )

@@ -21,7 +21,7 @@ from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting
 
 _OF_CONNECTORS: dict[str, Format] = {"full": WholeFromConnector(), "after": FromConnector()}
-JOB_OPTIONS = "output", "filter", "columns", "partitions", "rate"
+JOB_OPTIONS = "output", "filter", "columns", "partitions", "rate", "read"
 
 
 class Writer:
@@ -104,7 +104,7 @@ class Writer:
         )
 
     def do_job(self, command: Command) -> None:
-        """`job copy rate=2 filter="v = 'x'"`: a job of the configuration."""
+        """`job copy rate=2 filter="v = 'x'" read=topic`: a job of the configuration."""
         self._configured.append(self._job(command))
 
     def do_limits(self, command: Command) -> None:
@@ -118,7 +118,9 @@ class Writer:
         command.expect(2, *JOB_OPTIONS)
         name, given = command.words[1], command.options
         declared: dict[str, object] = {"name": name, "output": given.get("output", name)}
-        declared["output_partitions"] = command.number("partitions", 1)
+        if given.get("read") != "topic" or "partitions" in given:
+            declared["output_partitions"] = command.number("partitions", 1)
+        declared |= {"read": given["read"]} if "read" in given else {}
         declared |= {"filter": given["filter"]} if "filter" in given else {}
         declared |= {"columns": given["columns"].split(",")} if "columns" in given else {}
         declared |= {"rate_limit": command.number("rate", 0)} if "rate" in given else {}

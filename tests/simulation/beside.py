@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from state.columns import OP
 from streaming.kafka.barrier_records import FoundBeside
+from streaming.lane.task import LaneTask
 from streaming.source.barriers.beside import BarrierTopic, EmbeddedBeside
 from streaming.source.decoded import MARKED
 from tests.simulation.changelog import Changelog
@@ -24,8 +25,8 @@ Wait = Callable[[Callable[[], bool]], None]
 class BesideChangelog(Changelog):
     """The judge goes by the records as they are, where a barrier is behind the data that it closes."""
 
-    def lane_rows(self, first: Sequence[int], end: Sequence[int], vnodes: range) -> pa.RecordBatch:
-        rows = super().lane_rows(first, end, vnodes)
+    def lane_rows(self, task: LaneTask, lane: int) -> pa.RecordBatch:
+        rows = super().lane_rows(task, lane)
         return rows.filter(pc.not_equal(pc.fill_null(rows[OP], -1), MARKED))
 
     def source(self, arrivals: Arrivals, wait: Wait) -> EmbeddedBeside:

@@ -6,14 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from schemas.errors import CommitConflict
+from schemas.job import JobDefinition
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Entry, Journal
 from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import ProgressRow, ProgressTable
 from state.replica import LOG_PATH, Replica, ReplicaFiles
 from state.storage import DataFile
-from state.values.plan import BatchPlan, ReplicaVersion
+from state.values.plan import BatchPlan, Pin, ReplicaVersion
+from state.values.progress import InProgress, Progress
 from streaming.lane.task import LaneTask
 from streaming.protocol.batches import Batches
 from streaming.protocol.effects import AppendLog, CommitProgress, Effect, RunLanes, WritePlan
@@ -21,6 +26,9 @@ from streaming.protocol.executor import Done, Executor
 from streaming.protocol.overrun import Overruns, without_slices
 from streaming.protocol.recovery.recover import Recovery
 from streaming.protocol.report import BatchReport
+from streaming.scan.kinds import Scans
+from streaming.scan.protocol import LiveRows, Scan
+from streaming.scan.topic import PinnedTopic, SourceBackfill
 from tests.simulation.instance import Instance
 from tests.simulation.storage import MemoryStorage, MemoryTable
 
@@ -62,6 +70,34 @@ class ReadsNewest(Batches):
     """Slices are read from the newest replica in place of the pinned one."""
 
     replica_type = _KnowsOnlyTheNewest
+
+
+class _CoversOneMore(PinnedTopic):
+    def covered(self, changes: LiveRows, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
+        further = {
+            part: replace(state, position=(state.position[0] + 1,))
+            if isinstance(state, InProgress)
+            else state
+            for part, state in progress.items()
+        }
+        return super().covered(changes, further)
+
+
+class _OneTooFar(SourceBackfill):
+    def pinned(self, pin: Pin, parts: frozenset[int]) -> PinnedTopic:
+        return _CoversOneMore(len(pin.offsets))
+
+
+class _ScansTooFar(Scans):
+    def of(self, job: JobDefinition) -> Scan:
+        log = self._sources.log
+        return _OneTooFar(log) if job.scan.reads_upstream and log is not None else super().of(job)
+
+
+class SendsOneRecordMore(Batches):
+    """The record at a position counts as covered, though the slice ends before it."""
+
+    scans_type = _ScansTooFar
 
 
 class _GivesUpAnyway(Overruns):

@@ -92,6 +92,7 @@ CANARIES = (
     Canary("1 plan", "what is half done gets a new plan", _breaking(batches=driver.PlansAnew)),
     Canary("1 plan", "slices are given up that were sent", _breaking(batches=driver.GivesUpSentPlans)),
     Canary("1 plan", "slices are read from the newest replica", _breaking(batches=driver.ReadsNewest)),
+    Canary("1 plan", "a position covers its own offset", _breaking(batches=driver.SendsOneRecordMore)),
     Canary("1 plan", "the journal is written over a rival's", _breaking(storage=driver.BlindJournal)),
     Canary("1 plan", "an end beside the data is taken for an offset", barriers.TakesEndsForOffsets),
     Canary("2 lanes", "a producer is used again", _breaking(broker=lanes.KeepsProducers)),

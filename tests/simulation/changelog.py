@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
@@ -18,6 +19,8 @@ from schemas.position import Key
 from schemas.records import Barrier, Op, Row
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.values.plan import AlignedBarrier, Parked
+from streaming.core.history import history_ranges, readers
+from streaming.lane.task import LaneTask
 from streaming.sink.dead_letters import Letter
 from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.barriers.in_data import EmbeddedBarriers
@@ -78,6 +81,7 @@ class Changelog:
         )
         self._partition, self._offset = (self.rows[name].to_numpy() for name in (PARTITION, OFFSET))
         self._vnode = self.rows[VNODE].fill_null(-1).to_numpy()
+        self._is_marked = self.rows[OP].fill_null(-1).to_numpy() == MARKED
 
     @property
     def count(self) -> int:
@@ -91,13 +95,27 @@ class Changelog:
         assert barrier is not None
         return barrier
 
-    def lane_rows(self, first: Sequence[int], end: Sequence[int], vnodes: range) -> pa.RecordBatch:
-        """The rows of some vnodes in a range of every partition; what has no vnode goes with vnode 0."""
+    def lane_rows(self, task: LaneTask, lane: int) -> pa.RecordBatch:
+        """The rows of a lane's vnodes, what has no vnode with vnode 0; where jobs read the upstream more."""
+        plan, vnodes = task.plan, task.vnodes(lane)
         low = max(vnodes.start, 0) if vnodes.start else -1
-        wanted = (self._vnode >= low) & (self._vnode < vnodes.stop)
-        wanted &= self._offset >= np.asarray(first)[self._partition]
-        wanted &= self._offset < np.asarray(end)[self._partition]
+        of_vnodes = (self._vnode >= low) & (self._vnode < vnodes.stop)
+        live = self._within(list(zip(plan.first_offsets, plan.end_offsets, strict=True)))
+        if not readers(plan):
+            return self.rows.filter(pa.array(of_vnodes & live))
+        has_row, partitions = self._vnode >= 0, task.upstream_partitions(lane)
+        of_partitions = (self._partition >= partitions.start) & (self._partition < partitions.stop)
+        wanted = live & (of_vnodes | of_partitions & has_row)
+        for layer in history_ranges(plan):
+            early = self._within(layer) & ~self._is_marked
+            wanted |= early & np.where(has_row, of_partitions, of_vnodes)
         return self.rows.filter(pa.array(wanted))
+
+    def _within(self, ranges: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
+        first, end = np.asarray(ranges).T
+        within: npt.NDArray[np.bool_] = self._offset < end[self._partition]
+        within &= self._offset >= first[self._partition]
+        return within
 
     def rows_at(self, epoch: int) -> dict[Key, Row]:
         """The table as of a barrier."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
+from schemas.kinds.scans import TopicScan
 from schemas.records import Add, Change, Drop, Mutation, Op, Pause, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
@@ -47,6 +48,10 @@ WHOLE = 0.3
 
 CONNECTOR = 0.15
 """Of all histories, those whose upstream is a connector's, which has none either."""
+
+
+FROM_TOPIC = 0.35
+"""Of all histories, those in which jobs may read the topic; their upstream has rows before."""
 
 
 @cache
@@ -103,8 +108,13 @@ def draw_setting(rng: random.Random) -> Setting:
     outputs = random.Random(apart.random())
     if outputs.random() < OUTPUTS_BESIDE:
         jobs = {output: _in_form(job, outputs.choice(FORMS)) for output, job in jobs.items()}
+    sources = random.Random(repr(apart.getstate()))
+    from_topic = (
+        [output for output in jobs if sources.random() < 0.5] if sources.random() < FROM_TOPIC else []
+    )
+    jobs |= {output: reading_topic(jobs[output]) for output in from_topic}
     configured = (jobs["copy"],) if is_configured else ()
-    connector = random.Random(apart.random()) if apart.random() < CONNECTOR else None
+    connector = random.Random(apart.random()) if apart.random() < CONNECTOR and not from_topic else None
     upstream = (
         Upstream(table, partitions) if connector is None else ConnectorUpstream(table, partitions, connector)
     )
@@ -120,7 +130,7 @@ def draw_setting(rng: random.Random) -> Setting:
         upstream.barrier(last)
     limits = _limits(apart)
     changelog = BesideChangelog if apart.random() < BESIDE else Changelog
-    format_: Format = AfterOnly() if apart.random() < AFTER_ONLY else DEFAULT
+    format_: Format = AfterOnly() if apart.random() < AFTER_ONLY and not from_topic else DEFAULT
     if connector is not None:
         format_ = WholeFromConnector() if connector.random() < WHOLE else FromConnector()
     return Setting(
@@ -128,11 +138,21 @@ def draw_setting(rng: random.Random) -> Setting:
         changelog(upstream, frozenset(vandal.places), format_),
         configured,
         jobs,
-        lanes=tuple(rng.choice([1, 2, 2]) for _ in range(4)),
+        lanes=_lanes([rng.choice([1, 2, 2]) for _ in range(4)], partitions if from_topic else 2),
         compactions=rng.random() < 0.5,
         closing=len(CLOSING),
         limits=limits,
     )
+
+
+def reading_topic(job: JobDefinition) -> JobDefinition:
+    """The same job with `read: topic`, whose partitions the service counts."""
+    return replace(job, scan=TopicScan(), output_partitions=0)
+
+
+def _lanes(drawn: list[int], partitions: int) -> tuple[int, ...]:
+    """Those that divide the partitions of every output."""
+    return tuple(lanes if partitions % lanes == 0 else 1 for lanes in drawn)
 
 
 def _limits(chance: random.Random) -> Limits:

@@ -219,9 +219,7 @@ class Lanes:
 
     def run_lane(self, task: LaneTask, lane: int) -> LaneResult:
         plan, task = task.plan, replace(task, open_store=self.instance.open_store)
-        rows = self.instance.arrivals.changelog.lane_rows(
-            plan.first_offsets, plan.end_offsets, task.vnodes(lane)
-        )
+        rows = self.instance.arrivals.changelog.lane_rows(task, lane)
         batches = list(_in_order(rows, plan)) if task.in_parts else [rows]
         try:
             return run_lane(task, lane, batches, rows.schema)

@@ -101,6 +101,7 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
         findings,
         letters,
         has_epochs=job.barrier_topic is not None,
+        reads_upstream=job.scan.reads_upstream,
     )
     report = checker.run(require_complete=state is not None)
     yield from (str(finding) for finding in report.findings[:3])

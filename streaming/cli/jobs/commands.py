@@ -44,6 +44,7 @@ def create(
     encoding: options.Encoding = None,
     tombstones: options.Tombstones = None,
     barrier_topic: options.BarrierTopic = None,
+    read: options.Read = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Show how it goes on until the backfill is complete.")
     ] = False,
@@ -67,9 +68,10 @@ def create(
         encoding=encoding,
         tombstones=tombstones,
         barrier_topic=barrier_topic,
+        read=read,
     )
     served = Served.of(config)
-    job = options.checked(declared, served.config.table, file)
+    job = served.counted(options.checked(declared, served.config.table, file))
     mutation = Add(job.to_json())
     served.check(mutation)
     served.sink_of(job).refuse_used(job)
@@ -86,9 +88,13 @@ def create(
         f"{job.name}: starts at barrier {seen.state.start}, after {applied.elapsed_s:.1f} s; output {job.output}"
     )
     if wait:
-        from streaming.cli.jobs.watching import watch_until_complete
+        _watch(served, job.name)
 
-        watch_until_complete(Console(stderr=True), served.state_reader, job.name)
+
+def _watch(served: Served, job: str) -> None:
+    from streaming.cli.jobs.watching import watch_until_complete
+
+    watch_until_complete(Console(stderr=True), served.state_reader, job)
 
 
 def list_jobs(

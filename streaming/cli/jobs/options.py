@@ -10,6 +10,7 @@ import typer
 from schemas.errors import Code
 from schemas.formats.registry import OUTPUT_FORMATS
 from schemas.job import JobDefinition
+from schemas.kinds.scans import SCAN_KINDS
 from schemas.settings.documents import read_mapping
 from schemas.table import TableSchema
 from streaming.cli.configuration import usage
@@ -40,6 +41,9 @@ Tombstones = Annotated[
     typer.Option(
         "--tombstones/--no-tombstones", help="With format debezium: an empty record behind each delete."
     ),
+]
+Read = Annotated[
+    str | None, typer.Option("--read", help=f"What is read beside live changes: {', '.join(SCAN_KINDS)}.")
 ]
 BarrierTopic = Annotated[
     str | None, typer.Option("--barrier-topic", help="Topic for the barriers of the output, made with it.")

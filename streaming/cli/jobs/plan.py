@@ -18,8 +18,8 @@ from streaming.cli.configuration import ConfigOption
 from streaming.cli.jobs import options
 from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.watching import seconds_text
-from streaming.control.cost import Cost, estimate
-from streaming.kafka.topics import partitions_of, topic_setting
+from streaming.control.cost import Cost, estimate, of_records
+from streaming.kafka.topics import partitions_of, topic_setting, watermarks
 from streaming.registry.book import misfits
 from streaming.registry.client import Registry, incompatible
 
@@ -38,6 +38,7 @@ def command(
     encoding: options.Encoding = None,
     tombstones: options.Tombstones = None,
     barrier_topic: options.BarrierTopic = None,
+    read: options.Read = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print what a reader has to know of keys and values, too.")
     ] = False,
@@ -56,11 +57,15 @@ def command(
         encoding=encoding,
         tombstones=tombstones,
         barrier_topic=barrier_topic,
+        read=read,
     )
     served = Served.of(config)
     table = served.config.table
     job = options.checked(declared, table, file)
-    cost = estimate(served.storage, table, job)
+    if job.scan.reads_upstream:
+        job, cost = served.counted(job), of_records(watermarks(served.kafka, served.config.upstream))
+    else:
+        cost = estimate(served.storage, table, job)
     lanes = served.state_reader.look().lanes or served.config.lanes
     seconds = cost.seconds(job, lanes)
     _show(job, cost, seconds, lanes, list(_schemas(served, job)))
@@ -81,16 +86,11 @@ def _schemas(served: Served, job: JobDefinition) -> Iterator[str]:
 
 
 def _show(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int, schemas: Sequence[str]) -> None:
-    kept = (
-        "no rows yet"
-        if cost.kept_share is None
-        else f"{cost.kept_share:.1%} of {cost.sampled_rows:,} sampled rows"
-    )
     size = f", {_bytes_text(cost.output_bytes)} before compression" if cost.output_bytes is not None else ""
     facts = {
-        "reads": f"{cost.rows:,} rows in {_bytes_text(cost.replica_bytes)} of Parquet",
-        "filter keeps": kept if job.filter else "all rows",
-        "sends": f"about {cost.output_rows or 0:,} rows{size}",
+        "reads": _reads(job, cost),
+        "filter keeps": _kept(job, cost),
+        "sends": _sends(job, cost, size),
         "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(job.columns)}",
         "as": job.form,
         **({"registers": ", ".join(schemas)} if schemas else {}),
@@ -103,7 +103,31 @@ def _show(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int, sch
     Console().print(grid)
 
 
+def _reads(job: JobDefinition, cost: Cost) -> str:
+    if job.scan.reads_upstream:
+        return f"the topic's records since its beginning: {cost.rows:,} offsets, some of which hold none"
+    return f"{cost.rows:,} rows in {_bytes_text(cost.replica_bytes)} of Parquet"
+
+
+def _kept(job: JobDefinition, cost: Cost) -> str:
+    if job.filter is None:
+        return "all rows"
+    if job.scan.reads_upstream:
+        return "what it lets through of each record: none was looked at"
+    if cost.kept_share is None:
+        return "no rows yet"
+    return f"{cost.kept_share:.1%} of {cost.sampled_rows:,} sampled rows"
+
+
+def _sends(job: JobDefinition, cost: Cost, size: str) -> str:
+    if job.scan.reads_upstream:
+        return "every change, in its partition's order"
+    return f"about {cost.output_rows or 0:,} rows{size}"
+
+
 def _duration(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int) -> str:
+    if seconds is None and job.scan.reads_upstream and job.rate_limit is None:
+        return "as long as the service takes to read and send them: it has no limit"
     if seconds is None:
         return (
             "for ever: its limit is 0" if job.rate_limit == 0 else "unknown: there are no rows to try it with"

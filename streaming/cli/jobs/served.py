@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schemas.errors import Code, ConfigError
-from schemas.records import Mutation
+from schemas.job import JobDefinition
+from schemas.records import Add, Mutation
 from schemas.settings.config import ServiceConfig, load
 from state.storage import Storage
 from streaming.cli.configuration import required_config
@@ -66,6 +67,11 @@ class Served:
         limits = self.config.limits
         return Sinks(SinkSetup(kafka=self.kafka, reserved=self.config.topics.all, limits=limits, parks=parks))
 
+    def counted(self, job: JobDefinition) -> JobDefinition:
+        """The job with as many partitions as the upstream has, where that is what it says."""
+        plan = self.state_reader.look().plan
+        return job.with_partitions(len(plan.first_offsets)) if plan else job
+
     @property
     def output_schemas(self) -> OutputSchemas:
         """Registers the schemas of new jobs."""
@@ -85,4 +91,16 @@ class Served:
 
         view = self.state_reader.look()
         states = [job.state for job in view.jobs]
-        refuse(mutation, view.epoch, states, lanes=view.lanes, table=self.config.table)
+        partitions = len(view.plan.first_offsets) if view.plan else None
+        refuse(
+            mutation,
+            view.epoch,
+            states,
+            lanes=view.lanes,
+            table=self.config.table,
+            partitions=partitions,
+        )
+        if isinstance(mutation, Add):
+            job = JobDefinition.from_json(mutation.job, self.config.table)
+            if misfit := job.scan.misfit(self.config.upstream_format):
+                raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)

@@ -126,9 +126,10 @@ def _age_s(view: StateView) -> float | None:
 
 
 def vnode_line(job: JobView, width: int = 80) -> str:
-    """The vnodes from left to right, within so many columns: a dot is not started, a full block completed."""
-    vnode_count = job.state.definition.part_count
-    count = f" {job.vnodes_done} of {vnode_count} vnodes"
+    """The job's parts from left to right, within so many columns: a dot is not started, a full block completed."""
+    definition = job.state.definition
+    vnode_count = definition.part_count
+    count = f" {job.vnodes_done} of {vnode_count} {definition.scan.part_name}s"
     columns = max(1, min(_MOST_BLOCKS, vnode_count, width - len(count)))
     weights, vnodes = [0.0] * columns, [0] * columns
     for vnode in range(vnode_count):

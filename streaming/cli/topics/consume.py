@@ -135,13 +135,15 @@ def _records(
     decoder = RecordDecoder(target.columns, target.table.key_columns, target.format)
     with RangeReader(target.kafka) as reader:
         topic = TopicReader(reader, target.topic, target.barriers, decoder)
-        complete = Complete(len(reader.watermarks(target.topic)), until)
+        partitions = len(reader.watermarks(target.topic))
+        parts = partitions if target.by_partition else target.table.vnode_count
+        complete = Complete(partitions, until)
         while True:
             for new in topic.new():
                 for record in complete.add(new) if whole else [new]:
                     tally.add(record)
                     yield record
-            is_complete = until_complete and len(tally.finished) == target.table.vnode_count
+            is_complete = until_complete and len(tally.finished) == parts
             if is_complete or not (follow or until_complete):
                 break
             sys.stdout.flush()
@@ -164,7 +166,10 @@ def _fields(record: Record, target: Target, form: Format) -> dict[str, object]:
     body = record.body
     if isinstance(body, Barrier):
         mutation = type(body.mutation).__name__ if body.mutation else None
-        progress = {"mutation": mutation, "vnodes": len(body.progress)}
+        progress = {
+            "mutation": mutation,
+            "partitions" if target.by_partition else "vnodes": len(body.progress),
+        }
         return {"op": "BARRIER", "kind": body.kind.name, "prev": body.prev, **progress}
     fields = {"op": body.op.name, "key": [plain(value) for value in record.key or ()]}
     if form is Format.JSON:
@@ -199,12 +204,13 @@ def _print_table(target: Target, rows: list[Row], form: Format) -> None:
 
 
 def _print_tally(tally: Tally, target: Target, form: Format) -> None:
+    parts = "partitions" if target.by_partition else "vnodes"
     fields = {
         "topic": target.topic,
         **{kind: tally.counts[kind] for kind in ("inserts", "updates", "deletes", "barriers")},
         "last_barrier": min(tally.epochs.values(), default=0),
-        "vnodes_finished": len(tally.finished),
-        "vnodes": target.table.vnode_count,
+        f"{parts}_finished": len(tally.finished),
+        parts: len(tally.epochs) if target.by_partition else target.table.vnode_count,
     }
     if form is Format.JSON:
         sys.stdout.write(_json(fields) + "\n")

@@ -47,6 +47,8 @@ class Target:
     columns: tuple[Column, ...]
     format: Format = DEFAULT
     barriers: str | None = None
+    by_partition: bool = False
+    """Whether a job reads its upstream for it: then it is complete partition by partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def output_target(
     if unknown:
         hint = nearest(unknown[0], declared.column_names)
         raise usage(f"column {unknown[0]!r} in --columns{hint}", f"columns of table {declared.name}")
-    format_, barriers = _format(loaded, topic), None
+    format_, barriers, by_partition = _format(loaded, topic), None, False
     if loaded is not None and topic is None:
         barriers = loaded.topics.barriers
     if job is not None:
@@ -148,7 +150,7 @@ def output_target(
         schemas = OutputSchemas(loaded.registry, loaded.table)
         wanted = schemas.registered(job_named(job, known_jobs(loaded)))
         topic, format_, barriers = topic or wanted.output, wanted.format, wanted.barrier_topic
-        names = names if columns else wanted.columns
+        names, by_partition = names if columns else wanted.columns, wanted.scan.reads_upstream
     return Target(
         kafka=broker.settings(loaded),
         topic=topic_of(loaded, topic),
@@ -156,6 +158,7 @@ def output_target(
         columns=declared.select(names),
         format=format_,
         barriers=barriers,
+        by_partition=by_partition,
     )
 
 

@@ -60,6 +60,9 @@ def command(
     table: Annotated[Path | None, typer.Option(help="YAML or JSON file that declares the table.")] = None,
     columns: Annotated[str | None, typer.Option(help="The output's columns, as in id,amount.")] = None,
     condition: Annotated[str | None, typer.Option("--filter", help="The job's filter.")] = None,
+    read: Annotated[
+        str | None, typer.Option(help="What the job reads: replica, if left out, or topic.")
+    ] = None,
     require_complete: Annotated[
         bool, typer.Option("--require-complete", help="Fail unless every vnode is finished.")
     ] = False,
@@ -85,10 +88,10 @@ def command(
     if output is not None:
         _refuse("--output", {"--job": job})
         target = upstream_target(path, broker, upstream, table, barrier_topic)
-        cases = [_described(target, output, columns, condition)]
+        cases = [_described(target, output, columns, condition, read)]
     else:
         described = {"--upstream": upstream, "--barrier-topic": barrier_topic, "--table": table}
-        _refuse("no --output", {**described, "--columns": columns, "--filter": condition})
+        _refuse("no --output", {**described, "--columns": columns, "--filter": condition, "--read": read})
         cases = _configured(path, jobs, job, broker)
     siblings = [each.output for each in jobs.values()]
     reports = []
@@ -117,8 +120,10 @@ def _configured(
     return [_Case(upstream, schemas.registered(job)) for job in chosen]
 
 
-def _described(upstream: Target, output: str, columns: str | None, condition: str | None) -> _Case:
-    declared: dict[str, Any] = {"name": "verify", "output": output, "filter": condition}
+def _described(
+    upstream: Target, output: str, columns: str | None, condition: str | None, read: str | None
+) -> _Case:
+    declared: dict[str, Any] = {"name": "verify", "output": output, "filter": condition, "read": read}
     if columns is not None:
         declared["columns"] = [name.strip() for name in columns.split(",")]
     job = JobDefinition.declare(declared, upstream.table, where="options")
@@ -149,6 +154,7 @@ def _judge(
             siblings=siblings,
             formats=(upstream.format, job.format),
             barriers=(upstream.barriers, job.barrier_topic),
+            reads_upstream=job.scan.reads_upstream,
         )
 
 
@@ -175,7 +181,7 @@ def _summary(report: Report) -> Table:
     rows = {
         "records": f"{report.upstream_records:,} upstream, {report.output_records:,} output",
         "barriers": f"{report.barriers:,} checked, {report.behind:,} not yet in the output",
-        "vnodes": f"{report.vnodes_finished} of {report.vnode_count} finished, "
+        report.parts: f"{report.vnodes_finished} of {report.vnode_count} finished, "
         f"{report.vnodes_in_progress} in progress",
         "snapshot": f"{report.snapshot_rows:,} rows read",
         "took": f"{report.seconds:.1f} s, {records / max(report.seconds, 1e-9):,.0f} records/s",

@@ -175,7 +175,8 @@ function showJob(job, history) {
   const rates = history.map((point) => point.rows_per_s[job.name] ?? 0);
   draw(part("rate"), rates, "snapshot rows per second");
   part("rate-now").textContent = rates.length ? number(rates.at(-1)) : "";
-  part("vnodes-done").textContent = `${job.vnodes_done} of ${status.vnode_count} completed`;
+  part("parts").textContent = `${job.part_name}s`;
+  part("vnodes-done").textContent = `${job.vnodes_done} of ${job.parts} completed`;
   part("steer").hidden = !status.can_steer || live;
   part("limit").placeholder = job.rate_limit === null ? "none" : number(job.rate_limit);
   part("pause").disabled = job.paused;
@@ -189,7 +190,7 @@ function showVnodes(name, vnodes) {
   for (const each of vnodes) {
     const cell = document.createElement("span");
     cell.className = `cell ${each.state.replace(" ", "-")}`;
-    cell.title = `vnode ${each.vnode}: ${each.state}, ${number(each.rows_read)} rows`;
+    cell.title = `${each.vnode}: ${each.state}, ${number(each.rows_read)} rows`;
     if (each.state === "in progress") {
       const level = document.createElement("i");
       level.style.height = `${Math.round(each.share * 100)}%`;
@@ -207,7 +208,7 @@ function showVnodes(name, vnodes) {
     grid.className = "cells";
     grid.setAttribute("role", "img");
     const done = cells.filter((each) => each.done).length;
-    grid.setAttribute("aria-label", `lane ${lane}: ${done} of ${cells.length} vnodes completed`);
+    grid.setAttribute("aria-label", `lane ${lane}: ${done} of ${cells.length} completed`);
     grid.append(...cells.map((each) => each.cell));
     row.append(label, grid);
     return row;

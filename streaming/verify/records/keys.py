@@ -21,6 +21,8 @@ _LOOSE = frozenset({TypeName.BOOLEAN, TypeName.DECIMAL})
 class KeySpace:
     """The keys of one table, seen from an output with `partitions` partitions."""
 
+    name = "vnodes"
+
     def __init__(self, table: TableSchema, partitions: int) -> None:
         self.vnode_count = table.vnode_count
         self.partitions = partitions

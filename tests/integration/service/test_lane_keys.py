@@ -1,4 +1,4 @@
-"""Spark sends a salt to the partition that it is the salt of."""
+"""Spark sends a salt to the partition that it is the salt of, and a record to the lanes that it is for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from schemas.avro.codec import ChangeCodec, KeyCodec
+from schemas.records import Change, Op
+from state.columns import OFFSET, PARTITION
+from streaming.kafka.clients import KafkaSettings
+from streaming.source.kafka import UpstreamSource
 from streaming.source.lane_keys import lane_keys
+from tests.kit.tables import table, vnode_of
+
+RECORDS = (
+    "partition int, offset long, key binary, value binary, headers array<struct<key string, value binary>>"
+)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 64])
@@ -15,3 +25,38 @@ def test_a_lane_key_goes_to_its_lane(spark: SparkSession, lanes: int) -> None:
     rows = spark.createDataFrame([(salt,) for salt in salts], "salt int")
     placed = rows.repartition(lanes, "salt").select("salt", F.spark_partition_id()).collect()
     assert {row[0]: row[1] for row in placed} == {salt: lane for lane, salt in enumerate(salts)}
+
+
+def test_where_jobs_read_the_upstream_a_record_comes_to_the_lanes_of_its_vnode_and_its_partition(
+    spark: SparkSession,
+) -> None:
+    table_, partitions, lanes = table({"id": "bigint"}, vnode_count=8), 4, 2
+    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", table_)
+    changes, keys = ChangeCodec(table_.columns), KeyCodec(table_.key_columns)
+    rows = {
+        (number % partitions, number): (
+            keys.encode((number,)),
+            changes.encode(Change(Op.INSERT, None, (number,))),
+        )
+        for number in range(40)
+    }
+    early = [(*place, *record, None) for place, record in rows.items() if place[1] < 20]
+    marked = (0, 100, None, b"-", [("barrier", b"1")])
+    live = [(*place, *record, None) for place, record in rows.items() if place[1] >= 20]
+    broken = (3, 101, b"?", b"?", None)
+    found = source.lane_rows(
+        spark.createDataFrame([*live, marked, broken], RECORDS),
+        lanes,
+        by_partition=partitions,
+        history=[spark.createDataFrame([*early, (*marked[:1], 5, *marked[2:])], RECORDS)],
+    )
+    placed = found.select(F.spark_partition_id(), PARTITION, OFFSET).collect()
+    assert len(placed) == len(set(placed)), "to each lane once"
+
+    def lanes_of(partition: int, offset: int) -> set[int]:
+        own = vnode_of(table_, (offset,)) * lanes // table_.vnode_count
+        theirs = partition * lanes // partitions
+        return {theirs} if offset < 20 else {own, theirs}
+
+    wanted = {(lane, *place) for place in rows for lane in lanes_of(*place)}
+    assert {tuple(row) for row in placed} == wanted | {(0, 0, 100), (0, 3, 101)}

@@ -14,7 +14,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from rich.console import Console
 
+from schemas.job import JobDefinition
 from schemas.settings.http import HttpConfig
+from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
 from streaming.cli.jobs import status
 from streaming.cli.jobs.watching import forecasts_after
@@ -59,6 +61,13 @@ def test_no_line_is_wider_than_80_columns_and_the_vnodes_have_one(vnode_count: i
         assert vnodes.split()[0] == "".join(
             "█" if v % 2 == 0 else "▄" if v == 1 else "·" for v in range(vnode_count)
         )
+
+
+def test_a_job_that_reads_the_upstream_falls_into_partitions() -> None:
+    read = JobDefinition.declare({"name": "log", "output": "log", "read": "topic"}, TABLE).with_partitions(3)
+    view = JobView.of(JobState(read, 1), {0: Completed((9,), 4), 1: InProgress((5,), 2)}, {}, (9, 9, 9))
+    assert status.vnode_line(view) == "█▄· 1 of 3 partitions"
+    assert view.extent == Extent(6, 4 + 9)
 
 
 def test_it_says_what_the_service_says_of_itself() -> None:

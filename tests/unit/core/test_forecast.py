@@ -6,12 +6,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.values.progress import Completed, InProgress, Progress
-from streaming.core.forecast import WINDOW_MS, Extent, Forecast, RateEstimator, extent, seconds_left
+from streaming.core.forecast import (
+    WINDOW_MS,
+    Extent,
+    Forecast,
+    RateEstimator,
+    extent,
+    records_stored,
+    seconds_left,
+)
 
 
 def test_finished_vnodes_count_as_read_and_others_as_stored() -> None:
     progress: dict[int, Progress] = {0: Completed((9,), 100), 1: InProgress((5,), 30)}
     assert extent(progress, 4, {0: 90, 1: 80, 2: 50}) == Extent(130, 50 + 50)
+
+
+def test_records_of_the_upstream_are_counted_by_their_offsets() -> None:
+    progress: dict[int, Progress] = {0: Completed((90,), 60), 1: InProgress((30,), 20)}
+    stored = records_stored(progress, (90, 80, 70))
+    assert stored == {0: 60, 1: 20 + 50, 2: 70}
+    assert extent(progress, 3, stored) == Extent(80, 50 + 70)
 
 
 def test_an_empty_table_is_not_read_before_its_last_vnode() -> None:

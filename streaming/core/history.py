@@ -1,0 +1,59 @@
+"""The upstream's records from before a batch that jobs read with it (`ScanConfig.reads_upstream`), and who gets them.
+
+To such a job a slice of a partition is what a live change is, only earlier: the records of one upstream partition are
+sent in their order, up to its position. So these ranges of offsets come to the lanes as records of the batch's first
+interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from state.values.plan import BatchPlan, JobPlan
+
+BEGINNING = -2
+"""Stands for the first offset that a partition holds, as Kafka has it. It is below every offset."""
+
+Range = tuple[int, int]
+"""From an offset, or `BEGINNING`, up to an offset: exclusive."""
+
+
+def readers(plan: BatchPlan) -> list[JobPlan]:
+    """The jobs of a batch that read the upstream's records."""
+    return [job for job in plan.sent_jobs if job.state.definition.scan.reads_upstream]
+
+
+def history_ranges(plan: BatchPlan) -> list[tuple[Range, ...]]:
+    """What the slices of these jobs hold, each record once: lists of one range a partition, which may be empty."""
+    upstream = range(len(plan.first_offsets))
+    of_partitions = [list(_ranges(plan, partition)) for partition in upstream]
+    nothing = [(first, first) for first in plan.first_offsets]
+    layers = zip_longest(*of_partitions)
+    return [tuple(found or none for found, none in zip(layer, nothing, strict=True)) for layer in layers]
+
+
+def history_records(plan: BatchPlan) -> int:
+    """An upper bound of the records in these ranges."""
+    return sum(end - max(first, 0) for layer in history_ranges(plan) for first, end in layer)
+
+
+def _ranges(plan: BatchPlan, partition: int) -> Iterator[Range]:
+    """Those of one partition, without those that overlap."""
+    found: list[Range] = []
+    for first, end in sorted(_slices(plan, partition)):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((first, end))
+    yield from found
+
+
+def _slices(plan: BatchPlan, partition: int) -> Iterator[Range]:
+    for job in readers(plan):
+        for item in job.slices:
+            if item.part == partition:
+                first = BEGINNING if item.after is None else int(item.after[0])
+                end = plan.first_offsets[partition] if item.upto is None else int(item.upto[0])
+                if max(first, 0) < end:
+                    yield first, end

@@ -1,0 +1,239 @@
+"""What must be there of an interval, for each of the two things that a job can be sent from.
+
+    the table          a row of the table once the positions pass its key, then its changes: `TableLaw`
+    the upstream       the records of each upstream partition below its position, in their order: `RecordsLaw`
+
+The checker (`streaming.verify.checker`) goes from barrier to barrier and asks one of them about each interval.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from schemas.errors import Code, InputError
+from schemas.formats.protocol import Images
+from schemas.position import Key
+from schemas.table import TableSchema
+from streaming.verify.expectation import Expectation, cross_off
+from streaming.verify.explain import Explainer
+from streaming.verify.findings import Findings, Rule, Side
+from streaming.verify.fold import UpstreamFold
+from streaming.verify.history import Closed, Entry, Interval, PartitionHistory
+from streaming.verify.positions import Move, Parts, Positions
+from streaming.verify.records.keys import KeySpace
+from streaming.verify.records.rows import RowBytes, View
+
+
+class Law(Protocol):
+    """Of one output. `apply` every change of an interval, `judge` each of its partitions, then `settle`."""
+
+    parts: Parts
+    positions: Positions
+
+    def __len__(self) -> int:
+        """How many rows the table has."""
+
+    def apply(self, partition: PartitionHistory, entry: Entry) -> None:
+        """Take a change of the upstream. Raises: InputError for a record that is no change of the table."""
+
+    def judge(self, partition: PartitionHistory, interval: Interval) -> None:
+        """Hold an output partition's interval against what was applied; what is wrong becomes a finding."""
+
+    def settle(self, *, is_due: bool) -> None:
+        """The interval is over. `is_due`: the output has the next one."""
+
+
+class TableLaw(Law):
+    """Of an output that is sent from the table."""
+
+    def __init__(
+        self, table: TableSchema, view: View, partitions: int, findings: Findings, images: Images
+    ) -> None:
+        self.parts = keys = KeySpace(table, partitions)
+        self.positions = Positions(keys, findings)
+        self._fold = UpstreamFold(table, keys, self.positions, findings, images)
+        self._view, self._findings = view, findings
+        self._explainer = Explainer(keys, view.rows, findings)
+
+    def __len__(self) -> int:
+        return len(self._fold)
+
+    def apply(self, partition: PartitionHistory, entry: Entry) -> None:
+        """Fold it."""
+        self._fold.apply(partition, entry)
+
+    def settle(self, *, is_due: bool) -> None:
+        """Forget what the interval has changed."""
+        self._fold.settle()
+        self._fold.recording = is_due
+
+    def judge(self, partition: PartitionHistory, interval: Interval) -> None:
+        """Key by key."""
+        number = partition.partition
+        newly_read = self._newly_read(number, interval.closed)
+        expectation = Expectation(newly_read, self._fold.changed[number], self.positions, self._view)
+        wanted = expectation.records()
+        suspects = cross_off(wanted, interval.changes)
+        if suspects or wanted:
+            self._explainer.explain(partition, interval, expectation, suspects.union(wanted))
+
+    def _newly_read(self, partition: int, closed: Closed) -> dict[bytes, bytes]:
+        """Move the positions; give the rows, as of the barrier before, of the keys that they passed."""
+        rows: dict[bytes, bytes] = {}
+        for move in self.positions.move(partition, closed):
+            passed = self._fold.read(move.vnode, move.standing)
+            check_count(self._findings, closed, move, len(passed))
+            rows.update(passed)
+        return rows
+
+
+def check_count(findings: Findings, closed: Closed, move: Move, passed: int) -> None:
+    """Whether a barrier says how many rows its positions passed."""
+    if passed != move.rows_claimed:
+        findings.add(
+            Side.OUTPUT,
+            Rule.ROW_COUNT_WRONG,
+            closed.where,
+            expected=f"row_count to rise by {passed}, the rows that the position passed",
+            found=f"by {move.rows_claimed}",
+            barrier=closed.barrier.curr,
+            vnode=move.vnode,
+        )
+
+
+class UpstreamPartitions(Parts):
+    """The parts of an output that has the upstream's partitions; a position is an offset."""
+
+    name = "partitions"
+
+    def __init__(self, partitions: int) -> None:
+        self.vnode_count = partitions
+
+    def partition_of(self, vnode: int) -> int:
+        """Itself."""
+        return vnode
+
+    def position(self, text: str) -> Key:
+        """From `[42]`, written just so."""
+        digits = text[1:-1]
+        if not (digits.isascii() and digits.isdigit()) or text != f"[{int(digits)}]":
+            raise ValueError("no offset in brackets")
+        return (int(digits),)
+
+
+class _Record(NamedTuple):
+    """What an output gets of an upstream record; `value` None for nothing. `interval` counts the barriers before it."""
+
+    offset: int
+    interval: int
+    key: bytes
+    value: bytes | None
+
+
+class RecordsLaw(Law):
+    """Of an output that is sent the upstream's records; keeps those that no position has passed."""
+
+    def __init__(self, table: TableSchema, view: View, partitions: int, findings: Findings) -> None:
+        self.parts = UpstreamPartitions(partitions)
+        self.positions = Positions(self.parts, findings)
+        self._keys, self._rows = KeySpace(table, partitions), RowBytes(table.columns)
+        self._view, self._findings = view, findings
+        self._waiting = [deque[_Record]() for _ in range(partitions)]
+        self._finished = [False] * partitions
+        self._interval = 0
+
+    def __len__(self) -> int:
+        return 0
+
+    def apply(self, partition: PartitionHistory, entry: Entry) -> None:
+        """Let it wait for the position of its partition."""
+        if not entry.key or not entry.value:
+            raise InputError(
+                Code.EMPTY_RECORD, where=str(partition.at(entry.offset)), found="a record without one half"
+            )
+        halves = self._rows.split(entry.value, None)
+        value = self._view.change(*map(self._view.of, halves))
+        key = self._keys.canonical(entry.key, self._keys.values(entry.key))
+        self._waiting[partition.partition].append(_Record(entry.offset, self._interval, key, value))
+
+    def settle(self, *, is_due: bool) -> None:
+        """Count the interval."""
+        self._interval += 1
+
+    def judge(self, partition: PartitionHistory, interval: Interval) -> None:
+        """Record by record."""
+        number, closed = partition.partition, interval.closed
+        end, moves = -1, self.positions.move(number, closed)
+        for move in moves:
+            self._finished[number] |= move.standing.finished
+            if move.standing.bound is not None:
+                end = move.standing.bound[0]
+        passed = self._passed(number, end)
+        for move in moves:
+            early = sum(record.interval < self._interval for record in passed)
+            check_count(self._findings, closed, move, early)
+        wanted = [(record.key, record.value) for record in passed if record.value is not None]
+        if wanted != [(entry.key, entry.value) for entry in interval.changes]:
+            self._explain(partition, interval, [record for record in passed if record.value is not None])
+
+    def _passed(self, number: int, end: int) -> list[_Record]:
+        waiting, passed = self._waiting[number], list[_Record]()
+        while waiting and (self._finished[number] or waiting[0].offset < end):
+            passed.append(waiting.popleft())
+        return passed
+
+    def _explain(self, partition: PartitionHistory, interval: Interval, wanted: Sequence[_Record]) -> None:
+        """Compare once more, in canonical form, and say which records are missing and which are too many."""
+        there = [(entry.key, self._canonical(entry.value)) for entry in interval.changes]
+        expected = [self._pair(record) for record in wanted]
+        if there == expected:
+            return
+        missing, surplus = Counter(expected) - Counter(there), Counter(there) - Counter(expected)
+        if not missing and not surplus:
+            first = next(i for i, pair in enumerate(zip(there, expected, strict=True)) if pair[0] != pair[1])
+            text = f"the record at {wanted[first].offset} of the upstream partition next"
+            self._say(
+                Rule.REORDERED, partition, interval, interval.changes[first], text, "another one of them"
+            )
+        for record, pair in zip(wanted, expected, strict=True):
+            if missing[pair]:
+                missing[pair] -= 1
+                text = f"the record at {record.offset} of the upstream partition"
+                self._say(Rule.LOST, partition, interval, None, text, "nothing")
+        ahead = Counter(map(self._pair, self._waiting[partition.partition]))
+        for entry, pair in zip(interval.changes, there, strict=True):
+            if surplus[pair]:
+                surplus[pair] -= 1
+                rule = Rule.BEYOND_POSITION if ahead[pair] else Rule.EXTRA
+                self._say(rule, partition, interval, entry, "nothing", "a record")
+
+    def _pair(self, record: _Record) -> tuple[bytes | None, bytes | None]:
+        return record.key, self._canonical(record.value)
+
+    def _canonical(self, value: bytes | None) -> bytes | None:
+        try:
+            return None if value is None else self._view.rows.canonical_change(value)
+        except InputError:
+            return value
+
+    def _say(
+        self,
+        rule: Rule,
+        partition: PartitionHistory,
+        interval: Interval,
+        entry: Entry | None,
+        expected: str,
+        found: str,
+    ) -> None:
+        where = interval.closed.where if entry is None else partition.at(entry.offset)
+        self._findings.add(
+            Side.OUTPUT,
+            rule,
+            where,
+            expected=expected,
+            found=found,
+            barrier=interval.closed.barrier.curr,
+            vnode=partition.partition,
+        )

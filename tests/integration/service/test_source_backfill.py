@@ -1,0 +1,126 @@
+"""Jobs that read the upstream topic: every record since its beginning, on a real broker; `verify` is the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from confluent_kafka import Producer
+
+from schemas.errors import Code, ConfigError
+from schemas.records import Add, Throttle
+from state.values.progress import Completed, InProgress
+from tests.kit.real import Stage, records
+
+SetUp = Callable[..., Stage]
+TOPIC = {"output_partitions": None, "read": "topic"}
+LOG = {"name": "log", **TOPIC}
+SOME = {
+    "name": "some",
+    **TOPIC,
+    "columns": ["note", "amount"],
+    "filter": "amount >= 100",
+    "format": "debezium",
+    "encoding": "json",
+}
+
+
+def order(number: int, version: int = 0) -> tuple[Any, ...]:
+    return (number, "EU", Decimal((number * 37 + version * 55) % 400), f"n{version}")
+
+
+def stir(stage: Stage, version: int) -> None:
+    """Updates, deletes and inserts all over the table."""
+    upstream = stage.upstream
+    for number in range(0, 600, 7):
+        upstream.put(order(number, version))
+        if number % 3 == 0 and (number + 1,) in upstream.rows:
+            upstream.delete(number + 1)
+
+
+def test_every_record_is_sent_beside_a_table_through_a_restart_with_other_lanes(set_up: SetUp) -> None:
+    stage = set_up({"name": "copy"}, {**LOG, "rate_limit": 400}, SOME, partitions=4, lanes=4)
+    for version in range(3):
+        for number in range(600):
+            stage.upstream.put(order(number, version))
+        stage.upstream.barrier()
+    with stage.running() as run:
+        run.reach(stage.upstream.barrier())
+        stir(stage, 3)
+        run.reach(stage.upstream.barrier())
+        read = run.reports[-1].progress["log"]
+        assert any(isinstance(each, InProgress) for each in read.values())
+    stir(stage, 4)
+    stage.upstream.barrier()
+    with stage.running(lanes=2) as run:
+        run.reach(stage.upstream.barrier(Throttle("log", None)))
+        while not all(map(run.is_complete, ("copy", "log", "some"))):
+            stir(stage, 5)
+            run.reach(stage.upstream.barrier())
+        stir(stage, 6)
+        run.reach(stage.upstream.barrier())
+        assert set(run.reports[-1].progress["log"]) == {0, 1, 2, 3}
+    for number in range(3):
+        report = stage.verify(number)
+        assert report.clean, report
+    assert stage.verify(1).parts == "partitions"
+    assert stage.verify(1).snapshot_rows > 1_800
+
+
+def test_idle_partitions_and_aborted_records_are_read_to_their_end(set_up: SetUp) -> None:
+    stage = set_up({"name": "copy"}, LOG, partitions=4, lanes=2, beside=True)
+    upstream = stage.upstream
+    home = order(1)
+    for version in range(40):
+        upstream.put(order(1, version))
+    upstream.flush()
+    producer = Producer(upstream.kafka.producer(**{"transactional.id": f"aborted-{upstream.name}"}))
+    producer.init_transactions(30)
+    for _ in range(3):  # at the end of each partition are records that nobody sees, and their markers
+        producer.begin_transaction()
+        for partition in range(4):
+            producer.produce(upstream.name, b"?", b"?", partition)
+        producer.flush(30)
+        producer.abort_transaction(30)
+    upstream.barrier()
+    with stage.running() as run:
+        while not run.is_complete("log"):
+            run.reach(upstream.barrier())
+        assert all(isinstance(each, Completed) for each in run.reports[-1].progress["log"].values())
+        upstream.put(home)
+        run.reach(upstream.barrier())
+    report = stage.verify(1)
+    assert report.clean, report
+    assert report.snapshot_rows == 40
+    assert sorted(map(len, records(upstream.kafka, stage.config().jobs[1].output))) == [0, 0, 0, 41]
+
+
+def test_a_job_that_can_not_have_the_upstreams_partitions_is_refused(set_up: SetUp) -> None:
+    stage = set_up({**LOG, "output_partitions": 4}, partitions=2, lanes=2)
+    stage.upstream.put(order(1))
+    stage.upstream.barrier()
+    stage.upstream.barrier()
+    error = stage.fails()
+    assert isinstance(error, ConfigError)
+    assert (error.code, "4 output_partitions, of 2 partitions" in error.found) == (Code.JOB_INVALID, True)
+
+
+def test_one_that_is_created_late_starts_at_the_beginning(set_up: SetUp) -> None:
+    stage = set_up({"name": "copy"}, {**LOG, "rate_limit": 0}, partitions=2, lanes=2)
+    late = stage.config().jobs[1]
+    stage.jobs = stage.jobs[:1]
+    for number in range(300):
+        stage.upstream.put(order(number))
+    stage.upstream.barrier()
+    with stage.running() as run:
+        run.reach(stage.upstream.barrier())
+        stir(stage, 1)
+        run.reach(stage.upstream.barrier(Add(late.to_json())))
+        run.reach(stage.upstream.barrier(Throttle("log", None)))
+        stir(stage, 2)
+        while not run.is_complete("log"):
+            run.reach(stage.upstream.barrier())
+    report = stage.verify(output=late.output, reads_upstream=True, barriers=(None, None))
+    assert report.clean, report
+    assert report.snapshot_rows > 300

@@ -1,0 +1,67 @@
+"""Which records from before a batch come to the lanes, for jobs that read the upstream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.job import JobDefinition
+from schemas.kinds.scans import TopicScan
+from schemas.records import Barrier, BarrierKind
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion, Slice
+from streaming.core.history import BEGINNING, history_ranges, history_records
+from tests.kit.tables import table
+
+FIRST = (30, 20)
+SLICE = st.builds(
+    lambda part, after, length: Slice(
+        part,
+        None if after is None else (after,),
+        None if (after or 0) + length >= FIRST[part] else ((after or 0) + length,),
+    ),
+    st.integers(0, 1),
+    st.none() | st.integers(0, 19),
+    st.integers(1, 12),
+)
+
+
+def plan(*slices: Slice) -> BatchPlan:
+    """Of a job for each of the slices."""
+    definition = JobDefinition.declare(
+        {"name": "log", "output": "log", "read": "topic"}, table()
+    ).with_partitions(2)
+    end = AlignedBarrier(Barrier(1 << 16, 0, BarrierKind.CHECKPOINT, 2, 0), (40, 40))
+    jobs = tuple(JobPlan(JobState(definition, 1), (item,)) for item in slices)
+    return BatchPlan(None, (end,), FIRST, ReplicaVersion(0, 0, 0), 1, jobs)
+
+
+def held(item: Slice) -> set[tuple[int, int]]:
+    end = FIRST[item.part] if item.upto is None else item.upto[0]
+    return {(item.part, offset) for offset in range(item.after[0] if item.after else 0, end)}
+
+
+@given(st.lists(SLICE, max_size=5))
+def test_the_ranges_hold_what_the_slices_do_and_each_record_once(slices: list[Slice]) -> None:
+    found = [
+        (partition, offset)
+        for layer in history_ranges(plan(*slices))
+        for partition, (first, end) in enumerate(layer)
+        for offset in range(max(first, 0), end)
+    ]
+    assert len(found) == len(set(found)) == history_records(plan(*slices))
+    assert set(found) == set().union(*map(held, slices))
+
+
+def test_a_partition_is_read_from_its_first_record_whichever_that_is() -> None:
+    assert history_ranges(plan(Slice(1, None, (5,)))) == [((30, 30), (BEGINNING, 5))]
+
+
+def test_a_batch_that_sends_nothing_and_jobs_that_read_the_replica_need_no_history() -> None:
+    with_slices = plan(Slice(0, None, None))
+    assert history_ranges(replace(with_slices, silent=True)) == []
+    (job,) = with_slices.jobs
+    other = JobDefinition.declare({"name": "copy", "output": "copy"}, table())
+    assert history_ranges(with_slices.with_jobs([replace(job, state=JobState(other, 1))])) == []
+    assert isinstance(job.state.definition.scan, TopicScan)

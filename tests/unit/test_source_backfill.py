@@ -1,0 +1,116 @@
+"""The scan of the upstream: where slices end, and what a position covers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import ConfigError
+from schemas.formats.registry import DEFAULT
+from schemas.formats.upsert import UpsertFormat
+from schemas.job import JobDefinition
+from schemas.position import Key, position_from_text, position_to_text
+from state.values.plan import Amount, Pin, ReplicaVersion
+from state.values.progress import NotStarted, Progress, after_slice
+from streaming.scan.topic import SourceBackfill, UpstreamLog
+from tests.kit.tables import table
+
+BEGINS, ENDS = [0, 7, 4, 9], (25, 7, 9, 2)
+PIN = Pin(ReplicaVersion(0, 0, 0), ENDS)
+ROW_BYTES = 10
+
+
+def scan(begins: Sequence[int] = BEGINS) -> SourceBackfill:
+    return SourceBackfill(UpstreamLog(DEFAULT, lambda: begins, lambda count: count * ROW_BYTES))
+
+
+@dataclass(frozen=True)
+class Live:
+    """The records of one partition, at offsets from 0 on."""
+
+    partition: int
+    count: int
+
+    @property
+    def vnodes(self) -> npt.NDArray[np.int32]:
+        return np.zeros(self.count, np.int32)
+
+    @property
+    def keys(self) -> Sequence[pa.Array]:
+        return [pa.nulls(self.count)]
+
+    @property
+    def partitions(self) -> npt.NDArray[np.int32]:
+        return np.full(self.count, self.partition, np.int32)
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        return np.arange(self.count, dtype=np.int64)
+
+
+@given(
+    st.integers(0, 3),
+    st.lists(st.builds(Amount, st.integers(1, 9), st.integers(1, 90)), min_size=1, max_size=4),
+)
+def test_slices_of_any_budgets_follow_one_another_and_cover_what_they_hold(
+    part: int, amounts: list[Amount]
+) -> None:
+    read, pinned = scan(), scan().pinned(PIN, frozenset())
+    after: Key | None = None
+    progress: Progress = NotStarted()
+    for number in range(40):
+        limit = amounts[number % len(amounts)]
+        cut = read.cut(PIN, part, after, limit)
+        assert cut.rows <= max(limit.rows, 1)
+        assert cut.size <= max(limit.size, ROW_BYTES)
+        progress = after_slice(progress, cut.upto, cut.rows)
+        covered = pinned.covered(Live(part, 30), {part: progress}).tolist()
+        assert covered == [cut.upto is None or offset < cut.upto[0] for offset in range(30)]
+        if cut.upto is None:
+            break
+        columns = JOB.scan.position_columns(table())
+        assert position_from_text(position_to_text(cut.upto), columns) == cut.upto
+        after = cut.upto
+    assert progress.row_count == max(ENDS[part] - BEGINS[part], 0), "offsets that are there, each once"
+    assert not pinned.covered(Live(part, 30), {}).any()
+
+
+def test_a_partition_without_records_is_at_its_end_at_once() -> None:
+    assert scan().cut(PIN, 1, None, Amount(5, 50)) == scan().cut(PIN, 3, None, Amount(5, 50))
+    assert scan().cut(PIN, 1, None, Amount(5, 50)).upto is None
+
+
+def test_what_is_gone_before_it_was_read_is_told() -> None:
+    started = {0: after_slice(NotStarted(), (3,), 3), 2: after_slice(NotStarted(), (5,), 1)}
+    assert scan().lost(PIN, started) is None
+    assert scan([4, 7, 5, 9]).lost(PIN, started) == "0@3 to 0@3"
+
+
+JOB = JobDefinition.declare({"name": "log", "output": "log", "read": "topic"}, table())
+
+
+def test_a_job_takes_the_partitions_of_its_upstream() -> None:
+    assert JOB.with_partitions(4).part_count == 4
+    assert scan().misfit(JOB.with_partitions(4), PIN) is None
+    named = JobDefinition.declare(
+        {"name": "log", "output": "log", "read": "topic", "output_partitions": 2}, table()
+    )
+    assert named.with_partitions(4) == named
+    assert "2 output_partitions, of 4 partitions" in (scan().misfit(named, PIN) or "")
+    assert JobDefinition.from_json(JOB.to_json(), table()) == JOB
+    with pytest.raises(ConfigError, match="output_partitions 0 is not in 1"):
+        JobDefinition.declare(
+            {"name": "log", "output": "log", "read": "topic", "output_partitions": 0}, table()
+        )
+
+
+def test_an_upstream_whose_records_do_not_say_what_was_there_is_refused() -> None:
+    assert JOB.scan.misfit(DEFAULT) is None
+    assert "format: change" in (JOB.scan.misfit(UpsertFormat()) or "")

@@ -1,0 +1,111 @@
+"""The law of jobs that read the upstream: what `verify` says of an output that keeps it, and of one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.records import Barrier, BarrierKind, Change, Op, Row, VnodeProgress
+from streaming.verify.checker import Checker
+from streaming.verify.findings import Report, Rule
+from streaming.verify.history import Entry
+from streaming.verify.records.rows import View
+from tests.kit.encoded_histories import ListSource
+from tests.kit.tables import table
+
+TABLE = table({"id": "bigint", "n": "int"}, vnode_count=2)
+CHANGES, KEYS = ChangeCodec(TABLE.columns), KeyCodec(TABLE.key_columns)
+
+
+def change(before: Row | None, after: Row | None) -> Entry:
+    op = Op.INSERT if before is None else Op.DELETE if after is None else Op.UPDATE
+    key = (before or after or ())[:1]
+    return Entry(0, KEYS.encode(key), CHANGES.encode(Change(op, before, after)))
+
+
+def barrier(number: int, *progress: VnodeProgress) -> Entry:
+    value = Barrier(number << 16, (number - 1) << 16, BarrierKind.CHECKPOINT, 1, 0, progress=progress)
+    return Entry(0, None, encode_barrier(value), barrier_header(value))
+
+
+def at(offset: int, rows: int) -> VnodeProgress:
+    return VnodeProgress(0, f"[{offset}]", False, rows)
+
+
+A, B, C = change(None, (1, 10)), change(None, (2, 20)), change((1, 10), (1, 11))
+D, E = change((2, 20), None), change((1, 11), (1, 12))
+UPSTREAM = [A, B, barrier(1), C, barrier(2), D, barrier(3), E, barrier(4)]
+"""At offsets 0, 1, 3, 5, 7: barriers take some too."""
+DONE = VnodeProgress(0, "[4]", True, 3)
+GOOD = [
+    barrier(1),
+    A,
+    barrier(2, at(1, 1)),
+    B,
+    C,
+    barrier(3, at(4, 3)),
+    D,
+    E,
+    barrier(4, VnodeProgress(0, "[4]", True, 4)),
+]
+
+
+def judge(output: Sequence[Entry], *, complete: bool = True) -> Report:
+    def numbered(entries: Sequence[Entry]) -> list[ListSource]:
+        return [ListSource([entry._replace(offset=offset) for offset, entry in enumerate(entries)])]
+
+    checker = Checker(
+        TABLE, View(TABLE), ("up", numbered(UPSTREAM)), ("out", numbered(output)), reads_upstream=True
+    )
+    return checker.run(require_complete=complete)
+
+
+def test_an_output_that_keeps_it_is_clean() -> None:
+    report = judge(GOOD)
+    assert report.clean, report
+    assert (report.parts, report.vnode_count, report.vnodes_finished, report.snapshot_rows) == (
+        "partitions",
+        1,
+        1,
+        4,
+    )
+
+
+@pytest.mark.parametrize(
+    ("broken", "rules"),
+    [
+        ([*GOOD[:3], *GOOD[4:]], {Rule.LOST}),
+        ([*GOOD[:4], C, *GOOD[4:]], {Rule.EXTRA}),
+        ([*GOOD[:3], C, B, *GOOD[5:]], {Rule.REORDERED}),
+        ([*GOOD[:2], B, *GOOD[2:]], {Rule.BEYOND_POSITION}),
+        ([*GOOD[:2], barrier(2, at(1, 2)), *GOOD[3:]], {Rule.ROW_COUNT_WRONG}),
+        ([*GOOD[:2], barrier(2, at(2, 2)), *GOOD[3:]], {Rule.LOST, Rule.EXTRA}),
+        ([*GOOD[:2], barrier(2, VnodeProgress(0, '["1"]', False, 1)), *GOOD[3:]], {Rule.PROGRESS_INVALID}),
+        ([*GOOD[:5], barrier(3, at(0, 3)), *GOOD[6:]], {Rule.POSITION_FELL}),
+        (GOOD[:6], {Rule.INCOMPLETE}),
+        ([*GOOD[:1], change(None, (1, 99)), *GOOD[2:]], {Rule.LOST, Rule.EXTRA}),
+    ],
+    ids=[
+        "lost",
+        "doubled",
+        "other order",
+        "too early",
+        "miscounted",
+        "position too high",
+        "other kind",
+        "fell",
+        "open",
+        "changed",
+    ],
+)
+def test_one_that_does_not_is_found(broken: list[Entry], rules: set[Rule]) -> None:
+    counted = {name.split(".")[1] for name in judge(broken).counts}
+    assert rules <= counted
+
+
+def test_the_order_of_all_keys_counts() -> None:
+    """In an output of a table records of different keys may change places."""
+    other = [*GOOD[:3], C, B, *GOOD[5:]]
+    assert not judge(other).clean
