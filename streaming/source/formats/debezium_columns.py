@@ -208,6 +208,9 @@ def _whole_number(data: Column) -> Column:
     padded = F.lpad(digits, 2 * MAX_UNSCALED_BYTES, F.when(is_negative, F.lit("F")).otherwise(F.lit("0")))
     parts = [F.conv(F.substring(padded, 8 * i + 1, 8), 16, 10).cast("decimal(38,0)") for i in range(4)]
     parts[0] -= F.when(is_negative, F.lit(2**32)).otherwise(0)
+    # Below zero the last step goes from above: from below it would pass the largest decimal.
+    parts[3] -= F.when(is_negative, F.lit(2**32)).otherwise(0)
+    parts[2] += F.when(is_negative, F.lit(1)).otherwise(0)
     long = reduce(lambda high, low: F.try_add(F.try_multiply(high, F.lit(2**32)), low), parts)
     return F.when(length < _LONG_BYTES, short.cast("string")).otherwise(long.cast("string"))
 
