@@ -93,7 +93,9 @@ def test_idle_partitions_and_aborted_records_are_read_to_their_end(set_up: SetUp
     report = stage.verify(1)
     assert report.clean, report
     assert report.snapshot_rows == 40
-    assert sorted(map(len, records(upstream.kafka, stage.config().jobs[1].output))) == [0, 0, 0, 41]
+    sent = records(upstream.kafka, stage.config().jobs[1].output)
+    changes = [[message for message in each if message.key() is not None] for each in sent]
+    assert sorted(map(len, changes)) == [0, 0, 0, 41]
 
 
 def test_a_job_that_can_not_have_the_upstreams_partitions_is_refused(set_up: SetUp) -> None:
