@@ -81,9 +81,8 @@ class Batches:
         registers: RegistersSchemas = NoRegistry(),  # noqa: B008 (a value)
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
-        self._table, self._limits, self._journal = table, limits, journal
-        self._lanes, self._lane_count = lanes, lane_count
-        self._batch_sizer = BatchSizer(limits.lane_bytes * lane_count)
+        self._table, self._limits, self._journal, self._lanes = table, limits, journal, lanes
+        self._lane_count, self._batch_sizer = lane_count, BatchSizer(limits.lane_bytes * lane_count)
         # Against the order of effects: whom we took over from may still make his last ones. If his progress is seen
         # here, so is his log.
         progress_table = self.progress_type(storage, table)

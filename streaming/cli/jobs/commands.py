@@ -88,9 +88,13 @@ def create(
         f"{job.name}: starts at barrier {seen.state.start}, after {applied.elapsed_s:.1f} s; output {job.output}"
     )
     if wait:
-        from streaming.cli.jobs.watching import watch_until_complete
+        _watch(served, job.name)
 
-        watch_until_complete(Console(stderr=True), served.state_reader, job.name)
+
+def _watch(served: Served, job: str) -> None:
+    from streaming.cli.jobs.watching import watch_until_complete
+
+    watch_until_complete(Console(stderr=True), served.state_reader, job)
 
 
 def list_jobs(
