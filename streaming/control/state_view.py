@@ -76,6 +76,13 @@ class StateView:
     rows_stored: int
     plan: BatchPlan | None
 
+    @property
+    def next_offsets(self) -> tuple[int, ...]:
+        """The first record of each upstream partition that a restart would need; none before the first plan."""
+        if self.plan is None:
+            return ()
+        return self.plan.end_offsets if self.epoch >= self.plan.epoch else self.plan.first_offsets
+
     def job(self, name: str) -> JobView | None:
         """The job of that name, None if there is none."""
         return next((job for job in self.jobs if job.name == name), None)

@@ -18,7 +18,7 @@ def configuration(topic: str, bootstrap: str, guess: Guess, seen: str, registry:
     lines += ["kafka:", f"  bootstrap: {bootstrap}", "upstream:", f"  topic: {_name(topic)}"]
     for key, value in guess.upstream.items():
         lines.append(_commented(f"  {key}: {value}", guess.unsure.get(key)))
-    if registry is not None:
+    if registry is not None and guess.upstream.get("encoding") == "avro-registry":
         lines += ["registry:", f"  url: {registry}"]
     lines += [f"state: ./{_name(topic)}-state", "table:", f"  name: {_table_name(topic)}"]
     lines.append("  columns:" if guess.fields else "  columns: {}  # none could be told")

@@ -31,6 +31,9 @@ class Metrics:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(name, text, labels, registry=registry)
 
+        def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+            return Histogram(name, text, labels, registry=registry, buckets=buckets)
+
         self._snapshot = counter("stream_backfill_snapshot_read_row_count", "Snapshot rows read.", "job")
         self._live = counter("stream_backfill_upstream_output_row_count", "Live changes sent.", "job")
         self._sent = counter("backfill_snapshot_sent_rows", "Snapshot rows sent, after the filter.", "job")
@@ -43,18 +46,13 @@ class Metrics:
         )
         self._parked = counter("backfill_parked_records", "Records at fault in the dead letters.")
         self._interruptions = counter("backfill_interruptions", "Troubles that passed.", "code")
-        self._barrier_s = Histogram(
+        self._barrier_s = histogram(
             "backfill_barrier_latency_seconds",
             "From a barrier's injection to its being readable in the outputs.",
-            buckets=_SECONDS,
-            registry=registry,
+            _SECONDS,
         )
-        self._step_s = Histogram(
-            "backfill_batch_step_seconds",
-            "Time of a batch, by step.",
-            ["step"],
-            buckets=_STEP_SECONDS,
-            registry=registry,
+        self._step_s = histogram(
+            "backfill_batch_step_seconds", "Time of a batch, by step.", _STEP_SECONDS, "step"
         )
         self._share = gauge("backfill_progress_ratio", "Of the snapshot's rows that were read.", "job")
         self._limit = gauge("backfill_rate_limit_rows", "Snapshot rows per second; -1 for no limit.", "job")
@@ -80,6 +78,9 @@ class Metrics:
             "backfill_upstream_held_seconds",
             "For how long an open transaction has held the last stable offset.",
             "partition",
+        )
+        self._margin = gauge(
+            "backfill_retention_margin_seconds", "Until unread records may be deleted.", "partition"
         )
 
     def note(self, report: BatchReport, latencies_s: Sequence[float]) -> None:
@@ -133,12 +134,14 @@ class Metrics:
             self._condition.labels(condition.replace(" ", "_")).set(condition == status.condition)
         self._ready.set(status.ready)
         self._idle.set(float("nan") if status.batch_age_s is None else status.batch_age_s)
-        for labelled in (self._behind, self._waiting, self._unstable, self._held):
+        for labelled in (self._behind, self._waiting, self._unstable, self._held, self._margin):
             labelled.clear()
         for partition in status.partitions:
             number = str(partition.partition)
             self._waiting.labels(number).set(partition.barriers_waiting)
             self._held.labels(number).set(partition.held_s or 0.0)
+            if partition.margin_s is not None:
+                self._margin.labels(number).set(partition.margin_s)
             if partition.age_s is not None:
                 self._behind.labels(number).set(partition.age_s)
             if partition.unstable is not None:

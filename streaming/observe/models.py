@@ -58,6 +58,9 @@ class PartitionStatus(_Model):
     held_s: float | None = Field(
         description="For how long at least an open transaction has held that offset; null if none does."
     )
+    margin_s: float | None = Field(
+        description="Time until the topic may delete a record that was not read yet; null if it deletes none by age."
+    )
 
 
 class Reason(_Model):

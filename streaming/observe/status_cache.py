@@ -139,7 +139,7 @@ class StatusCache:
             )
 
     def _partitions(self) -> list[PartitionStatus]:
-        held_s, marks = self.vitals.held_s(), self.vitals.marks
+        held_s, marks, margins_s = self.vitals.held_s(), self.vitals.marks, self.vitals.margins_s()
         return [
             PartitionStatus(
                 partition=number,
@@ -148,6 +148,7 @@ class StatusCache:
                 age_s=self._age_s(number, barrier) if barrier else None,
                 unstable=marks[number].high - marks[number].stable if number < len(marks) else None,
                 held_s=held_s.get(number),
+                margin_s=margins_s.get(number),
             )
             for number, (barrier, waiting) in enumerate(self.newest())
         ]

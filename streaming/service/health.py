@@ -1,5 +1,6 @@
 """What is looked at beside the batches, every few seconds: is the upstream still the same, and how far does it go?
 
+Less often: for how long does it keep what was not read yet?
 From a thread of its own, for the broker may take its time to answer, or be away: that is what the look is for.
 """
 
@@ -11,8 +12,9 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from schemas.errors import EnvironmentProblem
-from streaming.core.health import Marks
+from streaming.kafka.topics import Watermarks
 from streaming.service.vitals import Vitals
+from streaming.source.retention import Margin
 
 _EVERY_S = 5.0
 _LOOKS_UNTIL_LATE = 6
@@ -22,7 +24,11 @@ _END_WITHIN_S = 3.0
 class Looking(Protocol):
     """As `UpstreamGuard`."""
 
-    def look(self, next_offsets: Sequence[int]) -> tuple[Marks, ...]: ...  # noqa: D102
+    def look(self, next_offsets: Sequence[int]) -> tuple[Watermarks, ...]: ...  # noqa: D102
+
+    def margins(  # noqa: D102
+        self, marks: Sequence[Watermarks], next_offsets: Sequence[int]
+    ) -> tuple[Margin, ...]: ...
 
 
 class Watch:
@@ -64,8 +70,10 @@ class Watch:
 
     def _look(self) -> None:
         try:
-            marks = self._guard.look(self.next_offsets())
+            next_offsets = self.next_offsets()
+            marks = self._guard.look(next_offsets)
+            margins = self._guard.margins(marks, next_offsets)
         except EnvironmentProblem as problem:
             self._vitals.broker_away(problem)
         else:
-            self._vitals.broker_answers(marks)
+            self._vitals.broker_answers(marks, margins)

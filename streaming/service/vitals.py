@@ -17,6 +17,7 @@ import structlog
 from schemas.errors import BackfillError, EnvironmentProblem
 from streaming.core.health import Condition, Facts, Health, Interruption, Marks, health, held_now
 from streaming.source.barriers.source import BarrierSource
+from streaming.source.retention import Margin
 
 _ORDINARY = frozenset({Condition.STARTING, Condition.SERVING, Condition.STOPPING})
 
@@ -45,6 +46,7 @@ class Vitals:
         self._clock, self._lock = clock, threading.Lock()
         self._facts = Facts(upstream, interval_ms, late_s, clock(), injects=injects)
         self._marks: tuple[Marks, ...] = ()
+        self._margins: tuple[Margin, ...] = ()
         self._barriers: BarrierSource | None = None
         self._batches: Batching | None = None
         self._stopping = False
@@ -71,6 +73,10 @@ class Vitals:
         now_s = self._clock()
         return {each.partition: now_s - each.since_s for each in self._facts.held}
 
+    def margins_s(self) -> dict[int, float]:
+        """For how long each partition keeps what was not read yet, as of the last look; those that delete something."""
+        return {each.partition: each.seconds for each in self._margins}
+
     # Reported by the service's threads -----------------------------------------------------------------------
 
     def attach(self, barriers: BarrierSource, batches: Batching) -> None:
@@ -96,9 +102,9 @@ class Vitals:
         self._know(trouble=Interruption(problem, self._clock()))
         self.look()
 
-    def broker_answers(self, marks: Sequence[Marks]) -> None:
+    def broker_answers(self, marks: Sequence[Marks], margins: Sequence[Margin] = ()) -> None:
         """The upstream was looked at."""
-        self._marks = tuple(marks)
+        self._marks, self._margins = tuple(marks), tuple(margins)
         held = held_now(self._facts.held, marks, self._clock())
         self._know(away=None, held=held)
 

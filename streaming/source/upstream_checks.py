@@ -26,6 +26,7 @@ from state.replica import BASE_PATH, LOG_PATH
 from state.storage import Storage, corrupt
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import Watermarks, admin, describe_topic, known_settings, watermarks
+from streaming.source.retention import Margin, Retention
 
 _log = structlog.get_logger(__name__)
 _COMPACTION_LAG, _LEAST_COMPACTION_LAG_MS = "min.compaction.lag.ms", 3_600_000
@@ -117,6 +118,7 @@ class UpstreamGuard:
     def __init__(self, kafka: KafkaSettings, bound: UpstreamIdentity, state: str) -> None:
         self._kafka, self._bound, self._state = replace(kafka, wait_s=_WAIT_S), bound, state
         self._client: AdminClient | None = None
+        self._retention = Retention(self._kafka, bound.topic)
 
     def look(self, next_offsets: Sequence[int]) -> tuple[Watermarks, ...]:
         """How far the upstream goes, which is the one it was, and holds everything from `next_offsets` on.
@@ -137,6 +139,10 @@ class UpstreamGuard:
             raise
         refuse_lost_behind(topic, marks, next_offsets)
         return marks
+
+    def margins(self, marks: Sequence[Watermarks], next_offsets: Sequence[int]) -> tuple[Margin, ...]:
+        """As `Retention.look`."""
+        return self._retention.look(marks, next_offsets)
 
     def reason(self, problem: EnvironmentProblem, next_offsets: Sequence[int]) -> BackfillError:
         """What is behind Spark's giving up, if it is the upstream or its broker; else the problem itself."""

@@ -58,8 +58,8 @@ def verify_topics(
     Where records at fault are parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs
     of the same service, whose letters cover records before this job's start.
     `formats` are the upstream's and the output's, `barriers` their barrier topics, None for one that has none.
-    `reads_upstream`: the job has `read: topic`.
-    At most `keep` findings are kept, all are counted. With `require_complete` an unfinished vnode is one too.
+    At most `keep` findings are kept, all are counted. `reads_upstream`: what the job does.
+    With `require_complete` an unfinished part is one, too.
 
     Raises:
         TopicError: a topic is missing, compacted, the other one, or its beginning is gone.
@@ -80,33 +80,22 @@ def verify_topics(
         _collector_paused(),
     ):
         count.total = topics.offsets
-        up, out = _sources(topics, formats, table, view)
-        named, images, has_epochs = (
-            ((upstream, up), (output, out)),
-            formats[0].images,
-            barriers[1] is not None,
-        )
+        up, out = _sources((upstream, output), topics, formats, table, view)
+        images, epochs = formats[0].images, barriers[1] is not None
         checker = Checker(
-            table,
-            view,
-            *named,
-            findings,
-            letters,
-            images,
-            has_epochs=has_epochs,
-            reads_upstream=reads_upstream,
+            table, view, up, out, findings, letters, images, has_epochs=epochs, reads_upstream=reads_upstream
         )
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started)
 
 
 def _sources(
-    topics: TopicPair, formats: tuple[Format, Format], table: TableSchema, view: View
-) -> tuple[list[Source], list[Source]]:
-    """Of upstream and output, in canonical form."""
+    names: tuple[str, str], topics: TopicPair, formats: tuple[Format, Format], table: TableSchema, view: View
+) -> tuple[tuple[str, list[Source]], tuple[str, list[Source]]]:
+    """Of upstream and output, by their names and in canonical form."""
     return (
-        canonical(topics.upstream, formats[0], table.columns, table.key_columns),
-        canonical(topics.output, formats[1], view.rows.columns, table.key_columns),
+        (names[0], canonical(topics.upstream, formats[0], table.columns, table.key_columns)),
+        (names[1], canonical(topics.output, formats[1], view.rows.columns, table.key_columns)),
     )
 
 

@@ -275,4 +275,10 @@ def _refuse_compacted(client: AdminClient, settings: KafkaSettings, topics: tupl
     for topic in topics:
         policy = cleanup_policy(settings, topic, client=client)
         if policy is not None and "compact" in policy:
-            raise TopicError(Code.COMPACTED_INPUT, where=topic, found=f"cleanup.policy={policy}")
+            raise TopicError(
+                Code.COMPACTED_INPUT,
+                where=topic,
+                found=f"cleanup.policy={policy}",
+                expected="every record: no interval can be judged of which compaction may have taken some",
+                next_step="judge by the table: `backfill consume --fold` prints what the output adds up to",
+            )

@@ -202,6 +202,7 @@ def test_a_compacted_topic_is_refused(history: History, make_pair: MakePair, top
     with pytest.raises(TopicError) as raised:
         Pair(history, pair.settings, compacted, pair.output).verify()
     assert raised.value.code is Code.COMPACTED_INPUT
+    assert "consume --fold" in raised.value.next_step
 
 
 def test_a_missing_topic_and_one_topic_twice_are_refused(history: History, make_pair: MakePair) -> None:

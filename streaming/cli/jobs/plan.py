@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated
 
@@ -19,9 +20,10 @@ from streaming.cli.jobs import options
 from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.watching import seconds_text
 from streaming.control.cost import Cost, estimate, of_records
-from streaming.kafka.topics import partitions_of, topic_setting, watermarks
+from streaming.kafka.topics import known_settings, partitions_of, watermarks
 from streaming.registry.book import misfits
 from streaming.registry.client import Registry, incompatible
+from streaming.source.retention import kept_ms, margins
 
 
 def command(
@@ -68,7 +70,8 @@ def command(
         cost = estimate(served.storage, table, job)
     lanes = served.state_reader.look().lanes or served.config.lanes
     seconds = cost.seconds(job, lanes)
-    _show(job, cost, seconds, lanes, list(_schemas(served, job)))
+    facts = _facts(job, cost, seconds, lanes, list(_schemas(served, job)))
+    _show({**facts, "upstream keeps": _upstream_keeps(served)})
     if schema:
         typer.echo(json.dumps(job.schemas(table)))
     warnings = list(_warnings(served, job, seconds))
@@ -85,9 +88,44 @@ def _schemas(served: Served, job: JobDefinition) -> Iterator[str]:
             yield f"{subject} ({verdict or 'incompatible'})"
 
 
-def _show(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int, schemas: Sequence[str]) -> None:
+def _upstream_keeps(served: Served) -> str:
+    """For how long, and how much of that is left for what the service has yet to read."""
+    try:
+        return _retention(served)
+    except (
+        BackfillError
+    ) as error:  # a broker that is away, records that are gone: the rest is there to be read
+        return f"unknown: {error.found}"
+
+
+def _retention(served: Served) -> str:
+    kafka, topic = served.kafka, served.config.upstream
+    kept_s = _kept_s(served, topic)
+    if kept_s is None:
+        return "every record, as far as can be known"
+    found = margins(
+        kafka,
+        topic,
+        watermarks(kafka, topic),
+        served.state_reader.look().next_offsets,
+        kept_ms=round(kept_s * 1_000),
+        now_ms=time.time() * 1_000,
+    )
+    left_s = max(0.0, min((each.seconds for each in found), default=kept_s))
+    return f"records for {seconds_text(kept_s)}, what was not read yet for {seconds_text(left_s)} more"
+
+
+def _kept_s(served: Served, topic: str) -> float | None:
+    settings = known_settings(served.kafka, topic)
+    kept = None if settings is None else kept_ms(settings)
+    return None if kept is None else kept / 1_000
+
+
+def _facts(
+    job: JobDefinition, cost: Cost, seconds: float | None, lanes: int, schemas: Sequence[str]
+) -> dict[str, str]:
     size = f", {_bytes_text(cost.output_bytes)} before compression" if cost.output_bytes is not None else ""
-    facts = {
+    return {
         "reads": _reads(job, cost),
         "filter keeps": _kept(job, cost),
         "sends": _sends(job, cost, size),
@@ -97,6 +135,9 @@ def _show(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int, sch
         "barriers": "in the output" if job.barrier_topic is None else f"in {job.barrier_topic}",
         "takes": _duration(job, cost, seconds, lanes),
     }
+
+
+def _show(facts: Mapping[str, str]) -> None:
     grid = Table.grid(padding=(0, 3))
     for label, text in facts.items():
         grid.add_row(label, text)
@@ -166,9 +207,9 @@ def _warnings(served: Served, job: JobDefinition, seconds: float | None) -> Iter
     ):
         if seconds is None or partitions_of(served.kafka, topic) is None:
             continue
-        kept_ms = int(topic_setting(served.kafka, topic, "retention.ms"))
-        if 0 <= kept_ms < seconds * 1_000:
-            yield f"{topic} keeps records for {seconds_text(kept_ms / 1_000)} (retention.ms): {who}, would miss some"
+        kept_s = _kept_s(served, topic)
+        if kept_s is not None and kept_s < seconds:
+            yield f"{topic} keeps records for {seconds_text(kept_s)}: {who}, would miss some"
 
 
 def _bytes_text(count: int) -> str:

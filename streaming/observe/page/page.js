@@ -82,7 +82,8 @@ function showPartitions() {
     const held = each.held_s !== null && each.held_s > HELD_S;
     row.title = held ? `an open transaction holds back ${number(each.unstable)} records` : "";
     const open = held ? seconds(each.held_s) : "–";
-    const cells = [each.partition, each.barrier ?? "none yet", seconds(each.age_s), each.barriers_waiting, open];
+    const kept = seconds(each.margin_s);
+    const cells = [each.partition, each.barrier ?? "none yet", seconds(each.age_s), each.barriers_waiting, open, kept];
     for (const [index, text] of cells.entries()) {
       const cell = document.createElement("td");
       cell.textContent = text;

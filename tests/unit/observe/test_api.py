@@ -23,6 +23,7 @@ from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import MAX_BODY_BYTES, Doorkeeper
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
+from streaming.source.retention import Margin
 from tests.kit.reports import TABLE, barrier, job, report
 
 TOKEN = "a token of the test"
@@ -143,14 +144,17 @@ def test_an_open_transaction_shows_in_the_status_and_in_metrics() -> None:
     now_s = [0.0]
     app, cache, *_ = application(clock=lambda: now_s[0])
     cache.vitals.batch_done()
-    cache.vitals.broker_answers([Watermarks(0, 7, 7), Watermarks(0, 5, 9)])
+    cache.vitals.broker_answers([Watermarks(0, 7, 7), Watermarks(0, 5, 9)], [Margin(1, 3, 90.5)])
     now_s[0] = 40.0
     with TestClient(app) as client:
         status = client.get("/api/v1/status").json()
         assert status["condition"] == "upstream stuck"
         assert [(each["unstable"], each["held_s"]) for each in status["partitions"]] == [(0, None), (4, 40.0)]
+        assert [each["margin_s"] for each in status["partitions"]] == [None, 90.5]
         families = text_string_to_metric_families(client.get("/metrics").text)
         samples = {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
+    assert samples["backfill_retention_margin_seconds", "1"] == 90.5
+    assert ("backfill_retention_margin_seconds", "0") not in samples
     assert samples["backfill_condition", "upstream_stuck"] == 1
     assert sum(value for name, value in samples.items() if name[0] == "backfill_condition") == 1
     assert samples[("backfill_ready",)] == 0

@@ -13,6 +13,7 @@ from streaming.core.health import Condition
 from streaming.kafka.topics import Watermarks
 from streaming.service.health import Watch
 from streaming.service.vitals import Vitals
+from streaming.source.retention import Margin
 from tests.kit.real import await_condition
 
 AWAY = EnvironmentProblem(Code.BROKER_UNREACHABLE, found="no answer", expected="one", next_step="start it")
@@ -33,6 +34,9 @@ class Guard:
             raise self.answer
         return self.answer
 
+    def margins(self, marks: Sequence[Watermarks], next_offsets: Sequence[int]) -> tuple[Margin, ...]:
+        return tuple(Margin(number, offset, 60.0) for number, offset in enumerate(next_offsets))
+
 
 @contextmanager
 def watching(guard: Guard) -> Iterator[tuple[Watch, Vitals]]:
@@ -48,11 +52,12 @@ def becomes(vitals: Vitals, condition: Condition) -> None:
 
 def test_until_the_service_has_recovered_nothing_is_missed_upstream() -> None:
     guard = Guard()
-    with watching(guard) as (watch, _):
+    with watching(guard) as (watch, vitals):
         await_condition(lambda: len(guard.asked) > 1, "looks")
         assert set(map(tuple, guard.asked)) == {()}
         watch.next_offsets = lambda: (7, 9)
         await_condition(lambda: guard.asked[-1] == (7, 9), "a look behind the last batch")
+        await_condition(lambda: vitals.margins_s() == {0: 60.0, 1: 60.0}, "what it keeps")
 
 
 @pytest.mark.parametrize(

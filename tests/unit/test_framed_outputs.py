@@ -1,0 +1,43 @@
+"""Records of outputs with Connect's frame, read back: the frame has to be the one that is written, to the byte."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas.errors import Code, InputError
+from schemas.formats.outputs.debezium import DebeziumOutput
+from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.protocol import Origin, OutputFormat
+from schemas.records import Barrier, BarrierKind, Row
+from tests.kit.tables import table
+
+TABLE = table()
+ROW: Row = (7, 1, "x")
+FORMATS = [UpsertOutput(encoding="json-schema"), DebeziumOutput(encoding="json-schema")]
+
+
+@pytest.mark.parametrize("format_", FORMATS, ids=lambda each: each.format)
+@pytest.mark.parametrize(
+    ("shown", "instead", "code"),
+    [
+        (b'"type":"int64"', b'"type":"int32"', Code.JSON_MALFORMED),
+        (b'{"schema"', b'{ "schema"', Code.JSON_MALFORMED),
+        (b'"payload"', b'"load"', Code.JSON_MALFORMED),
+        (b'"id":7', b'"id":70000000000000000000', Code.VALUE_OUT_OF_RANGE),
+        (b'"v":"x"', b'"v":"x","w":1', Code.JSON_MALFORMED),
+    ],
+)
+def test_another_frame_or_row_is_refused(
+    format_: OutputFormat, shown: bytes, instead: bytes, code: Code
+) -> None:
+    rows = format_.rows(TABLE.columns, TABLE.key_columns)
+    origin = Origin("job", TABLE.name, 0, Barrier(2, 1, BarrierKind.CHECKPOINT, 1, 3))
+    key, value = rows.write_key((7,)), rows.write_insert(ROW, origin)
+    assert rows.read_change(key, value).after == ROW
+    assert shown in value
+    with pytest.raises(InputError) as caught:
+        rows.read_change(key, value.replace(shown, instead))
+    assert caught.value.code is code
+    if shown in key:
+        with pytest.raises(InputError):
+            rows.read_key(key.replace(shown, instead))
