@@ -27,7 +27,7 @@ from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
 from tests.simulation.world import Lasting
 
-WITHIN_SEEDS = 400
+WITHIN_SEEDS = 1_000
 
 
 @dataclass(frozen=True)

@@ -67,13 +67,13 @@ class AvroEventDecoder(Decoder):
 
     def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
         waits, found = read.getField("waits"), decoded_event(read, value)
+        # Every lane gets it, and has no use for more than the id of a value; where the key's is the one that is not
+        # known, what is wrong with the value comes first.
+        named = F.when(self._event.waits(value), F.substring(value, 1, FRAME_BYTES)).otherwise(value)
         return replace(
             found,
             op=F.when(waits, F.lit(AWAITS)).otherwise(found.op),
-            # Every lane gets it, and has no use for more than the id.
-            value=F.when(waits, F.coalesce(F.substring(value, 1, FRAME_BYTES), F.lit(b""))).otherwise(
-                found.value
-            ),
+            value=F.when(waits, F.coalesce(named, F.lit(b""))).otherwise(found.value),
         )
 
     def _waits(self, key: Column, value: Column, is_no_data: Column) -> Column:

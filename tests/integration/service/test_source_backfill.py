@@ -101,9 +101,7 @@ def test_idle_partitions_and_aborted_records_are_read_to_their_end(set_up: SetUp
 def test_a_job_that_can_not_have_the_upstreams_partitions_is_refused(set_up: SetUp) -> None:
     stage = set_up({**LOG, "output_partitions": 4}, partitions=2, lanes=2)
     stage.upstream.put(order(1))
-    stage.upstream.barrier()
-    stage.upstream.barrier()
-    error = stage.fails()
+    error = stage.fails(barriers="inject", barrier_interval="100ms")
     assert isinstance(error, ConfigError)
     assert (error.code, "4 output_partitions, of 2 partitions" in error.found) == (Code.JOB_INVALID, True)
 

@@ -78,7 +78,8 @@ class Sink:
 
     def _is_past(self, kafka: KafkaSettings, tails: Mapping[int, int]) -> bool:
         group = f"connect-{self.name}"
-        [future] = admin(kafka).list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+        client = admin(kafka)  # kept: no answer comes to one that is gone
+        [future] = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
         done = {each.partition: each.offset for each in future.result(30).topic_partitions}
         return all(done.get(number, 0) > offset for number, offset in tails.items())
 
