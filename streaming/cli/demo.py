@@ -35,7 +35,7 @@ _SHOWN = {
 
 
 def command(
-    rows: Annotated[int, typer.Option(min=1, help="Rows of the upstream table.")] = 300_000,
+    rows: Annotated[int, typer.Option(min=1, help="Rows of the upstream table.")] = 100_000,
     live_seconds: Annotated[
         float, typer.Option(min=0, help="How long live changes go on after the backfill is complete.")
     ] = 15,
@@ -61,6 +61,7 @@ def command(
         f"new topic of {_SHOWN[OUTPUTS[source]]}.\n"
     )
     with _folder(keep=keep) as folder, StepConsole(console, STEPS) as steps:
+        os.environ["TMPDIR"] = str(folder.resolve())  # of the workers, whose rows by key are gone with it, too
         outcome = run_demo(DemoConfig(folder, rows, live_seconds, source), steps)
     console.print(_figures(outcome, rows, time.monotonic() - began))
     for line in (f"The last rows that came to {outcome.report.output}:", *outcome.rows, ""):

@@ -66,7 +66,9 @@ class RealUpstream:
         self.table, self.kafka, self.name, self.partitions = table, kafka, topic, partitions
         self.rows: dict[Key, Row] = {}
         self.last: Barrier | None = None
-        create_topic(kafka, topic, partitions)
+        for made in (topic, barriers):
+            if made is not None:  # before a service looks for it
+                create_topic(kafka, made, partitions)
         self.changes, self.keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
         self._producer = Producer(kafka.producer(**{"message.max.bytes": 2_000_000}))
         self.topics = UpstreamTopics.of(topic, barriers=barriers)
