@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -216,3 +217,15 @@ def test_keys_of_every_type_are_the_same_to_both(
     table = declare({"name": "t", "columns": {"id": str(kind), "note": "string"}, "primary_key": ["id"]})
     random = drawn(records(table, key=form, odd=True), 100)
     assert differences(spark, UpsertFormat(key=form), table, [*odd_keys(form), *random]) == []
+
+
+@pytest.mark.timeout(600)
+def test_bytes_of_any_length_are_read(spark: SparkSession) -> None:
+    columns = {"id": "bigint", "raw": "binary"}
+    table = declare({"name": "t", "columns": columns, "primary_key": ["id"]})
+    lengths = (0, 1, 2, 56, 57, 58, 59, 76, 3_000)
+    found: list[Record] = [
+        (b'{"id":1}', b'{"raw":"%s"}' % base64.b64encode(bytes(length))) for length in lengths
+    ]
+    assert differences(spark, UpsertFormat(), table, found) == []
+    assert decoded(spark, UpsertFormat(), table, found).after[1].to_pylist() == list(map(bytes, lengths))
