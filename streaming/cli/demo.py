@@ -61,9 +61,8 @@ def command(
         f"new topic of {_SHOWN[OUTPUTS[source]]}.\n"
     )
     with _folder(keep=keep) as folder, StepConsole(console, STEPS) as steps:
-        os.environ["TMPDIR"] = str(
-            folder.resolve()
-        )  # of the workers, whose rows by key are gone with it, too
+        # Of the workers, whose rows by key are gone with it, too.
+        os.environ["TMPDIR"] = str(folder.resolve())
         outcome = run_demo(DemoConfig(folder, rows, live_seconds, source), steps)
     console.print(_figures(outcome, rows, time.monotonic() - began))
     for line in (f"The last rows that came to {outcome.report.output}:", *outcome.rows, ""):
