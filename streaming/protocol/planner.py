@@ -128,7 +128,7 @@ class Planner:
         return [replace(plan, state=job) for plan, job in zip(planned, state.jobs, strict=True)]
 
     def _has_lost(self, job: JobState, pin: Pin) -> bool:
-        """Whether the job has to stand still: what it would read next is gone. It is told once."""
+        """Whether the job has to stand still: what it would read next is gone. It is logged once."""
         lost = self._scans.of(job.definition).lost(pin, self._state.progress.get(job.name, {}))
         if lost is not None and job.name not in self._stand_still:
             log.error("job_stands_still", job=job.name, code=Code.DATA_LOST, gone=lost, next_step="drop it")

@@ -92,9 +92,8 @@ def _upstream_keeps(served: Served) -> str:
     """For how long, and how much of that is left for what the service has yet to read."""
     try:
         return _retention(served)
-    except (
-        BackfillError
-    ) as error:  # a broker that is away, records that are gone: the rest is there to be read
+    except BackfillError as error:
+        # A broker that is away, or records that are gone: the rest is there to be read.
         return f"unknown: {error.found}"
 
 

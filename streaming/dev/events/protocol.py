@@ -1,4 +1,4 @@
-"""The door for formats of test events. Whoever reads them back knows the format by its own declaration alone."""
+"""The door for formats of test events. What reads them back knows the format by its own declaration alone."""
 
 from __future__ import annotations
 
