@@ -103,9 +103,10 @@ def test_two_services_live_side_by_side_on_one_upstream_and_obey_their_own_reque
 
 
 def test_a_barrier_topic_with_other_partitions_is_refused(set_up: SetUp) -> None:
-    stage = set_up({"name": "copy"}, beside=True)
-    create_topic(stage.upstream.kafka, stage.upstream.topics.with_barriers, 3)
-    error = stage.fails()
+    stage = set_up({"name": "copy"})
+    barriers = f"{stage.upstream.name}.barriers"
+    create_topic(stage.upstream.kafka, barriers, stage.upstream.partitions + 1)
+    error = stage.fails(barrier_topic=barriers)
     assert isinstance(error, TopicError)
     assert error.code is Code.BARRIER_TOPIC_MISMATCH
 
