@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.records import Barrier, BarrierKind, VnodeProgress
 from schemas.topics import UpstreamTopics
 from streaming.cli.app import main
+from streaming.dev.registry import MemoryRegistry
 from streaming.kafka.clients import KafkaSettings
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import Beside
@@ -39,6 +40,12 @@ def config(bootstrap: str, topic: Topic, tmp_path: Path) -> Path:
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG.format(bootstrap=bootstrap, topic=topic(partitions=2, name="orders")))
     return path
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    with MemoryRegistry().serving() as serving:
+        yield serving.url
 
 
 def run(*arguments: object) -> int:
@@ -66,15 +73,20 @@ def test_two_runs_of_produce_make_one_legal_table_that_consume_folds(config: Pat
 
 
 @pytest.mark.parametrize(
-    "upstream", ["format: upsert, key: text", "format: debezium, decimal: precise, time: adaptive"]
+    "upstream",
+    [
+        "format: upsert, key: text",
+        "format: upsert, encoding: avro-registry",
+        "format: debezium, decimal: precise, time: adaptive",
+    ],
 )
 def test_produce_takes_its_form_from_the_configuration(
-    config: Path, capsys: Capture, bootstrap: str, upstream: str
+    config: Path, capsys: Capture, bootstrap: str, registry: str, upstream: str
 ) -> None:
-    topic = config.read_text().split("upstream: ")[1].split()[0]
-    config.write_text(
-        config.read_text().replace(f"upstream: {topic}", f"upstream: {{topic: {topic}, {upstream}}}")
-    )
+    text = config.read_text()
+    topic = text.split("upstream: ")[1].split()[0]
+    text = text.replace(f"upstream: {topic}", f"upstream: {{topic: {topic}, {upstream}}}")
+    config.write_text(f"{text}registry: {{url: {registry}}}\n")
     for _ in range(2):
         assert run("produce", config, "--rows", 50, "--live", 0.3, "--rate", 400) == 0
     there = int(capsys.readouterr().out.splitlines()[-1].split("; ")[1].split()[0])

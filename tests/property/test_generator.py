@@ -7,9 +7,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from schemas.avro.output_schemas import text_of
+from schemas.avro.registered import KnownSchemas, SchemaIds, WriterSchema
 from schemas.errors import ConfigError
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.protocol import Format, Images
+from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.protocol import Format, Images, OutputFormat
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
 from schemas.position import Key
@@ -146,9 +149,16 @@ FORMS = [
     *FORMATS.values(),
     UpsertFormat(key="json"),
     UpsertFormat(key="text"),
+    UpsertFormat(encoding="avro-registry"),
     DebeziumFormat(time="nanoseconds", decimal="string"),
     DebeziumFormat(time="isostring", decimal="string"),
 ]
+
+
+def registered(form: OutputFormat, table: TableSchema) -> tuple[SchemaIds, KnownSchemas]:
+    schemas = form.schemas(table.columns, table.key_columns, "t")
+    texts = text_of(schemas["key"]), text_of(schemas["value"])
+    return SchemaIds(1, 2), KnownSchemas(tuple(WriterSchema(n, text) for n, text in enumerate(texts, 1)))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +172,9 @@ def test_in_every_form_the_records_are_the_same_changes(
     format_: Format, table: TableSchema, seed: int, batches: list[int]
 ) -> None:
     assume(format_.misfit(table) is None)
-    generator, store = ChangeGenerator(table, seed, events_of(format_, table)), Store(table, format_)
+    ids, known = registered(UpsertOutput(encoding="avro-registry"), table)
+    generator = ChangeGenerator(table, seed, events_of(format_, table, lambda *_: ids))
+    store = Store(table, format_.with_schemas(known))
     plain, model = ChangeGenerator(table, seed), Store(table)
     rows = min(30, generator.capacity)
     for made, kept in ((generator, store), (plain, model)):
@@ -190,11 +202,21 @@ def test_milliseconds_are_written_as_such_but_are_no_keys() -> None:
 def test_a_form_is_found_again_by_its_format() -> None:
     assert [form_of(format_) for format_ in FORMATS.values()] == list(Form)
     assert form_of(UpsertFormat(encoding="avro-registry")) is None
-    with pytest.raises(ConfigError, match="avro-registry"):
-        events_of(
-            UpsertFormat(encoding="avro-registry"),
-            declare({"name": "t", "columns": {"id": "int"}, "primary_key": ["id"]}),
-        )
+
+
+@pytest.mark.parametrize(
+    ("format_", "complaint"),
+    [
+        (UpsertFormat(encoding="avro-registry"), "without a registry"),
+        (UpsertFormat(encoding="avro-registry", key="text"), "keys as 'text'"),
+        (DebeziumFormat(encoding="avro-registry"), "events in 'avro-registry'"),
+    ],
+    ids=str,
+)
+def test_events_that_cannot_be_written_are_refused(format_: Format, complaint: str) -> None:
+    table = declare({"name": "t", "columns": {"id": "int"}, "primary_key": ["id"]})
+    with pytest.raises(ConfigError, match=complaint):
+        events_of(format_, table)
 
 
 @pytest.mark.parametrize("wrong", [(-0.1, 0.5), (0.5, -0.1), (0.8, 0.3)])

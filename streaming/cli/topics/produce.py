@@ -22,10 +22,12 @@ from streaming.cli.topics.target import (
     upstream_target,
 )
 from streaming.dev.events.forms import FORMATS, Form, events_of, form_of
+from streaming.dev.events.registered import TopicSchemas
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, Sent, produce_rows
 from streaming.dev.resume import resume
 from streaming.kafka.topics import create_topic, partitions_of
+from streaming.registry.client import Registry
 
 _REFRESH_S = 0.1
 
@@ -68,7 +70,8 @@ def command(
     target = upstream_target(source, Broker(bootstrap, kafka), topic, table)
     format_ = target.format if source and topic is None else FORMATS[form or Form.CHANGE]
     _check(form, format_)
-    generator = ChangeGenerator(target.table, seed, events_of(format_, target.table))
+    register = TopicSchemas(Registry(target.registry), target.topic) if target.registry else None
+    generator = ChangeGenerator(target.table, seed, events_of(format_, target.table, register))
     console = Console(stderr=True)
     if partitions_of(target.kafka, target.topic) is None:
         create_topic(target.kafka, target.topic, partitions)

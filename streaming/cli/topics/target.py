@@ -13,6 +13,7 @@ from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.settings.config import ServiceConfig, load, load_kafka, reach
 from schemas.settings.documents import read_mapping
+from schemas.settings.registry import RegistryConfig
 from schemas.table import Column, TableSchema, declare, nearest
 from schemas.topics import UpstreamTopics
 from streaming.cli.configuration import usage
@@ -49,6 +50,8 @@ class Target:
     barriers: str | None = None
     by_partition: bool = False
     """Whether a job reads its upstream for it: then it is complete partition by partition."""
+    registry: RegistryConfig | None = None
+    """Of the configuration, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ def upstream_target(
         columns=declared.columns,
         format=_format(loaded, topic),
         barriers=topics.barriers,
+        registry=loaded.registry if loaded else None,
     )
 
 

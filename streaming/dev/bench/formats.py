@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from schemas.formats.protocol import Format
+from schemas.formats.registry import DEFAULT
+from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema, declare
 from streaming.dev.bench.report.line import Line, Tell, median
 from streaming.dev.bench.rig import (
@@ -44,19 +47,21 @@ _FILTER = "amount >= 10"
 @dataclass(frozen=True, slots=True)
 class _Upstream:
     name: str
-    form: Form
+    format: Format
     beside: bool = False
 
     def of(self, bench: Rig, table: TableSchema) -> Rig:
         topic = f"{self.name}-{table.name}".replace(" ", "-")
-        return replace(bench, table=table, upstream=topic, format=FORMATS[self.form], beside=self.beside)
+        return replace(bench, table=table, upstream=topic, format=self.format, beside=self.beside)
 
 
-_BASE = _Upstream("change", Form.CHANGE)
+_BASE = _Upstream("change", DEFAULT)
+_UPSERT_JSON = _Upstream("upsert-json", FORMATS[Form.UPSERT_JSON])
 _OTHERS = (
-    _Upstream("change beside", Form.CHANGE, beside=True),
-    _Upstream("upsert-json", Form.UPSERT_JSON),
-    _Upstream("debezium-json", Form.DEBEZIUM_JSON),
+    _Upstream("change beside", DEFAULT, beside=True),
+    _Upstream("upsert-avro-registry", UpsertFormat(encoding="avro-registry")),
+    _UPSERT_JSON,
+    _Upstream("debezium-json", FORMATS[Form.DEBEZIUM_JSON]),
 )
 
 
@@ -77,7 +82,7 @@ def formats(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) ->
     lines = _own_lines(_BASE.name, base, base, rows, rate)
     for each, found in zip(_OTHERS, others, strict=True):
         lines += _own_lines(each.name, found, base, rows, rate)
-        if each.form is Form.UPSERT_JSON:
+        if each is _UPSERT_JSON:
             _, plain, filtered = found.batch_ms
             what = f"batch at {rate:g} changes/s from {each.name} to upsert, filtered by rows before"
             lines.append(Line(what, filtered, "ms", "no filter, no rows before", plain))
@@ -119,7 +124,7 @@ def _measured(bench: Rig, of: _Upstream, rows: int, seconds: float, rate: float,
             tell(f"{of.name}: {seconds:g} s of live load")
             batch_ms = [_batch_ms(run, seconds)]
         verdict = own.verdict(output)
-        if of.form is Form.UPSERT_JSON:
+        if of is _UPSERT_JSON:
             batch_ms += _by_filter(own, run, generator, output, seconds, rate, tell)
     return _Found(build, wide_build, batch_ms, verdict)
 

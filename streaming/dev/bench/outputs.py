@@ -15,6 +15,8 @@ from streaming.kafka.consumer import RangeReader
 _BASE = "change in Avro"
 _FORMS: dict[str, dict[str, Any]] = {
     _BASE: {},
+    "upsert in Avro by a registry": {"format": "upsert", "encoding": "avro-registry"},
+    "debezium in Avro by a registry": {"format": "debezium", "encoding": "avro-registry"},
     "upsert in JSON": {"format": "upsert", "encoding": "json"},
     "debezium in JSON": {"format": "debezium", "encoding": "json"},
     "upsert in JSON with schemas": {"format": "upsert", "encoding": "json-schema"},

@@ -27,6 +27,7 @@ from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.records import Add, Drop
+from schemas.settings.registry import RegistryConfig
 from schemas.table import TableSchema, declare
 from schemas.topics import UpstreamTopics
 from streaming.control.client import send_request
@@ -34,10 +35,14 @@ from streaming.dev.bench.latency import StableOffsets
 from streaming.dev.bench.report.line import Line
 from streaming.dev.broker import EmbeddedBroker
 from streaming.dev.events.forms import events_of
+from streaming.dev.events.registered import TopicSchemas
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
+from streaming.dev.registry import MemoryRegistry
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
+from streaming.registry.book import AskedSchemas
+from streaming.registry.client import Registry
 from streaming.verify.judge import verify_topics
 
 UPSTREAM, OUTPUT = "bench-orders", "bench-copy"
@@ -51,6 +56,7 @@ PARTITIONS = OUTPUT_PARTITIONS = 4
 LIVE_RATE = 500
 SHARES = Shares(updates=0.5, deletes=0.2)
 BUILD_TIMEOUT_S, BACKFILL_TIMEOUT_S = 600.0, 900.0
+_NO_REGISTRY = RegistryConfig.model_validate({})
 _NEWBORN_S = 0.5
 _SAMPLE_S = 0.5
 _STOP_S = 45.0
@@ -203,9 +209,10 @@ def job(latency_budget: str | None, name: str = OUTPUT, **more: Any) -> dict[str
 
 @contextmanager
 def rig(folder: Path, table: TableSchema = TABLE) -> Iterator[Rig]:
-    """A broker of its own with an empty upstream."""
-    with EmbeddedBroker(heap="1g") as broker:
-        yield Rig(KafkaSettings(broker.bootstrap), folder, table)
+    """A broker of its own with an empty upstream, and a schema registry."""
+    with EmbeddedBroker(heap="1g") as broker, MemoryRegistry().serving() as schemas:
+        registry = RegistryConfig.model_validate({"url": schemas.url})
+        yield Rig(KafkaSettings(broker.bootstrap), folder, table, registry=registry)
 
 
 @dataclass(frozen=True)
@@ -218,6 +225,7 @@ class Rig:
     upstream: str = UPSTREAM
     format: Format = DEFAULT
     beside: bool = False
+    registry: RegistryConfig = _NO_REGISTRY
 
     @property
     def barrier_topic(self) -> str | None:
@@ -241,7 +249,7 @@ class Rig:
                 self.upstream,
                 output,
                 self.table,
-                formats=(self.format, DEFAULT),
+                formats=(self.format.with_schemas(AskedSchemas(Registry(self.registry))), DEFAULT),
                 barriers=(self.barrier_topic, None),
             )
             for output in outputs or (OUTPUT,)
@@ -251,7 +259,8 @@ class Rig:
     def fill(self, rows: int) -> ChangeGenerator:
         """Create the upstream and write `rows` INSERTs; the generator goes on from there."""
         create_topic(self.kafka, self.upstream, PARTITIONS)
-        generator = ChangeGenerator(self.table, events=events_of(self.format, self.table))
+        register = TopicSchemas(Registry(self.registry), self.upstream)
+        generator = ChangeGenerator(self.table, events=events_of(self.format, self.table, register))
         produce_rows(ChangeSender(self.kafka, self.upstream), generator, rows)
         return generator
 
@@ -279,6 +288,7 @@ class Rig:
             "state": str(self.folder / state),
             "table": self.table.to_dict(),
             "jobs": jobs,
+            "registry": self.registry.model_dump(exclude_none=True),
             **({"barrier_topic": self.barrier_topic} if self.barrier_topic else {}),
             **settings,
         }

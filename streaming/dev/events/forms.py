@@ -9,6 +9,7 @@ from typing import Any
 from schemas.errors import Code, ConfigError
 from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
+from schemas.formats.outputs.upsert import UpsertOutput
 from schemas.formats.protocol import Format
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema
@@ -16,7 +17,8 @@ from schemas.types import TypeName
 from streaming.dev.events.change import ChangeEvents
 from streaming.dev.events.debezium import DebeziumEvents
 from streaming.dev.events.protocol import Events
-from streaming.dev.events.upsert import JsonUpsertEvents
+from streaming.dev.events.registered import Register
+from streaming.dev.events.upsert import AvroUpsertEvents, JsonUpsertEvents
 
 
 class Form(StrEnum):
@@ -37,32 +39,41 @@ FORMATS: dict[Form, Format] = {
 """How a service has to declare an upstream of these events."""
 
 
-def _change(_: ChangeFormat, table: TableSchema) -> Events:
+def _change(_: ChangeFormat, table: TableSchema, register: Register | None) -> Events:
     return ChangeEvents(table)
 
 
-def _upsert(format_: UpsertFormat, table: TableSchema) -> Events:
-    _only_json(format_.encoding)
-    return JsonUpsertEvents(table, format_.key)
+def _upsert(format_: UpsertFormat, table: TableSchema, register: Register | None) -> Events:
+    if format_.encoding == "json":
+        return JsonUpsertEvents(table, format_.key)
+    if format_.key != "record":
+        raise _unwritten(f"keys as {format_.key!r} with encoding 'avro-registry'", "key 'record'")
+    if register is None:
+        raise _unwritten("encoding 'avro-registry' without a registry", "registry.url")
+    return AvroUpsertEvents(table, register(UpsertOutput(encoding="avro-registry"), table))
 
 
-def _debezium(format_: DebeziumFormat, table: TableSchema) -> Events:
-    _only_json(format_.encoding)
+def _debezium(format_: DebeziumFormat, table: TableSchema, register: Register | None) -> Events:
+    if format_.encoding != "json":
+        raise _unwritten(f"events in {format_.encoding!r}", "encoding 'json', which is what test events have")
     if format_.time == "connect" and any(each.type.name is TypeName.TIMESTAMP for each in table.key_columns):
         raise _unwritten("milliseconds for a timestamp of the primary key", "another time than `connect`")
     return DebeziumEvents(table, format_)
 
 
-_EVENTS: dict[type[Format], Callable[[Any, TableSchema], Events]] = {
+_EVENTS: dict[type[Format], Callable[[Any, TableSchema, Register | None], Events]] = {
     ChangeFormat: _change,
     UpsertFormat: _upsert,
     DebeziumFormat: _debezium,
 }
 
 
-def events_of(format_: Format, table: TableSchema) -> Events:
-    """Raises: ConfigError(USAGE) for a format of which there are no test events."""
-    return _EVENTS[type(format_)](format_, table)
+def events_of(format_: Format, table: TableSchema, register: Register | None = None) -> Events:
+    """`register` gives the ids of the schemas, of a format whose records name schemas.
+
+    Raises: ConfigError(USAGE) for a format of which there are no test events.
+    """
+    return _EVENTS[type(format_)](format_, table, register)
 
 
 def form_of(format_: Format) -> Form | None:
@@ -72,11 +83,6 @@ def form_of(format_: Format) -> Form | None:
     if isinstance(format_, UpsertFormat) and format_.encoding == "json":
         return Form.UPSERT_JSON
     return Form.CHANGE if isinstance(format_, ChangeFormat) else None
-
-
-def _only_json(encoding: str) -> None:
-    if encoding != "json":
-        raise _unwritten(f"encoding {encoding!r}", "encoding 'json', which is what test events have")
 
 
 def _unwritten(found: str, expected: str) -> ConfigError:

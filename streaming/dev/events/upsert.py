@@ -1,10 +1,13 @@
-"""Test events of the format `upsert` in JSON."""
+"""Test events of the format `upsert`, in JSON or in Avro by registered schemas."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.avro.columnar import encode_records
+from schemas.avro.registered import SchemaIds, frame
+from schemas.formats.outputs.ops import rows_and_nulls
 from schemas.formats.upsert import KeyForm
 from schemas.json.cells import cells
 from schemas.json.columnar import encode_objects
@@ -15,15 +18,31 @@ from schemas.types import TypeName
 from streaming.dev.events.protocol import Columns, Events, Ops, Records, Said
 
 
-class JsonUpsertEvents(Events):
+class _UpsertEvents(Events):
     """Rows, and nulls for those that are gone."""
-
-    def __init__(self, table: TableSchema, key: KeyForm) -> None:
-        self._table, self._key = table, key
 
     @property
     def needs_before(self) -> bool:
         return False
+
+    def values(self, ops: Ops, before: Columns, after: Columns) -> pa.BinaryArray:
+        return rows_and_nulls(pa.array(ops), after, self._rows)
+
+    def records(self, keys: pa.BinaryArray, values: pa.BinaryArray, ops: Ops, first: int) -> Records:
+        return Records(keys, values)
+
+    def said(self, value: bytes | None) -> Said:
+        return Said(Op.DELETE, b"") if value is None else Said(Op.INSERT, value)
+
+    def _rows(self, arrays: Columns) -> pa.BinaryArray:
+        raise NotImplementedError
+
+
+class JsonUpsertEvents(_UpsertEvents):
+    """Objects of the columns."""
+
+    def __init__(self, table: TableSchema, key: KeyForm) -> None:
+        self._table, self._key = table, key
 
     def keys(self, arrays: Columns) -> pa.BinaryArray:
         if self._key == "record":
@@ -34,13 +53,18 @@ class JsonUpsertEvents(Events):
         texts = join(cells(array, column.type, "json"))
         return texts if self._key == "json" else pc.utf8_trim(texts.cast(pa.string()), '"').cast(pa.binary())
 
-    def values(self, ops: Ops, before: Columns, after: Columns) -> pa.BinaryArray:
-        rows = encode_objects(self._table.columns, after, "json")
-        gone = ops == Op.DELETE
-        return pc.if_else(pa.array(gone), None, rows) if gone.any() else rows
+    def _rows(self, arrays: Columns) -> pa.BinaryArray:
+        return encode_objects(self._table.columns, arrays, "json")
 
-    def records(self, keys: pa.BinaryArray, values: pa.BinaryArray, ops: Ops, first: int) -> Records:
-        return Records(keys, values)
 
-    def said(self, value: bytes | None) -> Said:
-        return Said(Op.DELETE, b"") if value is None else Said(Op.INSERT, value)
+class AvroUpsertEvents(_UpsertEvents):
+    """Records by these schemas, which are those of an upsert output of the table."""
+
+    def __init__(self, table: TableSchema, ids: SchemaIds) -> None:
+        self._table, self._ids = table, ids
+
+    def keys(self, arrays: Columns) -> pa.BinaryArray:
+        return encode_records(len(arrays[0]), frame(self._ids.key), (self._table.key_columns, arrays))
+
+    def _rows(self, arrays: Columns) -> pa.BinaryArray:
+        return encode_records(len(arrays[0]), frame(self._ids.value), (self._table.columns, arrays))

@@ -98,7 +98,11 @@ def test_a_job_is_named_by_position_and_the_configuration_is_that_of_the_folder(
             "--format=change",
             "--format change for an upstream that is upsert-json",
         ),
-        ("{topic: orders, format: upsert, encoding: avro-registry}", "--rows=1", "encoding 'avro-registry'"),
+        (
+            "{topic: orders, format: debezium, encoding: avro-registry}",
+            "--rows=1",
+            "events in 'avro-registry'",
+        ),
     ],
 )
 def test_produce_writes_no_events_of_another_form_than_the_upstream_has(

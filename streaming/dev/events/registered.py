@@ -1,0 +1,32 @@
+"""Schemas of test events whose records name them by id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from schemas.avro.output_schemas import text_of
+from schemas.avro.registered import SchemaIds
+from schemas.formats.protocol import OutputFormat
+from schemas.table import TableSchema
+from streaming.registry.book import subjects
+from streaming.registry.client import Registry
+
+Register = Callable[[OutputFormat, TableSchema], SchemaIds]
+"""Makes sure of the schemas of records in this form."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSchemas:
+    """Those of a topic, under the subjects that producers use by default. The same events have the same ids again."""
+
+    registry: Registry
+    topic: str
+
+    def __call__(self, form: OutputFormat, table: TableSchema) -> SchemaIds:
+        """Raises: as `Registry.register`."""
+        named = subjects(self.topic, form.framed)
+        schemas = form.schemas(table.columns, table.key_columns, self.topic)
+        return SchemaIds(
+            *(self.registry.register(named[half], text_of(schemas[half])) for half in ("key", "value"))
+        )
