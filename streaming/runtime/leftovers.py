@@ -1,4 +1,4 @@
-"""What killed processes left behind: Spark's scratch folders, and log files.
+"""What killed processes left behind: Spark's scratch folders, log files, and rows of states that nobody runs any more.
 
 A scratch folder belongs to the processes that hold the lock of a file in it: this one and, by inheritance, its JVM,
 which may outlive it for some seconds. The kernel releases the lock when the last of them ends, whatever the cause; so
@@ -13,6 +13,7 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +25,9 @@ import psutil
 KEPT_LOGS = 20
 """Processes whose log files are kept, the newest; those of live ones are kept anyway."""
 _PREFIX, _LOCK = "backfill-spark-", "lock"
+_ROWS = re.compile(r"backfill-(?:[0-9a-f-]{36}-rows|rows-[a-z0-9_]+)")
+UNUSED_S = 7 * 86_400
+"""After which the rows of a lane count as left behind. Rows that were in use all the same are read anew."""
 _LOG = re.compile(r"(?:spark|lane|demo|crash-[0-9T]+)-([0-9]+)\.(?:log(?:\.[0-9]+)?|out)")
 
 
@@ -61,6 +65,31 @@ def sweep_scratch() -> int:
     for folder in found:
         shutil.rmtree(folder, ignore_errors=True)
     return len(found)
+
+
+def sweep_rows(unused_s: float = UNUSED_S) -> int:
+    """Delete this user's folders of rows (`streaming.lane.before`) that no lane has opened for so long; how many.
+
+    A lane that opens a store touches a file in it.
+    """
+    limit = time.time() - unused_s
+    found = [
+        folder
+        for folder in Path(tempfile.gettempdir()).iterdir()
+        if _ROWS.fullmatch(folder.name) and _is_ours(folder) and _newest_in(folder) < limit
+    ]
+    for folder in found:
+        shutil.rmtree(folder, ignore_errors=True)
+    return len(found)
+
+
+def _newest_in(folder: Path) -> float:
+    """When something in it was written last."""
+    newest = 0.0
+    for path in (folder, *folder.rglob("*")):
+        with suppress(FileNotFoundError):
+            newest = max(newest, path.lstat().st_mtime)
+    return newest
 
 
 def _is_ours(folder: Path) -> bool:

@@ -36,7 +36,7 @@ from streaming.kafka.security import JAVA_SECRETS
 from streaming.runtime.java.class_archive import class_archive, recording, sharing
 from streaming.runtime.java.home import java, log_options
 from streaming.runtime.java.jars import JarSet, ensure, spark_home
-from streaming.runtime.leftovers import Scratch, scratch, sweep_logs
+from streaming.runtime.leftovers import Scratch, scratch, sweep_logs, sweep_rows
 from streaming.runtime.paths import log_folder
 
 JVM_GONE = (Py4JError, OSError)
@@ -123,13 +123,14 @@ def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSessio
     jars = ensure(JarSet.SPARK)
     log = settings.log or log_folder() / f"spark-{os.getpid()}.log"
     sweep_logs(log_folder())
+    sweep_rows()
     archive = class_archive(jars)
     with (
         recording(archive) if settings.record_classes else nullcontext(sharing(archive)) as shared,
         scratch() as own,
     ):
         # Whose jars come to Spark one by one has another class path than the one that was recorded.
-        java_options = [*_java_options(log), *([shared] if settings.is_one_process else [])]
+        java_options = [*_java_options(log, own), *([shared] if settings.is_one_process else [])]
         conf = configuration(settings, jars, java_options, own.folder)
         with _secrets_in_environment(settings):
             session = _start(SparkConf(loadDefaults=False).setAll(list(conf.items())), log, own, settings)
@@ -248,8 +249,9 @@ def is_alive(session: SparkSession) -> bool:
         return False
 
 
-def _java_options(log: Path) -> list[str]:
-    return [*log_options(log), "-Xss4m", *_TASK_JAVA_OPTIONS]
+def _java_options(log: Path, own: Scratch) -> list[str]:
+    # Spark and libraries leave folders and a copy of liblz4 in Java's folder when they are killed.
+    return [*log_options(log), f"-Djava.io.tmpdir={own.folder}", "-Xss4m", *_TASK_JAVA_OPTIONS]
 
 
 @contextmanager

@@ -62,6 +62,15 @@ def test_wide_rows_come_to_a_worker_a_few_at_a_time_and_narrow_ones_many(spark: 
     assert max(count for count, _ in looked_at(100, 25_000)) == 10_000
 
 
+def test_what_the_jvm_writes_to_its_temporary_folder_goes_with_the_session(spark: SparkSession) -> None:
+    """A killed one left a copy of liblz4 and four folders behind each time."""
+    jvm = spark._jvm
+    assert jvm is not None
+    file = Path(jvm.java.io.File.createTempFile("left", "over").getAbsolutePath())
+    assert file.parent == Path(spark.conf.get("spark.local.dir") or "")
+    assert file.parent.name.startswith("backfill-spark-")
+
+
 def test_delta_tables_are_written_and_read_back(spark: SparkSession, tmp_path: Path) -> None:
     table = str(tmp_path / "table")
     spark.range(10).write.format("delta").save(table)

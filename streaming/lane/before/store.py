@@ -80,8 +80,22 @@ class RowStore(Protocol):
 
 
 def local_store(name: str, table: TableSchema) -> RowStore:
-    """A store below the machine's folder for what does not outlive a boot."""
-    return LocalStore(Path(tempfile.gettempdir()) / name, table)
+    """A store below the machine's folder for what does not outlive a boot: `<state>/<first vnode>-<end>`.
+
+    A new one takes the place of those that have some of its vnodes: those of other lanes, before a rescale.
+    """
+    folder = Path(tempfile.gettempdir()) / name
+    if not folder.exists():
+        _remove_overlapping(folder)
+    return LocalStore(folder, table)
+
+
+def _remove_overlapping(folder: Path) -> None:
+    first, end = map(int, folder.name.split("-"))
+    for other in folder.parent.glob("*-*"):
+        other_first, other_end = map(int, other.name.split("-"))
+        if other != folder and other_first < end and first < other_end:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 class LocalStore(RowStore):

@@ -6,13 +6,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from streaming.runtime.leftovers import scratch, sweep_logs, sweep_scratch
+from schemas.table import declare
+from streaming.lane.before.store import local_store
+from streaming.runtime.leftovers import UNUSED_S, scratch, sweep_logs, sweep_rows, sweep_scratch
 
 HOLDER = """
 import signal, subprocess, sys
@@ -88,6 +92,39 @@ def test_what_is_no_folder_of_ours_stays(temporary: Path) -> None:
     (temporary / "backfill-spark-new").mkdir()
     assert sweep_scratch() == 0
     assert len(list(temporary.iterdir())) == 4
+
+
+def test_rows_that_no_lane_has_opened_for_long_are_swept(temporary: Path) -> None:
+    table = declare({"name": "t", "columns": {"id": "bigint"}, "primary_key": ["id"]})
+    names = [f"backfill-{uuid.UUID(int=number)}-rows" for number in range(3)]
+    for name in names:
+        local_store(f"{name}/0-8", table).close()
+    scratches = [temporary / f"backfill-rows-{end}" for end in ("old_1", "new_2")]
+    for folder in scratches:
+        folder.mkdir()
+    (temporary / "backfill-rows.txt").touch()
+    precious = temporary / "precious"
+    precious.mkdir()
+    (temporary / f"backfill-{uuid.UUID(int=9)}-rows").symlink_to(precious)
+    long_ago = time.time() - UNUSED_S - 60
+    for folder in (temporary / names[0], temporary / names[1], scratches[0]):
+        for path in (folder, *folder.rglob("*")):
+            os.utime(path, (long_ago, long_ago))
+    local_store(f"{names[1]}/0-8", table).close()  # nothing is written, but it is in use
+    assert sweep_rows() == 2
+    assert not (temporary / names[0]).exists()
+    assert not scratches[0].exists()
+    assert len(list(temporary.iterdir())) == 6
+
+
+def test_a_store_takes_the_place_of_those_of_other_lanes_with_its_vnodes(temporary: Path) -> None:
+    table = declare({"name": "t", "columns": {"id": "bigint"}, "primary_key": ["id"]})
+    for vnodes in ("0-8", "8-16", "0-5", "5-11"):
+        local_store(f"rows/{vnodes}", table).close()
+        local_store(f"rows/{vnodes}", table).close()
+    assert sorted(path.name for path in (temporary / "rows").iterdir()) == ["0-5", "5-11"]
+    local_store("rows/11-16", table).close()
+    assert sorted(path.name for path in (temporary / "rows").iterdir()) == ["0-5", "11-16", "5-11"]
 
 
 def dead_pid() -> int:
