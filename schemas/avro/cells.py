@@ -19,7 +19,7 @@ import numpy as np
 
 from schemas.avro.limits import MalformedError
 from schemas.errors import Code
-from schemas.json.scan import JsonError
+from schemas.json.parsing.tokens import JsonError
 from schemas.json.values import plain_value
 from schemas.table import Column
 from schemas.types import FIRST_DAY, LAST_DAY, MAX_DECIMAL_PRECISION, TypeName, Value

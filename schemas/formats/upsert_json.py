@@ -8,7 +8,8 @@ from functools import partial
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Rows
 from schemas.formats.upsert import KeyForm
-from schemas.json.scan import JsonError, decoded_text, read_object, read_scalar
+from schemas.json.parsing.scan import decoded_text, read_object, read_scalar
+from schemas.json.parsing.tokens import JsonError
 from schemas.json.values import plain_value, value_of
 from schemas.position import Key
 from schemas.records import Change, Op

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from schemas.json.scan import Kind, Token
+from schemas.json.parsing.tokens import Kind, Token
 from schemas.json.values import Reader, date_of, from_base64, only, read_by, timestamp_of, value_of
 from schemas.table import Column
 from schemas.types import ColumnType, TypeName, Value

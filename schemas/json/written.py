@@ -35,6 +35,7 @@ _PYTHON: dict[TypeName, type] = {
 }
 _LIMITS = {TypeName.INT: 2**31, TypeName.BIGINT: 2**63}
 _DAY_ZERO, _INSTANT_ZERO = dt.date(1970, 1, 1), dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 _LEAST_PLAIN, _LEAST_BIG = -6, 10
 """Powers of ten from which on, and up to which, a number is written without an exponent."""
 
@@ -64,7 +65,7 @@ def written(value: Value, column: Column, encoding: Encoding) -> str:
 def text(value: str) -> str:
     """In quotes; UnicodeEncodeError for half a surrogate pair, which UTF-8 does not have."""
     value.encode()
-    return json.dumps(value, ensure_ascii=False)
+    return _quoted(value)
 
 
 def _boolean(value: bool, _: ColumnType) -> str:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import Code
-from schemas.json.scan import MAX_DEPTH, MAX_NAME, MAX_NUMBER, JsonError, read_object, read_scalar
+from schemas.json.parsing.scan import read_object, read_scalar
+from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, JsonError
 from schemas.json.values import plain_value, value_of
 from schemas.table import Column
 from schemas.types import ColumnType

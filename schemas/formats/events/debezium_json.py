@@ -27,7 +27,8 @@ from schemas.json.debezium_values import (
     TimeMode,
     field_schemas,
 )
-from schemas.json.scan import JsonError, Kind, Token, fields_in, read_object
+from schemas.json.parsing.scan import fields_in, read_object
+from schemas.json.parsing.tokens import JsonError, Kind, Token
 from schemas.records import UpstreamRecord
 from schemas.table import Column
 from schemas.types import TypeName, Value

@@ -13,7 +13,8 @@ from schemas.formats.outputs.halves import Keys, mismatch
 from schemas.json.columnar import encode_objects
 from schemas.json.debezium_values import DebeziumValues, FieldSchema
 from schemas.json.frames import connect_row, framed, json_row
-from schemas.json.scan import JsonError, Token, fields_in, read_object
+from schemas.json.parsing.scan import fields_in, read_object
+from schemas.json.parsing.tokens import JsonError, Token
 from schemas.json.values import value_of
 from schemas.json.written import Encoding, written_row
 from schemas.position import Key

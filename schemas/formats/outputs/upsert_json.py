@@ -12,7 +12,7 @@ from schemas.formats.outputs.json_records import JsonKeyRows, error, payload_of,
 from schemas.formats.outputs.ops import rows_and_nulls
 from schemas.formats.protocol import Origins
 from schemas.json.columnar import encode_objects
-from schemas.json.scan import JsonError
+from schemas.json.parsing.tokens import JsonError
 from schemas.json.written import Encoding, written_row
 from schemas.records import Row
 from schemas.table import Column

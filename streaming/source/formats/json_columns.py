@@ -23,7 +23,7 @@ from operator import and_, or_
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from schemas.json.scan import MAX_DEPTH, MAX_NUMBER
+from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NUMBER
 from schemas.table import Column as TableColumn
 from schemas.types import TypeName
 

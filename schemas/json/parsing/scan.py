@@ -1,20 +1,23 @@
-"""A JSON object as a list of its fields, without a loss: no number becomes a float on the way.
-
-It reads what RFC 8259 allows and nothing beside it, in the limits of Spark's reader, so that both refuse the same
-records: `MAX_DEPTH` objects and lists in each other, names of `MAX_NAME` and numbers of `MAX_NUMBER` characters.
-"""
+"""A JSON object as a list of its fields: what RFC 8259 allows and nothing else, in the limits of Spark's reader."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import Enum, auto
 
 from schemas.errors import Code
-
-MAX_DEPTH, MAX_NAME, MAX_NUMBER = 999, 50_000, 1_000
+from schemas.json.parsing.quick import quick
+from schemas.json.parsing.tokens import (
+    MAX_DEPTH,
+    MAX_NAME,
+    MAX_NUMBER,
+    Fields,
+    JsonError,
+    Kind,
+    Token,
+    quoted,
+)
 
 _STRING = r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
 _NUMBER = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
@@ -24,43 +27,16 @@ NUMBER = re.compile(_NUMBER)
 _CLOSING = {"{": "}", "[": "]"}
 
 
-class JsonError(ValueError):
-    """Why bytes are not what they have to be, in words that hold nothing of them. The caller knows the place."""
-
-    def __init__(self, reason: str, code: Code = Code.JSON_MALFORMED, column: str | None = None) -> None:
-        self.code, self.column = code, column
-        super().__init__(reason)
-
-
-class Kind(Enum):
-    """What a value is in JSON."""
-
-    TEXT = auto()
-    INTEGER = auto()
-    FRACTION = auto()
-    """A number with a fraction or an exponent."""
-    BOOLEAN = auto()
-    NULL = auto()
-    NESTED = auto()
-    """An object or a list."""
-    NESTED_FRACTION = auto()
-    """One that holds a number with a fraction or an exponent somewhere."""
+def read_object(data: bytes) -> Fields:
+    """The fields of the object that `data` is. Raises: JsonError, BAD_ENCODING where it is not UTF-8."""
+    text = decoded_text(data)
+    found = quick(text)
+    return scanned_object(text) if found is None or found.fields is None else found.fields
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A value. `text` is the text that a string stands for, and of everything else the JSON text without spaces."""
-
-    kind: Kind
-    text: str
-
-
-def read_object(data: bytes) -> list[tuple[str, Token]]:
-    """The fields of the object that `data` is, in their order; a name may come twice.
-
-    Raises: JsonError, BAD_ENCODING where it is not UTF-8.
-    """
-    scan = _Scan(decoded_text(data))
+def scanned_object(text: str) -> Fields:
+    """As `read_object`, however long it takes."""
+    scan = _Scan(text)
     fields = list(scan.fields())
     scan.end()
     return fields
@@ -68,17 +44,24 @@ def read_object(data: bytes) -> list[tuple[str, Token]]:
 
 def read_scalar(data: bytes) -> Token:
     """The value that `data` is. Raises: JsonError, as `read_object`; for an object or a list too."""
-    scan = _Scan(decoded_text(data))
-    token = scan.value()
-    scan.end()
+    text = decoded_text(data)
+    token = quick(text) or scanned(text)
     if token.kind in (Kind.NESTED, Kind.NESTED_FRACTION):
         raise JsonError("an object or a list")
     return token
 
 
-def fields_in(token: Token) -> list[tuple[str, Token]]:
+def scanned(text: str) -> Token:
+    """The value that a text is. Raises: JsonError."""
+    scan = _Scan(text)
+    token = scan.value()
+    scan.end()
+    return token
+
+
+def fields_in(token: Token) -> Fields:
     """The fields of an object that was read. Raises: JsonError for any other value."""
-    return list(_Scan(token.text).fields())
+    return list(_Scan(token.text).fields()) if token.fields is None else token.fields
 
 
 def decoded_text(data: bytes) -> str:
@@ -152,7 +135,7 @@ class _Scan:
                     group, raw = self._next()
                 continue
             if open_[-1] == "{":
-                parts += (_written(self._name(group, raw)), ":")
+                parts += (quoted(self._name(group, raw)), ":")
                 self._expect(":")
                 group, raw = self._next()
             if raw in _CLOSING:
@@ -164,7 +147,7 @@ class _Scan:
                 continue
             token = self._plain(group, raw)
             kind = Kind.NESTED_FRACTION if token.kind is Kind.FRACTION else kind
-            parts.append(_written(token.text) if token.kind is Kind.TEXT else token.text)
+            parts.append(quoted(token.text) if token.kind is Kind.TEXT else token.text)
             raw = self._separator(_CLOSING[open_[-1]])
             if raw == ",":
                 parts.append(raw)
@@ -202,19 +185,3 @@ class _Scan:
 def _text(raw: str) -> str:
     text: str = json.loads(raw) if "\\" in raw else raw[1:-1]
     return text
-
-
-_SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_ESCAPED = re.compile(r'["\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
-
-
-def _written(text: str) -> str:
-    """As Spark writes a string inside of an object: what has no place in 16 bits is escaped."""
-    return f'"{_ESCAPED.sub(_escape, text)}"'
-
-
-def _escape(found: re.Match[str]) -> str:
-    if (short := _SHORT.get(found[0])) is not None:
-        return short
-    units = found[0].encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[i : i + 2].hex().upper()}" for i in range(0, len(units), 2))

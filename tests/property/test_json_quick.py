@@ -1,0 +1,119 @@
+"""What Python's own parser reads of a JSON text is what the strict scan reads of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from schemas.json.parsing.quick import quick
+from schemas.json.parsing.scan import fields_in, scanned, scanned_object
+from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Fields, JsonError, Kind, Token
+
+NUMBERS = ["0", "-0", "-0.0", "17", "1.50", "-3e+7", "1E400", "0.1e-3", "123456789012345678901234567890"]
+STRANGE = [
+    "NaN",
+    "Infinity",
+    "01",
+    "+1",
+    "1.",
+    ".5",
+    "1e",
+    "-",
+    "0x1",
+    "tru",
+    "nul",
+    "'a'",
+    "\ufeff1",
+    "\x0b1",
+]
+TEXTS = st.text(max_size=4) | st.sampled_from(["a", "", '"', "\\", "\u0000", "\U0001f600", "\x7f"])
+LEAVES = st.one_of(
+    st.sampled_from([*NUMBERS, "true", "false", "null", r'"\ud800"', r'"\u00e9\/\b"', r'"\ud83d\ude00"']),
+    TEXTS.map(json.dumps),
+    TEXTS.map(lambda text: json.dumps(text, ensure_ascii=False)),
+)
+SPACE = st.sampled_from(["", "", "", " ", "\n\t", "\r"])
+
+
+@st.composite
+def objects(draw: st.DrawFn, inner: st.SearchStrategy[str]) -> str:
+    fields = draw(st.lists(st.tuples(TEXTS.map(json.dumps), SPACE, inner, SPACE), max_size=4))
+    return "{" + ",".join(f"{a}{name}{a}:{b}{value}{b}" for name, a, value, b in fields) + "}"
+
+
+def lists(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
+
+
+DOCUMENTS = st.recursive(LEAVES, lambda inner: objects(inner) | lists(inner), max_leaves=12)
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    """Documents, many of them spoilt in one place."""
+    text = draw(SPACE) + draw(DOCUMENTS) + draw(SPACE)
+    if draw(st.booleans()):
+        at = draw(st.integers(0, len(text)))
+        to = min(len(text), at + draw(st.integers(0, 2)))
+        text = text[:at] + draw(st.sampled_from([*STRANGE, *'{}[],:"0.e-\\\x01', ""])) + text[to:]
+    return text
+
+
+def shown(token: Token) -> Any:
+    """All that a reader may ask a value for."""
+    inside = None
+    if token.text.startswith("{") and token.kind in (Kind.NESTED, Kind.NESTED_FRACTION):
+        inside = listed(fields_in(token))
+    return token.kind, token.text, inside
+
+
+def listed(fields: Fields) -> Any:
+    return [(name, shown(token)) for name, token in fields]
+
+
+def strict(text: str) -> Any:
+    try:
+        return shown(scanned(text))
+    except JsonError:
+        return None
+
+
+@given(texts())
+@example('{"a":1,"a":"x","":[{"b":-0},1.0]}')
+@example('"\\ud83d"')
+def test_both_read_the_same_or_it_is_left_to_the_scan(text: str) -> None:
+    found, expected = quick(text), strict(text)
+    if found is not None:
+        assert shown(found) == expected
+    if text.lstrip().startswith("{") and expected is not None:
+        assert listed(scanned_object(text)) == expected[2]
+
+
+@given(DOCUMENTS)
+def test_what_is_right_is_read(text: str) -> None:
+    found = quick(text)
+    assert found is not None
+    assert shown(found) == strict(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *STRANGE,
+        "[" * MAX_DEPTH + "]" * MAX_DEPTH,
+        '{"a":' * MAX_DEPTH + "1" + "}" * MAX_DEPTH,
+        "1" * (MAX_NUMBER + 1),
+        "[0." + "1" * MAX_NUMBER + "]",
+        '{"' + "n" * (MAX_NAME + 1) + '":1}',
+        "",
+        "{} {}",
+    ],
+    ids=lambda text: text[:12],
+)
+def test_what_is_not_or_beyond_the_limits_is_not(text: str) -> None:
+    assert quick(text) is None
+    assert strict(text) is None
