@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schemas.errors import Code, InputError
+from schemas.formats.events.frames import Frames
 from schemas.formats.events.rows import (
     DELETE,
     MESSAGE,
@@ -25,16 +26,12 @@ from schemas.json.debezium_values import (
     DecimalMode,
     FieldSchema,
     TimeMode,
-    field_schemas,
 )
-from schemas.json.parsing.scan import fields_in, read_object
+from schemas.json.parsing.scan import fields_in
 from schemas.json.parsing.tokens import JsonError, Kind, Token
 from schemas.records import UpstreamRecord
 from schemas.table import Column
 from schemas.types import TypeName, Value
-
-FRAMED = '{"schema"'
-"""How a key or value begins that comes with its schema."""
 
 _LONG_MAX = 2**63 - 1
 _NOTHING = Token(Kind.NULL, "null")
@@ -55,6 +52,7 @@ class DebeziumRows(EventRows):
     ) -> None:
         super().__init__(columns, key_columns)
         self._values = DebeziumValues(time, decimal)
+        self._key_frames, self._frames = Frames(), Frames("after")
 
     def read_record(
         self, key: bytes | None, value: bytes | None, *, where: str | None = None
@@ -63,7 +61,7 @@ class DebeziumRows(EventRows):
         if not value:
             return UpstreamRecord(self._delete(self._key(key, where)))
         try:
-            fields, schemas = _unframed(value, "after")
+            fields, schemas = self._frames.unframed(value)
             envelope = _set(fields)
             if _is_no_data(envelope):
                 return UpstreamRecord(None)
@@ -95,7 +93,7 @@ class DebeziumRows(EventRows):
         if not data:
             raise mismatch("a record without a key", where)
         try:
-            fields, schemas = _unframed(data)
+            fields, schemas = self._key_frames.unframed(data)
             keys = self._key_values(fields, schemas)
         except JsonError as reason:
             raise _error(reason, "a key", where) from None
@@ -113,19 +111,6 @@ class DebeziumRows(EventRows):
             column.name: self._values.value_of(tokens[column.name], column, schemas.get(column.name))
             for column in self._key_columns
         }
-
-
-def _unframed(
-    data: bytes, half: str | None = None
-) -> tuple[list[tuple[str, Token]], Mapping[str, FieldSchema]]:
-    """The fields that count, and what the frame says of them or of those of one of them, if there is a frame."""
-    fields = read_object(data)
-    if not data.startswith(FRAMED.encode()):
-        return fields, {}
-    parts = dict(fields)
-    if len(parts) < len(fields):
-        raise JsonError("a part of its frame that comes twice")
-    return fields_in(parts.get("payload", _NOTHING)), field_schemas(parts["schema"], half)
 
 
 def _set(fields: list[tuple[str, Token]]) -> _Fields:

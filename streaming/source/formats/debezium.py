@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.events.debezium_json import FRAMED
+from schemas.formats.events.frames import FRAMED
 from schemas.table import TableSchema
 from streaming.source.formats.debezium_columns import FRAME, DebeziumForms, unchanged
 from streaming.source.formats.events import decoded_event, is_no_data, position_of

@@ -1,0 +1,59 @@
+"""What Kafka Connect puts around a key or value in JSON: `{"schema": ..., "payload": ...}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from schemas.json.debezium_values import FieldSchema, field_schemas
+from schemas.json.parsing.scan import fields_in, read_object
+from schemas.json.parsing.tokens import MAX_DEPTH, Fields, JsonError, Kind, Token
+
+FRAMED = '{"schema"'
+"""How a key or value begins that comes with its schema."""
+
+_NOTHING = Token(Kind.NULL, "null")
+_PARTS = ["schema", "payload"]
+_PAYLOAD = b'"payload":'
+
+
+class Frames:
+    """Takes the records of one topic out of their frames, and says what these say of the fields in `half`, or of all.
+
+    A frame is ten times as long as most rows, and the same in most records: one that came before is not read again.
+    """
+
+    def __init__(self, half: str | None = None) -> None:
+        self._half = half
+        self._begin = b""
+        self._schemas: Mapping[str, FieldSchema] = {}
+
+    def unframed(self, data: bytes) -> tuple[Fields, Mapping[str, FieldSchema]]:
+        """The fields that count, and what the frame says of them, if there is one. Raises: JsonError."""
+        if not data.startswith(FRAMED.encode()):
+            return read_object(data), {}
+        if self._is_known(data):
+            try:
+                return read_object(data[len(self._begin) : -1]), self._schemas
+            except JsonError:
+                pass  # with its frame it may be wrong in another way
+        fields = read_object(data)
+        parts = dict(fields)
+        if len(parts) < len(fields):
+            raise JsonError("a part of its frame that comes twice")
+        self._remember(data)
+        return fields_in(parts.get("payload", _NOTHING)), field_schemas(parts["schema"], self._half)
+
+    def _is_known(self, data: bytes) -> bool:
+        if not self._begin or not (data.startswith(self._begin) and data.endswith(b"}")):
+            return False
+        return data.count(b"{") + data.count(b"[") < MAX_DEPTH  # how deep it lies counts
+
+    def _remember(self, data: bytes) -> None:
+        """Keep what stands before the payload, if it can be told from it."""
+        begin = b"".join(data.partition(_PAYLOAD)[:2])
+        try:
+            parts = read_object(begin + b"null}")
+        except JsonError:
+            return
+        if [name for name, _ in parts] == _PARTS and parts[1][1].kind is Kind.NULL:
+            self._begin, self._schemas = begin, field_schemas(parts[0][1], self._half)
