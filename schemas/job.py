@@ -25,19 +25,12 @@ from schemas.kinds.sinks import SinkConfig, declare_sink
 from schemas.settings.job_keys import DEFAULT_OUTPUT_PARTITIONS, KEYS, OWN_KEYS
 from schemas.settings.topic_config import allow_retention, replication_factor, topic_config
 from schemas.table import MAX_VNODE_COUNT, Column, TableSchema, nearest
-from schemas.topics import BARRIERS_SUFFIX
+from schemas.topics import DEAD_LETTERS_SUFFIX, barriers_of_output, is_topic_name, no_compaction
 
 MAX_LATENCY_BUDGET_MS = 3_600_000
-DEAD_LETTERS_SUFFIX = ".dead-letters"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
-
-
-def is_topic_name(name: object) -> bool:
-    """Whether Kafka takes it as a topic's name: letters, digits, `.`, `_`, `-`; 249 at most; no `.`, `..`."""
-    return isinstance(name, str) and _TOPIC.fullmatch(name) is not None
 
 
 def is_job_name(name: object) -> bool:
@@ -102,8 +95,10 @@ class JobDefinition:
         format_ = declare_format(OUTPUT_FORMATS, declaration, faults, beside=OWN_KEYS) or DEFAULT
         if misfit := format_.misfit(table):
             faults.add(misfit)
-        barriers = _barrier_topic(declaration, format_, faults)
+        barriers = barriers_of_output(declaration, format_, faults)
         scan = declare_scan(declaration.get("read"), faults)
+        if misfit := scan.misfit_of(table):
+            faults.add(misfit)
         may_lose = allow_retention(declaration.get("allow_retention"), faults)
         job = cls(
             _name(declaration.get("name"), faults),
@@ -116,7 +111,10 @@ class JobDefinition:
             table.vnode_count,
             replication_factor(declaration.get("replication_factor"), faults),
             topic_config(
-                declaration.get("topic_config"), faults, may_lose=may_lose, may_compact=barriers is not None
+                declaration.get("topic_config"),
+                faults,
+                may_lose=may_lose,
+                no_compaction=no_compaction(format_, barriers),
             ),
             may_lose,
             format_,
@@ -152,8 +150,8 @@ class JobDefinition:
         declaration |= {key: value for key, value in of_topic.items() if value}
         if self.format != DEFAULT:
             declaration |= self.format.model_dump()
-        if self.barrier_topic is not None:
-            declaration["barrier_topic"] = self.barrier_topic
+        if self.barrier_topic is not None or self.format.barriers_are_beside:
+            declaration["barrier_topic"] = self.with_barriers
         if self.sink != DEFAULT_SINK:
             declaration["sink"] = self.sink.model_dump()
         if self.scan != DEFAULT_SCAN:
@@ -212,6 +210,11 @@ class JobDefinition:
         return self.barrier_topic or self.output
 
     @property
+    def may_compact(self) -> bool:
+        """Whether the output may be compacted."""
+        return no_compaction(self.format, self.barrier_topic) is None
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """Those that it may write to."""
         beside = () if self.barrier_topic is None else (self.barrier_topic,)
@@ -252,17 +255,6 @@ def _name(declared: object, faults: Faults) -> str:
 def _output(declared: object, faults: Faults) -> str:
     if not is_topic_name(declared) or not is_topic_name(f"{declared}{DEAD_LETTERS_SUFFIX}"):
         faults.add(f"output {brief(declared)} is no topic name (letters, digits, '.', '_', '-', 236 at most)")
-    return str(declared)
-
-
-def _barrier_topic(declaration: Mapping[str, Any], format_: OutputFormat, faults: Faults) -> str | None:
-    output, declared = declaration.get("output"), declaration.get("barrier_topic")
-    if declared is None:
-        return None if format_.may_hold_barriers else f"{output}{BARRIERS_SUFFIX}"
-    if not is_topic_name(declared):
-        faults.add(f"barrier_topic {brief(declared)} is no topic name (letters, digits, '.', '_', '-')")
-    elif declared in (output, f"{output}{DEAD_LETTERS_SUFFIX}"):
-        faults.add(f"barrier_topic {brief(declared)} is another topic of the job", Code.SAME_TOPIC)
     return str(declared)
 
 

@@ -3,7 +3,7 @@
 Declared once and fixed for the life of a replica. Two orders matter and must not be mixed up: columns
 are in declared order (rows), key columns in primary-key order (keys, positions). The distribution key
 is a subset of the primary key, in its own declared order, since a vnode is a hash over its columns in
-that order.
+that order. Rows of some upstreams have no identity: such a table has neither key, and nothing is kept of it.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ class TableSchema:
     distribution_key: tuple[str, ...]
     vnode_count: int
 
+    @property
+    def has_key(self) -> bool:
+        """Whether its rows have an identity: without one there is no vnode and no replica of them."""
+        return bool(self.primary_key)
+
     @cached_property
     def by_name(self) -> Mapping[str, Column]:
         """The columns by name, in declared order."""
@@ -75,9 +80,14 @@ class TableSchema:
 
     def to_dict(self) -> dict[str, Any]:
         """The declaration, with every default written out; `declare` reads it back."""
-        return {
+        named = {
             "name": self.name,
             "columns": {column.name: str(column.type) for column in self.columns},
+        }
+        if not self.has_key:
+            return named
+        return {
+            **named,
             "primary_key": list(self.primary_key),
             "distribution_key": list(self.distribution_key),
             "vnode_count": self.vnode_count,
@@ -87,13 +97,18 @@ class TableSchema:
 KEYS = {
     "name": ("", "Letters, digits and `_`."),
     "columns": ("", f"Name: type; types are `{' '.join(TYPE_NAMES)}`."),
-    "primary_key": ("", "Columns, in order; not `float`, `double` or `binary`; never null."),
+    "primary_key": (
+        "",
+        "Columns, in order; not `float`, `double` or `binary`; never null. Left out, as the next two, for "
+        "`format: append`.",
+    ),
     "distribution_key": ("`primary_key`", "Part of the primary key whose hash decides the vnode."),
     "vnode_count": (f"`{DEFAULT_VNODE_COUNT}`", f"{MIN_VNODE_COUNT} to {MAX_VNODE_COUNT}."),
 }
 """What a declaration may hold: default and meaning, in Markdown."""
 
-_REQUIRED = ("name", "columns", "primary_key")
+_REQUIRED = ("name", "columns")
+_OF_KEY = ("primary_key", "distribution_key", "vnode_count")
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
@@ -102,8 +117,12 @@ def nearest(word: str, known: Sequence[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def declare(declaration: Mapping[str, Any], *, where: str = "table") -> TableSchema:
+def declare(
+    declaration: Mapping[str, Any], *, where: str = "table", has_key: bool | None = True
+) -> TableSchema:
     """Check a declaration as read from YAML or JSON.
+
+    `has_key` says whether its rows have an identity, which follows from the upstream's format; None: either will do.
 
     Raises:
         ConfigError: TABLE_INVALID, naming every fault in one message, so that one correction is enough.
@@ -112,6 +131,7 @@ def declare(declaration: Mapping[str, Any], *, where: str = "table") -> TableSch
         raise _invalid(where, f"{type(declaration).__name__} instead of a mapping")
     faults = [f"unknown key {key!r}{nearest(str(key), list(KEYS))}" for key in declaration if key not in KEYS]
     faults += [f"{key!r} is missing" for key in _REQUIRED if key not in declaration]
+    faults += _identity_faults(declaration, has_key)
     name = declaration.get("name", "table")
     if not (isinstance(name, str) and _IDENTIFIER.fullmatch(name)):
         faults.append(f"name {name!r} is not letters, digits and _ (128 at most)")
@@ -131,6 +151,13 @@ def declare(declaration: Mapping[str, Any], *, where: str = "table") -> TableSch
 
 def _invalid(where: str, found: str) -> ConfigError:
     return ConfigError(Code.TABLE_INVALID, where=where, found=found)
+
+
+def _identity_faults(declaration: Mapping[str, Any], has_key: bool | None) -> list[str]:
+    given = [key for key in _OF_KEY if declaration.get(key) is not None]
+    if has_key is False or (has_key is None and not given):
+        return [f"{key!r} is given, and rows of format append have no identity" for key in given]
+    return [] if "primary_key" in given else ["'primary_key' is missing"]
 
 
 def _names(declaration: Mapping[str, Any], key: str, faults: list[str]) -> list[str]:

@@ -1,10 +1,24 @@
-"""The topics of one upstream, by name: data, barriers where they stand beside the data, control requests."""
+"""Topics by name: those of an upstream, for data, barriers beside them and control requests; and those of an output."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from schemas.errors import Code
+from schemas.faults import Faults, brief
+from schemas.formats.protocol import Images, OutputFormat
 
 CONTROL_SUFFIX, BARRIERS_SUFFIX = ".control", ".barriers"
+DEAD_LETTERS_SUFFIX = ".dead-letters"
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+
+
+def is_topic_name(name: object) -> bool:
+    """Whether Kafka takes it as a topic's name: letters, digits, `.`, `_`, `-`; 249 at most; no `.`, `..`."""
+    return isinstance(name, str) and _TOPIC.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,3 +46,24 @@ class UpstreamTopics:
     def all(self) -> frozenset[str]:
         """Every one of them; none can be an output."""
         return frozenset({self.data, self.with_barriers, self.control})
+
+
+def barriers_of_output(declaration: Mapping[str, Any], format_: OutputFormat, faults: Faults) -> str | None:
+    """The topic that a job's definition names for its barriers, None where they are records of the output."""
+    output, declared = declaration.get("output"), declaration.get("barrier_topic")
+    if declared is None:
+        return f"{output}{BARRIERS_SUFFIX}" if format_.barriers_are_beside else None
+    if declared == output and format_.barriers_are_beside and format_.may_hold_barriers:
+        return None  # the topic that they are records of
+    if not is_topic_name(declared):
+        faults.add(f"barrier_topic {brief(declared)} is no topic name (letters, digits, '.', '_', '-')")
+    elif declared in (output, f"{output}{DEAD_LETTERS_SUFFIX}"):
+        faults.add(f"barrier_topic {brief(declared)} is another topic of the job", Code.SAME_TOPIC)
+    return str(declared)
+
+
+def no_compaction(format_: OutputFormat, barriers: str | None) -> str | None:
+    """Why such an output can't be compacted, None if it can."""
+    if format_.images is Images.ROWS:
+        return "rows without identity are no versions of one another"
+    return "barriers in the output have no key; name a barrier_topic for them" if barriers is None else None

@@ -73,7 +73,7 @@ class DebeziumFormat(RegistryFormat):
     def framed(self) -> Framed:
         return Framed() if self.encoding == "json" else Framed(key=True, value=True)
 
-    def misfit(self, table: TableSchema) -> str | None:
+    def misfit_of_columns(self, table: TableSchema) -> str | None:
         if self.encoding != "json":
             given = [name for name in ("time", "decimal") if getattr(self, name) is not None]
             return f"{given[0]} is for encoding 'json': in Avro the schema says it" if given else None

@@ -48,6 +48,9 @@ class Images(Enum):
     AFTER_ONLY = "after only"
     """No change has the row that was there. INSERT only says what the row is now, whether it was there or not; the
     `before` of a DELETE has the key columns, and nulls elsewhere."""
+    ROWS = "rows"
+    """Rows without identity: each record is an INSERT of one, of a table without a primary key. Its key is not looked
+    at, and goes on with it as it came, null too; equal rows are two rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +179,13 @@ class Format(BaseModel):
 
     @property
     def may_hold_barriers(self) -> bool:
-        """Whether barriers may be records of the topic; they are then, unless the configuration says otherwise."""
+        """Whether barriers may be records of the topic."""
         return False
+
+    @property
+    def barriers_are_beside(self) -> bool:
+        """Where barriers stand, unless the configuration says it: in `<topic>.barriers`, or in the topic."""
+        return not self.may_hold_barriers
 
     @property
     def may_be_null(self) -> bool:
@@ -214,6 +222,15 @@ class Format(BaseModel):
 
     def misfit(self, table: TableSchema) -> str | None:
         """Why records of this format can't hold such a table. The configuration asks; nothing else does."""
+        name = self.model_dump()["format"]
+        if self.images is not Images.ROWS and not table.primary_key:
+            return f"format {name!r} needs a table with a primary key; without one there is `append`"
+        if self.images is Images.ROWS and table.primary_key:
+            return f"format {name!r} is for a table without a primary key"
+        return self.misfit_of_columns(table)
+
+    def misfit_of_columns(self, table: TableSchema) -> str | None:
+        """The same of the columns, for what is its own in a format."""
         return None
 
     @abstractmethod
@@ -250,8 +267,8 @@ class OutputFormat(Format):
         """The strict twin over rows of these columns, tuples in this order."""
 
     @abstractmethod
-    def keys(self, key_columns: Sequence[Column]) -> KeyEncoder:
-        """The keys of an output."""
+    def keys(self, key_columns: Sequence[Column]) -> KeyEncoder | None:
+        """The keys of an output. None where each record has the key that it came with, of `Images.ROWS`."""
 
     @abstractmethod
     def values(self, columns: Sequence[Column]) -> ValueEncoder:

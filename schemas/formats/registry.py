@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from schemas.faults import Faults
+from schemas.formats.append import AppendFormat, AppendOutput
 from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.debezium import DebeziumOutput
@@ -24,11 +25,13 @@ UPSTREAM_FORMATS: dict[str, type[Format]] = {
     "change": ChangeFormat,
     "upsert": UpsertFormat,
     "debezium": DebeziumFormat,
+    "append": AppendFormat,
 }
 OUTPUT_FORMATS: dict[str, type[OutputFormat]] = {
     "change": ChangeFormat,
     "upsert": UpsertOutput,
     "debezium": DebeziumOutput,
+    "append": AppendOutput,
 }
 
 _AnyFormat = TypeVar("_AnyFormat", bound=Format)

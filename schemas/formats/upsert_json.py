@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from schemas.errors import Code, InputError
@@ -40,21 +40,14 @@ class JsonUpserts(Rows):
         if not value:
             return Change(Op.DELETE, tuple(keys.get(name) for name in self._columns), None)
         try:
-            row = self._row(value)
+            row = read_row(value, self._columns)
         except JsonError as reason:
-            raise _error(reason, "a value", where) from None
+            raise error(reason, "a value", where) from None
         for name, found in row.items():
             if name in keys and found is not None and found != keys[name]:
                 raise _mismatch("a value whose key columns are not those of its key", where)
         row |= keys
         return Change(Op.INSERT, None, tuple(row.get(name) for name in self._columns))
-
-    def _row(self, data: bytes) -> dict[str, Value]:
-        row = {}
-        for name, token in read_object(data):
-            if (column := self._columns.get(name)) is not None:
-                row[name] = value_of(token, column)
-        return row
 
     def _key(self, data: bytes | None, where: str | None) -> dict[str, Value]:
         if not data:
@@ -62,7 +55,7 @@ class JsonUpserts(Rows):
         try:
             keys = self._read_key(data)
         except JsonError as reason:
-            raise _error(reason, "a key", where) from None
+            raise error(reason, "a key", where) from None
         if None in keys.values():
             raise InputError(Code.PK_NULL, where=where, found="a null in a key column")
         return keys
@@ -82,7 +75,17 @@ class JsonUpserts(Rows):
 _FORM = "JSON of the table's columns, in UTF-8"
 
 
-def _error(reason: JsonError, what: str, where: str | None) -> InputError:
+def read_row(data: bytes, columns: Mapping[str, Column]) -> dict[str, Value]:
+    """What an object has of some columns. Raises: JsonError."""
+    row = {}
+    for name, token in read_object(data):
+        if (column := columns.get(name)) is not None:
+            row[name] = value_of(token, column)
+    return row
+
+
+def error(reason: JsonError, what: str, where: str | None) -> InputError:
+    """What is wrong with `a key` or `a value`, as `what` says."""
     column = f" in column {reason.column}" if reason.column else ""
     code = Code.KEY_MISMATCH if what == "a key" and reason.code is Code.JSON_MALFORMED else reason.code
     values = {"column": reason.column} if reason.column else {}

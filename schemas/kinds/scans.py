@@ -46,6 +46,10 @@ class ScanConfig(BaseModel):
         """Why an upstream in this format can't be read so, None if it can."""
         return None
 
+    def misfit_of(self, table: TableSchema) -> str | None:
+        """Why such a table can't be read so, None if it can."""
+        return None
+
     def part_count(self, vnode_count: int, output_partitions: int) -> int:
         """Into how many parts a job falls, each read on its own, in an order of its own: no fewer than its partitions.
 
@@ -63,6 +67,14 @@ class ReplicaScan(ScanConfig):
 
     kind: Literal["replica"] = "replica"
 
+    def misfit_of(self, table: TableSchema) -> str | None:
+        """There is no replica of rows without identity."""
+        return (
+            None
+            if table.has_key
+            else "read: replica needs a table with a primary key; without one: read: topic"
+        )
+
 
 class TopicScan(ScanConfig):
     """Reads the upstream's records since the topic's beginning: a part is a partition, a position an offset."""
@@ -76,8 +88,11 @@ class TopicScan(ScanConfig):
 
     def misfit(self, upstream: Format) -> str | None:
         """What is sent of a record must follow from the record alone."""
-        if upstream.images is not Images.FULL:
-            return "read: topic needs an upstream whose records say what was there before: format: change"
+        if upstream.images is Images.AFTER_ONLY:
+            return (
+                "read: topic needs an upstream whose records say what was there before, format: change, or whose rows "
+                "have no identity, format: append"
+            )
         return None
 
     def part_count(self, vnode_count: int, output_partitions: int) -> int:

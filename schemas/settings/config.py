@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from schemas.errors import Code, ConfigError
 from schemas.faults import Faults, brief
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.job import JobDefinition
 from schemas.kinds.barriers import BARRIER_KINDS, BarriersConfig
@@ -88,7 +88,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     """
     faults = Faults(Code.CONFIG_INVALID)
     raw = _validated(ConfigFile, declared, faults)
-    table = _table(declared.get("table"), faults)
+    table = _table(declared.get("table"), raw, faults)
     jobs = _jobs(declared.get("jobs"), table, faults)
     _find_doubles(jobs, faults)
     upstream_format = topics = None
@@ -230,11 +230,12 @@ def _fault(item: ErrorDetails) -> str:
             return f"{key} is {brief(item['input'])}: {item['msg'][0].lower()}{item['msg'][1:]}"
 
 
-def _table(declared: object, faults: Faults) -> TableSchema | None:
+def _table(declared: object, raw: ConfigFile | None, faults: Faults) -> TableSchema | None:
     if not isinstance(declared, dict):
         return None  # missing or of another form: the model says so
+    kind = UPSTREAM_FORMATS.get(str(raw.upstream.get("format"))) if raw else None
     try:
-        return declare(declared)
+        return declare(declared, has_key=kind is None or kind().images is not Images.ROWS)
     except ConfigError as error:
         faults.merge("table", error)
         return None
@@ -288,8 +289,10 @@ def _find_doubles(jobs: Sequence[JobDefinition], faults: Faults) -> None:
 def _topics(raw: ConfigFile, upstream_format: Format | None) -> UpstreamTopics:
     topic = raw.upstream["topic"]
     barriers = raw.barrier_topic
-    if barriers is None and upstream_format is not None and not upstream_format.may_hold_barriers:
-        barriers = topic + BARRIERS_SUFFIX
+    if upstream_format is not None and upstream_format.barriers_are_beside:
+        barriers = barriers or topic + BARRIERS_SUFFIX
+        if barriers == topic and upstream_format.may_hold_barriers:
+            barriers = None  # the topic that they are records of
     return UpstreamTopics.of(topic, barriers=barriers, control=raw.control_topic)
 
 
@@ -327,7 +330,7 @@ def _lanes(
         return 1
     if raw.lanes is None:
         return _default_lanes(raw, table, jobs)
-    if raw.lanes > table.vnode_count:
+    if table.has_key and raw.lanes > table.vnode_count:
         faults.add(f"{raw.lanes} lanes for a vnode_count of {table.vnode_count}")
     for job in jobs:
         if job.output_partitions % raw.lanes:

@@ -13,14 +13,14 @@ from pydantic_core import PydanticCustomError
 
 from schemas.avro.limits import MAX_VALUE_BYTES
 from schemas.faults import brief
-from schemas.job import duration_text, is_topic_name, parse_duration
+from schemas.job import duration_text, parse_duration
 from schemas.kinds.barriers import known_kind
 from schemas.settings.http import HttpConfig
 from schemas.settings.kafka import KafkaConfig
 from schemas.settings.limits import Limits, size_bytes
 from schemas.settings.registry import RegistryConfig
 from schemas.settings.spark import SparkConfig
-from schemas.topics import CONTROL_SUFFIX
+from schemas.topics import CONTROL_SUFFIX, is_topic_name
 
 MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS = 100, 3_600_000
 MIN_BATCH_TIMEOUT_MS, MAX_BATCH_TIMEOUT_MS = 30_000, 24 * 3_600_000
@@ -143,7 +143,8 @@ class ConfigFile(Model):
     barrier_topic: Annotated[str, AfterValidator(_topic)] | None = Field(
         None,
         description="A topic for the barriers beside the data, to which nothing is written then. It is this service's "
-        "own, and made if it is not there. Left out: in the data for `format: change`, else `<topic>.barriers`.",
+        "own, and made if it is not there. Left out: in the data for `format: change`, else `<topic>.barriers`. "
+        "`append` has them in the data if it names the topic itself.",
     )
     control_topic: Annotated[str, AfterValidator(_topic)] | None = Field(
         None,

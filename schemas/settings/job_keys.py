@@ -46,7 +46,8 @@ KEYS = {
     ),
     "barrier_topic": (
         "none for `change`, else `<output>.barriers`",
-        "Topic for the barriers of the output, made with it; without it they are records of the output.",
+        "Topic for the barriers of the output, made with it; without it they are records of the output. They are in "
+        "an output of `append` if it names the output itself.",
     ),
     "sink": sink_key(),
 }

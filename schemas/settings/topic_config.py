@@ -41,11 +41,11 @@ def allow_retention(declared: object, faults: Faults) -> bool:
 
 
 def topic_config(
-    declared: object, faults: Faults, *, may_lose: bool, may_compact: bool
+    declared: object, faults: Faults, *, may_lose: bool, no_compaction: str | None
 ) -> tuple[tuple[str, str], ...]:
     """Settings of a new topic by Kafka's names for them, sorted.
 
-    `may_lose`: a retention is allowed; `may_compact`: so is compaction.
+    `may_lose`: a retention is allowed. `no_compaction`: why compaction is not, None where it is.
     """
     if declared is None:
         return ()
@@ -60,11 +60,8 @@ def topic_config(
             faults.add(f"topic_config.{key} {brief(value)} is no text, number or boolean")
         else:
             settings[key] = _text(value)
-    if "compact" in settings.get("cleanup.policy", "") and not may_compact:
-        faults.add(
-            "topic_config.cleanup.policy holds compact, and barriers in the output have no key; "
-            "name a barrier_topic for them"
-        )
+    if "compact" in settings.get("cleanup.policy", "") and no_compaction is not None:
+        faults.add(f"topic_config.cleanup.policy holds compact, and {no_compaction}")
     for key in RETENTION_KEYS:
         if key in settings and is_finite(settings[key]) and not may_lose:
             faults.add(

@@ -77,6 +77,8 @@ def _registered(data: Sequence[Sample], ids: list[int], schemas: Schemas | None)
         return made
     fields = rows_of(event or values[-1])
     made.fields = [each for each in fields if each.kind]
+    if event is None and _is_keyless(data):
+        made = _append("avro-registry", made.fields)
     made.notes += [f"Field {each.name} has a type that no column has." for each in fields if not each.kind]
     keys = _known(schema_ids([each.key for each in data]), schemas)
     key = rows_of(keys[-1]) if keys else []
@@ -123,7 +125,22 @@ def _has_after(schema: dict[str, Any]) -> bool:
     return any(each.get("field") == "after" for each in schema.get("fields", ()))
 
 
+def _is_keyless(data: Sequence[Sample]) -> bool:
+    """Whether there are rows without a key."""
+    return any(each.value and not each.key for each in data)
+
+
+def _append(encoding: str, fields: Sequence[Field]) -> Guess:
+    made = Guess({"format": "append", "encoding": encoding}, list(fields))
+    made.notes.append(
+        "Records without a key: rows without identity, for jobs with read: topic and format: append alone."
+    )
+    return made
+
+
 def _upsert(data: Sequence[Sample], rows: Sequence[dict[str, Any]]) -> Guess:
+    if _is_keyless(data):
+        return _append("json", fields_of(rows))
     made = Guess({"format": "upsert", "encoding": "json"}, fields_of(rows))
     keys = [as_json(each.key) for each in data if each.key]
     if keys and all(isinstance(key, dict) for key in keys):

@@ -25,6 +25,8 @@ def configuration(topic: str, bootstrap: str, guess: Guess, seen: str, registry:
     for each in guess.fields:
         kind = json.dumps(each.kind) if "," in each.kind else each.kind
         lines.append(_commented(f"    {_name(each.name)}: {kind}", "; ".join(each.notes)))
+    if guess.upstream.get("format") == "append":
+        return "\n".join([*lines, ""])
     key = ", ".join(map(_name, guess.primary_key))
     lines.append(_commented(f"  primary_key: [{key}]", None if key else "no key was found in the records"))
     return "\n".join([*lines, ""])

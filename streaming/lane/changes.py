@@ -58,6 +58,11 @@ class Changes:
         """In its partition, of each change."""
         return _numpy(self.rows, OFFSET)
 
+    @property
+    def record_keys(self) -> pa.Array:
+        """The keys of the records as they came, null for none."""
+        return whole(self.rows[KEY])
+
     def filtered(self, kept: Bools) -> Changes:
         """Those of them, in their order."""
         mask = pa.array(kept)
@@ -104,6 +109,16 @@ def order_changes(
     order = wanted[np.lexsort((*places, interval[wanted]))]
     rows = rows.take(pa.array(order)).combine_chunks()
     return _changes(rows, interval[order], table)
+
+
+def count_no_data(batches: Iterable[pa.RecordBatch], plan: BatchPlan) -> int:
+    """Records of the plan's own intervals that say nothing of the table; they come to one lane."""
+    first, count = np.asarray(plan.first_offsets), 0
+    for batch in batches:
+        said = pc.equal(batch[OP], NO_DATA).fill_null(False).to_numpy(zero_copy_only=False)
+        partition, offset = (batch[name].to_numpy() for name in (PARTITION, OFFSET))
+        count += int(np.count_nonzero(said & (offset >= first[partition])))
+    return count
 
 
 def _numpy(rows: pa.Table, name: str) -> npt.NDArray[Any]:

@@ -135,5 +135,5 @@ def _wrong_keys(changes: Changes, table: TableSchema) -> Iterator[Found]:
     for row in np.flatnonzero(moved):
         text = "an UPDATE whose before and after have different primary keys"
         yield found(row, Code.UPDATE_CHANGES_PK, text)
-    for row in np.flatnonzero(~is_set(changes.rows[KEY])):
+    for row in np.flatnonzero(~is_set(changes.rows[KEY])) if table.has_key else ():
         yield found(row, Code.PK_NULL, "a record without a key")

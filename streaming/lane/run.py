@@ -22,7 +22,7 @@ from state.journal import is_superseded
 from state.replica import write_log_file
 from state.storage import DataFile
 from streaming.lane.awaited import awaited_ids
-from streaming.lane.changes import Changes, log_rows, order_changes
+from streaming.lane.changes import Changes, count_no_data, log_rows, order_changes
 from streaming.lane.complete import Completion, RowsNeededError, completion_of
 from streaming.lane.faults import MOST_FAULTS, Fault, find_faults
 from streaming.lane.sending import send_all, send_letters
@@ -76,7 +76,7 @@ class _Lane:
         self._log: list[DataFile] = []
         self._faults: list[Fault] = []
         self._awaited: frozenset[int] = frozenset()
-        self._changes = self._held_bytes = 0
+        self._changes = self._held_bytes = self._ignored = 0
         self._complete: Completion
         self._unwritten: Changes | None = None
         """The last part that was asked for: it goes to the log after it was sent."""
@@ -94,7 +94,13 @@ class _Lane:
             return LaneResult(self.lane, too_long=True)
         except RowsNeededError:
             return LaneResult(self.lane, needs_rows=True)
-        return replace(result, changes=self._changes, held_bytes=self._held_bytes, step_ms=self.watch.step_ms)
+        return replace(
+            result,
+            changes=self._changes,
+            held_bytes=self._held_bytes,
+            ignored=self._ignored,
+            step_ms=self.watch.step_ms,
+        )
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> LaneResult:
         parts, result = self._parts(batches), LaneResult(self.lane)
@@ -114,6 +120,7 @@ class _Lane:
             changes = order_changes(part, self.schema, self.task.plan, self.task.table)
             task = self.task
             held_bytes = sum(batch.nbytes for batch in part)
+            self._ignored += count_no_data(part, task.plan)
             self._awaited |= awaited_ids(changes, task.upstream_format)
             if len(self._faults) < MOST_FAULTS and not self._awaited:
                 self._faults += find_faults(
@@ -208,8 +215,11 @@ def _pieces(
 
 
 def write_log(task: LaneTask, lane: int, changes: Changes) -> list[DataFile]:
-    """All changes of a lane, hidden ones too, in a file (none without changes) that the driver is to commit."""
-    if not len(changes):
+    """All changes of a lane, hidden ones too, in a file (none without changes) that the driver is to commit.
+
+    Nothing is kept of rows without identity: what is committed then only says how far the batches are.
+    """
+    if not len(changes) or not task.table.has_key:
         return []
     rows = log_rows(changes, task.plan, log_schema(task.table))
     return [write_log_file(task.storage, rows, f"{task.plan.epoch:020d}-{lane}")]

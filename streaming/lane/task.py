@@ -80,7 +80,12 @@ class LaneTask:
         return open_writers(self.sinks, sinks, name, self.transaction_timeout_ms)
 
     def vnodes(self, lane: int) -> range:
-        """The vnodes whose changes come to a lane: those with vnode * lanes // vnode_count = lane."""
+        """The vnodes whose changes come to a lane: those with vnode * lanes // vnode_count = lane.
+
+        Rows without identity have their upstream partition for one.
+        """
+        if not self.table.has_key:
+            return self.upstream_partitions(lane)
         return self._share(self.table.vnode_count, lane)
 
     def upstream_partitions(self, lane: int) -> range:
@@ -116,7 +121,7 @@ class LaneResult:
     `too_long`: the lane held more than it may, and has done nothing; its changes have to come in parts. `awaited`: ids
     of schemas that its records wait for; nothing was sent then either, nor with `needs_rows`: changes leave values out
     that the task brought no rows for. `seen` is how far the upstream's partitions have come, where records may come
-    again, and `redelivered` counts those that did.
+    again, and `redelivered` counts those that did; `ignored` counts records that say nothing of the table.
     `error` is one that was foreseen; `trace` the stack of one that was not, for a log file.
     """
 
@@ -133,6 +138,7 @@ class LaneResult:
     needs_rows: bool = False
     seen: Mapping[int, LaneSeen] = field(default_factory=dict)
     redelivered: int = 0
+    ignored: int = 0
     awaited: frozenset[int] = frozenset()
     error: BackfillError | None = None
     trace: str | None = None

@@ -17,6 +17,12 @@ from streaming.protocol.report import BatchReport
 
 _SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 10, 30, 60, 300)
 _STEP_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
+_RECORDS = {
+    "redelivered": "Upstream records that came again.",
+    "ignored": "Upstream records that say nothing of the table: null values of append, heartbeats.",
+    "parked": "Records at fault in the dead letters.",
+}
+"""Of the upstream that are left out, by what they are."""
 
 
 class Metrics:
@@ -39,12 +45,11 @@ class Metrics:
         self._sent = counter("backfill_snapshot_sent_rows", "Snapshot rows sent, after the filter.", "job")
         self._changes = counter("backfill_upstream_changes", "Changes read from the upstream.")
         self._barriers = counter("backfill_barriers", "Barriers that are done.")
-        self._redelivered = counter("backfill_redelivered_records", "Upstream records that came again.")
+        self._records = {kind: counter(f"backfill_{kind}_records", text) for kind, text in _RECORDS.items()}
         self._again = counter("backfill_lanes_already_sent", "Lanes that found their batch in the output.")
         self._hindered = counter(
             "backfill_lanes_tried_again", "Attempts that were aborted, fenced or of unknown end.", "code"
         )
-        self._parked = counter("backfill_parked_records", "Records at fault in the dead letters.")
         self._interruptions = counter("backfill_interruptions", "Troubles that passed.", "code")
         self._barrier_s = histogram(
             "backfill_barrier_latency_seconds",
@@ -94,10 +99,11 @@ class Metrics:
         self._changes.inc(report.changes)
         self._barriers.inc(len(report.plan.barriers))
         self._again.inc(report.already_sent)
-        self._redelivered.inc(report.redelivered)
+        self._records["redelivered"].inc(report.redelivered)
+        self._records["ignored"].inc(report.ignored)
         for code in report.hindrances:
             self._hindered.labels(code).inc()
-        self._parked.inc(len(report.plan.parked))
+        self._records["parked"].inc(len(report.plan.parked))
         for latency_s in latencies_s:
             self._barrier_s.observe(latency_s)
         for step, took_ms in report.step_ms.items():

@@ -281,6 +281,7 @@ class Batches:
             lane_ms=sums.lane_ms,
             already_sent=sums.already_sent,
             redelivered=sums.redelivered,
+            ignored=sums.ignored,
             hindrances=self._attempts.take_hindrances(),
             outcome=done.outcome,
             progress=dict(self.progress),

@@ -52,7 +52,7 @@ class Lanes:
             records,
             plan.lanes,
             in_order_of=order,
-            by_partition=len(plan.first_offsets) if readers(plan) else 0,
+            by_partition=len(plan.first_offsets) if readers(plan) or not task.table.has_key else 0,
             history=[self._source.range(*zip(*layer, strict=True)) for layer in history_ranges(plan)],
         )
         if self._schema is None:

@@ -38,6 +38,8 @@ class BatchReport:
     """The replica that the plan pinned."""
     redelivered: int = 0
     """Records that came again, and were left out."""
+    ignored: int = 0
+    """Records that say nothing of the table."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class Sums:
     def redelivered(self) -> int:
         """Records that came again."""
         return sum(result.redelivered for result in self.results)
+
+    @property
+    def ignored(self) -> int:
+        """Records that say nothing of the table."""
+        return sum(result.ignored for result in self.results)
 
     @cached_property
     def lane_ms(self) -> dict[str, float]:

@@ -13,7 +13,7 @@ from confluent_kafka import Message
 from schemas.avro.codec import decode_barrier
 from schemas.epoch import NO_EPOCH
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Barrier, Change
@@ -26,7 +26,8 @@ class Record:
     """A change with its key, or a barrier (`key` None), at its place in a partition.
 
     `epoch` is the barrier's own, and for a change that of the barrier before it in its partition (0: none
-    yet): the interval that holds the change began there, and where it ends is not known yet.
+    yet): the interval that holds the change began there, and where it ends is not known yet. Of a row without identity
+    the key is one value, the record's key as it came.
     """
 
     where: str
@@ -46,6 +47,7 @@ class RecordDecoder:
         self, columns: Sequence[Column], key_columns: Sequence[Column], format_: Format = DEFAULT
     ) -> None:
         self._rows, self._tombstones = format_.rows(columns, key_columns), format_.may_be_null
+        self._has_identity = format_.images is not Images.ROWS
         self._epochs: dict[int, int] = {}
 
     def decode(self, message: Message) -> Record | None:
@@ -59,15 +61,15 @@ class RecordDecoder:
             barrier = decode_barrier(header, message.value(), where=where)
             self._epochs[partition] = barrier.curr
             return Record(where, partition, barrier.curr, None, barrier)
-        key, value = message.key(), message.value()
+        key, value = _bytes(message.key()), _bytes(message.value())
         if value is None and not self._tombstones:
             raise _misfit(Code.TOMBSTONE_UNSUPPORTED, where, "a record without a value")
-        if key is None and not self._tombstones:
+        if key is None and self._has_identity and not self._tombstones:
             raise _misfit(Code.KEY_MISMATCH, where, "a record without a key")
-        change = self._rows.read_record(_bytes(key), _bytes(value), where=where).change
+        change = self._rows.read_record(key, value, where=where).change
         if change is None:
             return None
-        row_key = self._rows.read_key(_bytes(key) or b"", where=where)
+        row_key = self._rows.read_key(key or b"", where=where) if self._has_identity else (key,)
         return Record(where, partition, self._epochs.get(partition, NO_EPOCH), row_key, change)
 
 

@@ -44,7 +44,7 @@ class OutputSchemas:
         for subject, text in schemas.values():
             if self._registry.is_compatible(subject, text) is False:
                 raise incompatible(subject)
-        return SchemaIds(*(self._registry.register(*schemas[half]) for half in ("key", "value")))
+        return _ids({half: self._registry.register(*named) for half, named in schemas.items()})
 
     def registered(self, job: JobDefinition) -> JobDefinition:
         """A job, to be read from anywhere: where its ids are not known, with those that the registry has.
@@ -64,7 +64,7 @@ class OutputSchemas:
                     next_step="start the service, which registers them, or give a configuration with its state",
                 )
             ids[half] = found
-        return job.with_ids(SchemaIds(ids["key"], ids["value"]))
+        return job.with_ids(_ids(ids))
 
     def verdicts(self, job: JobDefinition) -> Iterator[tuple[str, str | None]]:
         """Of each subject of a job whether a schema is there, in words, or None where it can't be registered.
@@ -88,6 +88,11 @@ class OutputSchemas:
             )
         schemas = job.schemas(self._table)
         return {half: (subject, text_of(schemas[half])) for half, subject in named.items()}
+
+
+def _ids(found: Mapping[Half, int]) -> SchemaIds:
+    """A half that names no schema has no id: 0 stands in its place."""
+    return SchemaIds(found.get("key", 0), found.get("value", 0))
 
 
 @dataclass

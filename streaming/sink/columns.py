@@ -44,8 +44,8 @@ class Output:
         return self.table.select(self.definition.columns)
 
     @cached_property
-    def keys(self) -> KeyEncoder:
-        """For sinks of records: their keys."""
+    def keys(self) -> KeyEncoder | None:
+        """For sinks of records: their keys. None where each keeps the key that it came with."""
         return self.definition.format.keys(self.table.key_columns)
 
     @cached_property
@@ -66,7 +66,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records as a format writes them: keys, and values with a null for none. Record i goes to `partitions[i]`."""
+    """Records as a format writes them: keys and values, each with a null for none. Record i goes to `partitions[i]`."""
 
     partitions: npt.NDArray[np.int32]
     keys: pa.BinaryArray
@@ -115,8 +115,9 @@ class Rows:
         count = len(self)
         parts, intervals = np.full(count, self.part, np.int32), np.zeros(count, np.int64)
         origins = self.output.origins(parts, intervals, [self.barrier])
-        values = self.output.values.inserts(self.columns, origins)
-        return Records(np.full(count, self.partition, np.int32), self.output.keys(self.keys), values)
+        values, encode_keys = self.output.values.inserts(self.columns, origins), self.output.keys
+        assert encode_keys is not None, "what has no key of its own is not read from a replica"
+        return Records(np.full(count, self.partition, np.int32), encode_keys(self.keys), values)
 
 
 class Decoded(Protocol):
@@ -130,6 +131,10 @@ class Decoded(Protocol):
 
     @property
     def keys(self) -> Sequence[pa.Array]: ...
+
+    @property
+    def record_keys(self) -> pa.Array:
+        """Of all changes, as they came upstream."""
 
     def encoded_keys(self, encoder: KeyEncoder) -> pa.Array:
         """Of all changes; what equal encoders give is shared."""
@@ -166,7 +171,9 @@ class ChangeColumns:
     @cached_property
     def records(self) -> Records:
         """Of all of them, which takes less than run by run."""
-        keys = self.decoded.encoded_keys(self.output.keys).take(pa.array(self.rows))
+        encoder = self.output.keys
+        every = self.decoded.record_keys if encoder is None else self.decoded.encoded_keys(encoder)
+        keys = every.take(pa.array(self.rows))
         if not self.output.definition.format.tombstone_follows:
             return Records(self.partitions, keys, self._values)
         # Each DELETE twice, the second time without its value.

@@ -154,7 +154,7 @@ class KafkaSink(Sink):
             )
 
     def _refuse_unfit_output(self, job: JobDefinition, topic: str) -> None:
-        may_compact = topic == job.output and job.barrier_topic is not None
+        may_compact = topic == job.output and job.may_compact
         settings = _refuse_unfit(
             self.kafka, topic, job.output_partitions, self.limits, may_compact=may_compact
         )

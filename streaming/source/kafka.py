@@ -110,7 +110,8 @@ class UpstreamSource:
         lane: whose it is, is not known either, and a lane that has sent its part would never look at it.
 
         With `by_partition`, the number of the upstream's partitions, a record also comes to the lane that its partition
-        belongs to, to each lane once; those of `history`, without what is marked as a barrier, to that lane alone.
+        belongs to, to each lane once; those of `history`, without what is marked as a barrier, to that lane alone. So
+        do all records of a table without a key, which has no other lanes.
         """
         key = self._key_of(lanes, by_partition)
         if self._format.framed or by_partition:
@@ -186,13 +187,17 @@ class UpstreamSource:
             found.value.alias(VALUE),
             F.expr("coalesce(length(key), 0) + coalesce(length(value), 0)").alias(SIZE),
             F.when(F.col("marked"), F.lit(MARKED)).otherwise(found.op).cast("tinyint").alias(OP),
-            F.when(row.isNotNull(), vnode_expression(self._table, row)).alias(VNODE),
+            F.when(row.isNotNull(), self._vnode_of(row)).alias(VNODE),
             found.before.alias(BEFORE),
             found.after.alias(AFTER),
             F.when(hashed, before_hash).alias(BEFORE_HASH),
             *([] if found.unchanged is None else [found.unchanged.alias(UNCHANGED)]),
             *([] if found.position is None else [found.position.alias(POSITION)]),
         ]
+
+    def _vnode_of(self, row: Column) -> Column:
+        """Rows without identity go by their partition."""
+        return vnode_expression(self._table, row) if self._table.has_key else F.col("partition")
 
     def _key_of(self, lanes: int, by_partition: int, *, is_history: bool = False) -> Column:
         which = lanes, by_partition, is_history
@@ -201,17 +206,18 @@ class UpstreamSource:
         return self._lane_keys[which]
 
     def _lane_key(self, lanes: int, by_partition: int, is_history: bool) -> Column:
-        lane = F.coalesce(F.floor(F.col(VNODE) * lanes / self._table.vnode_count).cast("int"), F.lit(0))
+        vnodes = self._table.vnode_count if self._table.has_key else max(by_partition, 1)
+        lane = F.coalesce(F.floor(F.col(VNODE) * lanes / vnodes).cast("int"), F.lit(0))
         every = F.array(*map(F.lit, lane_keys(lanes)))
-        own = F.element_at(every, lane + 1)
+        own, placed = F.element_at(every, lane + 1), F.array(F.element_at(every, lane + 1))
+        if not self._format.framed and not by_partition:
+            return own
         if by_partition:
             theirs = F.element_at(every, F.floor(F.col(PARTITION) * lanes / by_partition).cast("int") + 1)
-            placed = F.array(theirs) if is_history else F.array_distinct(F.array(own, theirs))
+            both = F.array(theirs) if is_history else F.array_distinct(F.array(own, theirs))
             # What has no vnode is at fault or a barrier: one lane looks at it.
-            return F.explode(F.when(F.col(VNODE).isNull(), F.array(own)).otherwise(placed))
-        if not self._format.framed:
-            return own
-        return F.explode(F.when(F.col(OP) == AWAITS, every).otherwise(F.array(own)))
+            placed = F.when(F.col(VNODE).isNull(), placed).otherwise(both)
+        return F.explode(F.when(F.col(OP) == AWAITS, every).otherwise(placed))
 
 
 def _order(barriers: Sequence[AlignedBarrier]) -> list[Column]:

@@ -83,7 +83,7 @@ def refuse_foreign(known: str, table: TableSchema, upstream: UpstreamIdentity, *
     """
     before, declared = json.loads(known), table.to_dict()
     topic = before.pop("upstream", None)
-    changed = [key for key in declared if declared[key] != before.get(key)]
+    changed = [key for key in {**declared, **before} if declared.get(key) != before.get(key)]
     if changed:
         code = Code.SCHEMA_CHANGED
         if "vnode_count" in changed or "distribution_key" in changed:

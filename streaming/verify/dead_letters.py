@@ -159,11 +159,11 @@ class DeadLetters:
 
     def _is_sound(self, entry: Entry) -> bool:
         """Whether the contract has nothing against a record by itself."""
-        if entry.key is None or not entry.value:
+        if not entry.value or (entry.key is None and self._table.has_key):
             return False
         try:
             change = self._changes.decode(entry.value)
-            key = self._keys.decode(entry.key)
+            key = self._keys.decode(entry.key or b"") if self._table.has_key else ()
         except InputError:
             return False
         # Readers do not agree on a boolean that is neither 0 nor 1, and it is written back as another byte.

@@ -12,8 +12,8 @@ from schemas.errors import Code, TopicError
 from schemas.filter.ast import Filter
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
-from schemas.job import DEAD_LETTERS_SUFFIX
 from schemas.table import TableSchema
+from schemas.topics import DEAD_LETTERS_SUFFIX
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import partitions_of
 from streaming.verify.checker import Checker

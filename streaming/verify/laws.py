@@ -128,7 +128,7 @@ class _Record(NamedTuple):
 
     offset: int
     interval: int
-    key: bytes
+    key: bytes | None
     value: bytes | None
 
 
@@ -138,7 +138,8 @@ class RecordsLaw(Law):
     def __init__(self, table: TableSchema, view: View, partitions: int, findings: Findings) -> None:
         self.parts = UpstreamPartitions(partitions)
         self.positions = Positions(self.parts, findings)
-        self._keys, self._rows = KeySpace(table, partitions), RowBytes(table.columns)
+        self._keys = KeySpace(table, partitions) if table.has_key else None
+        self._rows = RowBytes(table.columns)
         self._view, self._findings = view, findings
         self._waiting = [deque[_Record]() for _ in range(partitions)]
         self._finished = [False] * partitions
@@ -149,14 +150,20 @@ class RecordsLaw(Law):
 
     def apply(self, partition: PartitionHistory, entry: Entry) -> None:
         """Let it wait for the position of its partition."""
-        if not entry.key or not entry.value:
+        if not entry.value or (self._keys is not None and not entry.key):
             raise InputError(
                 Code.EMPTY_RECORD, where=str(partition.at(entry.offset)), found="a record without one half"
             )
         halves = self._rows.split(entry.value, None)
         value = self._view.change(*map(self._view.of, halves))
-        key = self._keys.canonical(entry.key, self._keys.values(entry.key))
-        self._waiting[partition.partition].append(_Record(entry.offset, self._interval, key, value))
+        record = _Record(entry.offset, self._interval, self._key(entry.key), value)
+        self._waiting[partition.partition].append(record)
+
+    def _key(self, key: bytes | None) -> bytes | None:
+        """In canonical form; as it came, where rows have no identity."""
+        if self._keys is None or key is None:
+            return key
+        return self._keys.canonical(key, self._keys.values(key))
 
     def settle(self, *, is_due: bool) -> None:
         """Count the interval."""

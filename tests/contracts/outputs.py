@@ -118,6 +118,7 @@ class Columns:
     def __post_init__(self) -> None:
         self.before = half([change.before for change in self.changes])
         self.after = half([change.after for change in self.changes])
+        self.record_keys = pa.nulls(len(self.changes), pa.binary())
         rows = half([change.row for change in self.changes])
         self.keys = [rows[index] for index in TABLE.key_indices]
 

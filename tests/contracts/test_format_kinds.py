@@ -13,7 +13,7 @@ from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
 from schemas.records import Row
-from schemas.settings.config import check
+from schemas.settings.config import ServiceConfig, check
 from tests.kit.line_format import LineFormat, know_lines
 from tests.kit.tables import items, table
 from tests.kit.upstream import Upstream
@@ -176,3 +176,61 @@ def test_a_lane_sends_a_new_kind_that_its_twin_reads_and_the_judge_finds_lawful(
     assert found == {schema.key_of(row): row for row in [*items(range(20)), (99, 0, "new")]} | {
         (3,): (3, 1, "other")
     }
+
+
+KEYLESS = {"state": "s", "table": {"name": "t", "columns": {"id": "bigint", "v": "string"}}}
+APPEND = {"topic": "up", "format": "append"}
+EVENTS = {"name": "events", "output": "out", "read": "topic", "format": "append"}
+
+
+def keyless(job: dict[str, Any], **over: object) -> ServiceConfig:
+    return check({**KEYLESS, "upstream": APPEND, **over, "jobs": [{**EVENTS, **job}]}, path=Path("c.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("job", "fault"),
+    [
+        ({"read": None}, "read: replica needs a table with a primary key; without one: read: topic"),
+        (
+            {"format": "change"},
+            "format 'change' needs a table with a primary key; without one there is `append`",
+        ),
+        ({"format": "upsert"}, "format 'upsert' needs a table with a primary key"),
+        ({"format": "debezium"}, "format 'debezium' needs a table with a primary key"),
+        (COMPACTED, "rows without identity are no versions of one another"),
+        ({"tombstones": True}, "unknown key 'tombstones'"),
+        ({"encoding": "avro-registry"}, "'registry.url' is missing"),
+    ],
+)
+def test_an_append_upstream_has_jobs_of_one_kind(job: dict[str, Any], fault: str) -> None:
+    assert keyless({}).jobs[0].output_partitions == 0
+    with pytest.raises(ConfigError) as caught:
+        keyless(job)
+    assert fault in caught.value.found
+    assert caught.value.next_step
+
+
+def test_a_table_without_a_key_is_for_append_alone_and_append_for_such_a_table() -> None:
+    with pytest.raises(ConfigError, match="'primary_key' is missing"):
+        check({**KEYLESS, "upstream": "up"}, path=Path("c.yaml"))
+    with pytest.raises(
+        ConfigError, match="'primary_key' is given, and rows of format append have no identity"
+    ):
+        check({**CONFIG, "upstream": APPEND}, path=Path("c.yaml"))
+    with pytest.raises(ConfigError, match="format 'append' is for a table without a primary key"):
+        declared("up", format="append", read="topic")
+
+
+def test_barriers_of_append_are_beside_the_data_or_where_their_topic_is_the_data() -> None:
+    config = keyless({})
+    assert (config.topics.barriers, config.jobs[0].barrier_topic) == ("up.barriers", "out.barriers")
+    config = keyless({"barrier_topic": "out"}, barrier_topic="up")
+    assert (config.topics.barriers, config.jobs[0].barrier_topic) == (None, None)
+    assert config.topics.all == {"up", "up.control"}
+    for barriers in (None, "out", "other"):
+        [job] = keyless({"barrier_topic": barriers}).jobs
+        assert JobDefinition.from_json(job.to_json(), config.table) == job
+
+
+def test_as_many_lanes_as_partitions_may_have_rows_without_identity() -> None:
+    assert keyless({"output_partitions": 100}, lanes=100).lanes == 100

@@ -8,6 +8,7 @@ import pytest
 
 from streaming.runtime.failpoints import Failpoint
 from tests.faults.conftest import KillScenarios
+from tests.kit.append_kills import AppendKillScenario
 
 pytestmark = pytest.mark.timeout(900)
 IN_A_BATCH = [
@@ -54,6 +55,16 @@ def test_a_kill_in_a_batch_with_barriers_beside_the_data(
     kill_scenario: KillScenarios, point: Failpoint
 ) -> None:
     tried = kill_scenario(beside=True)
+    with tried.live():
+        tried.falls(f"{point}@4:kill")
+        tried.completes()
+    assert tried.judge().snapshot_rows > 0
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("point", [Failpoint.PLANNED, Failpoint.LANE_SENT, Failpoint.LANE_COMMITTED])
+def test_a_kill_with_rows_without_identity(kill_scenario: KillScenarios, point: Failpoint) -> None:
+    tried = kill_scenario(AppendKillScenario, rows=3_000, rate_limit=1_000)
     with tried.live():
         tried.falls(f"{point}@4:kill")
         tried.completes()

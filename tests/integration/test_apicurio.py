@@ -94,7 +94,9 @@ def test_confluents_own_deserializer_reads_an_output(registry: Apicurio, format_
         [pa.array([row[index]], column.type.arrow) for index, column in enumerate(table.columns)]
         for row in (OLD, NEW)
     )
-    keys = job.format.keys(table.key_columns)([before[0]]).to_pylist()
+    encode_keys = job.format.keys(table.key_columns)
+    assert encode_keys is not None
+    keys = encode_keys([before[0]]).to_pylist()
     encoder = job.format.values(table.columns)
     [value] = encoder.changes(pa.array([Op.UPDATE], pa.int8()), before, after, origins(1)).to_pylist()
     found = read(value, SerializationContext(job.output, MessageField.VALUE))

@@ -57,4 +57,12 @@ def test_consume_reads_what_the_page_produces_with_a_registry(
         "registry": {"url": registry.url},
     }
     assert is_as_printed(1, bootstrap, name, tmp_path, **config)
-    assert len(PRODUCE) == len(PRINTED) == 2
+
+
+def test_consume_reads_rows_without_identity_as_the_page_says(
+    bootstrap: str, topic: TopicFactory, tmp_path: Path
+) -> None:
+    name, columns = topic(1, name="orders"), {"region": "string", "amount": "decimal(18,2)"}
+    upstream, table = {"topic": name, "format": "append"}, {"name": "orders", "columns": columns}
+    assert is_as_printed(2, bootstrap, name, tmp_path, upstream=upstream, table=table)
+    assert len(PRODUCE) == len(PRINTED) == 3

@@ -45,7 +45,8 @@ class KillScenario:
     """One upstream, one state folder, one job, as many services as it takes.
 
     `rows` are there before the first service; `rate_limit` (rows per second) decides how many batches the backfill
-    has. `config` is the YAML's other keys, `environment` goes to the services. `beside`: barriers have their own topic.
+    has. `config` is the YAML's other keys, `job` the job's, `environment` goes to the services. `beside`: barriers have
+    their own topic.
     """
 
     kafka: KafkaSettings
@@ -56,6 +57,7 @@ class KillScenario:
     config: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     beside: bool = False
+    job: dict[str, Any] = field(default_factory=dict)
     recoveries_s: list[float] = field(default_factory=list)
     _started: list[Process] = field(default_factory=list)
 
@@ -63,23 +65,26 @@ class KillScenario:
         unique = uuid.uuid4().hex[:8]
         self.upstream, self.output = f"up-{unique}", f"copy-{unique}"
         create_topic(self.kafka, self.upstream, 4)
-        self.generator = ChangeGenerator(TABLE)
-        produce_rows(ChangeSender(self.kafka, self.upstream), self.generator, self.rows)
+        self._fill()
         self.barriers = f"{self.upstream}.barriers" if self.beside else None
         self.logs = self.folder / "logs"
         self._file = self.folder / "config.json"
         job = {"name": "copy", "output": self.output, "rate_limit": self.rate_limit, "latency_budget": "2s"}
-        declared = {
+        declared: dict[str, Any] = {
             "kafka": {"bootstrap": self.kafka.bootstrap},
             "upstream": self.upstream,
             "barrier_topic": self.barriers,
             "state": "state",
             "barrier_interval": "300ms",
             "table": TABLE.to_dict(),
-            "jobs": [job],
+            "jobs": [{**job, **self.job}],
             **self.config,
         }
         self._file.write_text(json.dumps(declared), encoding="utf-8")
+
+    def _fill(self) -> None:
+        self.generator = ChangeGenerator(TABLE)
+        produce_rows(ChangeSender(self.kafka, self.upstream), self.generator, self.rows)
 
     def declare_job(self, job: dict[str, Any]) -> None:
         """A further job for the next start."""

@@ -146,8 +146,8 @@ class UpsertUpstream(RealUpstream):
 
     def _append(self, key: Key, change: Change) -> None:
         names = self.table.column_names
-        value = None if change.after is None else _json(dict(zip(names, change.after, strict=True)))
-        data = _json(dict(zip(self.table.primary_key, key, strict=True)))
+        value = None if change.after is None else json_of(dict(zip(names, change.after, strict=True)))
+        data = json_of(dict(zip(self.table.primary_key, key, strict=True)))
         self._producer.produce(self.name, value, data, zlib.crc32(data) % self.partitions)
         self._producer.poll(0)
 
@@ -156,7 +156,7 @@ class UpsertUpstream(RealUpstream):
         self._append(key, Change(Op.DELETE, None, None))
 
 
-def _json(row: dict[str, Any]) -> bytes:
+def json_of(row: dict[str, Any]) -> bytes:
     return json.dumps(row, default=str).encode()
 
 

@@ -26,13 +26,13 @@ class MemoryTopic:
     def empty(cls, count: int) -> MemoryTopic:
         return cls([[] for _ in range(count)])
 
-    def append(self, partition: int, key: bytes | None, value: bytes) -> None:
+    def append(self, partition: int, key: bytes | None, value: bytes | None) -> None:
         self._append(partition, key, value, None)
 
     def append_barrier(self, partition: int, barrier: Barrier) -> None:
         self._append(partition, None, encode_barrier(barrier), barrier_header(barrier))
 
-    def _append(self, partition: int, key: bytes | None, value: bytes, header: bytes | None) -> None:
+    def _append(self, partition: int, key: bytes | None, value: bytes | None, header: bytes | None) -> None:
         entries = self.partitions[partition]
         offset = 0
         if entries:

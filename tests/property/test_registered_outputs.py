@@ -21,9 +21,9 @@ from schemas.formats.outputs.debezium import DebeziumOutput
 from schemas.formats.outputs.upsert import UpsertOutput
 from schemas.formats.protocol import Origins, OutputFormat
 from schemas.formats.upsert import UpsertFormat
-from schemas.job import is_topic_name
 from schemas.records import Barrier, BarrierKind, Op, Row
 from schemas.table import Column, declare
+from schemas.topics import is_topic_name
 from tests.kit.values import TYPES, rows_of
 
 IDS = SchemaIds(key=1, value=2**32 - 1)

@@ -17,8 +17,12 @@ MOST_KEYS = 30
 _NAME = re.compile(r"([a-h])([1-9][0-9]?)")
 
 
+KEYLESS = declare({"name": "t", "columns": {"v": "string"}}, has_key=False)
+"""That of scenarios with `images=rows`."""
+
+
 def table_of(vnodes: int) -> TableSchema:
-    """The table of all scenarios."""
+    """The table of all others."""
     columns = {"id": "bigint", "v": "string"}
     return declare({"name": "t", "columns": columns, "primary_key": ["id"], "vnode_count": vnodes})
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.job import JobDefinition
 from schemas.records import Op, Row, VnodeProgress
 from state.journal import Journal
 from state.progress_table import ProgressTable
@@ -17,6 +18,7 @@ from streaming.kafka.topics import PartitionId
 from streaming.verify.history import Entry
 from tests.kit.upstream import EPOCH_STEP
 from tests.scenarios.keys import Keys
+from tests.simulation.judge import progress_of
 from tests.simulation.world import World
 
 
@@ -26,6 +28,7 @@ class Shown:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._counts: dict[PartitionId, int] = {}
+        self._has_keys = True
 
     def news(self, world: World) -> Iterator[str]:
         """What a committed reader sees that it did not see before, by output partition."""
@@ -36,7 +39,7 @@ class Shown:
                 self._counts[place] = len(entries)
                 if new:
                     yield f"{place[0]}-{place[1]}"
-                    yield from (f"  {self._record(world, job.columns, entry)}" for entry in new)
+                    yield from (f"  {self._record(world, job, entry)}" for entry in new)
             yield from self._letters(world, job.dead_letters)
 
     def _letters(self, world: World, topic: str) -> Iterator[str]:
@@ -48,13 +51,17 @@ class Shown:
         self._counts[place] = len(letters)
         yield from (f"{topic}: the record at {letter.place}" for letter in new)
 
-    def _record(self, world: World, columns: tuple[str, ...], entry: Entry) -> str:
-        table = world.setting.table
+    def _record(self, world: World, job: JobDefinition, entry: Entry) -> str:
+        table, columns = world.setting.table, job.columns
+        self._has_keys = table.has_key
         if entry.barrier is not None:
             barrier = decode_barrier(entry.barrier, entry.value, where="output")
             listed = ", ".join(map(self._position, barrier.progress))
             mutation = "" if barrier.mutation is None else f" with {barrier.mutation}"
             return f"barrier {number_of(barrier.curr)}{mutation}" + (f": {listed}" if listed else "")
+        if not table.has_key:
+            row = job.format.rows(table.select(columns), ()).read_change(entry.key, entry.value).row
+            return f"{'-' if entry.key is None else entry.key.decode()} {_text(row, columns)}"
         (id_,) = KeyCodec(table.key_columns).decode(entry.key or b"")
         change = ChangeCodec(table.select(columns)).decode(entry.value or b"")
         halves = [_text(half, columns) for half in (change.before, change.after) if half is not None]
@@ -72,7 +79,7 @@ class Shown:
             if finished
             else "at its beginning"
             if position is None
-            else f"at {self._keys.name(position[0])}"
+            else f"at {self._keys.name(position[0]) if self._has_keys else position[0]}"
         )
         return f"{self._keys.vnode(vnode)} {at} ({rows} {'row' if rows == 1 else 'rows'})"
 
@@ -95,7 +102,7 @@ class Shown:
         if table.epoch >= plan.epoch:
             jobs = jobs_after(plan, world.setting.table).jobs
         for job in jobs:
-            yield self._job(job, table.load(job.name, job.start))
+            yield self._job(job, progress_of(world, job))
 
     def _plan(self, plan: BatchPlan) -> str:
         first, last = (number_of(aligned.epoch) for aligned in (plan.barriers[0], plan.barriers[-1]))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from schemas.avro.codec import KeyCodec
-from schemas.formats.protocol import Format
+from schemas.formats.append import AppendFormat
+from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
+from tests.kit.appended import RowsUpstream
 from tests.kit.upstream import Upstream
-from tests.scenarios.keys import MOST_VNODES, Keys, table_of
+from tests.scenarios.keys import KEYLESS, MOST_VNODES, Keys, table_of
 from tests.scenarios.script import Command, ScriptError
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
@@ -20,6 +22,7 @@ from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFr
 from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting
 
+_OF_OTHERS: dict[str, Format] = {"full": DEFAULT, "after": AfterOnly(), "rows": AppendFormat()}
 _OF_CONNECTORS: dict[str, Format] = {"full": WholeFromConnector(), "after": FromConnector()}
 JOB_OPTIONS = "output", "filter", "columns", "partitions", "rate", "read"
 
@@ -86,10 +89,11 @@ class Writer:
 
         By default barriers are in the data, changes have their rows before, and no connector writes them. One sends a
         tombstone behind each delete, and leaves `v` out of an update that does not change it, unless images are full.
+        With `images=rows` the table has no key: see `append`.
         """
         command.expect(1, "vnodes", "partitions", "barriers", "images", "connector")
         is_connector = command.options.get("connector") == "yes"
-        kinds = _OF_CONNECTORS if is_connector else {"full": DEFAULT, "after": AfterOnly()}
+        kinds = _OF_CONNECTORS if is_connector else _OF_OTHERS
         self._format = kinds[command.options.get("images", "full")]
         self._changelog = {"data": Changelog, "beside": BesideChangelog}[
             command.options.get("barriers", "data")
@@ -97,8 +101,11 @@ class Writer:
         vnodes = command.number("vnodes", 2)
         if not 2 <= vnodes <= MOST_VNODES:
             raise ScriptError(command.line, f"vnodes are 2 to {MOST_VNODES}")
-        table = table_of(vnodes)
-        partitions, self.keys = command.number("partitions", 1), Keys(table)
+        table, partitions = table_of(vnodes), command.number("partitions", 1)
+        self.keys = Keys(table)
+        if self._format.images is Images.ROWS:
+            self._upstream = RowsUpstream(KEYLESS, partitions)
+            return
         self._upstream = (
             ConnectorUpstream(table, partitions, without=1) if is_connector else Upstream(table, partitions)
         )
@@ -124,11 +131,32 @@ class Writer:
         declared |= {"filter": given["filter"]} if "filter" in given else {}
         declared |= {"columns": given["columns"].split(",")} if "columns" in given else {}
         declared |= {"rate_limit": command.number("rate", 0)} if "rate" in given else {}
+        if not self.table.has_key:
+            declared |= {"format": "append", "barrier_topic": declared["output"]}
         job = JobDefinition.declare(declared, self.table)
         self._jobs.setdefault(job.output, job)
         return job
 
     # changes -----------------------------------------------------------------------------------------------
+
+    def do_append(self, command: Command) -> None:
+        """`append k x partition=1`: a row of `v` = x with the key k, `-` for none, of a table without keys."""
+        command.expect(3, "partition")
+        value = None if command.words[2] == "null" else command.words[2]
+        self._rows(command).append((value,), self._raw(command), command.number("partition", 0))
+
+    def do_nothing(self, command: Command) -> None:
+        """`nothing k partition=1`: a record with a null value, likewise."""
+        command.expect(2, "partition")
+        self._rows(command).append_nothing(self._raw(command), command.number("partition", 0))
+
+    def _rows(self, command: Command) -> RowsUpstream:
+        if not isinstance(self.upstream, RowsUpstream):
+            raise ScriptError(command.line, f"{command.name} is for a table with images=rows")
+        return self.upstream
+
+    def _raw(self, command: Command) -> bytes | None:
+        return None if command.words[1] == "-" else command.words[1].encode()
 
     def do_insert(self, command: Command) -> None:
         """`insert a1 x`."""

@@ -38,6 +38,7 @@ from streaming.source.decoded import (
     decoded_schema,
 )
 from streaming.verify.history import Entry
+from tests.kit.appended import RowsUpstream
 from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
 from tests.simulation.connector import ConnectorUpstream
@@ -52,7 +53,7 @@ _OF_CONNECTORS = {
 class Changelog:
     """All records of the topic, once as bytes and once decoded for the lanes.
 
-    `entries` are those that the judge goes by: without `extra`, the records of a connector that stand for no change.
+    `entries` are those that the judge goes by: without `extra`, the records that stand for no change.
 
     `faulty` are the places, (partition, offset), of records that the contract forbids. Of a format without rows before
     the lanes get no more than it has.
@@ -68,6 +69,7 @@ class Changelog:
         self._connector = upstream if isinstance(upstream, ConnectorUpstream) else None
         self.records: list[list[Entry]] = upstream.topic.partitions
         self.extra = frozenset[tuple[int, int]](self._connector.extra if self._connector else ())
+        self.extra |= frozenset(upstream.nothing if isinstance(upstream, RowsUpstream) else ())
         self.entries = [
             [entry for entry in records if (number, entry.offset) not in self.extra]
             for number, records in enumerate(self.records)
@@ -153,6 +155,9 @@ class Changelog:
             if entry.barrier is not None:
                 yield {**place, OP: MARKED, VNODE: None, BEFORE: None, AFTER: None}
                 continue
+            if entry.value is None:
+                yield {**place, OP: NO_DATA, VNODE: None, BEFORE: None, AFTER: None}
+                continue
             try:
                 change = codec.decode(entry.value or b"")
             except InputError:
@@ -165,7 +170,8 @@ class Changelog:
                 None if half is None else dict(zip(names, half, strict=True))
                 for half in (change.before, change.after)
             )
-            vnode, op = vnode_of(self.table, self.table.key_of(change.row)), change.op
+            vnode = vnode_of(self.table, self.table.key_of(change.row)) if self.table.has_key else number
+            op = change.op
             if self.format.images is Images.AFTER_ONLY:
                 op = Op.DELETE if after is None else Op.INSERT
                 key = {

@@ -41,7 +41,7 @@ class Compactor:
 
     def between_batches(self, epoch: int, *, wait_for_compaction: bool) -> None:
         self.collect()
-        if not self._instance.compactions:
+        if not self._instance.compactions or not self._instance.table.has_key:
             return
         with self._refused():
             self._do(epoch)

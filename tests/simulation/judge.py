@@ -32,7 +32,7 @@ from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import SCHEMA, ProgressTable
 from state.replica import BASE_PATH, LOG_PATH, Replica
 from state.values.plan import BatchPlan, JobState
-from state.values.progress import Completed
+from state.values.progress import Completed, Progress
 from streaming.core.jobs import jobs_after
 from streaming.protocol.overrun import without_slices
 from streaming.verify.beside import Merged
@@ -140,11 +140,17 @@ def _told(partitions: list[list[Entry]]) -> Iterator[tuple[int, VnodeProgress]]:
 
 
 def _known(world: World, state: JobState) -> Iterator[tuple[int, VnodeProgress]]:
-    table = ProgressTable(world.storage, world.setting.table)
-    for vnode, progress in table.load(state.name, state.start).items():
+    for vnode, progress in progress_of(world, state).items():
         position = None if progress.position is None else position_to_text(progress.position)
         finished = isinstance(progress, Completed)
         yield vnode, VnodeProgress(vnode, position, finished, progress.row_count)
+
+
+def progress_of(world: World, state: JobState) -> dict[int, Progress]:
+    """Of a job, as the progress table has it."""
+    table = world.setting.table
+    columns = {state.name: state.definition.scan.position_columns(table)}
+    return ProgressTable(world.storage, table).load_all({state.name: state.start}, columns)[state.name]
 
 
 def _progress(world: World, last: int) -> Iterator[str]:
@@ -186,6 +192,10 @@ def _replica(world: World, last: int) -> Iterator[str]:
     if replica.log_epoch != last:
         yield f"the log ends with {replica.log_epoch}, the upstream with {last}"
     files = replica.files(replica.pin())
+    if not table.has_key:
+        if files.base or files.log:
+            yield f"rows without identity are kept: {files}"
+        return
     contents = world.lasting.files.contents
     rows: dict[Key, Row] = {}
     for file in (file for of_vnode in files.base.values() for file in of_vnode):

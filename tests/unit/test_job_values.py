@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.job import duration_text, is_topic_name, parse_duration
+from schemas.job import duration_text, parse_duration
+from schemas.topics import is_topic_name
 
 
 @pytest.mark.parametrize(

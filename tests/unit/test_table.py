@@ -116,3 +116,20 @@ def test_names_that_differ_only_in_case_are_refused() -> None:
 @pytest.mark.parametrize("declaration", [None, [], "orders"])
 def test_a_declaration_that_is_no_mapping_is_refused(declaration: object) -> None:
     assert "instead of a mapping" in faults_of(declaration)
+
+
+def test_rows_without_identity_have_neither_key_nor_vnodes() -> None:
+    columns = {"name": "t", "columns": {"id": "int", "x": "double"}}
+    table = declare(columns, has_key=False)
+    assert (table.has_key, table.key_columns, table.key_of((1, 2.0))) == (False, (), ())
+    assert all(column.nullable for column in table.columns)
+    assert table.to_dict() == columns
+    assert declare(table.to_dict(), has_key=None) == table
+    assert declare(ORDERS, has_key=None) == declare(ORDERS)
+    for key, value in {"primary_key": ["id"], "distribution_key": ["id"], "vnode_count": 8}.items():
+        with pytest.raises(ConfigError, match=f"'{key}' is given, and rows of format append have no"):
+            declare({**columns, key: value}, has_key=False)
+    assert "'primary_key' is missing" in faults_of(columns)
+    assert "'primary_key' is missing" in faults_of({**columns, "primary_key": None})
+    with pytest.raises(ConfigError, match="'primary_key' is missing"):
+        declare({**columns, "vnode_count": 8}, has_key=None)

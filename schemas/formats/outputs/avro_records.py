@@ -129,5 +129,9 @@ class FramedKeyRows(Keys):
 
 def upsert_rows(columns: Sequence[Column], key_columns: Sequence[Column], ids: SchemaIds) -> UpsertRows:
     """The twin of `FramedUpserts`."""
-    values = FramedRows("Value", columns, ids.value, "a value", Code.CHANGE_MALFORMED)
-    return UpsertRows(columns, FramedKeyRows(key_columns, ids.key), values)
+    return UpsertRows(columns, FramedKeyRows(key_columns, ids.key), framed_values(columns, ids.value))
+
+
+def framed_values(columns: Sequence[Column], schema_id: int) -> FramedRows:
+    """The rows of it alone."""
+    return FramedRows("Value", columns, schema_id, "a value", Code.CHANGE_MALFORMED)

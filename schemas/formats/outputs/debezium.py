@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from schemas.formats.debezium import key_misfit
-from schemas.formats.outputs.encoded import EncodedOutput
+from schemas.formats.outputs.encoded import KeyedOutput
 from schemas.formats.protocol import Half, OutputRows, ValueEncoder
 from schemas.table import Column, TableSchema
 
 
-class DebeziumOutput(EncodedOutput):
+class DebeziumOutput(KeyedOutput):
     """Events `r` for rows of the snapshot read and `c`, `u` and `d` for changes, each with its source."""
 
     format: Annotated[
@@ -32,7 +32,7 @@ class DebeziumOutput(EncodedOutput):
     def tombstone_follows(self) -> bool:
         return self.tombstones
 
-    def misfit(self, table: TableSchema) -> str | None:
+    def misfit_of_columns(self, table: TableSchema) -> str | None:
         return None if self.framed else key_misfit(table)
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> OutputRows:

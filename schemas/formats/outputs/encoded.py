@@ -48,6 +48,10 @@ class EncodedOutput(OutputFormat):
             raise ValueError("the schemas of this output are not registered")
         return self._ids
 
+
+class KeyedOutput(EncodedOutput):
+    """One whose records have the key of their row."""
+
     # Encoders need packages that commands such as `list` do without.
 
     def keys(self, key_columns: Sequence[Column]) -> KeyEncoder:

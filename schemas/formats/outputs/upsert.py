@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.formats.outputs.encoded import EncodedOutput
+from schemas.formats.outputs.encoded import KeyedOutput
 from schemas.formats.protocol import Half, Images, OutputRows, ValueEncoder
 from schemas.table import Column
 
 
-class UpsertOutput(EncodedOutput):
+class UpsertOutput(KeyedOutput):
     """A value is the row after the projection, and a null is a DELETE."""
 
     format: Annotated[

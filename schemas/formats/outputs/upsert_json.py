@@ -22,10 +22,12 @@ def json_upsert_rows(
     columns: Sequence[Column], key_columns: Sequence[Column], encoding: Encoding
 ) -> UpsertRows:
     """The twin."""
-    return UpsertRows(columns, JsonKeyRows(key_columns, encoding), _JsonValues(columns, encoding))
+    return UpsertRows(columns, JsonKeyRows(key_columns, encoding), JsonValues(columns, encoding))
 
 
-class _JsonValues(Values):
+class JsonValues(Values):
+    """Rows as objects, each in the one form that it has."""
+
     def __init__(self, columns: Sequence[Column], encoding: Encoding) -> None:
         self._columns, self._encoding = tuple(columns), encoding
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.epoch import NO_EPOCH
+from schemas.formats.protocol import Images
 from schemas.records import Barrier, Row
 from streaming.cli.configuration import (
     ConfigOption,
@@ -95,6 +96,8 @@ def command(
     named, file = job_or_config(word)
     source, job = optional_config(config, file), one_job(named, job)
     target = output_target(source, Broker(bootstrap, kafka), topic, table, job, columns)
+    if fold and target.format.images is Images.ROWS:
+        raise usage("--fold of rows without identity, which add up to no table", "--count, or neither")
     tally, rows = Tally(), TableFold(target.format.images)
     try:
         for record in _records(
@@ -171,10 +174,19 @@ def _fields(record: Record, target: Target, form: Format) -> dict[str, object]:
             "partitions" if target.by_partition else "vnodes": len(body.progress),
         }
         return {"op": "BARRIER", "kind": body.kind.name, "prev": body.prev, **progress}
-    fields = {"op": body.op.name, "key": [plain(value) for value in record.key or ()]}
+    shown = _bytes_as_they_came if target.format.images is Images.ROWS else plain
+    fields = {"op": body.op.name, "key": [shown(value) for value in record.key or ()]}
     if form is Format.JSON:
         return {**fields, "before": _named(body.before, target), "after": _named(body.after, target)}
     return {**fields, "row": _named(body.row, target)}
+
+
+def _bytes_as_they_came(key: bytes | None) -> object:
+    """As a text, in an object where it is none."""
+    try:
+        return None if key is None else key.decode()
+    except UnicodeDecodeError:
+        return {"base64": plain(key)}
 
 
 def _named(row: Row | None, target: Target) -> dict[str, object] | None:

@@ -21,7 +21,7 @@ from streaming.cli.topics.target import (
     TopicOption,
     upstream_target,
 )
-from streaming.dev.events.forms import FORMATS, Form, events_of, form_of
+from streaming.dev.events.forms import FORMATS, Form, events_of, form_of, invented
 from streaming.dev.events.registered import TopicSchemas
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, Sent, produce_rows
@@ -63,15 +63,17 @@ def command(
     """Insert rows into an upstream topic, then change them at a steady rate.
 
     A later run with the same table and seed goes on where this one ended: every change is legal, and nothing
-    but this command may write changes to the topic. Ctrl-C ends the live changes early.
+    but this command may write changes to the topic. Ctrl-C ends the live changes early. Of rows without identity
+    (append-json) an update comes as a further row with the key of the one before, a delete as a null value.
     """
     shares = Shares(updates_share, deletes_share)
     source = optional_config(config, file)
-    target = upstream_target(source, Broker(bootstrap, kafka), topic, table)
-    format_ = target.format if source and topic is None else FORMATS[form or Form.CHANGE]
-    _check(form, format_)
+    own = FORMATS[form or Form.CHANGE]
+    target = upstream_target(source, Broker(bootstrap, kafka), topic, table, form=own)
+    _check(form, target.format)
     register = TopicSchemas(Registry(target.registry), target.topic) if target.registry else None
-    generator = ChangeGenerator(target.table, seed, events_of(format_, target.table, register))
+    made = invented(target.table)
+    generator = ChangeGenerator(made, seed, events_of(target.format, made, register))
     console = Console(stderr=True)
     if partitions_of(target.kafka, target.topic) is None:
         create_topic(target.kafka, target.topic, partitions)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from schemas.errors import Code
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.settings.config import ServiceConfig, load, load_kafka, reach
 from schemas.settings.documents import read_mapping
@@ -81,26 +81,29 @@ def upstream_target(
     topic: str | None,
     table: Path | None,
     barriers: str | None = None,
+    *,
+    form: Format = DEFAULT,
 ) -> Target:
-    """An upstream topic: rows have all columns of the table."""
+    """An upstream topic: rows have all columns of the table. `form` is that of a topic that an option names."""
     loaded = load(config) if config else None
-    declared = _table(loaded, table)
+    format_ = _format(loaded, topic, form)
+    declared = _fitting(_table(loaded, table, format_), format_)
     topics = topics_of(loaded, topic, barriers=barriers)
     return Target(
         kafka=broker.settings(loaded),
         topic=topics.data,
         table=declared,
         columns=declared.columns,
-        format=_format(loaded, topic),
+        format=format_,
         barriers=topics.barriers,
         registry=loaded.registry if loaded else None,
     )
 
 
-def _format(config: ServiceConfig | None, topic: str | None) -> Format:
-    """Of the configuration's upstream; a topic that an option names has the default."""
+def _format(config: ServiceConfig | None, topic: str | None, form: Format = DEFAULT) -> Format:
+    """Of the configuration's upstream; a topic that an option names has another."""
     if config is None or topic is not None:
-        return DEFAULT
+        return form
     return config.upstream_format.with_schemas(AskedSchemas(Registry(config.registry)))
 
 
@@ -139,7 +142,7 @@ def output_target(
 ) -> Target:
     """The output of a job, or any topic, by default the upstream. `columns` are those of its rows, if not all."""
     loaded = load(config) if config else None
-    declared = _table(loaded, table)
+    declared = _table(loaded, table, loaded.upstream_format if loaded else DEFAULT)
     names = tuple(name.strip() for name in columns.split(",")) if columns else declared.column_names
     unknown = [name for name in names if name not in declared.by_name]
     if unknown:
@@ -158,7 +161,7 @@ def output_target(
     return Target(
         kafka=broker.settings(loaded),
         topic=topic_of(loaded, topic),
-        table=declared,
+        table=_fitting(declared, format_),
         columns=declared.select(names),
         format=format_,
         barriers=barriers,
@@ -166,15 +169,21 @@ def output_target(
     )
 
 
-def _table(config: ServiceConfig | None, table: Path | None) -> TableSchema:
+def _table(config: ServiceConfig | None, table: Path | None, format_: Format) -> TableSchema:
     if table is not None:
-        return read_table(table)
+        return read_table(table, format_)
     if config is None:
         raise usage("no table", "a configuration, or --table")
     return config.table
 
 
-def read_table(path: Path) -> TableSchema:
+def _fitting(table: TableSchema, format_: Format) -> TableSchema:
+    if misfit := format_.misfit(table):
+        raise usage(misfit, "a topic of the configuration, or --table")
+    return table
+
+
+def read_table(path: Path, format_: Format = DEFAULT) -> TableSchema:
     """A file that holds a declaration, alone or (as in a configuration) under the key `table`.
 
     Raises: ConfigError: USAGE for a file that can't be read, TABLE_INVALID for a declaration at fault.
@@ -184,4 +193,5 @@ def read_table(path: Path) -> TableSchema:
         path, Code.USAGE, expected=expected, next_step="correct the file's name or content"
     )
     inner = declared.get("table", declared)
-    return declare(inner if isinstance(inner, dict) else {}, where=str(path))
+    has_key = format_.images is not Images.ROWS
+    return declare(inner if isinstance(inner, dict) else {}, where=str(path), has_key=has_key)

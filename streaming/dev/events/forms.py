@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from schemas.errors import Code, ConfigError
+from schemas.formats.append import AppendFormat
 from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.upsert import UpsertOutput
@@ -14,6 +15,7 @@ from schemas.formats.protocol import Format
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema
 from schemas.types import TypeName
+from streaming.dev.events.append import AppendEvents, numbered
 from streaming.dev.events.change import ChangeEvents
 from streaming.dev.events.debezium import DebeziumEvents
 from streaming.dev.events.protocol import Events
@@ -28,6 +30,7 @@ class Form(StrEnum):
     UPSERT_JSON = "upsert-json"
     DEBEZIUM_JSON = "debezium-json"
     DEBEZIUM_JSON_SCHEMA = "debezium-json-schema"
+    APPEND_JSON = "append-json"
 
 
 FORMATS: dict[Form, Format] = {
@@ -35,6 +38,7 @@ FORMATS: dict[Form, Format] = {
     Form.UPSERT_JSON: UpsertFormat(),
     Form.DEBEZIUM_JSON: DebeziumFormat(time="microseconds", decimal="precise"),
     Form.DEBEZIUM_JSON_SCHEMA: DebeziumFormat(time="adaptive", decimal="precise"),
+    Form.APPEND_JSON: AppendFormat(),
 }
 """How a service has to declare an upstream of these events."""
 
@@ -61,15 +65,27 @@ def _debezium(format_: DebeziumFormat, table: TableSchema, register: Register | 
     return DebeziumEvents(table, format_)
 
 
+def _append(format_: AppendFormat, table: TableSchema, register: Register | None) -> Events:
+    if format_.encoding != "json":
+        raise _unwritten(f"rows in {format_.encoding!r}", "encoding 'json', which is what test rows have")
+    return AppendEvents(table)
+
+
 _EVENTS: dict[type[Format], Callable[[Any, TableSchema, Register | None], Events]] = {
     ChangeFormat: _change,
     UpsertFormat: _upsert,
     DebeziumFormat: _debezium,
+    AppendFormat: _append,
 }
 
 
+def invented(table: TableSchema) -> TableSchema:
+    """The table whose changes are invented for this one: itself, or one that knows rows without identity apart."""
+    return table if table.has_key else numbered(table)
+
+
 def events_of(format_: Format, table: TableSchema, register: Register | None = None) -> Events:
-    """`register` gives the ids of the schemas, of a format whose records name schemas.
+    """Of an `invented` table. `register` gives the ids of the schemas, of a format whose records name schemas.
 
     Raises: ConfigError(USAGE) for a format of which there are no test events.
     """
@@ -82,6 +98,8 @@ def form_of(format_: Format) -> Form | None:
         return Form.DEBEZIUM_JSON_SCHEMA if format_.time == "adaptive" else Form.DEBEZIUM_JSON
     if isinstance(format_, UpsertFormat) and format_.encoding == "json":
         return Form.UPSERT_JSON
+    if isinstance(format_, AppendFormat) and format_.encoding == "json":
+        return Form.APPEND_JSON
     return Form.CHANGE if isinstance(format_, ChangeFormat) else None
 
 

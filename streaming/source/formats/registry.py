@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from schemas.formats.append import AppendFormat
 from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Format
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema
+from streaming.source.formats.append import AppendDecoder
 from streaming.source.formats.change import ChangeDecoder
 from streaming.source.formats.debezium import DebeziumDecoder
 from streaming.source.formats.debezium_avro import AvroEventDecoder
@@ -25,6 +27,7 @@ DECODERS: dict[type[Format], Callable[[Any, TableSchema], Decoder]] = {
     ChangeFormat: ChangeDecoder,
     UpsertFormat: UpsertDecoder,
     DebeziumFormat: _event_decoder,
+    AppendFormat: AppendDecoder,
 }
 
 

@@ -15,7 +15,7 @@ from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import InputError
 from schemas.formats.change import ChangeFormat
 from schemas.formats.in_order import InOrder
-from schemas.formats.protocol import Format, OutputFormat
+from schemas.formats.protocol import Format, Images, OutputFormat
 from schemas.records import Op
 from schemas.table import Column
 from streaming.verify.history import Entry, Source
@@ -29,7 +29,39 @@ def canonical(
     """Sources of a topic, each in canonical form; those that have it already are left as they are."""
     if format_ == CANONICAL:
         return list(sources)
+    if format_.images is Images.ROWS:
+        return [_Rows(source, format_, columns) for source in sources]
     return [_Recoded(source, format_, columns, key_columns) for source in sources]
+
+
+@dataclass
+class _Rows:
+    """Of rows without identity, whose keys stay what they are."""
+
+    source: Source
+    format: Format
+    columns: Sequence[Column]
+
+    def __post_init__(self) -> None:
+        self._rows, self._changes = self.format.rows(self.columns, ()), ChangeCodec(self.columns)
+
+    def entries(self) -> Iterator[Entry]:
+        """Without those that are no row."""
+        return (entry for entry in map(self._recoded, self.source.entries()) if entry is not None)
+
+    def extend(self) -> bool:
+        """As the source."""
+        return self.source.extend()
+
+    def _recoded(self, entry: Entry) -> Entry | None:
+        if entry.barrier is not None:
+            return entry
+        given = entry.key, entry.value
+        try:
+            change = self._rows.read_record(*given).change
+        except InputError:
+            return entry._replace(value=b"", given=given)
+        return None if change is None else entry._replace(value=self._changes.encode(change), given=given)
 
 
 @dataclass

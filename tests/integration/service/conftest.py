@@ -38,10 +38,10 @@ def set_up(bootstrap: str, spark: SparkSession, tmp_path: Path) -> Iterator[SetU
         upstream_type: type[RealUpstream] = RealUpstream,
     ) -> Stage:
         unique = uuid.uuid4().hex[:8]
-        barriers = f"up-{unique}.barriers" if beside or upstream_type.form else None
-        upstream = upstream_type(
-            declare(table), KafkaSettings(bootstrap), f"up-{unique}", partitions, barriers
-        )
+        declared = declare(table, has_key=None)
+        is_beside = beside or (upstream_type.form and declared.has_key)
+        barriers = f"up-{unique}.barriers" if is_beside else None
+        upstream = upstream_type(declared, KafkaSettings(bootstrap), f"up-{unique}", partitions, barriers)
         made.append(upstream)
         folder = tmp_path / unique
         folder.mkdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from schemas.errors import Code, InputError
-from schemas.job import DEAD_LETTERS_SUFFIX
+from schemas.topics import DEAD_LETTERS_SUFFIX
 from streaming.kafka.consumer import header_of
 from streaming.sink.dead_letters import CODE_HEADER, PLACE_HEADER
 from tests.kit.broken import BROKEN, BROKEN_KEYS, KEY, ROW, TABLE, insert

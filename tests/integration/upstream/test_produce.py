@@ -14,7 +14,7 @@ from schemas.formats.registry import DEFAULT
 from schemas.position import Key
 from schemas.records import Row
 from schemas.table import declare
-from streaming.dev.events.forms import FORMATS, Form, events_of
+from streaming.dev.events.forms import FORMATS, Form, events_of, invented
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
 from streaming.dev.resume import resume
@@ -22,6 +22,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import InData
+from tests.kit.real import records
 
 Topic = Callable[..., str]
 TABLE = declare(
@@ -101,7 +102,29 @@ def test_a_later_run_goes_on_legally_with_barriers_in_between(kafka: KafkaSettin
     injector.stop()
 
 
-@pytest.mark.parametrize("form", [form for form in Form if form is not Form.CHANGE])
+OF_TABLES = [form for form in Form if form not in (Form.CHANGE, Form.APPEND_JSON)]
+
+
+def test_rows_without_identity_go_on_as_well(kafka: KafkaSettings, topic: Topic) -> None:
+    name, format_ = topic(partitions=2), FORMATS[Form.APPEND_JSON]
+    columns = {name: str(column.type) for name, column in TABLE.by_name.items()}
+    table = declare({"name": "orders", "columns": columns}, has_key=False)
+    rows = format_.rows(table.columns, ())
+    for run in range(3):
+        made = invented(table)
+        generator = ChangeGenerator(made, seed=7, events=events_of(format_, made))
+        assert resume(kafka, name, generator) == run * 500
+        load(kafka, name, generator, 100)
+        sender = ChangeSender(kafka, name)
+        sender.send(generator.mixed(400, Shares(0.5, 0.3)))
+        sender.flush()
+    found = [message for part in records(kafka, name) for message in part]
+    read = [rows.read_record(None, message.value()).change for message in found]
+    assert (len(found), 0 < read.count(None) < 600) == (1_500, True)
+    assert len({message.key() for message in found}) < len(found) - read.count(None)
+
+
+@pytest.mark.parametrize("form", OF_TABLES)
 def test_a_later_run_goes_on_in_every_form(kafka: KafkaSettings, topic: Topic, form: Form) -> None:
     name, format_ = topic(partitions=2), FORMATS[form]
     for run in range(3):
@@ -137,11 +160,10 @@ def test_a_topic_of_somebody_else_is_left_alone(kafka: KafkaSettings, topic: Top
 def test_a_topic_of_another_form_is_left_alone(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic(partitions=2)
     load(kafka, name, ChangeGenerator(TABLE), 50)
-    for form in Form:
-        if form is not Form.CHANGE:
-            with pytest.raises(TopicError) as caught:
-                resume(kafka, name, ChangeGenerator(TABLE, events=events_of(FORMATS[form], TABLE)))
-            assert caught.value.code is Code.FOREIGN_RECORDS
+    for form in OF_TABLES:
+        with pytest.raises(TopicError) as caught:
+            resume(kafka, name, ChangeGenerator(TABLE, events=events_of(FORMATS[form], TABLE)))
+        assert caught.value.code is Code.FOREIGN_RECORDS
 
 
 @pytest.mark.slow  # a client looks for its broker for a while

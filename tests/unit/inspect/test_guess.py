@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
+from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.settings.config import ServiceConfig, load
@@ -150,3 +151,18 @@ def test_names_that_yaml_would_take_for_something_else_are_in_quotes(tmp_path: P
     assert names == ["no", "a b", "on"]
     page = configuration("orders", "127.0.0.1:9092", found, "1 record")
     assert '    "no": bigint\n    "a b": bigint\n    "on": string\n  primary_key: ["no"]\n' in page
+
+
+def test_rows_without_a_key_have_no_identity(tmp_path: Path) -> None:
+    found = guess(samples((None, {"at": "2026-01-31T12:00:00Z", "n": 7}), ({"id": 1}, {"n": 8, "s": "x"})))
+    config = loaded(found, tmp_path)
+    assert config.upstream_format == AppendFormat()
+    assert (config.table.has_key, config.table.column_names) == (False, ("at", "n", "s"))
+    assert "rows without identity" in " ".join(found.notes)
+    schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}
+    known = KnownSchemas((WriterSchema(7, json.dumps(schema)),))
+    found = guess([Sample(None, frame(7) + b"\x02")], known)
+    assert (found.upstream, [each.name for each in found.fields]) == (
+        {"format": "append", "encoding": "avro-registry"},
+        ["n"],
+    )

@@ -1,0 +1,131 @@
+"""The format `append`: each record is a row of its own, of an upstream and of an output (docs/formats.md#append)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from schemas.avro.registered import WriterSchema
+from schemas.formats.outputs.encoded import EncodedOutput
+from schemas.formats.protocol import Framed, Half, Images, OutputRows, Rows, ValueEncoder
+from schemas.formats.with_registry import RegistryFormat
+from schemas.table import Column, TableSchema
+
+if TYPE_CHECKING:
+    from schemas.avro.projection import Project
+
+
+class AppendFormat(RegistryFormat):
+    """Of an upstream: a value is a row, a null value nothing, and the key whatever the producer wants."""
+
+    format: Annotated[Literal["append"], Field(description="Rows without identity, with any key.")] = "append"
+    encoding: Annotated[
+        Literal["json", "avro-registry"],
+        Field(
+            description="`json`, an object in UTF-8, which is its default; or `avro-registry`, Avro by a schema "
+            "whose id stands in front."
+        ),
+    ] = "json"
+
+    @property
+    def images(self) -> Images:
+        return Images.ROWS
+
+    @property
+    def may_hold_barriers(self) -> bool:
+        return True
+
+    @property
+    def barriers_are_beside(self) -> bool:
+        return True
+
+    @property
+    def may_be_null(self) -> bool:
+        return True
+
+    @property
+    def framed(self) -> Framed:
+        return Framed(value=self.encoding == "avro-registry")
+
+    def misfit_of(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
+        from schemas.avro.projection import misfit
+
+        return misfit(schema, self.project(table.columns))
+
+    # What reads and writes needs packages that commands such as `list` do without.
+
+    def project(self, columns: Sequence[Column]) -> Project:
+        """What is read of a value in Avro."""
+        from schemas.formats.append_rows import project
+
+        return project(columns)
+
+    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
+        from schemas.formats.append_rows import AvroRows, JsonRows
+
+        if self.encoding == "avro-registry":
+            return AvroRows(columns, self.schemas_by_id)
+        return JsonRows(columns)
+
+
+class AppendOutput(EncodedOutput):
+    """Of an output: a value is the row after the projection, and the key is the upstream record's."""
+
+    format: Annotated[
+        Literal["append"],
+        Field(
+            description="each record of an `append` upstream as a row, with the key that it came with; with "
+            "`read: topic`."
+        ),
+    ] = "append"
+
+    @property
+    def images(self) -> Images:
+        return Images.ROWS
+
+    @property
+    def may_hold_barriers(self) -> bool:
+        return True
+
+    @property
+    def barriers_are_beside(self) -> bool:
+        return True
+
+    @property
+    def framed(self) -> Framed:
+        return Framed(value=self.encoding == "avro-registry")
+
+    def keys(self, key_columns: Sequence[Column]) -> None:
+        return None
+
+    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> OutputRows:
+        from schemas.formats.append_rows import WrittenRows
+        from schemas.formats.outputs.upsert_json import JsonValues
+
+        if self.encoding == "avro-registry":
+            from schemas.formats.outputs.avro_records import framed_values
+
+            return WrittenRows(framed_values(columns, self.registered.value))
+        return WrittenRows(JsonValues(columns, self.encoding))
+
+    def values(self, columns: Sequence[Column]) -> ValueEncoder:
+        if self.encoding == "avro-registry":
+            from schemas.formats.outputs.avro_records import FramedUpserts
+
+            return FramedUpserts(tuple(columns), self.registered.value)
+        from schemas.formats.outputs.upsert_json import JsonUpserts
+
+        return JsonUpserts(tuple(columns), self.encoding)
+
+    def schemas(
+        self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str
+    ) -> dict[Half, dict[str, object]]:
+        if self.encoding == "avro-registry":
+            from schemas.avro.output_schemas import row_record
+
+            return {"value": row_record("Value", columns, topic)}
+        from schemas.formats.outputs.json_records import row_schema
+
+        return {"value": row_schema("Value", columns, self.encoding)}

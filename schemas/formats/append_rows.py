@@ -1,0 +1,95 @@
+"""Rows of the format `append`, one by one: the strict twins of what Spark reads, and of what lanes write.
+
+Keys are not looked at: every key, and none, is the empty one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from schemas.avro.by_id import RegisteredRecords
+from schemas.avro.projection import Project, of_record
+from schemas.avro.registered import Schemas
+from schemas.errors import Code, InputError
+from schemas.formats.outputs.halves import Values
+from schemas.formats.protocol import Origin, OutputRows, Rows
+from schemas.formats.upsert_json import error, read_row
+from schemas.json.parsing.tokens import JsonError
+from schemas.position import Key
+from schemas.records import Change, Op, Row, UpstreamRecord
+from schemas.table import Column
+
+
+def project(columns: Sequence[Column]) -> Project:
+    """What is read of a value in Avro."""
+    return partial(of_record, columns=columns)
+
+
+class _AppendedRows(Rows):
+    """Of an upstream. A null value is no row."""
+
+    def read_key(self, data: bytes, *, where: str | None = None) -> Key:
+        """The empty one."""
+        return ()
+
+    def read_record(
+        self, key: bytes | None, value: bytes | None, *, where: str | None = None
+    ) -> UpstreamRecord:
+        """Raises: InputError as `read_change`."""
+        return UpstreamRecord(None if value is None else self.read_change(key, value, where=where))
+
+
+class JsonRows(_AppendedRows):
+    """Objects, as docs/formats.md#json-values has them."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = {column.name: column for column in columns}
+
+    def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
+        """Raises: InputError: JSON_MALFORMED, VALUE_OUT_OF_RANGE, BAD_ENCODING."""
+        try:
+            row = read_row(value or b"", self._columns)
+        except JsonError as reason:
+            raise error(reason, "a value", where) from None
+        return Change(Op.INSERT, None, tuple(row.get(name) for name in self._columns))
+
+
+class AvroRows(_AppendedRows):
+    """Avro by a schema registry."""
+
+    def __init__(self, columns: Sequence[Column], schemas: Schemas) -> None:
+        self._names = tuple(column.name for column in columns)
+        self._values = RegisteredRecords(schemas, project(columns), "a value")
+
+    def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
+        """Raises: InputError as `RegisteredRecords.read`, CHANGE_MALFORMED in general."""
+        row = self._values.read(value or b"", general=Code.CHANGE_MALFORMED, where=where)
+        return Change(Op.INSERT, None, tuple(row.get(name) for name in self._names))
+
+
+class WrittenRows(OutputRows):
+    """Of an output, where each record has a value."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+
+    def read_key(self, data: bytes, *, where: str | None = None) -> Key:
+        """The empty one."""
+        return ()
+
+    def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
+        """Raises: InputError as `Values.read`; TOMBSTONE_UNSUPPORTED."""
+        if value is None:
+            raise InputError(Code.TOMBSTONE_UNSUPPORTED, where=where, found="a null value")
+        return Change(Op.INSERT, None, self._values.read(value, where))
+
+    def write_key(self, key: Key) -> bytes:
+        """Nothing: what is sent is the key that came."""
+        return b""
+
+    def write_insert(self, row: Row, origin: Origin) -> bytes:
+        return self._values.write(row)
+
+    def write_change(self, change: Change, origin: Origin) -> bytes:
+        return self._values.write(change.row)

@@ -1,0 +1,257 @@
+"""Upstreams of rows without identity: each record once, in order, with the key that it came with; `verify` judges."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, Producer
+
+from schemas.errors import Code, ConfigError, InputError
+from schemas.formats.append import AppendFormat
+from schemas.records import BARRIER_HEADER, Add, Throttle
+from state.storage import Storage
+from state.values.progress import Completed, InProgress
+from streaming.control.state_view import StateReader
+from streaming.kafka.consumer import header_of
+from streaming.kafka.topics import create_topic
+from streaming.sink.dead_letters import CODE_HEADER
+from streaming.verify.findings import Rule
+from tests.kit.real import Stage, records
+from tests.kit.real_rows import AppendUpstream
+
+SetUp = Callable[..., Stage]
+EVENTS = {"name": "events", "columns": {"id": "bigint", "region": "string", "amount": "decimal(18,2)"}}
+KEYS = (None, None, b"", b"a", b"b", b"\xff\x00")
+JOB = {"read": "topic", "format": "append", "output_partitions": None}
+ALL = {"name": "all", **JOB}
+SOME = {"name": "some", **JOB, "columns": ["amount", "id"], "filter": "amount >= 100", "rate_limit": 400}
+
+Wanted = list[list[tuple[bytes | None, Any]]]
+
+
+def append(stage: Stage, count: int, chance: random.Random, wanted: Wanted) -> None:
+    """Rows of few values in all partitions, many of them equal, with null values among them."""
+    upstream = stage.upstream
+    assert isinstance(upstream, AppendUpstream)
+    for _ in range(count):
+        partition, key = chance.randrange(upstream.partitions), chance.choice(KEYS)
+        row = (chance.randrange(3), chance.choice(["EU", None]), Decimal(chance.choice([50, 100, 250])))
+        upstream.append(row, key, partition)
+        wanted[partition].append((key, row))
+        if chance.random() < 0.02:
+            upstream.send(partition, key, None)
+
+
+def sent(stage: Stage, output: str) -> list[list[tuple[bytes | None, Any]]]:
+    """Keys and values of an output's rows, by partition."""
+    return [
+        [
+            (_raw(message.key()), json.loads(message.value() or b""))
+            for message in part
+            if header_of(message, BARRIER_HEADER) is None
+        ]
+        for part in records(stage.upstream.kafka, output)
+    ]
+
+
+def _raw(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["barriers in the data", "barriers beside"])
+def test_every_row_goes_out_once_through_a_restart_with_other_lanes(set_up: SetUp, beside: bool) -> None:
+    stage = set_up(
+        ALL, SOME, table=EVENTS, partitions=3, lanes=3, beside=beside, upstream_type=AppendUpstream
+    )
+    upstream, chance, wanted = stage.upstream, random.Random(7), [list[Any](), list[Any](), list[Any]()]
+    if not beside:
+        stage.jobs = [{**job, "barrier_topic": job["output"]} for job in stage.jobs]
+    append(stage, 1_500, chance, wanted)
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+        append(stage, 200, chance, wanted)
+        run.reach(upstream.barrier())
+        run.reach(upstream.barrier())
+        assert any(isinstance(each, InProgress) for each in run.reports[-1].progress["some"].values())
+    append(stage, 200, chance, wanted)
+    upstream.barrier()
+    with stage.running(lanes=1) as run:
+        run.reach(upstream.barrier(Throttle("some", None)))
+        while not (run.is_complete("all") and run.is_complete("some")):
+            append(stage, 20, chance, wanted)
+            run.reach(upstream.barrier())
+        append(stage, 100, chance, wanted)
+        run.reach(upstream.barrier())
+        assert all(isinstance(each, Completed) for each in run.reports[-1].progress["some"].values())
+    for number in range(2):
+        report = stage.verify(number)
+        assert report.clean, report
+        assert (report.parts, report.vnode_count) == ("partitions", 3)
+    every, some = (sent(stage, stage.config().jobs[number].output) for number in range(2))
+    assert every == [
+        [(key, {"id": row[0], "region": row[1], "amount": f"{row[2]}.00"}) for key, row in part]
+        for part in wanted
+    ]
+    assert some == [
+        [(key, {"amount": f"{row[2]}.00", "id": row[0]}) for key, row in part if row[2] >= 100]
+        for part in wanted
+    ]
+
+
+def test_nothing_is_kept_of_a_row_and_null_values_are_counted(set_up: SetUp) -> None:
+    stage = set_up(ALL, table=EVENTS, partitions=3, lanes=3, beside=True, upstream_type=AppendUpstream)
+    upstream = stage.upstream
+    append(stage, 100, random.Random(1), [[], [], []])
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+        before = sum(report.ignored for report in run.reports)
+        for partition in (0, 1, 1):
+            upstream.send(partition, b"k", None)
+        run.reach(upstream.barrier())
+        while not run.is_complete("all"):
+            run.reach(upstream.barrier())
+        assert sum(report.ignored for report in run.reports) == before + 3
+    config = stage.config()
+    view = StateReader(Storage(str(config.state)), config.table).look()
+    assert (view.rows_stored, view.job("all") is not None) == (0, True)
+    assert not list((stage.folder / "state" / "replica").rglob("*b.parquet")), "files of rows"
+    assert stage.verify().clean
+
+
+def copied(stage: Stage, change: Callable[[list[Message]], Sequence[Message]]) -> str:
+    """The output once more, with something changed in its partition 1."""
+    output = stage.config().jobs[0].output
+    name = f"{output}-{change.__name__}"
+    create_topic(stage.upstream.kafka, name, 3)
+    producer = Producer(stage.upstream.kafka.producer())
+    for number, part in enumerate(records(stage.upstream.kafka, output)):
+        for message in change(part) if number == 1 else part:
+            producer.produce(name, message.value(), message.key(), number, headers=message.headers())
+    assert producer.flush(30) == 0
+    return name
+
+
+def rows_at(part: list[Message]) -> list[int]:
+    return [at for at, message in enumerate(part) if header_of(message, BARRIER_HEADER) is None]
+
+
+def lost(part: list[Message]) -> list[Message]:
+    gone = rows_at(part)[5]
+    return [*part[:gone], *part[gone + 1 :]]
+
+
+def doubled(part: list[Message]) -> list[Message]:
+    twice = rows_at(part)[5]
+    return [*part[:twice], part[twice], *part[twice:]]
+
+
+def swapped(part: list[Message]) -> list[Message]:
+    return _exchanged(part, lambda one, two: one.value() != two.value())
+
+
+def rekeyed(part: list[Message]) -> list[Message]:
+    return _exchanged(part, lambda one, two: one.value() == two.value() and one.key() != two.key())
+
+
+def _exchanged(part: list[Message], may_be: Callable[[Message, Message], bool]) -> list[Message]:
+    rows = rows_at(part)
+    one = next(at for at in rows if at + 1 in rows and may_be(*part[at : at + 2]))
+    return [*part[:one], part[one + 1], part[one], *part[one + 2 :]]
+
+
+def untouched(part: list[Message]) -> list[Message]:
+    return part
+
+
+def test_verify_finds_what_is_lost_doubled_or_in_another_order(set_up: SetUp) -> None:
+    stage = set_up(ALL, table=EVENTS, partitions=3, lanes=3, upstream_type=AppendUpstream)
+    stage.jobs = [{**stage.jobs[0], "barrier_topic": stage.jobs[0]["output"]}]
+    append(stage, 400, random.Random(3), [[], [], []])
+    with stage.running() as run:
+        while not run.is_complete("all"):
+            run.reach(stage.upstream.barrier())
+    for change, rule in (
+        (untouched, None),
+        (lost, Rule.LOST),
+        (doubled, Rule.EXTRA),
+        (swapped, Rule.REORDERED),
+        (rekeyed, Rule.REORDERED),
+    ):
+        report = stage.verify(output=copied(stage, change))
+        found = {name.split(".")[1] for name in report.counts}
+        assert found == ({rule} if rule else set()), (change.__name__, report)
+
+
+def test_a_record_at_fault_stops_the_service_or_is_parked_with_its_key(set_up: SetUp) -> None:
+    stage = set_up(ALL, SOME, table=EVENTS, partitions=3, lanes=3, upstream_type=AppendUpstream)
+    upstream = stage.upstream
+    append(stage, 50, random.Random(2), [[], [], []])
+    with stage.running() as run:
+        while not (run.is_complete("all") and run.is_complete("some")):
+            run.reach(upstream.barrier())
+    faulty = [(upstream.send(2, key, b'{"id":"x"}'), key) for key in (None, b"k")]
+    faulty.append((upstream.send(2, None, b""), None))
+    append(stage, 50, random.Random(4), [[], [], []])
+    upstream.barrier()
+    error = stage.fails()
+    assert isinstance(error, InputError)
+    assert (error.code, error.where) == (Code.JSON_MALFORMED, f"{upstream.name}-2@{faulty[0][0]}")
+    with stage.running(on_bad_record="park") as run:
+        run.reach(upstream.barrier())
+    for number, job in enumerate(stage.config().jobs):
+        [letters] = records(upstream.kafka, job.dead_letters)
+        assert [(letter.key(), header_of(letter, CODE_HEADER)) for letter in letters] == [
+            (key, b"JSON_MALFORMED") for _, key in faulty
+        ]
+        report = stage.verify(number)
+        assert report.clean, report
+
+
+def test_jobs_of_other_kinds_are_refused_when_they_are_added(set_up: SetUp) -> None:
+    stage = set_up(ALL, table=EVENTS, partitions=3, lanes=3, beside=True, upstream_type=AppendUpstream)
+    upstream = stage.upstream
+    others = [
+        {"name": "other", "output": "other", **keys} for keys in ({}, {"format": "append"}, {"read": "topic"})
+    ]
+    with stage.running() as run:
+        for each in others:
+            run.reach(upstream.barrier(Add(json.dumps(each))))
+            [told] = run.reports[-1].outcome.reports
+            assert told.refused == Code.JOB_INVALID
+        assert [job.name for job in run.reports[-1].outcome.jobs] == ["all"]
+    stage.jobs = [*stage.jobs, others[0]]
+    with pytest.raises(ConfigError, match="needs a table with a primary key"):
+        stage.config()
+
+
+def test_an_output_is_the_upstream_of_a_second_service(set_up: SetUp) -> None:
+    first = set_up(
+        {**ALL, "filter": "id > 0"}, table=EVENTS, partitions=3, lanes=3, upstream_type=AppendUpstream
+    )
+    output = first.jobs[0]["output"]
+    second = set_up(SOME, table=EVENTS, partitions=3, lanes=3, upstream_type=AppendUpstream)
+    second.upstream.name = output
+    second.upstream.sections = {
+        "barrier_topic": f"{output}.barriers",
+        "control_topic": f"{output}.control",
+        "upstream": {"topic": output, "format": "append"},
+    }
+    append(first, 300, random.Random(5), [[], [], []])
+    with first.running() as run:
+        run.reach(first.upstream.barrier())
+        run.reach(first.upstream.barrier())  # the second batch is the one that opens the output
+        with second.running() as cascaded:
+            while not cascaded.is_complete("some"):
+                append(first, 20, random.Random(6), [[], [], []])
+                run.reach(barrier := first.upstream.barrier())
+                cascaded.reach(barrier)
+    assert first.verify().clean
+    assert second.config().upstream_format == AppendFormat()
+    report = second.verify()
+    assert report.clean, report
+    assert report.snapshot_rows > 0
