@@ -186,14 +186,11 @@ class ColumnProducer:
 
 
 def _pointers(array: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """Address and length of each value of a binary array, 0 and 0 of a null.
-
-    A value of no bytes has an address as well, or librdkafka would take it for a null.
-    """
+    """Address and length of each value of a binary array, 0 and 0 of a null."""
     _, offsets_buffer, data = array.buffers()
     width = np.int64 if pa.types.is_large_binary(array.type) else np.int32
     offsets = np.frombuffer(offsets_buffer, dtype=width)[array.offset : array.offset + len(array) + 1]
-    base = (data.address if data is not None else 0) or offsets_buffer.address
+    base = data.address if data is not None else 0
     places, lengths = offsets[:-1].astype(np.uint64) + np.uint64(base), np.diff(offsets).astype(np.uint64)
     if array.null_count:
         present = array.is_valid().to_numpy(zero_copy_only=False)

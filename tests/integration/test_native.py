@@ -159,3 +159,19 @@ def test_a_slice_of_a_column_sends_that_slice(bootstrap: str, topic: Callable[..
             columns.send(name, np.zeros(4, np.int32), values, values)
         columns.close()
     assert received(kafka, name)[0] == [(b"%d" % n, b"%d" % n) for n in range(3, 7)]
+
+
+@pytest.mark.parametrize("headers", [{}, {"epoch": b"42"}])
+@pytest.mark.parametrize("keys", [[None, b"", b"k"], [b""], [None]], ids=["mixed", "empty", "none"])
+def test_bytes_of_no_length_are_not_null(
+    bootstrap: str, topic: Callable[..., str], keys: list[bytes | None], headers: dict[str, bytes]
+) -> None:
+    kafka, name = KafkaSettings(bootstrap), topic(partitions=PARTITIONS)
+    pairs = [(key, value) for key in keys for value in (b"", None)]
+    column, values = (pa.array(half, pa.binary()) for half in zip(*pairs, strict=True))
+    with TransactionalProducer(kafka, "columns", **NAMED) as transactions:
+        columns = open_columns(transactions.producer, "columns")
+        with transactions.transaction():
+            columns.send(name, np.zeros(len(pairs), np.int32), column, values, headers)
+        columns.close()
+    assert received(kafka, name)[0] == pairs
