@@ -96,7 +96,7 @@ class Status(_Model):
     barrier: int = Field(description="Epoch of the last barrier that is done; 0 before the first.")
     barrier_age_s: float | None
     lanes: int
-    vnode_count: int
+    vnode_count: int = Field(description="0 where rows have no identity: nothing is kept of them.")
     replica_rows: int
     log_rows: int = Field(description="Changes that wait to be folded.")
     parked: int = Field(description="Records at fault that were parked since the start.")

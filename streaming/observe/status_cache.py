@@ -73,7 +73,7 @@ class StatusCache:
     def note(self, report: BatchReport) -> list[float]:
         """Take a batch into account. For each of its barriers the seconds from its injection until now."""
         wall_s, now_s = self.clock(), self.steady()
-        stored = report.files.rows_by_vnode(self.vnode_count)
+        stored = report.files.rows_by_vnode(max(self.vnode_count, 1))
         ends = report.plan.end_offsets
         views = [
             JobView.of(job, report.progress.get(job.name, {}), stored, ends) for job in report.outcome.jobs

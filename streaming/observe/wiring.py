@@ -31,7 +31,7 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
         config.upstream,
         config.table.name,
         service.owner,
-        config.table.vnode_count,
+        config.table.vnode_count if config.table.has_key else 0,
         service.vitals,
         can_steer=token is not None,
     )

@@ -57,7 +57,7 @@ function showFacts() {
     ["latency p99", seconds(status.latency.p99_s), "barrier injected to readable, last minute"],
     ["replica rows", number(status.replica_rows), "rows in the base"],
     ["log rows", number(status.log_rows), "changes that wait to be folded"],
-    ["lanes", status.lanes, `${status.vnode_count} vnodes`],
+    ["lanes", status.lanes, status.vnode_count ? `${status.vnode_count} vnodes` : "of upstream partitions"],
     ["parked", number(status.parked), "records at fault since the start"],
   ];
   const shown = facts.map(([label, value, title, isLate]) => {

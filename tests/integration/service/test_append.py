@@ -6,23 +6,30 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from io import BytesIO
 from typing import Any
 
+import fastavro
 import pytest
 from confluent_kafka import Message, Producer
 
+from schemas.avro.registered import frame
 from schemas.errors import Code, ConfigError, InputError
 from schemas.formats.append import AppendFormat
 from schemas.records import BARRIER_HEADER, Add, Throttle
 from state.storage import Storage
 from state.values.progress import Completed, InProgress
+from streaming.cli.jobs.definitions import known_jobs
 from streaming.control.state_view import StateReader
 from streaming.kafka.consumer import header_of
 from streaming.kafka.topics import create_topic
+from streaming.registry.book import AskedSchemas
+from streaming.registry.client import Registry
 from streaming.sink.dead_letters import CODE_HEADER
 from streaming.verify.findings import Rule
 from tests.kit.real import Stage, records
 from tests.kit.real_rows import AppendUpstream
+from tests.kit.registry import FakeRegistry
 
 SetUp = Callable[..., Stage]
 EVENTS = {"name": "events", "columns": {"id": "bigint", "region": "string", "amount": "decimal(18,2)"}}
@@ -255,3 +262,42 @@ def test_an_output_is_the_upstream_of_a_second_service(set_up: SetUp) -> None:
     report = second.verify()
     assert report.clean, report
     assert report.snapshot_rows > 0
+
+
+def test_rows_in_avro_go_out_by_a_registry_through_a_new_schema(set_up: SetUp) -> None:
+    encoding = {"encoding": "avro-registry"}
+    jobs = {**ALL, **encoding}, {**SOME, **encoding, "rate_limit": None}
+    stage = set_up(*jobs, table=EVENTS, partitions=3, lanes=3, beside=True, upstream_type=AppendUpstream)
+    upstream, chance = stage.upstream, random.Random(8)
+    fields = [{"name": "id", "type": "long"}, {"name": "region", "type": ["null", "string"]}]
+    schemas = [{"type": "record", "name": "Event", "fields": fields[:count]} for count in (1, 2)]
+    with FakeRegistry().serving() as registry:
+        upstream.form = {"format": "append", **encoding}  # type: ignore[misc]
+        upstream.sections = {"registry": {"url": registry.url}, "barrier_topic": upstream.topics.barriers}
+
+        def write(schema: dict[str, Any], count: int) -> None:
+            number, parsed = registry.register("any", schema), fastavro.parse_schema(schema)
+            for _ in range(count):
+                out = BytesIO()
+                fastavro.schemaless_writer(out, parsed, {"id": chance.randrange(3), "region": "EU"})
+                data = frame(number) + out.getvalue()
+                upstream.send(chance.randrange(3), chance.choice(KEYS), data)
+            upstream.send(0, b"k", None)
+
+        stage.jobs = [{**job, "filter": None, "columns": ["region", "id"]} for job in stage.jobs]
+        write(schemas[0], 60)
+        with stage.running() as run:
+            run.reach(upstream.barrier())
+            write(schemas[1], 60)
+            while not (run.is_complete("all") and run.is_complete("some")):
+                run.reach(upstream.barrier())
+            write(schemas[1], 10)
+            run.reach(upstream.barrier())
+        config = stage.config()
+        asked = config.upstream_format.with_schemas(AskedSchemas(Registry(config.registry)))
+        for number, job in enumerate(config.jobs):
+            assert list(registry.subjects[f"{job.output}-value"])
+            assert f"{job.output}-key" not in registry.subjects
+            report = stage.verify(number, formats=(asked, known_jobs(config)[job.name].format))
+            assert report.clean, report
+            assert report.output_records > 130
