@@ -113,6 +113,20 @@ def test_a_number_is_no_time_if_nothing_tells_its_unit(spark: SparkSession) -> N
     assert by_the_twin(FRAMED, TABLE, found)[:3] == [Code.JSON_MALFORMED] * 3
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("format_", [PRECISE, FRAMED, WHOLE], ids=["precise", "framed", "whole"])
+def test_further_fields_may_have_any_name(spark: SparkSession, format_: DebeziumFormat) -> None:
+    row = '{"name":"a","id":7,"n":1}'
+    event = f'"op":"c","after":{row}'
+    own = ['"payload":7', '"schema":"s"', '"schema":[1],"payload":{"op":1}', '"payload":{"after":{"n":"x"}}']
+    beside = ['"op":{}', '"after":7', '"source":"s","before":[1]']
+    values = [f"{{{event},{each}}}" for each in own]
+    values += [f'{{"schema":{{}},"payload":{{{event}}},{each}}}' for each in beside]
+    found: list[Record] = [(b'{"name":"a","id":7}', each.encode()) for each in values]
+    assert differences(spark, format_, TABLE, found) == []
+    assert len(set(by_the_twin(format_, TABLE, found))) == 1
+
+
 MEANINGS = {
     "io.debezium.time.Timestamp": 1_000,
     "io.debezium.time.MicroTimestamp": 1,

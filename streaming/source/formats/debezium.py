@@ -19,6 +19,7 @@ from streaming.source.formats.json_columns import (
     Cells,
     JsonColumns,
     doubtful,
+    frame_of,
     has_escaped_name,
     is_whole,
     row_of,
@@ -45,10 +46,11 @@ class DebeziumDecoder(Decoder):
     def read(self, key: Column, value: Column) -> Column:
         key_text = _unframed(key.cast("string"))
         envelope = ",".join([_ENVELOPE, *(f"{half}:struct<{self._row.fields}>" for half in self._halves)])
-        fields = f"{envelope},payload:struct<{envelope}>"
+        frame = f"payload:struct<{envelope}>"
         if self._forms.asks_frames:
-            fields += f",schema:{FRAME}"
-        row = self._row.parsed(value.cast("string"), fields)
+            frame += f",schema:{FRAME}"
+        text = value.cast("string")
+        row = self._row.parsed(text, envelope, frame=(_is_framed(text), frame))
         parsed = [row.alias("value"), self._key.parsed(key_text).alias("key"), key_text.alias("key_text")]
         if self._forms.asks_frames:
             parsed.append(_key_frame(key.cast("string")).alias("key_schema"))
@@ -57,7 +59,8 @@ class DebeziumDecoder(Decoder):
     def checked(self, read: Column, key: Column, value: Column) -> Column:
         # Each of these columns is evaluated once; what they amount to is left to the next step.
         text = value.cast("string")
-        envelope = self._envelope(read, text)
+        parsed = read.getField("value")
+        envelope = F.when(_is_framed(text), frame_of(parsed).getField("payload")).otherwise(row_of(parsed))
         keys, row = self._keys(read, key), self._cells(read, envelope, text, "after")
         source, after, op = (envelope.getField(name) for name in ("source", "after", "op"))
         others = source.isNotNull() | after.isNotNull()
@@ -91,18 +94,11 @@ class DebeziumDecoder(Decoder):
     def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
         return (decoded_whole if self._whole else decoded_event)(read, value)
 
-    def _envelope(self, read: Column, text: Column) -> Column:
-        row = row_of(read.getField("value"))
-        bare = F.struct(
-            *(row.getField(name).alias(name) for name in ("op", "ts_ms", "source", *self._halves))
-        )
-        return F.when(_is_framed(text), row.getField("payload")).otherwise(bare)
-
     def _cells(self, read: Column, envelope: Column, text: Column, half: str) -> Cells:
         """The values of a row. What a frame says of the one after holds for the one before."""
         parsed, described = read.getField("value"), None
         if self._forms.asks_frames:
-            fields = row_of(parsed).getField("schema").getField("fields")
+            fields = frame_of(parsed).getField("schema").getField("fields")
             rows = F.filter(fields, lambda each: each["field"] == "after")
             described = F.when(_is_framed(text), F.get(rows, F.lit(0))["fields"])
         forms = self._forms.with_frame(described)
