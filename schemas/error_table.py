@@ -124,6 +124,10 @@ _CHANGES = {
         "a stored row that has the value which the event leaves out, of column {column}",
         "set REPLICA IDENTITY FULL on the table, or have the connector read a snapshot",
     ),
+    Code.BEFORE_MISSING: Advice(
+        "the whole row before each change, as upstream.before: full promises",
+        "set REPLICA IDENTITY FULL on the table, or leave upstream.before out; with new state and outputs",
+    ),
     Code.PK_NULL: Advice(
         "a value in every column of the primary key",
         "correct the producer; a row without a key can't be followed",

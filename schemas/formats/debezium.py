@@ -32,9 +32,10 @@ class DebeziumFormat(RegistryFormat):
         ),
     ] = "json"
     before: Annotated[
-        Literal["ignored"],
+        Literal["ignored", "full"],
         Field(
-            description="`ignored`: the row before a change comes from the replica, whatever the record says."
+            description="`ignored`: the row before a change comes from the replica, whatever the record says; or "
+            "`full`: it is that of the record, see [formats](formats.md#whole-rows-before)."
         ),
     ] = "ignored"
     time: Annotated[
@@ -54,8 +55,13 @@ class DebeziumFormat(RegistryFormat):
     ] = None
 
     @property
+    def is_whole(self) -> bool:
+        """Whether events come with the row before them."""
+        return self.before == "full"
+
+    @property
     def images(self) -> Images:
-        return Images.AFTER_ONLY
+        return Images.FULL if self.is_whole else Images.AFTER_ONLY
 
     @property
     def may_be_null(self) -> bool:
@@ -63,7 +69,7 @@ class DebeziumFormat(RegistryFormat):
 
     @property
     def may_be_unchanged(self) -> bool:
-        return True
+        return not self.is_whole
 
     @property
     def comes_again(self) -> bool:
@@ -90,16 +96,16 @@ class DebeziumFormat(RegistryFormat):
         from schemas.avro.projection import misfit
         from schemas.formats.events.debezium_avro import projects
 
-        return misfit(schema, projects(table.columns, table.key_columns)[half])
+        return misfit(schema, projects(table.columns, table.key_columns, whole=self.is_whole)[half])
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
         if self.encoding == "avro-registry":
             from schemas.formats.events.debezium_avro import AvroEvents
 
-            return AvroEvents(columns, key_columns, self.schemas_by_id)
+            return AvroEvents(columns, key_columns, self.schemas_by_id, whole=self.is_whole)
         from schemas.formats.events.debezium_json import DebeziumRows
 
-        return DebeziumRows(columns, key_columns, self.time, self.decimal)
+        return DebeziumRows(columns, key_columns, self.time, self.decimal, whole=self.is_whole)
 
 
 def key_misfit(table: TableSchema) -> str | None:

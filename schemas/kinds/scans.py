@@ -87,8 +87,8 @@ class TopicScan(ScanConfig):
         return True
 
     def misfit(self, upstream: Format) -> str | None:
-        """What is sent of a record must follow from the record alone."""
-        if upstream.images is Images.AFTER_ONLY:
+        """What is sent of a record must follow from the record alone, and none may come again."""
+        if upstream.images is Images.AFTER_ONLY or upstream.comes_again:
             return (
                 "read: topic needs an upstream whose records say what was there before, format: change, or whose rows "
                 "have no identity, format: append"

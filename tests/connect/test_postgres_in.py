@@ -70,6 +70,26 @@ def test_outputs_add_up_to_what_the_database_has(circle_of: CircleOf, form: str)
     assert stage.verify(1).clean
 
 
+def test_whole_rows_before_are_those_that_the_database_logs(circle_of: CircleOf) -> None:
+    upstream, settings = FORMS["plain"]
+    read_as = {"format": "debezium", "decimal": "precise", "before": "full", **upstream}
+    circle = circle_of(read_as, settings, COPY, SOME, seed=11)
+    circle.identity("FULL")
+    circle.writers.write(STEPS)
+    circle.source.begin()
+    circle.writers.write(STEPS)
+    circle.barrier()
+    with circle.stage.running() as run:
+        while not (run.is_complete("copy") and run.is_complete("some")):
+            circle.writers.write(STEPS // 4)
+            run.reach(circle.barrier())
+        circle.writers.write(STEPS)
+        run.reach(circle.barrier())
+        is_what_the_database_has(circle)
+    assert circle.stage.verify(0).clean
+    assert circle.stage.verify(1).clean
+
+
 def test_a_key_that_changes_beside_a_large_value_needs_the_row_before(circle_of: CircleOf) -> None:
     upstream, settings = FORMS["plain"]
     circle = circle_of({"format": "debezium", "decimal": "precise", **upstream}, settings, COPY)

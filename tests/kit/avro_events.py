@@ -58,10 +58,10 @@ def _envelope(number: int, row: Writer, source: Any, *, optional: bool) -> Any:
     return {"type": "record", "name": f"Envelope{number}", "fields": fields}
 
 
-def _source(draw: st.DrawFn, kinds: Any) -> Any:
+def _source(draw: st.DrawFn, kinds: Any, *, odd: bool) -> Any:
     values = {
         "connector": st.sampled_from(["postgresql", "postgresql", "mysql"]),
-        "snapshot": st.sampled_from(["false", "false", "first"]),
+        "snapshot": st.sampled_from(["false", "false", "first", *(["incremental"] if odd else [])]),
         "sequence": st.sampled_from(['["5","7"]', *_ODD_TEXTS]),
         "lsn": st.sampled_from([7, None]) | LONGS,
         "version": st.text(max_size=3),
@@ -77,9 +77,9 @@ def _source(draw: st.DrawFn, kinds: Any) -> Any:
 
 @st.composite
 def events(
-    draw: st.DrawFn, table: TableSchema, *, odd: bool, count: int = 60
+    draw: st.DrawFn, table: TableSchema, *, odd: bool, whole: bool = False, count: int = 60
 ) -> tuple[tuple[WriterSchema, ...], list[Record]]:
-    """Schemas of several writers, and events by them."""
+    """Schemas of several writers, and events by them; `whole`: with the row before, as is fit for their op."""
     key = key_writer(draw, 10, table.key_columns, "record", odd)
     rows = [row_writer(draw, 20 + n, table.columns, odd=odd, whole=False) for n in range(3)]
     kept = 1 if odd else 0
@@ -95,7 +95,12 @@ def events(
         for column in table.columns:
             avro = writer.fields.get(column.name, ("", None))[0]
             left_out = _LEFT_OUT.get((column.type.name, avro if isinstance(avro, str) else ""))
-            if left_out is not None and column.nullable and not draw(st.integers(0, 5)):
+            if (
+                left_out is not None
+                and column.nullable
+                and (odd or not whole)
+                and not draw(st.integers(0, 5))
+            ):
                 found[column.name] = left_out
         return found
 
@@ -104,10 +109,13 @@ def events(
         at = draw(st.integers(0, len(rows) - 1))
         op = draw(st.sampled_from(["c", "u", "r", "d"] + (["t", "x", "", None] if odd else [])))
         half = (op != "d") if not odd or draw(st.integers(0, 9)) else op == "d"
+        has_before = (
+            op in ("u", "d") if whole and (not odd or draw(st.integers(0, 9))) else draw(st.booleans())
+        )
         event = {
-            "before": row(rows[at]) if draw(st.booleans()) else None,
+            "before": row(rows[at]) if has_before else None,
             "after": row(rows[at]) if half else None,
-            "source": _source(draw, sources[at]) if not odd or draw(st.integers(0, 5)) else None,
+            "source": _source(draw, sources[at], odd=odd) if not odd or draw(st.integers(0, 5)) else None,
             "op": op,
             "ts_ms": draw(st.none() | LONGS),
         }
@@ -116,10 +124,10 @@ def events(
         if odd and event["source"] is None and event["after"] is None and op is None:
             event["op"] = "x"  # else it is a heartbeat, which is no change
         value: bytes | None = frame(20 + at) + encoded(envelopes[at], event)
-        if not draw(st.integers(0, 9)):
+        if not whole and not draw(st.integers(0, 9)):
             value = draw(st.sampled_from([None, b""]))
         elif odd and value is not None:
-            value = broken(draw, value)
+            value = broken(draw, value) or b"\x00"
         if odd and not draw(st.integers(0, 3)):
             data = broken(draw, data)
         found.append((data, value))

@@ -133,7 +133,7 @@ class DebeziumUpstream(RealUpstream):
         return _json(self._event_of(op, after))
 
     def _event_of(self, op: str, after: dict[str, Any] | None) -> dict[str, Any]:
-        place = {"sequence": json.dumps([str(self._lsn - 100), str(self._lsn)]), "lsn": self._lsn}
+        place = {"sequence": f'["{self._lsn - 100}","{self._lsn}"]', "lsn": self._lsn}
         source = {
             "connector": "postgresql",
             "name": "up",
@@ -166,6 +166,19 @@ class DebeziumUpstream(RealUpstream):
 
     def _cells(self, row: Row) -> dict[str, Any]:
         return {name: _cell(value) for name, value in zip(self.table.column_names, row, strict=True)}
+
+
+class WholeDebeziumUpstream(DebeziumUpstream):
+    """The same of a table under REPLICA IDENTITY FULL, of which nothing is left out."""
+
+    form: ClassVar[dict[str, str]] = {**DebeziumUpstream.form, "before": "full"}
+
+    def _append(self, key: Key, change: Change) -> None:
+        self._before = None if change.before is None else self._cells(change.before)
+        super()._append(key, change)
+
+    def _event_of(self, op: str, after: dict[str, Any] | None) -> dict[str, Any]:
+        return {**super()._event_of(op, after), "before": self._before}
 
 
 class AvroDebeziumUpstream(DebeziumUpstream):

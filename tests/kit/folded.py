@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from schemas.job import JobDefinition
 from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Change, Row
 from schemas.settings.config import ServiceConfig
+from streaming.cli.jobs.definitions import known_jobs
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, read_tail
 from streaming.kafka.topics import partitions_of
@@ -22,11 +24,16 @@ def folded(stage: Stage, until: int | None = None, *, number: int = 0) -> dict[K
     return fold_of(stage.config(), stage.upstream.kafka, number, until)[0]
 
 
+def as_created(config: ServiceConfig, job: JobDefinition) -> JobDefinition:
+    """With the ids of its schemas, which are in the service's state."""
+    return known_jobs(config)[job.name] if job.format.framed else job
+
+
 def fold_of(
     config: ServiceConfig, kafka: KafkaSettings, number: int, until: int | None = None
 ) -> tuple[dict[Key, Row], Tally]:
     """The same, with what its barriers say."""
-    definition, table = config.jobs[number], config.table
+    definition, table = as_created(config, config.jobs[number]), config.table
     fold, tally = TableFold(definition.format.images), Tally()
     with RangeReader(kafka) as reader:
         decoder = RecordDecoder(table.select(definition.columns), table.key_columns, definition.format)

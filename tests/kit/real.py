@@ -65,6 +65,8 @@ class RealUpstream:
     ) -> None:
         self.table, self.kafka, self.name, self.partitions = table, kafka, topic, partitions
         self.rows: dict[Key, Row] = {}
+        self.age_ms = 0
+        """How long ago records are said to be written."""
         self.last: Barrier | None = None
         for made in (topic, barriers):
             if made is not None:  # before a service looks for it
@@ -96,7 +98,11 @@ class RealUpstream:
     def _append(self, key: Key, change: Change) -> None:
         data = self.keys.encode(key)
         home = zlib.crc32(data) % self.partitions
-        self._producer.produce(self.name, self.changes.encode(change), data, home)
+        self._produce(self.changes.encode(change), data, home)
+
+    def _produce(self, value: bytes | None, key: bytes | None, partition: int, **more: Any) -> None:
+        written_ms = unix_ms() - self.age_ms
+        self._producer.produce(self.name, value, key, partition, timestamp=written_ms, **more)
         self._producer.poll(0)
 
     def send(
@@ -105,9 +111,7 @@ class RealUpstream:
         """A record as given, behind everything sent so far; its offset."""
         delivered: list[Message] = []
         headers: list[tuple[str, str | bytes | None]] = [] if barrier is None else [(BARRIER_HEADER, barrier)]
-        self._producer.produce(
-            self.name, value, key, partition, headers=headers, on_delivery=lambda _, m: delivered.append(m)
-        )
+        self._produce(value, key, partition, headers=headers, on_delivery=lambda _, m: delivered.append(m))
         assert self._producer.flush(30) == 0
         offset = delivered[0].offset()
         assert offset is not None
@@ -148,8 +152,7 @@ class UpsertUpstream(RealUpstream):
         names = self.table.column_names
         value = None if change.after is None else json_of(dict(zip(names, change.after, strict=True)))
         data = json_of(dict(zip(self.table.primary_key, key, strict=True)))
-        self._producer.produce(self.name, value, data, zlib.crc32(data) % self.partitions)
-        self._producer.poll(0)
+        self._produce(value, data, zlib.crc32(data) % self.partitions)
 
     def delete_absent(self, *key: Any) -> None:
         """Say once more that there is no row with this key."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,8 +19,7 @@ from tests.kit.avro_events import events
 from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
 from tests.property.test_upsert_twin import WIDE, Record, by_the_twin, decoded, differences, drawn
 
-AVRO = DebeziumFormat(encoding="avro-registry")
-RECORDED = AVRO.with_schemas(recorded_schemas())
+RECORDED = DebeziumFormat(encoding="avro-registry").with_schemas(recorded_schemas())
 JSON = DebeziumFormat(time="microseconds", decimal="precise")
 WITHOUT_UNIT = declare(
     {
@@ -78,9 +77,13 @@ def test_what_says_nothing_of_the_table_is_no_change_to_either(spark: SparkSessi
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("odd", [False, True], ids=["sound", "odd"])
-def test_random_events_are_the_same_to_both(spark: SparkSession, odd: bool) -> None:
-    for schemas, found in drawn(events(WIDE, odd=odd), 5):
-        format_ = AVRO.with_schemas(KnownSchemas(schemas))
+@pytest.mark.parametrize("before", ["ignored", "full"])
+def test_random_events_are_the_same_to_both(
+    spark: SparkSession, before: Literal["ignored", "full"], odd: bool
+) -> None:
+    declared = DebeziumFormat(encoding="avro-registry", before=before)
+    for schemas, found in drawn(events(WIDE, odd=odd, whole=declared.is_whole), 4):
+        format_ = declared.with_schemas(KnownSchemas(schemas))
         assert differences(spark, format_, WIDE, found) == []
         refused = [each for each in by_the_twin(format_, WIDE, found) if isinstance(each, str)]
         assert bool(refused) is odd

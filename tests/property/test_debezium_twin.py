@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from schemas.errors import Code
 from schemas.formats.debezium import DebeziumFormat
 from schemas.json.debezium_values import UNAVAILABLE, UNAVAILABLE_BYTES, UNAVAILABLE_TEXTS, TimeMode
+from schemas.records import Op
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType, TypeName
 from streaming.source.decoded import POSITION, UNCHANGED
@@ -23,6 +24,8 @@ from tests.property.test_upsert_twin import Record, by_the_twin, decoded, differ
 PRECISE = DebeziumFormat(time="microseconds", decimal="precise")
 FRAMED = DebeziumFormat(time="adaptive", decimal="precise")
 TEXT = DebeziumFormat(time="isostring", decimal="string")
+WHOLE = DebeziumFormat(time="microseconds", decimal="precise", before="full")
+WHOLE_FRAMED = DebeziumFormat(time="adaptive", decimal="precise", before="full")
 TABLE = declare(
     {
         "name": "t",
@@ -64,6 +67,18 @@ def test_recorded_events_are_the_same_to_both(
 
 
 @pytest.mark.timeout(600)
+def test_recorded_events_with_whole_rows_are_the_same_to_both(spark: SparkSession) -> None:
+    found: list[Record] = [
+        (each.key, each.value)
+        for each in recorded("plain")
+        if each.topic == "public.orders_full" and each.value
+    ]
+    assert differences(spark, WHOLE, RECORDED, found) == []
+    ops = decoded(spark, WHOLE, RECORDED, found).ops
+    assert {Op.INSERT, Op.UPDATE, Op.DELETE} <= set(ops.tolist())
+
+
+@pytest.mark.timeout(600)
 def test_what_says_nothing_of_the_table_is_no_change_to_either(spark: SparkSession) -> None:
     for name, format_ in (("plain", PRECISE), ("schemas", FRAMED)):
         others: list[Record] = [
@@ -77,7 +92,11 @@ def test_what_says_nothing_of_the_table_is_no_change_to_either(spark: SparkSessi
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("odd", [False, True], ids=["sound", "odd"])
-@pytest.mark.parametrize("format_", [PRECISE, FRAMED, TEXT], ids=["precise", "framed", "text"])
+@pytest.mark.parametrize(
+    "format_",
+    [PRECISE, FRAMED, TEXT, WHOLE, WHOLE_FRAMED],
+    ids=["precise", "framed", "text", "whole", "whole-framed"],
+)
 def test_random_events_are_the_same_to_both(spark: SparkSession, format_: DebeziumFormat, odd: bool) -> None:
     found = drawn(events(TABLE, format_, odd=odd), 250)
     assert differences(spark, format_, TABLE, found) == []
@@ -92,6 +111,20 @@ def test_a_number_is_no_time_if_nothing_tells_its_unit(spark: SparkSession) -> N
     found: list[Record] = [(key, row.encode()) for row in rows]
     assert differences(spark, FRAMED, TABLE, found) == []
     assert by_the_twin(FRAMED, TABLE, found)[:3] == [Code.JSON_MALFORMED] * 3
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("format_", [PRECISE, FRAMED, WHOLE], ids=["precise", "framed", "whole"])
+def test_further_fields_may_have_any_name(spark: SparkSession, format_: DebeziumFormat) -> None:
+    row = '{"name":"a","id":7,"n":1}'
+    event = f'"op":"c","after":{row}'
+    own = ['"payload":7', '"schema":"s"', '"schema":[1],"payload":{"op":1}', '"payload":{"after":{"n":"x"}}']
+    beside = ['"op":{}', '"after":7', '"source":"s","before":[1]']
+    values = [f"{{{event},{each}}}" for each in own]
+    values += [f'{{"schema":{{}},"payload":{{{event}}},{each}}}' for each in beside]
+    found: list[Record] = [(b'{"name":"a","id":7}', each.encode()) for each in values]
+    assert differences(spark, format_, TABLE, found) == []
+    assert len(set(by_the_twin(format_, TABLE, found))) == 1
 
 
 MEANINGS = {
@@ -133,12 +166,13 @@ LEFT_OUT = [each if each[0] in "[{" else f'"{each}"' for each in UNAVAILABLE_TEX
 def events(draw: st.DrawFn, table: TableSchema, format_: DebeziumFormat, *, odd: bool) -> Record:
     scales = {"small": draw(st.sampled_from([0, 1, 2])), "large": draw(st.sampled_from([20, 3, 0]))}
     meaning = draw(st.sampled_from(sorted(MEANINGS)))
+    may_lack = odd or not format_.is_whole
     framed = format_.time == "adaptive" and (not odd or draw(st.integers(0, 9)) > 0)
 
     def cell(name: str, kind: ColumnType) -> str:
         if odd and draw(st.integers(0, 29)) == 0:
             return draw(st.sampled_from(ODD_CELLS))
-        if name in ("note", "raw") and draw(st.integers(0, 9)) == 0:
+        if name in ("note", "raw") and may_lack and draw(st.integers(0, 9)) == 0:
             return draw(st.sampled_from(LEFT_OUT)) if name == "note" else f'"{UNAVAILABLE_BYTES}"'
         if name not in table.primary_key and draw(st.integers(0, 9)) == 0:
             return "null"
@@ -150,18 +184,22 @@ def events(draw: st.DrawFn, table: TableSchema, format_: DebeziumFormat, *, odd:
         for name, kind in types.items()
         if draw(st.integers(0, 19)) or name in table.primary_key
     }
-    key = _object({name: cells[name] for name in table.primary_key})
+    keys = {name: cells[name] for name in table.primary_key}
+    key = _object(keys)
     op = draw(st.sampled_from(["c", "u", "r", "d"] + (["t", "x", ""] if odd else [])))
     after = "null" if op == "d" else _object(cells)
     source = {
         "connector": draw(st.sampled_from(["postgresql", "mysql"])),
-        "snapshot": draw(st.sampled_from(["false", "first"])),
+        "snapshot": draw(st.sampled_from(["false", "first", *(["incremental"] if odd else [])])),
     }
+    before = _object({name: cell(name, kind) for name, kind in types.items()} | keys)
+    if format_.is_whole and (op == "c" or (odd and draw(st.integers(0, 9)) == 0)):
+        before = "null"
     source |= {
         "sequence": draw(st.sampled_from(['["5","7"]', '[null,"7"]', "", '["9223372036854775808","1"]']))
     }
     parts = {
-        "before": "null",
+        "before": before if format_.is_whole else "null",
         "after": after,
         "source": json.dumps({**source, "lsn": draw(st.sampled_from([7, None]))}),
     }
@@ -173,8 +211,9 @@ def events(draw: st.DrawFn, table: TableSchema, format_: DebeziumFormat, *, odd:
         key = _object({"schema": json.dumps({"type": "struct"}), "payload": key})
     encoded = value.encode("utf-8", "surrogatepass")
     if odd and draw(st.integers(0, 4)) == 0:
-        encoded = draw(broken(st.just(value)))
-    return key.encode("utf-8", "surrogatepass"), None if draw(st.integers(0, 14)) == 0 else encoded
+        encoded = draw(broken(st.just(value))) or b"{"
+    is_null = not format_.is_whole and draw(st.integers(0, 14)) == 0  # with whole rows it is no change
+    return key.encode("utf-8", "surrogatepass"), None if is_null else encoded
 
 
 def sound(kind: ColumnType, time: TimeMode | None, scale: int | None, meaning: str) -> st.SearchStrategy[str]:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import ConfigError
+from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
@@ -114,3 +115,6 @@ def test_a_job_takes_the_partitions_of_its_upstream() -> None:
 def test_an_upstream_whose_records_do_not_say_what_was_there_is_refused() -> None:
     assert JOB.scan.misfit(DEFAULT) is None
     assert "format: change" in (JOB.scan.misfit(UpsertFormat()) or "")
+    assert "format: change" in (
+        JOB.scan.misfit(DebeziumFormat(before="full")) or ""
+    )  # its records come again

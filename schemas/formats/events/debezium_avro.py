@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Literal
 
 from schemas.avro.by_id import RegisteredRecords
 from schemas.avro.cells import MisfitError, Schema, cell_of
@@ -17,9 +17,12 @@ from schemas.avro.registered import Schemas
 from schemas.errors import Code, InputError
 from schemas.formats.events.rows import (
     MESSAGE,
+    Event,
     EventError,
     EventRows,
+    Half,
     check_op,
+    halves,
     mismatch,
     position_of,
 )
@@ -44,12 +47,13 @@ LEFT_OUT: Mapping[TypeName, Value] = {TypeName.STRING: UNAVAILABLE, TypeName.BIN
 """In place of a value that is what it was."""
 
 
-def projects(columns: Sequence[Column], key_columns: Sequence[Column]) -> dict[str, Project]:
-    """What is read of a `value`, and of a `key`."""
-    parts: dict[str, Project] = {
-        "source": _of_source,
-        "after": partial(of_record, columns=columns, name="backfill.After"),
-    }
+def projects(
+    columns: Sequence[Column], key_columns: Sequence[Column], *, whole: bool
+) -> dict[Literal["key", "value"], Project]:
+    """What is read of a `value`, and of a `key`. `whole`: the row before, too."""
+    parts: dict[str, Project] = {"source": _of_source}
+    for half in halves(whole=whole):
+        parts[half] = partial(of_record, columns=columns, name=f"backfill.{half.title()}")
     return {
         "value": partial(_of_event, parts=parts),
         "key": partial(of_record, columns=key_columns, exact=True),
@@ -78,9 +82,16 @@ def _of_source(schema: Schema) -> Projection:
 class AvroEvents(EventRows):
     """Rows and keys, see `formats.protocol.Rows`."""
 
-    def __init__(self, columns: Sequence[Column], key_columns: Sequence[Column], schemas: Schemas) -> None:
-        super().__init__(columns, key_columns)
-        read = projects(columns, key_columns)
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        key_columns: Sequence[Column],
+        schemas: Schemas,
+        *,
+        whole: bool = False,
+    ) -> None:
+        super().__init__(columns, key_columns, whole=whole)
+        read = projects(columns, key_columns, whole=whole)
         self._values = RegisteredRecords(schemas, read["value"], "a value")
         self._key_records = RegisteredRecords(schemas, read["key"], "a key")
 
@@ -89,23 +100,27 @@ class AvroEvents(EventRows):
     ) -> UpstreamRecord:
         """Raises: InputError as `read_key`; UNKNOWN_OP, TRUNCATE_UNSUPPORTED; as `RegisteredRecords.read`."""
         if not value:
-            return UpstreamRecord(self._delete(self._key(key, where)))
-        event = self._values.read(value, general=Code.CHANGE_MALFORMED, where=where)
-        source, row = event.get("source"), event.get("after")
-        op = None if event.get("op") is None else event["op"].decode(errors="replace")
-        is_alive = op is None and source is None and row is None and event.get("ts_ms") is not None
+            return self._without_value(key, where)
+        found = self._values.read(value, general=Code.CHANGE_MALFORMED, where=where)
+        source, row = found.get("source"), found.get("after")
+        op = _text(found.get("op"))
+        is_alive = op is None and source is None and row is None and found.get("ts_ms") is not None
         if op == MESSAGE or is_alive:
             return UpstreamRecord(None)
         try:
-            check_op(op, has_after=row is not None)
+            op = check_op(op, has_after=row is not None)
         except EventError as reason:
             code = reason.code or Code.CHANGE_MALFORMED
             raise InputError(code, where=where, found=f"a value with {reason}") from None
-        keys, position = self._key(key, where), _position(source or {})
-        if row is None:
-            return UpstreamRecord(self._delete(keys), position=position)
-        unchanged = self._left_out(row)
-        return UpstreamRecord(self._insert(keys, row, where), unchanged, position)
+        told = {
+            name: _text(each) if isinstance(each, bytes) else each for name, each in (source or {}).items()
+        }
+        before, after = (self._half(found.get(name)) for name in ("before", "after"))
+        event = Event(op, before, after, position_of(told, (source or {}).get("lsn")), told.get("snapshot"))
+        return self._record(event, self._key(key, where), where)
+
+    def _half(self, row: dict[str, Value] | None) -> Half | None:
+        return None if row is None else Half(row, self._left_out(row))
 
     def _left_out(self, row: dict[str, Value]) -> tuple[int, ...]:
         """The columns whose value is left out, which is taken from the row."""
@@ -129,8 +144,5 @@ class AvroEvents(EventRows):
         return {column.name: found[column.name] for column in self._key_columns}
 
 
-def _position(source: Mapping[str, Any]) -> tuple[int, int] | None:
-    told = {
-        name: value.decode(errors="replace") for name, value in source.items() if isinstance(value, bytes)
-    }
-    return position_of(told, source.get("lsn"))
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="replace")

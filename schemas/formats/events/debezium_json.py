@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from schemas.errors import Code, InputError
 from schemas.formats.events.frames import Frames
 from schemas.formats.events.rows import (
-    DELETE,
     MESSAGE,
+    Event,
     EventError,
     EventRows,
+    Half,
     check_op,
     mismatch,
     position_of,
@@ -49,8 +50,10 @@ class DebeziumRows(EventRows):
         key_columns: Sequence[Column],
         time: TimeMode | None,
         decimal: DecimalMode | None,
+        *,
+        whole: bool = False,
     ) -> None:
-        super().__init__(columns, key_columns)
+        super().__init__(columns, key_columns, whole=whole)
         self._values = DebeziumValues(time, decimal)
         self._key_frames, self._frames = Frames(), Frames("after")
 
@@ -59,23 +62,26 @@ class DebeziumRows(EventRows):
     ) -> UpstreamRecord:
         """Raises: InputError as `read_key`; JSON_MALFORMED, UNKNOWN_OP, TRUNCATE_UNSUPPORTED, as values do."""
         if not value:
-            return UpstreamRecord(self._delete(self._key(key, where)))
+            return self._without_value(key, where)
         try:
             fields, schemas = self._frames.unframed(value)
             envelope = _set(fields)
             if _is_no_data(envelope):
                 return UpstreamRecord(None)
-            op, position = _op(envelope), _position(envelope)
+            op, source = _op(envelope), _source(envelope)
+            position = _position(source)
         except JsonError as reason:
             raise _error(reason, "a value", where) from None
         keys = self._key(key, where)
-        if op == DELETE:
-            return UpstreamRecord(self._delete(keys), position=position)
         try:
-            row, unchanged = self._row(fields_in(envelope["after"]), schemas)
+            before, after = (
+                Half(*self._row(fields_in(envelope[name]), schemas)) if name in envelope and is_read else None
+                for name, is_read in (("before", self._whole), ("after", True))
+            )
         except JsonError as reason:
             raise _error(reason, "a value", where) from None
-        return UpstreamRecord(self._insert(keys, row, where), unchanged, position)
+        snapshot = source.get("snapshot", _NOTHING).text
+        return self._record(Event(op, before, after, position, snapshot), keys, where)
 
     def _row(
         self, fields: list[tuple[str, Token]], schemas: Mapping[str, FieldSchema]
@@ -132,8 +138,11 @@ def _op(envelope: _Fields) -> str:
         raise JsonError(str(reason), reason.code or Code.JSON_MALFORMED) from None
 
 
-def _position(envelope: _Fields) -> tuple[int, int] | None:
-    source = _set(fields_in(envelope["source"])) if "source" in envelope else {}
+def _source(envelope: _Fields) -> _Fields:
+    return _set(fields_in(envelope["source"])) if "source" in envelope else {}
+
+
+def _position(source: _Fields) -> tuple[int, int] | None:
     lsn = source.get("lsn")
     if lsn is not None and not (lsn.kind is Kind.INTEGER and -_LONG_MAX - 1 <= int(lsn.text) <= _LONG_MAX):
         raise JsonError("a source whose lsn is no number")

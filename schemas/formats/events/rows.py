@@ -8,21 +8,31 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Rows
 from schemas.position import Key
-from schemas.records import Change, Op
+from schemas.records import Change, Op, Row, UpstreamRecord
 from schemas.table import Column
 from schemas.types import Value
 
 UPSERTS, DELETE, TRUNCATE, MESSAGE = ("r", "c", "u"), "d", "t", "m"
+READ, CREATE, UPDATE = UPSERTS
+WHOLE_OPS = {READ: Op.INSERT, CREATE: Op.INSERT, UPDATE: Op.UPDATE, DELETE: Op.DELETE}
+"""What events are that come with whole rows."""
+INCREMENTAL = "incremental"
+"""A snapshot that is read beside the stream: its rows may have been there before."""
 COMPARABLE = "postgresql"
 """The connector whose positions rise in a partition but for what comes again."""
 SEQUENCE = r'\["([0-9]{1,19})","([0-9]{1,19})"\]'
 
 _LONG_MAX = 2**63 - 1
+
+
+def halves(*, whole: bool) -> tuple[str, ...]:
+    """Which rows are read of an event: that before it only if `whole`."""
+    return ("before", "after") if whole else ("after",)
 
 
 class EventError(ValueError):
@@ -54,12 +64,32 @@ def position_of(source: Mapping[str, Any], lsn: int | None) -> tuple[int, int] |
     return commit, lsn
 
 
-class EventRows(Rows):
-    """What encodings have in common. An INSERT here only says what the row is now."""
+class Half(NamedTuple):
+    """A row of an event by column, and the indices of those that it leaves out."""
 
-    def __init__(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> None:
+    row: dict[str, Value]
+    left_out: tuple[int, ...] = ()
+
+
+class Event(NamedTuple):
+    """An event that changes a row. `before` is None where it is not read."""
+
+    op: str
+    before: Half | None
+    after: Half | None
+    position: tuple[int, int] | None
+    snapshot: str | None
+
+
+class EventRows(Rows):
+    """What encodings have in common.
+
+    An INSERT only says what the row is now; if `whole`, events come with the row before, and it says that none was.
+    """
+
+    def __init__(self, columns: Sequence[Column], key_columns: Sequence[Column], *, whole: bool) -> None:
         self._columns, self._key_columns = tuple(columns), tuple(key_columns)
-        self._keys = frozenset(column.name for column in key_columns)
+        self._keys, self._whole = frozenset(column.name for column in key_columns), whole
 
     def read_key(self, data: bytes, *, where: str | None = None) -> Key:
         """Raises: InputError: KEY_MISMATCH for what is no key in this form, PK_NULL, and as values do."""
@@ -76,15 +106,43 @@ class EventRows(Rows):
     def _key(self, data: bytes | None, where: str | None) -> dict[str, Value]:
         """The key columns, in key order. Raises: as `read_key`."""
 
+    def _without_value(self, key: bytes | None, where: str | None) -> UpstreamRecord:
+        """What a null says: there is no row, which under whole rows its delete has said."""
+        return UpstreamRecord(None if self._whole else self._delete(self._key(key, where)))
+
+    def _record(self, event: Event, keys: Mapping[str, Value], where: str | None) -> UpstreamRecord:
+        if self._whole:
+            return UpstreamRecord(self._whole_change(event, keys, where), position=event.position)
+        if event.after is None:
+            return UpstreamRecord(self._delete(keys), position=event.position)
+        change = Change(Op.INSERT, None, self._row_of(keys, event.after, where))
+        return UpstreamRecord(change, event.after.left_out, event.position)
+
+    def _whole_change(self, event: Event, keys: Mapping[str, Value], where: str | None) -> Change:
+        op = WHOLE_OPS[event.op]
+        if op is not Op.INSERT and event.before is None:
+            found = f"an event {event.op} without a row before"
+            raise InputError(Code.BEFORE_MISSING, where=where, found=found)
+        if event.op == READ and event.snapshot == INCREMENTAL:
+            found = "a row of an incremental snapshot, which may be there already"
+            raise InputError(Code.BEFORE_MISSING, where=where, found=found)
+        before = None if op is Op.INSERT else event.before
+        for half in (before, event.after):
+            if half is not None and half.left_out:
+                found, column = "a value that the event leaves out", self._columns[half.left_out[0]].name
+                raise InputError(Code.TOAST_UNAVAILABLE, where=where, found=found, column=column)
+        rows = (None if half is None else self._row_of(keys, half, where) for half in (before, event.after))
+        return Change(op, *rows)
+
     def _delete(self, keys: Mapping[str, Value]) -> Change:
         return Change(Op.DELETE, tuple(keys.get(column.name) for column in self._columns), None)
 
-    def _insert(self, keys: Mapping[str, Value], row: dict[str, Value], where: str | None) -> Change:
-        for name, found in row.items():
-            if name in keys and found is not None and found != keys[name]:
+    def _row_of(self, keys: Mapping[str, Value], half: Half, where: str | None) -> Row:
+        for name, key in keys.items():
+            if half.row.get(name) is not None and half.row[name] != key:
                 raise mismatch("a row whose key columns are not those of its key", where)
-        row |= keys
-        return Change(Op.INSERT, None, tuple(row.get(column.name) for column in self._columns))
+        row = {**half.row, **keys}
+        return tuple(row.get(column.name) for column in self._columns)
 
 
 def mismatch(found: str, where: str | None) -> InputError:

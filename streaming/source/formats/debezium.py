@@ -11,13 +11,15 @@ from pyspark.sql import functions as F
 
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.events.frames import FRAMED
+from schemas.formats.events.rows import halves
 from schemas.table import TableSchema
 from streaming.source.formats.debezium_columns import FRAME, DebeziumForms, unchanged
-from streaming.source.formats.events import decoded_event, is_no_data, position_of
+from streaming.source.formats.events import decoded_event, decoded_whole, is_no_data, position_of
 from streaming.source.formats.json_columns import (
     Cells,
     JsonColumns,
     doubtful,
+    frame_of,
     has_escaped_name,
     is_whole,
     row_of,
@@ -26,7 +28,7 @@ from streaming.source.formats.json_keys import KeyObjects
 from streaming.source.formats.protocol import Decoded, Decoder
 
 _SOURCE = "struct<connector:string,snapshot:string,sequence:string,lsn:bigint>"
-_ENVELOPE = f"op:string,ts_ms:string,source:{_SOURCE},after:struct<%s>"
+_ENVELOPE = f"op:string,ts_ms:string,source:{_SOURCE}"
 _INEXACT = r"\.[0-9]{15}|[0-9][eE]"
 """What a number may lose on its way out of a key's frame."""
 
@@ -36,16 +38,19 @@ class DebeziumDecoder(Decoder):
 
     def __init__(self, format_: DebeziumFormat, table: TableSchema) -> None:
         keys = frozenset(table.primary_key)
+        self._whole = format_.is_whole
+        self._halves = halves(whole=self._whole)
         self._table, self._forms = table, DebeziumForms(format_.time, format_.decimal, keys)
         self._row, self._key = JsonColumns(table.columns, self._forms), KeyObjects(table, self._forms)
 
     def read(self, key: Column, value: Column) -> Column:
         key_text = _unframed(key.cast("string"))
-        envelope = _ENVELOPE % self._row.fields
-        fields = f"{envelope},payload:struct<{envelope}>"
+        envelope = ",".join([_ENVELOPE, *(f"{half}:struct<{self._row.fields}>" for half in self._halves)])
+        frame = f"payload:struct<{envelope}>"
         if self._forms.asks_frames:
-            fields += f",schema:{FRAME}"
-        row = self._row.parsed(value.cast("string"), fields)
+            frame += f",schema:{FRAME}"
+        text = value.cast("string")
+        row = self._row.parsed(text, envelope, frame=(_is_framed(text), frame))
         parsed = [row.alias("value"), self._key.parsed(key_text).alias("key"), key_text.alias("key_text")]
         if self._forms.asks_frames:
             parsed.append(_key_frame(key.cast("string")).alias("key_schema"))
@@ -54,46 +59,60 @@ class DebeziumDecoder(Decoder):
     def checked(self, read: Column, key: Column, value: Column) -> Column:
         # Each of these columns is evaluated once; what they amount to is left to the next step.
         text = value.cast("string")
-        envelope = _envelope(read, text)
-        keys = self._keys(read, key)
-        cells, left_out = self._cells(read, envelope, text)
-        source, after = envelope.getField("source"), envelope.getField("after")
+        parsed = read.getField("value")
+        envelope = F.when(_is_framed(text), frame_of(parsed).getField("payload")).otherwise(row_of(parsed))
+        keys, row = self._keys(read, key), self._cells(read, envelope, text, "after")
+        source, after, op = (envelope.getField(name) for name in ("source", "after", "op"))
         others = source.isNotNull() | after.isNotNull()
-        place = (source.getField(name) for name in ("connector", "snapshot", "sequence", "lsn"))
+        place = [source.getField(name) for name in ("connector", "snapshot", "sequence", "lsn")]
+        sound, doubt, more = row.sound, row.doubt | _may_have_two_payloads(text), list[Column]()
+        if self._whole:
+            before = self._cells(read, envelope, text, "before")
+            sound, doubt = sound & before.sound, doubt | before.doubt
+            more = [
+                envelope.getField("before").isNotNull().alias("has_before"),
+                before.agree(keys).alias("before_agrees"),
+                source.getField("snapshot").alias("snapshot"),
+                _whole_row(before, keys).alias("before"),
+                self._left_out(envelope.getField("before")).alias("before_unchanged"),
+            ]
         return F.struct(
-            envelope.getField("op").alias("op"),
+            op.alias("op"),
             after.isNotNull().alias("has_row"),
-            is_no_data(envelope.getField("op"), envelope.getField("ts_ms"), others).alias("is_no_data"),
-            F.struct(*(keys.values.get(name, cells.values[name]).alias(name) for name in cells.values)).alias(
-                "row"
-            ),
-            cells.sound.alias("is_sound"),
-            cells.agree(keys).alias("agree"),
+            is_no_data(op, envelope.getField("ts_ms"), others).alias("is_no_data"),
+            _whole_row(row, keys).alias("row"),
+            sound.alias("is_sound"),
+            row.agree(keys).alias("agree"),
             keys.sound.alias("has_key"),
-            (cells.doubt | _may_have_two_payloads(text)).alias("doubt"),
+            doubt.alias("doubt"),
             keys.doubt.alias("key_doubt"),
-            left_out.alias("unchanged"),
+            self._left_out(after).alias("unchanged"),
             position_of(*place).alias("position"),
+            *more,
         )
 
     def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
-        return decoded_event(read, value)
+        return (decoded_whole if self._whole else decoded_event)(read, value)
 
-    def _cells(self, read: Column, envelope: Column, text: Column) -> tuple[Cells, Column]:
-        """The values of the row, and the indices of those that are left out."""
-        parsed, after = read.getField("value"), envelope.getField("after")
-        lacking = {
-            index: (after.getField(column.name), column)
-            for index, column in enumerate(self._table.columns)
-            if column.name not in self._table.primary_key
-        }
-        described = None
+    def _cells(self, read: Column, envelope: Column, text: Column, half: str) -> Cells:
+        """The values of a row. What a frame says of the one after holds for the one before."""
+        parsed, described = read.getField("value"), None
         if self._forms.asks_frames:
-            fields = row_of(parsed).getField("schema").getField("fields")
-            halves = F.filter(fields, lambda each: each["field"] == "after")
-            described = F.when(_is_framed(text), F.get(halves, F.lit(0))["fields"])
-        cells = self._row.cells(parsed, text, of=after, forms=self._forms.with_frame(described))
-        return cells, unchanged(lacking)
+            fields = frame_of(parsed).getField("schema").getField("fields")
+            rows = F.filter(fields, lambda each: each["field"] == "after")
+            described = F.when(_is_framed(text), F.get(rows, F.lit(0))["fields"])
+        forms = self._forms.with_frame(described)
+        return self._row.cells(parsed, text, of=envelope.getField(half), forms=forms)
+
+    def _left_out(self, half: Column) -> Column:
+        """The indices of the values that are left out of a row, null for none."""
+        return unchanged(
+            {
+                index: (half.getField(column.name), column)
+                for index, column in enumerate(self._table.columns)
+                if column.name not in self._table.primary_key
+            }
+        )
 
     def _keys(self, read: Column, key: Column) -> Cells:
         text, described = key.cast("string"), None
@@ -114,11 +133,9 @@ def _is_framed(text: Column) -> Column:
     return F.coalesce(text.startswith(FRAMED), F.lit(False))
 
 
-def _envelope(read: Column, text: Column) -> Column:
-    row = row_of(read.getField("value"))
-    payload = row.getField("payload")
-    bare = F.struct(*(row.getField(name).alias(name) for name in ("op", "ts_ms", "source", "after")))
-    return F.when(_is_framed(text), payload).otherwise(bare)
+def _whole_row(row: Cells, keys: Cells) -> Column:
+    """With the key's columns from the key."""
+    return F.struct(*(keys.values.get(name, cell).alias(name) for name, cell in row.values.items()))
 
 
 def _unframed(text: Column) -> Column:

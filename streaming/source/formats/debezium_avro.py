@@ -16,10 +16,11 @@ from pyspark.sql import functions as F
 from schemas.avro.registered import FRAME_BYTES
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.events.debezium_avro import ENVELOPE, LEFT_OUT, SOURCE, projects
+from schemas.formats.events.rows import halves
 from schemas.table import TableSchema
 from streaming.source.decoded import AWAITS
 from streaming.source.formats.avro_columns import AvroColumns, AvroKeys
-from streaming.source.formats.events import decoded_event, is_deleted, is_no_data, position_of
+from streaming.source.formats.events import decoded_event, decoded_whole, is_deleted, is_no_data, position_of
 from streaming.source.formats.json_columns import Cells
 from streaming.source.formats.protocol import Decoded, Decoder
 
@@ -28,9 +29,9 @@ class AvroEventDecoder(Decoder):
     """Of events of one table."""
 
     def __init__(self, format_: DebeziumFormat, table: TableSchema) -> None:
-        read = projects(table.columns, table.key_columns)
-        parts = {"source": SOURCE, "after": table.columns}
-        self._table = table
+        self._table, self._whole = table, format_.is_whole
+        read = projects(table.columns, table.key_columns, whole=self._whole)
+        parts = {"source": SOURCE, **dict.fromkeys(halves(whole=self._whole), table.columns)}
         self._event = AvroColumns(ENVELOPE, format_.known, read["value"], parts)
         self._key = AvroKeys(table.key_columns, format_.known, read["key"])
 
@@ -44,29 +45,35 @@ class AvroEventDecoder(Decoder):
         op, ts_ms = said.values["op"].cast("string"), said.values["ts_ms"]
         has_source, has_row = (self._event.has(event, part) for part in ("source", "after"))
         no_data = is_no_data(op, ts_ms, has_source | has_row)
-        sound = said.sound & source.sound & row.sound
-        left_out = self._left_out(row)
-        whole = {
-            name: F.when(~left_out[name], cell) if name in left_out else cell
-            for name, cell in row.values.items()
-        }
+        sound, doubt = said.sound & source.sound & row.sound, said.doubt | row.doubt
+        more: list[Column] = []
+        if self._whole:
+            before = self._event.cells(event, value, "before")
+            sound, doubt = sound & before.sound, doubt | before.doubt
+            more = [
+                self._event.has(event, "before").alias("has_before"),
+                before.agree(keys).alias("before_agrees"),
+                source.values["snapshot"].cast("string").alias("snapshot"),
+                *self._half(before, keys, "before", "before_unchanged"),
+            ]
         return F.struct(
             op.alias("op"),
             has_row.alias("has_row"),
             no_data.alias("is_no_data"),
-            F.struct(*(keys.values.get(name, cell).alias(name) for name, cell in whole.items())).alias("row"),
             sound.alias("is_sound"),
             row.agree(keys).alias("agree"),
             keys.sound.alias("has_key"),
-            (said.doubt | row.doubt).alias("doubt"),
+            doubt.alias("doubt"),
             keys.doubt.alias("key_doubt"),
-            self._indices(left_out).alias("unchanged"),
+            *self._half(row, keys, "row", "unchanged"),
             _position(source).alias("position"),
             self._waits(key, value, sound & no_data).alias("waits"),
+            *more,
         )
 
     def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
-        waits, found = read.getField("waits"), decoded_event(read, value)
+        waits = read.getField("waits")
+        found = (decoded_whole if self._whole else decoded_event)(read, value)
         # Every lane gets it, and has no use for more than the id of a value; where the key's is the one that is not
         # known, what is wrong with the value comes first.
         named = F.when(self._event.waits(value), F.substring(value, 1, FRAME_BYTES)).otherwise(value)
@@ -76,8 +83,18 @@ class AvroEventDecoder(Decoder):
             value=F.when(waits, F.coalesce(named, F.lit(b""))).otherwise(found.value),
         )
 
+    def _half(self, half: Cells, keys: Cells, name: str, unchanged: str) -> tuple[Column, Column]:
+        """A row, the key's columns from the key, and the indices of those that are left out, null for none."""
+        left_out = self._left_out(half)
+        cells = {
+            name: F.when(~left_out[name], cell) if name in left_out else cell
+            for name, cell in half.values.items()
+        }
+        row = F.struct(*(keys.values.get(name, cell).alias(name) for name, cell in cells.items()))
+        return row.alias(name), self._indices(left_out).alias(unchanged)
+
     def _waits(self, key: Column, value: Column, is_no_data: Column) -> Column:
-        is_known = ~is_deleted(value) & is_no_data
+        is_known = (is_deleted(value) & F.lit(self._whole)) | (~is_deleted(value) & is_no_data)
         return self._event.waits(value) | (~is_known & self._key.waits(key))
 
     def _left_out(self, row: Cells) -> dict[str, Column]:

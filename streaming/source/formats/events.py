@@ -5,37 +5,82 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from schemas.formats.events.rows import COMPARABLE, DELETE, MESSAGE, SEQUENCE, UPSERTS
+from schemas.formats.events.rows import (
+    COMPARABLE,
+    CREATE,
+    DELETE,
+    INCREMENTAL,
+    MESSAGE,
+    READ,
+    SEQUENCE,
+    UPDATE,
+    UPSERTS,
+)
 from schemas.records import Op
 from streaming.source.decoded import NO_DATA
 from streaming.source.formats.protocol import Decoded
 
 
 def decoded_event(said: Column, value: Column) -> Decoded:
-    """What an event amounts to, by the fields that `streaming.source.formats.debezium` lists."""
-    op, has_row, row = (said.getField(name) for name in ("op", "has_row", "row"))
-    has_key, is_sound = said.getField("has_key"), said.getField("is_sound")
-    deleted = is_deleted(value)
+    """What an event amounts to that says what a row is now, by these fields of `said`.
+
+    `op`, `has_row`, `row`; `has_key` and `is_sound`, the key and the value can be read; `agree`, the row is of that
+    key; `is_no_data`; `doubt` and `key_doubt`; `unchanged` and `position` as in `Decoded`.
+    """
+    op, row, has_row = (said.getField(name) for name in ("op", "row", "has_row"))
+    readable = said.getField("has_key") & said.getField("is_sound")
     number = (
-        F.when(deleted, F.when(has_key, F.lit(Op.DELETE.value)))
-        .when(is_sound & said.getField("is_no_data"), F.lit(NO_DATA))
-        .when(has_key & is_sound & (op == DELETE) & ~has_row, F.lit(Op.DELETE.value))
-        .when(
-            has_key & is_sound & op.isin(*UPSERTS) & has_row & said.getField("agree"), F.lit(Op.INSERT.value)
-        )
+        F.when(is_deleted(value), F.when(said.getField("has_key"), F.lit(Op.DELETE.value)))
+        .when(said.getField("is_sound") & said.getField("is_no_data"), F.lit(NO_DATA))
+        .when(readable & (op == DELETE) & ~has_row, F.lit(Op.DELETE.value))
+        .when(readable & op.isin(*UPSERTS) & has_row & said.getField("agree"), F.lit(Op.INSERT.value))
     )
-    unsure = said.getField("key_doubt") | (~deleted & said.getField("doubt"))
-    doubt = number.isNull() | (number >= 0) & unsure
     return Decoded(
         op=number,
         before=F.when(number == Op.DELETE.value, row),
         after=F.when(number == Op.INSERT.value, row),
-        value=F.when(doubt, F.coalesce(value, F.lit(b""))),
+        value=_in_doubt(number, said, value),
         unchanged=F.when(number == Op.INSERT.value, said.getField("unchanged")),
-        position=F.when(
-            (number >= 0) & said.getField("position")["commit"].isNotNull(), said.getField("position")
-        ),
+        position=_comparable(number, said),
     )
+
+
+def decoded_whole(said: Column, value: Column) -> Decoded:
+    """What an event amounts to that comes with the row before, by the fields of `decoded_event` and these of `said`.
+
+    `has_before`, `before`, `before_agrees`, `before_unchanged`; `snapshot`.
+    """
+    op, row, before, has_row = (said.getField(name) for name in ("op", "row", "before", "has_row"))
+    readable = said.getField("has_key") & said.getField("is_sound")
+    is_known = has_row & said.getField("agree") & said.getField("unchanged").isNull()
+    was_known = said.getField("has_before") & said.getField("before_agrees")
+    was_known &= said.getField("before_unchanged").isNull()
+    is_new = (op == CREATE) | ((op == READ) & ~said.getField("snapshot").eqNullSafe(INCREMENTAL))
+    number = (
+        F.when(is_deleted(value) | (said.getField("is_sound") & said.getField("is_no_data")), F.lit(NO_DATA))
+        .when(readable & (op == DELETE) & ~has_row & was_known, F.lit(Op.DELETE.value))
+        .when(readable & (op == UPDATE) & is_known & was_known, F.lit(Op.UPDATE.value))
+        .when(readable & is_new & is_known, F.lit(Op.INSERT.value))
+    )
+    return Decoded(
+        op=number,
+        before=F.when(number.isin(Op.UPDATE.value, Op.DELETE.value), before),
+        after=F.when(number.isin(Op.INSERT.value, Op.UPDATE.value), row),
+        value=_in_doubt(number, said, value),
+        position=_comparable(number, said),
+    )
+
+
+def _comparable(number: Column, said: Column) -> Column:
+    """The place of a change; null where that can't be compared."""
+    position = said.getField("position")
+    return F.when((number >= 0) & position["commit"].isNotNull(), position)
+
+
+def _in_doubt(number: Column, said: Column, value: Column) -> Column:
+    """The value where the strict twin has to look at it."""
+    unsure = said.getField("key_doubt") | (~is_deleted(value) & said.getField("doubt"))
+    return F.when(number.isNull() | (number >= 0) & unsure, F.coalesce(value, F.lit(b"")))
 
 
 def is_deleted(value: Column) -> Column:

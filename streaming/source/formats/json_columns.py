@@ -29,8 +29,8 @@ from schemas.types import TypeName
 
 _CORRUPT = "_bf_corrupt"
 _MARK = "_bf_e1a75c0d"
-_AROUND, _ITSELF, _BEHIND = f"{_MARK}a", "", f"{_MARK}b"
-"""What the text is read in: a field of an object, with another one behind it.
+_AROUND, _FRAME, _ITSELF, _BEHIND = f"{_MARK}a", f"{_MARK}f", "", f"{_MARK}b"
+"""What the text is read in, or a text that is a frame: a field of an object, with another one behind it.
 
 A text that goes on behind its own object ends this one too early, or brings it further fields. One that has the mark
 itself is in doubt.
@@ -119,8 +119,13 @@ class JsonColumns:
         """The columns as `parsed` looks for them, in Spark's words."""
         return ",".join(f"`{column.name}`:{self._forms.read_as(column)}" for column in self._columns)
 
-    def parsed(self, text: Column, fields: str | None = None) -> Column:
-        """The costly part. `text` may be anything, or null; `fields` is for columns that lie deeper in it."""
+    def parsed(
+        self, text: Column, fields: str | None = None, frame: tuple[Column, str] | None = None
+    ) -> Column:
+        """The costly part. `text` may be anything, or null; `fields` is for columns that lie deeper in it.
+
+        `frame` says whether it is one, never null, and what its fields are then.
+        """
         options = {
             "mode": "PERMISSIVE",
             "columnNameOfCorruptRecord": _CORRUPT,
@@ -132,20 +137,23 @@ class JsonColumns:
             "maxStringLen": _LONGEST,
         }
         schema = f"{_AROUND} map<string,struct<{fields or self.fields}>>, {_CORRUPT} string"
-        marked = F.concat(F.lit(f'{{"{_AROUND}":{{"{_ITSELF}":'), text, F.lit(f',"{_BEHIND}":{{}}}}}}'))
-        return F.from_json(marked, schema, options)
+        around: Column = F.lit(_AROUND)
+        if frame is not None:
+            schema += f", {_FRAME} map<string,struct<{frame[1]}>>"
+            around = F.when(frame[0], F.lit(_FRAME)).otherwise(around)
+        front = F.concat(F.lit('{"'), around, F.lit(f'":{{"{_ITSELF}":'))
+        return F.from_json(F.concat(front, text, F.lit(f',"{_BEHIND}":{{}}}}}}')), schema, options)
 
     def cells(
         self, parsed: Column, text: Column, *, of: Column | None = None, forms: CellForms | None = None
     ) -> Cells:
-        """What becomes of it; `of` is the struct that has the columns, if it is not all that was read."""
+        """What becomes of it; `of` is the struct that has the columns, if the text may be a frame."""
         source, forms = row_of(parsed) if of is None else of, forms or self._forms
         cells = {
             column.name: forms.cell(source.getField(column.name), text, column) for column in self._columns
         }
-        read = parsed.getField(_AROUND)
-        sound = [parsed.getField(_CORRUPT).isNull(), row_of(parsed).isNotNull()]
-        sound += [F.size(read) == 2, read.getItem(_BEHIND).isNotNull(), F.is_valid_utf8(text)]
+        whole = [_is_whole(parsed.getField(each)) for each in (_AROUND, *([] if of is None else [_FRAME]))]
+        sound = [parsed.getField(_CORRUPT).isNull(), reduce(or_, whole), F.is_valid_utf8(text)]
         sound += [cell.found.isNull() | cell.value.isNotNull() for cell in cells.values()]
         doubts = [self._doubt(text), *(cell.doubt for cell in cells.values() if cell.doubt is not None)]
         return Cells(
@@ -165,6 +173,17 @@ class JsonColumns:
 def row_of(parsed: Column) -> Column:
     """The object that `JsonColumns.parsed` has read; null where there is none."""
     return parsed.getField(_AROUND).getItem(_ITSELF)
+
+
+def frame_of(parsed: Column) -> Column:
+    """The same of a text that is a frame."""
+    return parsed.getField(_FRAME).getItem(_ITSELF)
+
+
+def _is_whole(read: Column) -> Column:
+    """Whether an object was read, and nothing behind it. Never null."""
+    found = (F.size(read) == 2) & read.getItem(_BEHIND).isNotNull() & read.getItem(_ITSELF).isNotNull()
+    return F.coalesce(found, F.lit(False))
 
 
 def _decimal(found: Column, text: Column, column: TableColumn) -> Cell:

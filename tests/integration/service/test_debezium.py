@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from schemas.errors import Code, InputError
 from schemas.records import Op
+from state.replica import Replica
+from state.storage import Storage
+from streaming.protocol.lane_attempts import transactional_id
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
-from tests.kit.debezium import AvroDebeziumUpstream, DebeziumUpstream
+from tests.kit.debezium import AvroDebeziumUpstream, DebeziumUpstream, WholeDebeziumUpstream
 from tests.kit.real import Stage, records
 from tests.kit.registry import FakeRegistry
 
@@ -55,7 +60,7 @@ def test_a_connectors_topic_goes_out_as_the_changelog_that_it_amounts_to(set_up:
         stir(upstream, 2)
         run.reach(upstream.barrier())
         upstream.again(10)  # what the batch before has seen
-        run.reach(upstream.barrier())
+        assert run.reach(upstream.barrier()).redelivered > 0
     upstream.again(40)  # and a service before this one
     stir(upstream, 3)
     upstream.barrier()
@@ -69,6 +74,7 @@ def test_a_connectors_topic_goes_out_as_the_changelog_that_it_amounts_to(set_up:
     assert stage.verify(0).clean
     assert stage.verify(1).clean
     assert folded(stage) == upstream.rows
+    assert row_stores(stage)
 
 
 def test_so_does_one_in_avro_whose_schema_changes(set_up: SetUp) -> None:
@@ -92,6 +98,35 @@ def test_so_does_one_in_avro_whose_schema_changes(set_up: SetUp) -> None:
             assert stage.verify(number, formats=(asked, job.format)).clean
         assert folded(stage) == upstream.rows
         assert len(registry.schemas) == 3
+
+
+def test_whole_rows_before_are_those_of_the_events(set_up: SetUp) -> None:
+    stage, upstream = stage_of(set_up, COPY, FILTERED, upstream_type=WholeDebeziumUpstream)
+    for number in range(300):
+        upstream.put(order(number))
+    with stage.running() as run:
+        for version in (1, 2):
+            for number in range(0, 300, 7):
+                upstream.put(order(number, version))
+            for number in range(version, 300, 31):
+                upstream.delete(number)
+            upstream.again(25)
+            run.reach(upstream.barrier())
+            upstream.again(1)  # at the very place where the batch ended
+            assert run.reach(upstream.barrier()).redelivered > 0
+        while not run.is_complete("some"):
+            run.reach(upstream.barrier())
+    assert stage.verify(0).clean
+    assert stage.verify(1).clean
+    assert folded(stage) == upstream.rows
+    assert not row_stores(stage)
+
+
+def row_stores(stage: Stage) -> list[Path]:
+    """Where lanes of this state keep rows by key."""
+    state = Storage(str(stage.folder / "state"))
+    lanes = transactional_id(Replica(state, stage.upstream.table))
+    return list(Path(tempfile.gettempdir(), f"{lanes}-rows").glob("*"))
 
 
 def folded(stage: Stage) -> dict[object, object]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from schemas.avro.columnar import encode_keys
 from schemas.errors import Code
+from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Op
 from schemas.settings.limits import Limits
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
@@ -135,6 +136,16 @@ def test_a_lane_writes_the_last_record_before_a_barrier_beside_the_data_to_the_l
     )
     result = run_lane(task, 0, [rows], rows.schema)
     assert (result.changes, [file.rows for file in result.log]) == (4, [4])
+
+
+def test_what_readers_do_not_agree_on_is_said_without_the_words_of_another_format() -> None:
+    other = {**insert(7, 0, 0), KEY: b'{"id":7}', VALUE: b'{"id":7,"n":1,"v":""}'}
+    [fault] = find_faults(ordered(plan((1,), in_data=False), other), TABLE, format_=UpsertFormat())
+    assert (fault.code, fault.found) == (
+        Code.CHANGE_MALFORMED,
+        "21 bytes that readers do not agree on",
+    )
+    assert fault.expected == "a record that has one meaning in the upstream's format"
 
 
 @pytest.mark.parametrize(("offset", "key"), [(1, None), (1, b"\x02"), (3, b"\x02")])
