@@ -135,3 +135,13 @@ def test_a_time_to_start_from_is_the_first_millisecond_that_is_not_before_it(tmp
 )
 def test_a_start_that_is_none_is_refused(tmp_path: Path, delta: dict[str, Any], told: str) -> None:
     assert told in refusal_of(tmp_path, LEAST | {"initial": {"delta": delta}}).found
+
+
+def test_rows_without_identity_start_from_no_table(tmp_path: Path) -> None:
+    declared = {
+        "upstream": {"topic": "clicks", "format": "append"},
+        "state": "state",
+        "table": {"name": "clicks", "columns": {"page": "string"}},
+        "initial": {"delta": DELTA},
+    }
+    assert "rows of format append have no identity" in refusal_of(tmp_path, declared).found
