@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.kinds.initial import DeltaStart
 
-_KEY = "initial"
+KEY = "initial"
 """In what a state is bound to, the journal's `table`."""
 
 
@@ -22,12 +22,12 @@ class Start:
 
     def bound(self) -> dict[str, Any]:
         """As a key of the binding, with JSON values."""
-        return {_KEY: {**self.declared.to_dict(), "from": list(self.offsets), "rows": self.rows}}
+        return {KEY: {**self.declared.to_dict(), "from": list(self.offsets), "rows": self.rows}}
 
     @classmethod
     def of(cls, binding: str) -> Start | None:
         """That of a state with this binding, None for one that starts with the topic's first record."""
-        raw = json.loads(binding).get(_KEY)
+        raw = json.loads(binding).get(KEY)
         if raw is None:
             return None
         return cls(DeltaStart.from_dict(raw), tuple(raw["from"]), raw["rows"])

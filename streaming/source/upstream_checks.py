@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from schemas.errors import BackfillError, Code, EnvironmentProblem, InputError, StateError, TopicError
 from schemas.formats.protocol import Format, Images
 from schemas.table import TableSchema
+from state.initial.start import KEY as START
 from state.initial.start import Start
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
@@ -85,6 +86,7 @@ def refuse_foreign(known: str, table: TableSchema, upstream: UpstreamIdentity, *
     """
     before, declared = json.loads(known), table.to_dict()
     topic = before.pop("upstream", None)
+    before.pop(START, None)  # `streaming.service.initial.offsets` looks at it
     changed = [key for key in {**declared, **before} if declared.get(key) != before.get(key)]
     if changed:
         code = Code.SCHEMA_CHANGED
