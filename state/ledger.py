@@ -50,6 +50,7 @@ class Ledger:
         self.id = str(self._table.metadata().id)
         self._app_id = f"backfill-{self.id}"
         self._records_id = f"{self._app_id}-records"
+        self._copied_id = f"{self._app_id}-copied"
         self._sync_commits(self.version)
 
     @property
@@ -66,6 +67,11 @@ class Ledger:
     def records(self) -> int:
         """Where the last commit that was only a part of an epoch brought it to; 0 before any."""
         return self._table.transaction_version(self._records_id) or 0
+
+    @property
+    def copied(self) -> int:
+        """Parts of another table that were copied into this one, as the last commit of some says; 0 before any."""
+        return self._table.transaction_version(self._copied_id) or 0
 
     def reload(self) -> None:
         """See what others committed. Only where no plan of ours is open."""
@@ -93,9 +99,10 @@ class Ledger:
         *,
         epoch: int | None,
         records: int | None = None,
+        copied: int | None = None,
         data_change: bool = True,
     ) -> None:
-        """Add and remove files in one commit on top of the version seen; None leaves `epoch`, `records` as they are.
+        """Add and remove files in one commit on top of the version seen; what is None of the marks is left as it is.
 
         It is on the disk before the next commit of any table; a caller that relies on it sooner waits (`await_synced`).
 
@@ -106,7 +113,7 @@ class Ledger:
         if added:
             self.storage.sync(self.path)
         self.storage.await_synced()
-        marks = ((self._app_id, epoch), (self._records_id, records))
+        marks = ((self._app_id, epoch), (self._records_id, records), (self._copied_id, copied))
         transactions = [Transaction(name, mark) for name, mark in marks if mark is not None] or None
         try:
             self._table.create_write_transaction(

@@ -21,13 +21,13 @@ from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.job import JobDefinition
 from schemas.kinds.barriers import BARRIER_KINDS, BarriersConfig
+from schemas.kinds.initial import DeltaStart
 from schemas.settings.documents import read_mapping
 from schemas.settings.file import (
     MAX_DEFAULT_LANES,
     SECTIONS,
     UPSTREAM_KEYS,
     ConfigFile,
-    LimitsConfig,
     Model,
     empty_section,
 )
@@ -63,6 +63,7 @@ class ServiceConfig(Model):
     http: HttpConfig
     spark: SparkConfig
     registry: RegistryConfig
+    initial: DeltaStart | None = None
 
     @property
     def upstream(self) -> str:
@@ -104,6 +105,8 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
             UPSTREAM_FORMATS, raw.upstream, faults, beside=UPSTREAM_KEYS, place="upstream."
         )
         _find_misfits(upstream_format, table, jobs, faults)
+        if raw.initial is not None and table is not None and not table.has_key:
+            faults.add("initial.delta is given, and rows of format append have no identity")
         topics = _topics(raw, upstream_format)
         _find_same_topics(topics, jobs, faults)
         kafka = check_kafka(raw.kafka, folder=path.resolve().parent, faults=faults)
@@ -126,16 +129,12 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         table=table,
         jobs=tuple(jobs),
         on_bad_record=raw.on_bad_record,
-        limits=_limits(raw.limits),
+        limits=raw.limits.limits,
         http=http,
         spark=spark,
         registry=registry,
+        initial=raw.initial.delta.below(path.resolve().parent) if raw.initial else None,
     )
-
-
-def _limits(raw: LimitsConfig) -> Limits:
-    declared = raw.model_dump()
-    return Limits(long_transaction_ms=declared.pop("long_transaction"), **declared)
 
 
 def load_kafka(path: Path | None, bootstrap: str | None) -> KafkaConfig:
@@ -216,7 +215,7 @@ def _fault(item: ErrorDetails) -> str:
     key = ".".join(str(part) for part in item["loc"])
     match item["type"]:
         case "extra_forbidden":
-            section = SECTIONS[str(parents[0])] if parents else ConfigFile
+            section = SECTIONS.get(".".join(map(str, parents)), ConfigFile)
             return f"unknown key {brief(key)}{nearest(str(last), list(section.model_fields))}"
         case "missing":
             return f"{key!r} is missing"

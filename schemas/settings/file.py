@@ -15,6 +15,7 @@ from schemas.avro.limits import MAX_VALUE_BYTES
 from schemas.faults import brief
 from schemas.job import duration_text, parse_duration
 from schemas.kinds.barriers import known_kind
+from schemas.kinds.initial import DeltaStart, InitialConfig
 from schemas.settings.http import HttpConfig
 from schemas.settings.kafka import KafkaConfig
 from schemas.settings.limits import Limits, size_bytes
@@ -117,6 +118,12 @@ class LimitsConfig(Model):
         "`transaction.max.timeout.ms` does not allow is taken for `1m`.",
     )
 
+    @property
+    def limits(self) -> Limits:
+        """As the service takes them."""
+        declared = self.model_dump()
+        return Limits(long_transaction_ms=declared.pop("long_transaction"), **declared)
+
 
 class ConfigFile(Model):
     """The file as written; `table` and `jobs` are checked by their own modules."""
@@ -169,6 +176,9 @@ class ConfigFile(Model):
         f"By default the cores of this machine, {MAX_DEFAULT_LANES} at most.",
     )
     table: dict[str, Any] = Field(description="The upstream table, see below.")
+    initial: InitialConfig | None = Field(
+        None, description="Where the table starts, see below. Left out: with the topic's first record."
+    )
     jobs: Annotated[list[dict[str, Any]], BeforeValidator(_empty_list)] = Field(
         [], description="Jobs to create; more can be added while the service runs."
     )
@@ -192,6 +202,7 @@ class ConfigFile(Model):
 
 
 SECTIONS: Mapping[str, type[BaseModel]] = {
+    "initial.delta": DeltaStart,
     "kafka": KafkaConfig,
     "limits": LimitsConfig,
     "http": HttpConfig,

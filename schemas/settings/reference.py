@@ -33,6 +33,7 @@ next start of the service.
 """
 _NONE = {"lanes": "cores, up to 4", "ca_file": "the system's", "master": "this machine", "hosts": "its own"}
 _TITLES = {
+    "initial.delta": "Where the table starts",
     "kafka": "Kafka",
     "limits": "Limits",
     "http": "Page, API and metrics",

@@ -88,11 +88,12 @@ def serve(
             _log_batch(report)
 
         with (
-            closing(BuildBar()) as bar,
+            closing(BuildBar(begins_late=settings.initial is not None)) as bar,
             hosted_service(
                 settings,
                 on_batch=on_batch,
                 on_part=bar,
+                on_copied=bar.copied,
                 on_serving=on_serving,
                 exit_when_complete=exit_when_complete,
                 rebuild=rebuild,

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from schemas.errors import Code, StateError
 from schemas.table import TableSchema
+from state.initial.progress import CopyProgress, progress_of
+from state.initial.start import Start
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.progress_table import PATH as PROGRESS_PATH
@@ -67,7 +69,10 @@ class JobView:
 
 @dataclass(frozen=True)
 class StateView:
-    """One look. `epoch` is the barrier of the last batch that is done, 0 before the first."""
+    """One look. `epoch` is the barrier of the last batch that is done, 0 before the first.
+
+    `start` is the table that the state starts from, if it does, and `copy` how far that is copied, None once it is.
+    """
 
     owner: str
     lanes: int
@@ -75,6 +80,8 @@ class StateView:
     jobs: tuple[JobView, ...]
     rows_stored: int
     plan: BatchPlan | None
+    start: Start | None = None
+    copy: CopyProgress | None = None
 
     @property
     def next_offsets(self) -> tuple[int, ...]:
@@ -116,6 +123,7 @@ class StateReader:
         stored = files.rows_by_vnode(self._table.vnode_count)
         plan = None if entry is None else entry.plan
         is_done = plan is not None and done.epoch >= plan.epoch
+        start = None if entry is None else Start.of(entry.table)
         states: tuple[JobState, ...] = ()
         if plan is not None:
             states = jobs_after(plan, self._table).jobs if is_done else tuple(j.state for j in plan.jobs)
@@ -130,6 +138,8 @@ class StateReader:
             jobs=tuple(jobs),
             rows_stored=sum(stored.values()),
             plan=plan,
+            start=start,
+            copy=None if start is None else progress_of(replica, start.rows),
         )
 
     def report_on(self, epoch: int) -> MutationReport | None:

@@ -12,6 +12,9 @@ one before it, in every partition. It forgets nothing it has not given back, and
 feeding an overlapping range again changes nothing.
 
 Barriers beside the data (`feed_beside`) stand in a topic of their own, and say where their intervals end.
+
+A topic that is read from later offsets on (`begins`) begins with the first barrier that has reached them in every
+partition: in the data with its marker, beside it with its end. Barriers before that one are none of the chain.
 """
 
 from __future__ import annotations
@@ -41,13 +44,21 @@ class _Copy:
 class Aligner:
     """One topic of barriers. `last` is the aligned barrier that everything before was handled up to (None: beginning).
 
-    `in_data`: that topic holds the data, too.
+    `in_data`: that topic holds the data, too. `begins`: without a `last`, the first offset of each partition that is
+    read; 0 where nothing is given.
     """
 
     def __init__(
-        self, topic: str, partitions: int, last: AlignedBarrier | None, *, in_data: bool = True
+        self,
+        topic: str,
+        partitions: int,
+        last: AlignedBarrier | None,
+        *,
+        in_data: bool = True,
+        begins: Sequence[int] = (),
     ) -> None:
         self._topic, self._partitions, self._in_data = topic, partitions, in_data
+        self._begins = tuple(begins) if last is None else ()
         self._waiting: list[deque[_Copy]] = [deque() for _ in range(partitions)]
         self._ends = [0] * partitions if last is None else list(last.ends)
         self._seen_to = list(self._ends) if in_data else [0] * partitions
@@ -129,12 +140,29 @@ class Aligner:
         Raises: InputError(BARRIER_DISAGREE) when partitions hold different barriers at the same place of the chain.
         """
         result = []
-        while all(self._waiting):
+        while self._all_wait():
             heads = [queue.popleft() for queue in self._waiting]
             self._check_agreement(heads)
             ends = tuple(copy.end for copy in heads)
+            if any(end < begin for end, begin in zip(ends, self._begins, strict=False)):
+                continue  # beside the data: in the data what is before the beginning is never fed
+            self._begins = ()
             result.append(AlignedBarrier(heads[0].barrier, ends, self._in_data))
         return result
+
+    def _all_wait(self) -> bool:
+        """Whether every partition has a next barrier. Those that others have had before their beginning are left out.
+
+        What stands in one partition only because another one is read from behind it is not aligned and never will be.
+        """
+        while all(self._waiting) and any(self._begins) and self._in_data:
+            newest = max(queue[0].barrier.curr for queue in self._waiting)
+            behind = [number for number, queue in enumerate(self._waiting) if queue[0].barrier.curr < newest]
+            ahead = set(range(self._partitions)) - set(behind)
+            if not behind or not all(self._begins[number] for number in ahead):
+                break
+            self._duplicates += [(number, self._waiting[number].popleft().offset) for number in behind]
+        return all(self._waiting)
 
     def _check_agreement(self, heads: Sequence[_Copy]) -> None:
         first = heads[0].barrier

@@ -2,7 +2,8 @@
 
 While no job is open, no output shows what lies between two barriers, so an interval may be brought into the log part by
 part, each remembered in the journal. All partitions advance by the same share of what is left of them, so the parts
-end together, and no part waits for one long partition.
+end together, and no part waits for one long partition. The last record of a partition may be the marker of the barrier
+that ends the interval, which whoever goes on behind a part has to find again: no part but the last takes it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ def part_ends(first: Sequence[int], end: Sequence[int], most_records: int) -> It
     A part has at most `most_records` offsets and one more for each partition; one at least.
     """
     here = tuple(first)
-    while (left := sum(end) - sum(here)) > most_records:
+    stops = tuple(max(offset, stop - 1) for offset, stop in zip(first, end, strict=True))
+    while (left := sum(stops) - sum(here)) > most_records:
         here = tuple(
             offset + -(-(stop - offset) * most_records // left)
-            for offset, stop in zip(here, end, strict=True)
+            for offset, stop in zip(here, stops, strict=True)
         )
         yield here

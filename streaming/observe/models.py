@@ -73,6 +73,16 @@ class Reason(_Model):
     next_step: str
 
 
+class CopyStatus(_Model):
+    """How far the table is copied that the replica starts from."""
+
+    copied: int = Field(description="Rows.")
+    sorted: int = Field(
+        description="Of the copied rows, those that are in the replica; it begins once all are copied."
+    )
+    of: int | None = Field(description="Rows of the table; null where it does not say.")
+
+
 class Latency(_Model):
     """From a barrier's injection to its being readable in the outputs, over the last minute."""
 
@@ -98,6 +108,7 @@ class Status(_Model):
     lanes: int
     vnode_count: int = Field(description="0 where rows have no identity: nothing is kept of them.")
     replica_rows: int
+    initial: CopyStatus | None = Field(description="Null but for a start that copies a table.")
     log_rows: int = Field(description="Changes that wait to be folded.")
     parked: int = Field(description="Records at fault that were parked since the start.")
     latency: Latency

@@ -15,12 +15,14 @@ from importlib.metadata import version
 
 from schemas.errors import BackfillError
 from schemas.records import Barrier
+from state.initial.progress import CopyProgress
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
 from streaming.control.state_view import JobView
 from streaming.core.clocks import Age
 from streaming.core.forecast import Forecast, RateEstimators
 from streaming.observe.models import (
+    CopyStatus,
     JobStatus,
     Latency,
     PartitionStatus,
@@ -130,6 +132,7 @@ class StatusCache:
                 lanes=report.plan.lanes if report else 0,
                 vnode_count=self.vnode_count,
                 replica_rows=files.base_rows if files else 0,
+                initial=_initial(self.vitals.copy),
                 log_rows=files.log_rows if files else 0,
                 parked=self._parked,
                 latency=self._latency(),
@@ -228,6 +231,10 @@ def _vnode(vnode: int, lane: int, state: Progress | None, stored: int) -> VnodeS
             vnode=vnode, lane=lane, state="in progress", share=share, rows_read=state.row_count
         )
     return VnodeStatus(vnode=vnode, lane=lane, state="not started", share=0.0, rows_read=0)
+
+
+def _initial(copy: CopyProgress | None) -> CopyStatus | None:
+    return CopyStatus(copied=copy.copied, sorted=copy.sorted, of=copy.of) if copy else None
 
 
 def _reason(problem: BackfillError | None) -> Reason | None:

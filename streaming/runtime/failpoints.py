@@ -37,6 +37,7 @@ class Failpoint(StrEnum):
 
     TAKEN_OVER = "taken-over"
     FENCED = "fenced"
+    COPIED = "copied"
     PLANNED = "planned"
     JOURNALED = "journaled"
     TOPICS_OPENED = "topics-opened"
@@ -64,6 +65,7 @@ class Failpoint(StrEnum):
 MEANING: Mapping[Failpoint, str] = {
     Failpoint.TAKEN_OVER: "the journal names this instance; nobody was fenced yet",
     Failpoint.FENCED: "transactional ids of the instance before are taken",
+    Failpoint.COPIED: "some parts of the table that the state starts from are in it",
     Failpoint.PLANNED: "a plan was made and is not in the journal",
     Failpoint.JOURNALED: "the plan is in the journal; nothing was sent",
     Failpoint.TOPICS_OPENED: "topics of jobs that start are there; nothing was sent",

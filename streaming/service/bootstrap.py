@@ -21,6 +21,7 @@ from streaming.runtime.session import SparkSettings, spark_starting
 
 if TYPE_CHECKING:
     from streaming.protocol.batches import OnPart
+    from streaming.service.initial.copying import OnCopied
     from streaming.service.service import OnBatch, Service
 
 log = structlog.get_logger()
@@ -34,6 +35,7 @@ def hosted_service(
     *,
     on_batch: OnBatch = lambda report: None,
     on_part: OnPart = lambda plan: None,
+    on_copied: OnCopied = lambda progress: None,
     on_serving: Callable[[], None] = lambda: None,
     exit_when_complete: bool = False,
     rebuild: bool = False,
@@ -60,6 +62,7 @@ def hosted_service(
             spark,
             on_batch=on_batch,
             on_part=on_part,
+            on_copied=on_copied,
             on_serving=on_serving,
             exit_when_complete=exit_when_complete,
             rebuild=rebuild,

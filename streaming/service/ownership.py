@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 
 from pyspark.sql import SparkSession
 
 from schemas.settings.config import ServiceConfig
+from state.initial.start import Start
 from state.journal import Journal
 from state.schema_files import SchemaFiles
 from state.storage import Storage
@@ -32,6 +33,7 @@ from streaming.registry.client import Registry
 from streaming.registry.outputs import OutputSchemas, Registering
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
+from streaming.service.initial.offsets import start_of
 from streaming.sink.dead_letters import read_letters
 from streaming.sink.kinds import Sinks, SinkSetup
 from streaming.source.barriers.kinds import barrier_source
@@ -56,6 +58,7 @@ class Owned:
     source: UpstreamSource
     lanes: Lanes
     batches: Batches
+    start: Start | None
 
 
 @dataclass(frozen=True)
@@ -102,14 +105,16 @@ class Ownership:
     def take_over(self, storage: Storage, journal: Journal, upstream: UpstreamIdentity) -> Owned:
         """Own the state that `journal` was opened in, and fence the instance that had it.
 
-        Raises: StateError for a state of another topic or table; InputError(DATA_LOST); TopicError for outputs that
-        are used while the state is new.
+        Raises: StateError for a state of another topic, table or start; InputError(DATA_LOST); TopicError for outputs
+        that are used while the state is new; ConfigError for a table to start from that is not fit.
         """
-        config, current, beginning = self.config, journal.current, [0] * upstream.partitions
-        self._refuse_foreign(storage, journal, upstream, beginning)
+        config, current = self.config, journal.current
+        start = self._start(storage, journal, upstream)
+        beginning = [0] * upstream.partitions if start is None else list(start.offsets)
+        self._refuse_lost_or_used(journal, upstream, beginning)
         open_lanes = current.plan.lanes if current and current.plan else 0
         lane_count = max(config.lanes, open_lanes)  # a half done batch is finished by as many as began it
-        former = journal.take_over(self.owner, lane_count, binding(config.table, upstream))
+        former = journal.take_over(self.owner, lane_count, binding(config.table, upstream, start))
         source = UpstreamSource(
             self.spark,
             self.kafka,
@@ -118,6 +123,7 @@ class Ownership:
             self.skip_records,
             config.upstream_format,
             holds_barriers=config.topics.barriers is None,
+            begins=() if start is None else start.offsets,
         )
         lanes = Lanes(source)
         batches = self._batches(storage, journal, lanes, beginning)
@@ -126,21 +132,25 @@ class Ownership:
             self._fence(transactional_id(batches.replica), max(former.lanes, lane_count), former.plan)
         failpoints.reach(Failpoint.FENCED)
         batches.configure(config.jobs)
-        return Owned(journal, upstream, source, lanes, batches)
+        return Owned(journal, upstream, source, lanes, batches, start)
 
-    def _refuse_foreign(
-        self, storage: Storage, journal: Journal, upstream: UpstreamIdentity, beginning: list[int]
+    def _start(self, storage: Storage, journal: Journal, upstream: UpstreamIdentity) -> Start | None:
+        config, current = self.config, journal.current
+        if current is not None:
+            refuse_foreign(current.table, config.table, upstream, state=storage.root)
+        return start_of(config.initial, current, config.table, self.kafka, upstream.topic, state=storage.root)
+
+    def _refuse_lost_or_used(
+        self, journal: Journal, upstream: UpstreamIdentity, beginning: Sequence[int]
     ) -> None:
         current = journal.current
-        if current is not None:
-            refuse_foreign(current.table, self.config.table, upstream, state=storage.root)
         if current is None or current.plan is None:
             refuse_lost(self.kafka, upstream.topic, beginning)
             # Nothing was sent by this state, so what an output holds is not of it, unless it is made anew.
             for job in () if self.rebuild else self.config.jobs:
                 self.sinks(job).refuse_used(job)
 
-    def _batches(self, storage: Storage, journal: Journal, lanes: Lanes, beginning: list[int]) -> Batches:
+    def _batches(self, storage: Storage, journal: Journal, lanes: Lanes, beginning: Sequence[int]) -> Batches:
         config, kafka = self.config, self.kafka
         schemas = self._schemas(storage)
         newest = partial(newest_barrier, kafka, config.topics)
@@ -158,7 +168,7 @@ class Ownership:
             limits=config.limits,
             upstream_format=config.upstream_format.with_schemas(schemas.known),
             schemas=schemas,
-            upstream_begins=lambda: [marks.earliest for marks in watermarks(kafka, config.upstream)],
+            upstream_begins=partial(_begins, kafka, config.upstream, beginning),
             registers=Registering(OutputSchemas(config.registry, config.table).register),
         )
 
@@ -186,8 +196,15 @@ class Ownership:
             left_out=self.skip_records,
             owner=owned.batches.replica.id,
             is_ours=lambda: not owned.journal.is_superseded,
+            begins=() if owned.start is None else owned.start.offsets,
         )
         return barrier_source(self.config.barriers, setup)
+
+
+def _begins(kafka: KafkaSettings, topic: str, beginning: Sequence[int]) -> list[int]:
+    """The first offset of each partition that is there and is read."""
+    found = watermarks(kafka, topic)
+    return [max(marks.earliest, first) for marks, first in zip(found, beginning, strict=True)]
 
 
 @cache

@@ -5,6 +5,7 @@ Start-up is a fixed order, for each step protects the next:
     1  topics      the upstream is there, outputs are what the jobs say; nothing was touched so far
     2  take over   write the journal's owner: from here on a former instance sees that it is not alone
     3  fence       its transactional ids, so that none of its transactions can still commit; likewise its injector's
+       copy        the table that the state starts from, if it does and has not got it yet
     4  recover     the batch that may be half done
     5  look        for barriers behind the last batch, and run the batches that they allow
     6  stream      from there on
@@ -32,6 +33,8 @@ from schemas.errors import (
 )
 from schemas.job import JobDefinition
 from schemas.settings.config import ServiceConfig
+from state.initial.progress import CopyProgress
+from state.initial.table import checked_table
 from state.journal import Journal, is_superseded
 from state.values.plan import BatchPlan
 from state.values.progress import is_complete
@@ -46,6 +49,7 @@ from streaming.registry.client import Registry
 from streaming.runtime import failpoints
 from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.service.health import Watch
+from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
 from streaming.service.job_checks import refuse_changed_jobs, refuse_misfit_lanes, refuse_nothing_to_do
 from streaming.service.ownership import Owned, Ownership, owner
 from streaming.service.presence import Presence, instance_name, noting_fenced
@@ -70,9 +74,10 @@ class Service:
 
     `on_batch` is called after each batch from the stream's thread, and must be quick. `on_serving` is called by the
     thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
-    would leave a batch half done, and `stop` is the way to end. `on_part` is called after each part of a long interval.
-    `on_trouble` is told what interrupted it, if that may pass. `take_over`: from a successor that lives, too
-    (`streaming.service.presence`). `spark` waits for the session; what comes before a start needs it is done meanwhile.
+    would leave a batch half done, and `stop` is the way to end. `on_part` is called after each part of a long interval,
+    `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it, if that may
+    pass. `take_over`: from a successor that lives, too (`streaming.service.presence`). `spark` waits for the session;
+    what comes before a start needs it is done meanwhile.
     """
 
     config: ServiceConfig
@@ -82,6 +87,7 @@ class Service:
     on_serving: Callable[[], None] = lambda: None
     on_trouble: Callable[[BackfillError], None] = lambda problem: None
     on_part: OnPart = lambda plan: None
+    on_copied: OnCopied = lambda progress: None
     exit_when_complete: bool = False
     rebuild: bool = False
     skip_records: frozenset[tuple[int, int]] = frozenset()
@@ -170,7 +176,8 @@ class Service:
     ) -> None:
         with Watch(guard, self.vitals) as watch:
             try:
-                self._recover_and_stream(owned, ownership.barriers(owned), restart_policy, watch)
+                if self._copy(owned, restart_policy):
+                    self._recover_and_stream(owned, ownership.barriers(owned), restart_policy, watch)
             except EnvironmentProblem as problem:
                 reason = guard.reason(problem, owned.batches.next_offsets())
                 if reason is problem:
@@ -178,6 +185,26 @@ class Service:
                 raise reason from problem
             finally:
                 self.vitals.detach()
+
+    def _copy(self, owned: Owned, restart_policy: RestartPolicy) -> bool:
+        """Whether all is there that the state starts from."""
+        if owned.start is None:
+            return True
+
+        def on_copied(progress: CopyProgress | None) -> None:
+            restart_policy.worked()
+            self.vitals.copies(progress)
+            self.on_copied(progress)
+
+        return Copying(
+            workers=SparkWorkers(self.spark),
+            journal=owned.journal,
+            replica=owned.batches.replica,
+            source=partial(checked_table, owned.start.declared, self.config.table),
+            most_rows=self.config.limits.interval_records,
+            on_copied=on_copied,
+            stopping=self._stop.is_set,
+        ).run()
 
     def _recover_and_stream(
         self, owned: Owned, barriers: BarrierSource, restart_policy: RestartPolicy, watch: Watch

@@ -15,6 +15,7 @@ from typing import Protocol
 import structlog
 
 from schemas.errors import BackfillError, EnvironmentProblem
+from state.initial.progress import CopyProgress
 from streaming.core.health import Condition, Facts, Health, Interruption, Marks, health, held_now
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.retention import Margin
@@ -50,6 +51,8 @@ class Vitals:
         self._barriers: BarrierSource | None = None
         self._batches: Batching | None = None
         self._stopping = False
+        self.copy: CopyProgress | None = None
+        """How far the table is copied that the state starts from; None before that and behind it."""
         self._logged: Health | None = None
         self._logged_s = 0.0
 
@@ -87,6 +90,10 @@ class Vitals:
         """The run is over."""
         self._barriers = self._batches = None
         self._know(streaming=False)
+
+    def copies(self, progress: CopyProgress | None) -> None:
+        """Parts of the table that the state starts from were copied."""
+        self.copy = progress
 
     def streams(self) -> None:
         """Start-up is over."""

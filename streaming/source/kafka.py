@@ -38,7 +38,8 @@ class UpstreamSource:
     """One topic of one table.
 
     `left_out` are records, (partition, offset), that an operator named: a barrier among them is none. A topic that
-    holds no barriers is not looked through for marks of them; headers are its owner's.
+    holds no barriers is not looked through for marks of them; headers are its owner's. `begins` are the first offsets
+    that are read, where they are not its first ones.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class UpstreamSource:
         format_: Format = DEFAULT,
         *,
         holds_barriers: bool = True,
+        begins: Sequence[int] = (),
     ) -> None:
+        self._begins = tuple(begins)
         self._spark, self._kafka, self._topic, self._table = spark, kafka, topic, table
         self._holds_barriers = holds_barriers
         self._records = SparkTopic(spark, kafka, topic, headers=holds_barriers)
@@ -70,8 +73,8 @@ class UpstreamSource:
         return self._records.stream(first)
 
     def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
-        """The records of [first[p], end[p]) of every partition p."""
-        return self._records.range(first, end)
+        """The records of [first[p], end[p]) of every partition p that are read at all."""
+        return self._records.range(tuple(map(max, first, self._begins)) if self._begins else first, end)
 
     def look(self, first: Sequence[int]) -> Look:
         """As `look_ahead`: without Spark."""

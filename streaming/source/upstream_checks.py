@@ -19,6 +19,8 @@ from confluent_kafka.admin import AdminClient
 from schemas.errors import BackfillError, Code, EnvironmentProblem, InputError, StateError, TopicError
 from schemas.formats.protocol import Format, Images
 from schemas.table import TableSchema
+from state.initial.start import KEY as START
+from state.initial.start import Start
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.progress_table import PATH as PROGRESS_PATH
@@ -71,9 +73,10 @@ class UpstreamIdentity:
             )
 
 
-def binding(table: TableSchema, upstream: UpstreamIdentity) -> str:
-    """What a state is of, table and topic, as JSON for the journal."""
-    return json.dumps({**table.to_dict(), "upstream": asdict(upstream)})
+def binding(table: TableSchema, upstream: UpstreamIdentity, start: Start | None = None) -> str:
+    """What a state is of, table, topic and start, as JSON for the journal."""
+    bound = {} if start is None else start.bound()
+    return json.dumps({**table.to_dict(), "upstream": asdict(upstream), **bound})
 
 
 def refuse_foreign(known: str, table: TableSchema, upstream: UpstreamIdentity, *, state: str) -> None:
@@ -83,6 +86,7 @@ def refuse_foreign(known: str, table: TableSchema, upstream: UpstreamIdentity, *
     """
     before, declared = json.loads(known), table.to_dict()
     topic = before.pop("upstream", None)
+    before.pop(START, None)  # `streaming.service.initial.offsets` looks at it
     changed = [key for key in {**declared, **before} if declared.get(key) != before.get(key)]
     if changed:
         code = Code.SCHEMA_CHANGED

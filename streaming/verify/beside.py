@@ -11,10 +11,13 @@ from streaming.verify.history import Entry, Source
 
 
 class Merged:
-    """One partition of the data and that of its barriers, as a `Source`. `topic` and `partition` are the barriers'."""
+    """One partition of the data and that of its barriers, as a `Source`. `topic` and `partition` are the barriers'.
 
-    def __init__(self, data: Source, barriers: Source, topic: str, partition: int) -> None:
-        self._data, self._barriers = data, barriers
+    `begin`: the first offset of the data that counts. Barriers that end before it are left out.
+    """
+
+    def __init__(self, data: Source, barriers: Source, topic: str, partition: int, *, begin: int = 0) -> None:
+        self._data, self._barriers, self._begin = data, barriers, begin
         self._topic, self._partition = topic, partition
         self._records = data.entries()
         self._held: Entry | None = None
@@ -31,6 +34,8 @@ class Merged:
             found = decode_beside(
                 record.barrier, record.key, record.value, partition=self._partition, where=where
             )
+            if found.end < self._begin:
+                continue
             yield from self._below(found.end)
             yield Entry(record.offset, None, encode_barrier(found.barrier), record.barrier)
         yield from self._below(None)

@@ -35,6 +35,7 @@ from streaming.verify.history import (
     UpstreamHistory,
 )
 from streaming.verify.laws import Law, RecordsLaw, TableLaw
+from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.rows import View
 
 
@@ -53,12 +54,14 @@ class Checker:
         *,
         has_epochs: bool = False,
         reads_upstream: bool = False,
+        initial: InitialTable | None = None,
     ) -> None:
         """`upstream` and `output` are a topic's name with one source a partition, in order of partitions.
 
         `letters` are the output's, where records at fault are parked; they share the `findings`. `images` are what the
         changes of the upstream have. `has_epochs`: a change of the output says which interval it is in.
-        `reads_upstream`: the job is sent the upstream's records, not the table.
+        `reads_upstream`: the job is sent the upstream's records, not the table. `initial`: what the upstream's changes
+        begin from, and where; its `sources` give what comes from there on.
         """
         self._findings = findings or Findings()
         self._letters = letters
@@ -77,6 +80,10 @@ class Checker:
             if reads_upstream
             else TableLaw(table, view, partitions, self._findings, images)
         )
+        self._begins: Sequence[int] = ()
+        if initial is not None:
+            self._begins = initial.offsets
+            self._law.begin(initial.encoded(table))
         self._start: int | None = None
         self._last: int | None = None
         self._barriers = self._behind = 0
@@ -89,7 +96,7 @@ class Checker:
         """
         starts = [start for partition in self._output if (start := partition.start()) is not None]
         self._start = min(starts, default=None)
-        upstream = UpstreamHistory(self._upstream)
+        upstream = UpstreamHistory(self._upstream, self._begins)
         following = self._start is not None
         while (barrier := upstream.advance(self._apply)) is not None:
             started = self._start is not None and barrier.curr >= self._start

@@ -19,15 +19,20 @@ from schemas.table import TableSchema
 from streaming.verify.findings import Findings, Place, Side
 from streaming.verify.history import Entry, PartitionHistory
 from streaming.verify.positions import Positions, Standing
+from streaming.verify.records.initial import Rows
 from streaming.verify.records.keys import KeySpace
 from streaming.verify.records.rows import Halves, RowBytes
 
 _WORTH_THINNING = 64
+NO_HOME = -1
 
 
 @dataclass(slots=True)
 class LiveKey:
-    """A key of the upstream; `row` None only while a change is being applied."""
+    """A key of the upstream; `row` None only while a change is being applied.
+
+    `home` is the partition of its changes, `NO_HOME` while it has none.
+    """
 
     key: bytes
     order: Key
@@ -80,6 +85,13 @@ class UpstreamFold:
         """How many entries wait for a snapshot read, those of keys deleted since included."""
         return sum(map(len, self._unread))
 
+    def begin(self, rows: Rows) -> None:
+        """Take the table that the changes begin from, before all else."""
+        for key, row in rows:
+            values = self._keys.values(key)
+            live = LiveKey(key, values, self._keys.vnode_of(values), NO_HOME)
+            self._store(live, None, row)
+
     def apply(self, partition: PartitionHistory, entry: Entry) -> None:
         """Fold one change; what the producer may not do is a finding, and the change counts all the same.
 
@@ -107,6 +119,8 @@ class UpstreamFold:
             self._check_before(partition, entry, live, before)
         if after is not None:
             self._check_key(partition, entry, live, after)
+        if live.home == NO_HOME:
+            live.home = partition.partition
         if live.home != partition.partition:
             found = f"a change in partition {partition.partition}"
             self._object(partition, entry, live, Code.KEY_IN_TWO_PARTITIONS, found)

@@ -102,10 +102,15 @@ class PartitionHistory:
 
 
 class UpstreamHistory:
-    """All partitions of the upstream, moved from one aligned barrier to the next."""
+    """All partitions of the upstream, moved from one aligned barrier to the next.
 
-    def __init__(self, partitions: Sequence[PartitionHistory]) -> None:
+    Where they are read from later offsets on (`begins`), some may see a barrier that others have behind them: the first
+    aligned barrier is the first one that all of them see.
+    """
+
+    def __init__(self, partitions: Sequence[PartitionHistory], begins: Sequence[int] = ()) -> None:
         self._partitions = partitions
+        self._begins = tuple(begins) or (0,) * len(partitions)
         self.last: Barrier | None = None
 
     def advance(self, apply: Callable[[PartitionHistory, Entry], None]) -> Barrier | None:
@@ -121,11 +126,27 @@ class UpstreamHistory:
             if head is None:
                 return None
             heads.append(head)
+        if self.last is None and not self._caught_up(heads, apply):
+            return None
         first = heads[0]
         for other in heads[1:]:
             _agree(first, other)
         self.last = first.barrier
         return self.last
+
+    def _caught_up(self, heads: list[Closed], apply: Callable[[PartitionHistory, Entry], None]) -> bool:
+        """Go on in partitions whose first barrier lies before the beginning of others; False at the end of one."""
+        while True:
+            newest = max(head.barrier.curr for head in heads)
+            behind = [number for number, head in enumerate(heads) if head.barrier.curr < newest]
+            ahead = set(range(len(heads))) - set(behind)
+            if not behind or not all(self._begins[number] for number in ahead):
+                return True
+            for number in behind:
+                head = self._head(self._partitions[number], apply)
+                if head is None:
+                    return False
+                heads[number] = head
 
     def _head(
         self, partition: PartitionHistory, apply: Callable[[PartitionHistory, Entry], None]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from schemas.errors import Code, TopicError
 from schemas.filter.ast import Filter
@@ -21,6 +22,7 @@ from streaming.verify.dead_letters import DeadLetters
 from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Report
 from streaming.verify.history import Source
 from streaming.verify.records.canonical import canonical
+from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.rows import View
 from streaming.verify.topics import RecordIds, TopicPair, read_letters
@@ -49,6 +51,7 @@ def verify_topics(
     formats: tuple[Format, Format] = (DEFAULT, DEFAULT),
     barriers: tuple[str | None, str | None] = (None, None),
     reads_upstream: bool = False,
+    initial: InitialTable | None = None,
 ) -> Report:
     """Check the law (docs/contract.md#the-law) for `output` against `upstream`, record by record, as they are now.
 
@@ -59,7 +62,7 @@ def verify_topics(
     of the same service, whose letters cover records before this job's start.
     `formats` are the upstream's and the output's, `barriers` their barrier topics, None for one that has none.
     At most `keep` findings are kept, all are counted. `reads_upstream`: what the job does.
-    With `require_complete` an unfinished part is one, too.
+    With `require_complete` an unfinished part is one, too. `initial`: what the upstream's changes begin from.
 
     Raises:
         TopicError: a topic is missing, compacted, the other one, or its beginning is gone.
@@ -73,18 +76,15 @@ def verify_topics(
     findings = Findings(keep)
     elsewhere = _listed(settings, [other for other in siblings if other != output])
     letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)
-    with (
-        TopicPair(
-            settings, upstream, output, on_read=count, settle_s=settle_s, left_out=left_out, barriers=barriers
-        ) as topics,
-        _collector_paused(),
-    ):
+    begins = () if initial is None else initial.offsets
+    pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
+    with pair(on_read=count, barriers=barriers, begins=begins) as topics, _collector_paused():
         count.total = topics.offsets
         up, out = _sources((upstream, output), topics, formats, table, view)
-        images, epochs = formats[0].images, barriers[1] is not None
-        checker = Checker(
-            table, view, up, out, findings, letters, images, has_epochs=epochs, reads_upstream=reads_upstream
+        checked = partial(
+            Checker, table, view, up, out, findings, letters, formats[0].images, initial=initial
         )
+        checker = checked(has_epochs=barriers[1] is not None, reads_upstream=reads_upstream)
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started)
 

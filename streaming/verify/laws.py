@@ -22,6 +22,7 @@ from streaming.verify.findings import Findings, Rule, Side
 from streaming.verify.fold import UpstreamFold
 from streaming.verify.history import Closed, Entry, Interval, PartitionHistory
 from streaming.verify.positions import Move, Parts, Positions
+from streaming.verify.records.initial import Rows
 from streaming.verify.records.keys import KeySpace
 from streaming.verify.records.rows import RowBytes, View
 
@@ -34,6 +35,10 @@ class Law(Protocol):
 
     def __len__(self) -> int:
         """How many rows the table has."""
+
+    def begin(self, rows: Rows) -> None:
+        """Take the table that the changes begin from, before all else."""
+        return
 
     def apply(self, partition: PartitionHistory, entry: Entry) -> None:
         """Take a change of the upstream. Raises: InputError for a record that is no change of the table."""
@@ -59,6 +64,10 @@ class TableLaw(Law):
 
     def __len__(self) -> int:
         return len(self._fold)
+
+    def begin(self, rows: Rows) -> None:
+        """Fold it."""
+        self._fold.begin(rows)
 
     def apply(self, partition: PartitionHistory, entry: Entry) -> None:
         """Fold it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -159,7 +160,7 @@ class TopicPair:
     `barriers` are the barrier topics of the two, where they have one. The output's ends are fixed before the
     upstream's, and those of a barrier topic before those of its data, so every barrier of the output lies within the
     upstream's ends. Records of the upstream that are `left_out`,
-    (partition, offset), are as good as not there.
+    (partition, offset), are as good as not there, and so are those before `begins`, one offset a partition.
 
     Raises: TopicError for a topic that is missing, compacted, or whose beginning is gone: an output can't be
     judged by a part of its upstream.
@@ -175,6 +176,7 @@ class TopicPair:
         settle_s: float,
         left_out: RecordIds = frozenset(),
         barriers: tuple[str | None, str | None] = (None, None),
+        begins: Sequence[int] = (),
     ) -> None:
         client = admin(settings)
         _refuse_compacted(client, settings, (upstream, output))
@@ -186,7 +188,8 @@ class TopicPair:
         marks = [marks_of(of_output)]
         if of_output is not None:
             _await_decided(settings, output)
-        marks += [marks_of(topic) for topic in (output, of_upstream, upstream)]
+        marks += [marks_of(topic) for topic in (output, of_upstream)]
+        marks.append(_whole(upstream, watermarks(settings, upstream, client=client), begins))
         every = [each for topic in marks for each in topic]
         self.offsets = sum(marks.stable - marks.earliest for marks in every)
         prefetch_kib = max(256, _PREFETCH_KIB // len(every))
@@ -217,7 +220,7 @@ class TopicPair:
         every_source = list(map(sources, topics, marks, without))
         self._sources = [source for topic in every_source for source in topic]
         self.output = _merged(every_source[1], of_output, every_source[0])
-        self.upstream = _merged(every_source[3], of_upstream, every_source[2])
+        self.upstream = _merged(every_source[3], of_upstream, every_source[2], begins)
 
     def __enter__(self) -> TopicPair:
         return self
@@ -227,12 +230,14 @@ class TopicPair:
             source.close()
 
 
-def _merged(data: Sequence[Source], barriers: str | None, beside: Sequence[Source]) -> Sequence[Source]:
+def _merged(
+    data: Sequence[Source], barriers: str | None, beside: Sequence[Source], begins: Sequence[int] = ()
+) -> Sequence[Source]:
     """The sources of a topic, with those of its barriers if they stand beside it."""
     if barriers is None:
         return data
     pairs = enumerate(zip(data, beside, strict=True))
-    return [Merged(*pair, barriers, number) for number, pair in pairs]
+    return [Merged(*pair, barriers, number, begin=begins[number] if begins else 0) for number, pair in pairs]
 
 
 def _await_decided(settings: KafkaSettings, topic: str) -> None:
@@ -259,16 +264,18 @@ def _bytes(data: str | bytes | None) -> bytes | None:
     return data.encode() if isinstance(data, str) else data
 
 
-def _whole(topic: str, marks: tuple[Watermarks, ...]) -> tuple[Watermarks, ...]:
-    for partition, each in enumerate(marks):
-        if each.earliest > 0:
+def _whole(topic: str, marks: tuple[Watermarks, ...], begins: Sequence[int] = ()) -> tuple[Watermarks, ...]:
+    """The watermarks from the first record on that counts. Raises: TopicError(DATA_LOST)."""
+    wanted = tuple(begins) or (0,) * len(marks)
+    for partition, (each, first) in enumerate(zip(marks, wanted, strict=True)):
+        if each.earliest > first:
             raise TopicError(
                 Code.DATA_LOST,
                 where=f"{topic}-{partition}@{each.earliest}",
                 found=f"a partition that begins at offset {each.earliest}",
-                start="offset 0",
+                start=f"offset {first}",
             )
-    return marks
+    return tuple(replace(each, earliest=first) for each, first in zip(marks, wanted, strict=True))
 
 
 def _refuse_compacted(client: AdminClient, settings: KafkaSettings, topics: tuple[str, ...]) -> None:

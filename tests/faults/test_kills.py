@@ -18,6 +18,7 @@ IN_A_BATCH = [
     not in {
         Failpoint.TAKEN_OVER,
         Failpoint.FENCED,
+        Failpoint.COPIED,
         Failpoint.COMPACTED,
         Failpoint.MERGED,
         Failpoint.BARRIER_SENT,

@@ -60,8 +60,8 @@ def intervals(entries: Sequence[Entry]) -> list[list[Entry]]:
     return pieces if pieces[-1] else pieces[:-1]
 
 
-def remove_beginning(bootstrap: str, topic: str, before: int) -> None:
-    """What retention does to partition 0."""
+def remove_beginning(bootstrap: str, topic: str, before: int, *, partition: int = 0) -> None:
+    """What retention does to a partition."""
     admin = AdminClient(KafkaSettings(bootstrap).client())
-    for answer in admin.delete_records([TopicPartition(topic, 0, before)]).values():
+    for answer in admin.delete_records([TopicPartition(topic, partition, before)]).values():
         answer.result(30)

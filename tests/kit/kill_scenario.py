@@ -25,6 +25,8 @@ import psutil
 from schemas.filter.ast import Filter
 from schemas.filter.parse import parse_filter
 from schemas.records import BARRIER_HEADER
+from state.initial.start import Start
+from streaming.cli.topics.initial import initial_table
 from streaming.dev.bench.rig import TABLE
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
@@ -58,6 +60,7 @@ class KillScenario:
     environment: dict[str, str] = field(default_factory=dict)
     beside: bool = False
     job: dict[str, Any] = field(default_factory=dict)
+    start_of_table: Start | None = None
     recoveries_s: list[float] = field(default_factory=list)
     _started: list[Process] = field(default_factory=list)
 
@@ -88,8 +91,12 @@ class KillScenario:
 
     def declare_job(self, job: dict[str, Any]) -> None:
         """A further job for the next start."""
+        self.declare(jobs=[*json.loads(self._file.read_text(encoding="utf-8"))["jobs"], job])
+
+    def declare(self, **keys: Any) -> None:
+        """Other keys of the configuration for the next start."""
         declared = json.loads(self._file.read_text(encoding="utf-8"))
-        self._file.write_text(json.dumps({**declared, "jobs": [*declared["jobs"], job]}), encoding="utf-8")
+        self._file.write_text(json.dumps({**declared, **keys}), encoding="utf-8")
 
     @staticmethod
     def condition(text: str) -> Filter:
@@ -193,6 +200,7 @@ class KillScenario:
             TABLE,
             require_complete=True,
             barriers=(self.barriers, None),
+            initial=None if self.start_of_table is None else initial_table(self.start_of_table, TABLE),
         )
         assert report.clean, report
         return report

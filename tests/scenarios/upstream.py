@@ -19,6 +19,7 @@ from tests.scenarios.script import Command, ScriptError
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
 from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFromConnector
+from tests.simulation.initial import MemorySource
 from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting
 
@@ -42,6 +43,7 @@ class Writer:
         self._limits = Limits()
         self._changelog: type[Changelog] = Changelog
         self._format: Format = DEFAULT
+        self._initial: MemorySource | None = None
         self.keys: Keys
 
     @property
@@ -70,7 +72,9 @@ class Writer:
         names = {job.name: None for job in self._jobs.values()}
         for last in (Resume(None), *(Throttle(name, None) for name in names), None, None):
             self.upstream.barrier(last)
-        changelog = self._changelog(self.upstream, frozenset(self._faulty), self._format)
+        changelog = self._changelog(
+            self.upstream, frozenset(self._faulty), self._format, initial=self._initial
+        )
         return Setting(
             self.table,
             changelog,
@@ -120,6 +124,14 @@ class Writer:
         self._limits = Limits(
             interval_records=command.number("interval", 3), part_records=command.number("part", 1)
         )
+
+    def do_initial(self, command: Command) -> None:
+        """`initial`: what was written so far is a table that the state starts from; the topic is read from here on."""
+        command.expect(1)
+        if self.upstream.barriers:
+            raise ScriptError(command.line, "initial comes before the first barrier")
+        ends = (entries[-1].offset + 1 if entries else 0 for entries in self.upstream.topic.partitions)
+        self._initial = MemorySource(tuple(ends), tuple(self.upstream.rows.values()))
 
     def _job(self, command: Command) -> JobDefinition:
         command.expect(2, *JOB_OPTIONS)

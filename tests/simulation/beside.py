@@ -30,7 +30,7 @@ class BesideChangelog(Changelog):
         return rows.filter(pc.not_equal(pc.fill_null(rows[OP], -1), MARKED))
 
     def source(self, arrivals: Arrivals, wait: Wait) -> EmbeddedBeside:
-        return EmbeddedBeside(ArrivedTopic(self, arrivals, wait), self.count)
+        return EmbeddedBeside(ArrivedTopic(self, arrivals, wait), self.count, begins=self.begins)
 
     def beside(self, number: int) -> list[FoundBeside]:
         """The barriers of a partition, each with its end among the data."""
@@ -38,8 +38,10 @@ class BesideChangelog(Changelog):
 
     def _beside(self, number: int) -> Iterator[FoundBeside]:
         barriers = iter(self.barriers[number])
-        end = offset = 0
+        end, offset = self.begins[number], 0
         for entry in self.records[number]:
+            if entry.offset < self.begins[number]:
+                continue
             if entry.barrier is None:
                 end = entry.offset + 1
                 continue

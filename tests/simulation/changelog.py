@@ -42,6 +42,7 @@ from tests.kit.appended import RowsUpstream
 from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
 from tests.simulation.connector import ConnectorUpstream
+from tests.simulation.initial import MemorySource
 
 Wait = Callable[[Callable[[], bool]], None]
 _OF_CONNECTORS = {
@@ -55,6 +56,8 @@ class Changelog:
 
     `entries` are those that the judge goes by: without `extra`, the records that stand for no change.
 
+    `initial` is the table that it starts from, and where: what lies before that is not read, by nobody.
+
     `faulty` are the places, (partition, offset), of records that the contract forbids. Of a format without rows before
     the lanes get no more than it has.
     """
@@ -64,14 +67,21 @@ class Changelog:
         upstream: Upstream,
         faulty: frozenset[tuple[int, int]] = frozenset(),
         upstream_format: Format = DEFAULT,
+        initial: MemorySource | None = None,
     ) -> None:
+        self.initial = initial
+        self.begins = (0,) * len(upstream.topic.partitions) if initial is None else initial.offsets
         self.table, self.faulty, self.format = upstream.table, faulty, upstream_format
         self._connector = upstream if isinstance(upstream, ConnectorUpstream) else None
         self.records: list[list[Entry]] = upstream.topic.partitions
         self.extra = frozenset[tuple[int, int]](self._connector.extra if self._connector else ())
         self.extra |= frozenset(upstream.nothing if isinstance(upstream, RowsUpstream) else ())
         self.entries = [
-            [entry for entry in records if (number, entry.offset) not in self.extra]
+            [
+                entry
+                for entry in records
+                if (number, entry.offset) not in self.extra and entry.offset >= self.begins[number]
+            ]
             for number, records in enumerate(self.records)
         ]
         self.barriers = [list(_barriers(number, entries)) for number, entries in enumerate(self.entries)]
@@ -109,7 +119,11 @@ class Changelog:
         of_partitions = (self._partition >= partitions.start) & (self._partition < partitions.stop)
         wanted = live & (of_vnodes | of_partitions & has_row)
         for layer in history_ranges(plan):
-            early = self._within(layer) & ~self._is_marked
+            early = (
+                self._within(layer)
+                & ~self._is_marked
+                & (self._offset >= np.asarray(self.begins)[self._partition])
+            )
             wanted |= early & np.where(has_row, of_partitions, of_vnodes)
         return self.rows.filter(pa.array(wanted))
 
@@ -121,7 +135,8 @@ class Changelog:
 
     def rows_at(self, epoch: int) -> dict[Key, Row]:
         """The table as of a barrier."""
-        codec, rows = ChangeCodec(self.table.columns), dict[Key, Row]()
+        codec, content = ChangeCodec(self.table.columns), () if self.initial is None else self.initial.content
+        rows = {self.table.key_of(row): row for row in content}
         for number, entries in enumerate(self.entries):
             for entry in entries:
                 if entry.barrier is not None and int(entry.barrier) >= epoch:
@@ -255,7 +270,8 @@ class ArrivedSource(EmbeddedBarriers):
     """Markers in the data, as they arrive."""
 
     def __init__(self, arrivals: Arrivals, wait: Wait) -> None:
-        super().__init__("up", arrivals.changelog.count, _Markers())
+        changelog = arrivals.changelog
+        super().__init__("up", changelog.count, _Markers(), begins=changelog.begins)
         self._arrivals, self._wait = arrivals, wait
         self._taken: list[int] | None = None
 

@@ -20,8 +20,10 @@ from schemas.kinds.sinks import ToKafka
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.columns import OFFSET, PARTITION
+from state.initial.table import SourceTable
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
+from state.replica import Replica
 from state.values.plan import BatchPlan
 from streaming.lane.run import run_lane
 from streaming.lane.task import LaneResult, LaneTask
@@ -31,6 +33,7 @@ from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.report import BatchReport
+from streaming.service.initial.copying import Copying
 from streaming.sink.kinds import SINKS, SinkSetup
 from streaming.sink.protocol import Sink
 from streaming.source.barriers.source import BarrierSource
@@ -38,10 +41,14 @@ from tests.kit.barriers import NO_RECORDS
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
 from tests.simulation.compaction import Compactor
+from tests.simulation.initial import SimulatedWorkers
 from tests.simulation.rows import Disk, SimulatedStore
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.sink import SimulatedSink
 from tests.simulation.storage import Files, MemoryStorage
+
+ROWS_PER_PART = 2
+"""Of a table that a history starts from."""
 
 
 class Instance:
@@ -110,6 +117,7 @@ class Instance:
 
     def run(self, journal: Journal) -> None:
         batches = self.take_over(journal)
+        self.copy(journal, batches.replica)
         compactor = Compactor(self, batches.replica)
         if batches.recover() is not None:
             self._worked = True
@@ -119,6 +127,20 @@ class Instance:
         micro_batches.run(known)
         while True:
             micro_batches.run(source.aligned(NO_RECORDS))
+
+    def copy(self, journal: Journal, replica: Replica) -> None:
+        """The table that the history starts from, if it does."""
+        initial = self.arrivals.changelog.initial
+        if initial is not None:
+            Copying(
+                workers=SimulatedWorkers(self.scheduler),
+                journal=journal,
+                replica=replica,
+                source=lambda: cast("SourceTable", initial),
+                most_rows=ROWS_PER_PART,
+                on_copied=lambda progress: None,
+                stopping=lambda: False,
+            ).run()
 
     def source(self) -> BarrierSource:
         """Of the barriers that arrive."""
@@ -136,7 +158,7 @@ class Instance:
             lanes=self.lanes(),
             lane_count=self.lane_count,
             journal=journal,
-            first_offsets=[0] * self.arrivals.changelog.count,
+            first_offsets=self.arrivals.changelog.begins,
             read_letters=self.arrivals.changelog.letters,
             bad_records=BadRecords("up", self.arrivals.changelog.faulty, parks=True),
             forward=self._forward(),

@@ -41,10 +41,13 @@ from streaming.verify.dead_letters import DeadLetters, Letter
 from streaming.verify.findings import Findings
 from streaming.verify.history import Entry
 from streaming.verify.records.canonical import canonical
+from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.rows import View
 from tests.kit.encoded_histories import ListSource
 from tests.simulation.broker import Topics
+from tests.simulation.changelog import Changelog
+from tests.simulation.initial import rows_as
 from tests.simulation.world import World
 
 ENDS = Fenced, CommitConflict, EnvironmentProblem, OutcomeUnknown
@@ -102,6 +105,7 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
         letters,
         has_epochs=job.barrier_topic is not None,
         reads_upstream=job.scan.reads_upstream,
+        initial=_initial(changelog),
     )
     report = checker.run(require_complete=state is not None)
     yield from (str(finding) for finding in report.findings[:3])
@@ -115,6 +119,13 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
         known = dict(_known(world, state))
         if told != known:
             yield f"{job.output}: progress table {known}, output {told}"
+
+
+def _initial(changelog: Changelog) -> InitialTable | None:
+    source = changelog.initial
+    return (
+        None if source is None else InitialTable(source.offsets, [rows_as(source.content, changelog.table)])
+    )
 
 
 def _committed(topics: Topics, job: JobDefinition, number: int) -> list[Entry]:

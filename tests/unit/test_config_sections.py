@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from schemas.kinds.initial import DeltaStart
 from tests.kit.config_files import LEAST, read, refusal_of
 
 
@@ -94,3 +95,53 @@ def test_limits_are_bytes_or_sizes(tmp_path: Path, limits: dict[str, Any], found
 )
 def test_a_limit_that_is_none_is_refused(tmp_path: Path, limits: dict[str, Any]) -> None:
     assert "limits." in refusal_of(tmp_path, LEAST | {"limits": limits}).found
+
+
+DELTA = {"uri": "source", "version": 7, "offsets": [1, 2]}
+
+
+def test_a_start_from_a_table_is_below_the_folder_of_the_file(tmp_path: Path) -> None:
+    start = read(tmp_path, LEAST | {"initial": {"delta": DELTA}}).initial
+    assert start is not None
+    assert start.to_dict() == {**DELTA, "uri": str(tmp_path / "source"), "timestamp_ms": None}
+    assert start.to_dict() == DeltaStart.from_dict(start.to_dict()).to_dict()
+    elsewhere = read(tmp_path, LEAST | {"initial": {"delta": {**DELTA, "uri": "s3://lake/orders"}}}).initial
+    assert elsewhere is not None
+    assert elsewhere.uri == "s3://lake/orders"
+    assert read(tmp_path, LEAST).initial is None
+
+
+@pytest.mark.parametrize(
+    "at", ["2026-01-31T12:00:00.0001Z", "2026-01-31T14:00:00.0001+02:00", "2026-01-31 12:00:00.000100+00:00"]
+)
+def test_a_time_to_start_from_is_the_first_millisecond_that_is_not_before_it(tmp_path: Path, at: str) -> None:
+    declared = {"uri": "source", "version": 0, "timestamp": at}
+    start = read(tmp_path, LEAST | {"initial": {"delta": declared}}).initial
+    assert start is not None
+    assert start.timestamp == 1_769_860_800_001
+
+
+@pytest.mark.parametrize(
+    ("delta", "told"),
+    [
+        ({"uri": "x", "version": 1}, "initial.delta: offsets or timestamp is needed, and not both"),
+        ({**DELTA, "timestamp": "2026-01-31T12:00:00Z"}, "offsets or timestamp is needed, and not both"),
+        ({**DELTA, "offsets": [-1]}, "initial.delta.offsets.0 is -1"),
+        ({**DELTA, "version": None}, "initial.delta.version is None"),
+        ({**DELTA, "versoin": 1}, "unknown key 'initial.delta.versoin' (did you mean 'version'?)"),
+        ({"uri": "x", "version": 1, "timestamp": "2026-01-31T12:00:00"}, "a time without its zone"),
+        ({"uri": "x", "version": 1, "timestamp": 7}, "7 is no time as in 2026-01-31T12:00:00Z"),
+    ],
+)
+def test_a_start_that_is_none_is_refused(tmp_path: Path, delta: dict[str, Any], told: str) -> None:
+    assert told in refusal_of(tmp_path, LEAST | {"initial": {"delta": delta}}).found
+
+
+def test_rows_without_identity_start_from_no_table(tmp_path: Path) -> None:
+    declared = {
+        "upstream": {"topic": "clicks", "format": "append"},
+        "state": "state",
+        "table": {"name": "clicks", "columns": {"page": "string"}},
+        "initial": {"delta": DELTA},
+    }
+    assert "rows of format append have no identity" in refusal_of(tmp_path, declared).found

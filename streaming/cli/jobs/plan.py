@@ -15,6 +15,7 @@ from rich.table import Table
 from schemas.errors import BackfillError
 from schemas.job import JobDefinition
 from schemas.records import Add
+from state.initial.table import SourceTable
 from streaming.cli.configuration import ConfigOption
 from streaming.cli.jobs import options
 from streaming.cli.jobs.served import Served
@@ -71,7 +72,7 @@ def command(
     lanes = served.state_reader.look().lanes or served.config.lanes
     seconds = cost.seconds(job, lanes)
     facts = _facts(job, cost, seconds, lanes, list(_schemas(served, job)))
-    _show({**facts, "upstream keeps": _upstream_keeps(served)})
+    _show({**_start(served), **facts, "upstream keeps": _upstream_keeps(served)})
     if schema:
         typer.echo(json.dumps(job.schemas(table)))
     warnings = list(_warnings(served, job, seconds))
@@ -79,6 +80,20 @@ def command(
         typer.echo(f"warning: {warning}")
     if not warnings:
         typer.echo("nothing is in its way")
+
+
+def _start(served: Served) -> dict[str, str]:
+    """What comes before any job, where the state starts from a table that is not copied yet."""
+    view = served.state_reader.look()
+    if view.start is None or view.copy is None:
+        return {}
+    declared = view.start.declared
+    size = _bytes_text(SourceTable(declared.uri, declared.version).size)
+    rows = "rows" if view.copy.of is None else f"{view.copy.of:,} rows"
+    done = f"{view.copy.copied:,} are copied, {view.copy.sorted:,} of them sorted"
+    return {
+        "starts with": f"{rows} in {size} of Parquet, {declared.uri} at version {declared.version}: {done}"
+    }
 
 
 def _schemas(served: Served, job: JobDefinition) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ from rich.table import Table
 
 from schemas.errors import Code, ConfigError
 from schemas.table import nearest
+from state.initial.progress import CopyProgress
 from state.values.progress import Completed
 from streaming.cli.configuration import ConfigOption, JobOrConfigArgument, job_or_config
 from streaming.cli.jobs.commands import as_dict
@@ -108,6 +110,8 @@ def _show(
     facts.add_row("owner", view.owner)
     facts.add_row("lanes", str(view.lanes))
     facts.add_row("replica", f"{view.rows_stored:,} rows")
+    if view.copy is not None:
+        facts.add_row("copying", _copy_text(view.copy))
     age_s = _age_s(view)
     facts.add_row("barrier", "none yet" if age_s is None else f"{view.epoch}, {seconds_text(age_s)} ago")
     console.print(facts, highlight=False)
@@ -115,6 +119,13 @@ def _show(
         console.print(f"\n[bold]{job.name}[/bold] → {job.state.definition.output}")
         console.print(f"  {described(job, forecasts[job.name]).strip()}", highlight=False)
         console.print(f"  {vnode_line(job, console.width - 2)}", highlight=False)
+
+
+def _copy_text(copy: CopyProgress) -> str:
+    """How far the table is that the replica starts from."""
+    if copy.sorted:
+        return f"{copy.copied:,} rows copied, {copy.sorted:,} of them sorted"
+    return f"{copy.copied:,} of {'unknown' if copy.of is None else f'{copy.of:,}'} rows"
 
 
 def _age_s(view: StateView) -> float | None:
@@ -151,6 +162,7 @@ def _as_dict(
         "lanes": view.lanes,
         "barrier": view.epoch,
         "rows_stored": view.rows_stored,
+        "copy": None if view.copy is None else asdict(view.copy),
         "jobs": [
             as_dict(job)
             | {

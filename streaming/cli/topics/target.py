@@ -16,8 +16,10 @@ from schemas.settings.documents import read_mapping
 from schemas.settings.registry import RegistryConfig
 from schemas.table import Column, TableSchema, declare, nearest
 from schemas.topics import UpstreamTopics
+from state.initial.start import Start
 from streaming.cli.configuration import usage
 from streaming.cli.jobs.definitions import job_named, known_jobs
+from streaming.cli.topics.initial import start_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
@@ -52,6 +54,8 @@ class Target:
     """Whether a job reads its upstream for it: then it is complete partition by partition."""
     registry: RegistryConfig | None = None
     """Of the configuration, if there is one."""
+    start: Start | None = None
+    """Of an upstream: what its changes begin from, where that is not an empty table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ def upstream_target(
         format=format_,
         barriers=topics.barriers,
         registry=loaded.registry if loaded else None,
+        start=None if loaded is None or topic is not None else start_in(loaded),
     )
 
 

@@ -29,6 +29,7 @@ from streaming.cli.configuration import (
 )
 from streaming.cli.jobs.definitions import job_named, known_jobs
 from streaming.cli.skipped import places
+from streaming.cli.topics.initial import initial_table
 from streaming.cli.topics.target import Broker, KafkaOption, Target, upstream_target
 from streaming.registry.outputs import OutputSchemas
 from streaming.verify.findings import Finding, Report
@@ -155,6 +156,7 @@ def _judge(
             formats=(upstream.format, job.format),
             barriers=(upstream.barriers, job.barrier_topic),
             reads_upstream=job.scan.reads_upstream,
+            initial=None if upstream.start is None else initial_table(upstream.start, upstream.table),
         )
 
 

@@ -60,6 +60,12 @@ function showFacts() {
     ["lanes", status.lanes, status.vnode_count ? `${status.vnode_count} vnodes` : "of upstream partitions"],
     ["parked", number(status.parked), "records at fault since the start"],
   ];
+  const copy = status.initial;
+  if (copy !== null) {
+    const [done, of, what] = copy.sorted ? [copy.sorted, copy.copied, "sorted"] : [copy.copied, copy.of, "copied"];
+    const value = of ? `${Math.floor((100 * done) / of)} %` : number(done);
+    facts.unshift([what, value, `${number(done)} rows of the table that the replica starts from`]);
+  }
   const shown = facts.map(([label, value, title, isLate]) => {
     const box = document.createElement("div");
     box.title = title;

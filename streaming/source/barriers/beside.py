@@ -60,14 +60,14 @@ class BarrierTopic(Protocol):
 class EmbeddedBeside(BarrierSource):
     """Barriers that somebody writes to a barrier topic."""
 
-    def __init__(self, topic: BarrierTopic, partitions: int) -> None:
-        self._topic, self._partitions = topic, partitions
+    def __init__(self, topic: BarrierTopic, partitions: int, *, begins: tuple[int, ...] = ()) -> None:
+        self._topic, self._partitions, self._begins = topic, partitions, begins
         self._aligner = self._make_aligner(None)
         self._aligned: list[AlignedBarrier] = []
         self._closed = threading.Event()
 
     def _make_aligner(self, position: AlignedBarrier | None) -> Aligner:
-        return Aligner(self._topic.name, self._partitions, position, in_data=False)
+        return Aligner(self._topic.name, self._partitions, position, in_data=False, begins=self._begins)
 
     def start(self) -> None:
         """Whether there is such a topic. Raises: as `BarrierTopic.require`."""
@@ -141,6 +141,8 @@ class InjectedBeside(WithInjector, EmbeddedBeside):
     The injector makes the topic.
     """
 
-    def __init__(self, topic: BarrierTopic, partitions: int, injector: Injecting) -> None:
-        super().__init__(topic, partitions)
+    def __init__(
+        self, topic: BarrierTopic, partitions: int, injector: Injecting, *, begins: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__(topic, partitions, begins=begins)
         self._injector = injector

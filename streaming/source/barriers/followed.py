@@ -144,7 +144,7 @@ def _next_offsets(chunk: Sequence[Message]) -> Mapping[int, int]:
 
 def embedded(setup: BarrierSetup) -> EmbeddedBeside:
     """Barriers that somebody writes to a topic of Kafka beside the data."""
-    return EmbeddedBeside(_followed(setup), setup.partitions)
+    return EmbeddedBeside(_followed(setup), setup.partitions, begins=setup.begins)
 
 
 def injected(setup: BarrierSetup) -> InjectedBeside:
@@ -152,7 +152,7 @@ def injected(setup: BarrierSetup) -> InjectedBeside:
     injector = BarrierInjector(
         setup.kafka, Beside(setup.topics), setup.interval_ms, is_ours=setup.is_ours, owner=setup.owner
     )
-    return InjectedBeside(_followed(setup), setup.partitions, injector)
+    return InjectedBeside(_followed(setup), setup.partitions, injector, begins=setup.begins)
 
 
 def _followed(setup: BarrierSetup) -> FollowedTopic:

@@ -22,14 +22,16 @@ from streaming.source.barriers.source import BarrierSetup, BarrierSource, Newest
 class EmbeddedBarriers(BarrierSource):
     """Barriers that the upstream's owner writes; found by looking through the records."""
 
-    def __init__(self, topic: str, partitions: int, records: Records) -> None:
-        self._topic, self._partitions, self._records = topic, partitions, records
+    def __init__(
+        self, topic: str, partitions: int, records: Records, *, begins: tuple[int, ...] = ()
+    ) -> None:
+        self._topic, self._partitions, self._records, self._begins = topic, partitions, records, begins
         self._aligner = Aligner(topic, partitions, None)
         self._stream_from: tuple[int, ...] = ()
 
     def begin(self, position: AlignedBarrier | None, first: Sequence[int]) -> list[AlignedBarrier]:
         """As `BarrierSource.begin`: looks through some thousand records, without Spark."""
-        self._aligner = Aligner(self._topic, self._partitions, position)
+        self._aligner = Aligner(self._topic, self._partitions, position, begins=self._begins)
         look = self._records.look(first)
         self._stream_from = look.next_offsets
         return self._align(look.found)
@@ -75,8 +77,9 @@ class InjectedBarriers(WithInjector, EmbeddedBarriers):
         injector: Injecting,
         announcements: Announcements,
         stable: Callable[[], Sequence[int]],
+        begins: tuple[int, ...] = (),
     ) -> None:
-        super().__init__(topic, partitions, records)
+        super().__init__(topic, partitions, records, begins=begins)
         self._injector, self._announcements, self._stable = injector, announcements, stable
         self._own: OwnBarriers | None = None
 
@@ -110,7 +113,7 @@ class InjectedBarriers(WithInjector, EmbeddedBarriers):
 
 def embedded(setup: BarrierSetup) -> EmbeddedBarriers:
     """Barriers that the owner of a Kafka topic writes into it."""
-    return EmbeddedBarriers(setup.topics.data, setup.partitions, setup.records)
+    return EmbeddedBarriers(setup.topics.data, setup.partitions, setup.records, begins=setup.begins)
 
 
 def injected(setup: BarrierSetup) -> InjectedBarriers:
@@ -132,6 +135,7 @@ def injected(setup: BarrierSetup) -> InjectedBarriers:
         injector=injector,
         announcements=announcements,
         stable=stable_offsets_of(setup.kafka, topic, setup.partitions),
+        begins=setup.begins,
     )
 
 

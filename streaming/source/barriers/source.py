@@ -35,6 +35,9 @@ class BarrierSource(Protocol):
     fall; equal ones mean that nothing came between two barriers. Committed readers can read everything below them. A
     source whose barriers stand beside the data gives them with `in_data` False.
 
+    Where the topic is read from later offsets on (`BarrierSetup.begins`), the first barrier is the first one that has
+    reached them in every partition: with its marker, if it stands in the data, else with its end.
+
     A barrier and its ends are decided once: another source that begins at the same or an earlier position gives the
     same barriers with the same ends, after any crash. A plan in the journal relies on it.
 
@@ -137,7 +140,7 @@ class BarrierSetup:
 
     `left_out` are records, (partition, offset), that an operator named: no barrier is among them. `owner` is the id of
     the state, and `is_ours` tells whether this instance is still the one that may write it. `spark` waits for the
-    session.
+    session. `begins` are the first offsets that are read of the data, where they are not its first ones.
     """
 
     kafka: KafkaSettings
@@ -149,3 +152,4 @@ class BarrierSetup:
     left_out: frozenset[RecordId]
     owner: str
     is_ours: Callable[[], bool]
+    begins: tuple[int, ...] = ()

@@ -113,3 +113,18 @@ def test_partitions_that_tell_different_barriers_disagree(other: Barrier) -> Non
 
 def test_the_first_barrier_may_follow_any_other_since_what_was_before_it_is_not_known() -> None:
     assert len(fed((0, 0, barrier(7)), (1, 0, barrier(7))).aligned()) == 1
+
+
+def test_partitions_that_are_read_from_their_first_record_can_not_lack_a_barrier() -> None:
+    copies = [(0, 3, barrier(2)), (1, 3, barrier(1)), (1, 5, barrier(2))]
+
+    def aligner(*begins: int) -> Aligner:
+        made = Aligner("up", 2, None, begins=begins)
+        for partition, offset, copy in copies:
+            made.feed(partition, offset, copy)
+        return made
+
+    assert [each.ends for each in aligner(2, 0).aligned()] == [(4, 6)]
+    for begins in ((), (0, 2)):
+        with pytest.raises(InputError, match="BARRIER_DISAGREE"):
+            aligner(*begins).aligned()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
@@ -14,8 +15,10 @@ from schemas.table import declare
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
 from streaming.verify.history import Entry
+from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.rows import View
 from tests.kit.encoded_histories import ListSource
+from tests.kit.tables import vnode_of
 
 TABLE = declare(
     {
@@ -45,11 +48,18 @@ def closing(value: Barrier) -> Entry:
     return Entry(0, None, encode_barrier(value), barrier_header(value))
 
 
-def judge(*upstream: list[Entry], output: list[Entry] | None = None) -> Report:
+def judge(
+    *upstream: list[Entry], output: list[Entry] | None = None, initial: list[Row] | None = None
+) -> Report:
     numbered = [[entry._replace(offset=at) for at, entry in enumerate(entries)] for entries in upstream]
     sources = [ListSource(entries) for entries in numbered]
+    rows = pa.Table.from_pylist([dict(zip(TABLE.column_names, row, strict=True)) for row in initial or ()])
     return Checker(
-        TABLE, View(TABLE), ("up", sources), ("out", [ListSource(output or [barrier(9, 0)])])
+        TABLE,
+        View(TABLE),
+        ("up", sources),
+        ("out", [ListSource(output or [barrier(9, 0)])]),
+        initial=None if initial is None else InitialTable((0,) * len(sources), [rows]),
     ).run()
 
 
@@ -182,3 +192,32 @@ def test_other_bytes_of_the_same_values_are_no_difference() -> None:
     ]
     report = judge([barrier(9, 0), barrier(20, 9), strange, update, barrier(30, 20)], output=output)
     assert report.clean, report.findings
+
+
+def test_changes_begin_from_the_table_that_is_given() -> None:
+    report = judge([change(Op.UPDATE, OLD, NEW), barrier(9, 0, 2)], [barrier(9, 0, 2)], initial=[OLD, OTHER])
+    assert (report.clean, report.live_keys) == (True, 2)
+    for records, code in (
+        ([insert(OLD)], Code.INSERT_EXISTING_KEY),
+        ([change(Op.DELETE, NEW, None)], Code.OLD_ROW_MISMATCH),
+    ):
+        report = judge([*records, barrier(9, 0)], initial=[OLD])
+        assert report.counts == {f"upstream.{code}": 1}
+
+
+def test_rows_of_the_table_that_is_given_are_missed_and_have_one_home() -> None:
+    done = replace(Barrier(9, 0, BarrierKind.CHECKPOINT, 1, 0), progress=finished(rows=1))
+    report = judge([barrier(9, 0)], output=[closing(done)], initial=[OLD])
+    assert set(report.counts) == {"output.LOST"}
+    moved = judge(
+        [change(Op.UPDATE, OLD, NEW), barrier(9, 0, 2)],
+        [change(Op.UPDATE, NEW, OLD), barrier(9, 0, 2)],
+        initial=[OLD],
+    )
+    assert f"upstream.{Code.KEY_IN_TWO_PARTITIONS}" in moved.counts
+
+
+def finished(*, rows: int) -> tuple[VnodeProgress, ...]:
+    """Of the one vnode of key 1 and the other one."""
+    own = vnode_of(TABLE, (1,))
+    return tuple(VnodeProgress(vnode, None, True, rows if vnode == own else 0) for vnode in range(2))

@@ -1,0 +1,186 @@
+"""The copy of a table into a new replica: in two passes, part by part, each part remembered by the commit that has it.
+
+    copy    parts of the table  ──▶  files of the log, as INSERTs at epoch 0: before every barrier, seen by no reader
+    sort    all of them, by vnode and key  ──▶  files of the base, which is then complete up to epoch 0
+    end     the files leave the log, in the commit that says that all of it was done
+
+What is done is told by the tables alone, so a copy that is interrupted goes on with the next part. Everything behind
+the copy finds a base that is as of the beginning, as if a compaction had made it, and knows of no difference.
+
+The sort is what finds a key that two rows have; before that no two parts have met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from schemas.errors import Code, ConfigError
+from schemas.records import Op
+from schemas.table import TableSchema
+from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
+from state.initial.progress import ALL, CopyProgress, progress_of, staged
+from state.initial.table import SourcePart, SourceTable
+from state.maintenance.compaction import CompactionPart, CompactionResult, parts_of
+from state.replica import Replica, ReplicaFiles, write_log_file
+from state.row_hash import row_hashes
+from state.storage import DataFile, Storage
+from state.values.order import arrays
+
+BYTES_PER_FILE = 32 << 20
+"""Arrow bytes of rows that a part holds at a time, and of the file that it makes of them."""
+_BEFORE_ALL = -1
+"""The epoch that rows at epoch 0 are behind."""
+
+
+@dataclass(frozen=True)
+class CopyPart:
+    """A part of the table to be copied. A value that is pickled to the worker that does it."""
+
+    storage: Storage
+    table: TableSchema
+    source: SourcePart
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedPart:
+    """Files that hold the rows of a part; none where it is at fault: rows without a key, or files that can't be read.
+
+    Faults travel as values: what a worker raises says nothing but that a job has failed.
+    """
+
+    number: int
+    files: tuple[DataFile, ...] = ()
+    keyless: int = 0
+    unreadable: str | None = None
+
+
+def copy_part(part: CopyPart) -> CopiedPart:
+    """Copy one part, in bounded memory. Raises: OSError when no file can be written."""
+    files: list[DataFile] = []
+    keyless = 0
+    rows = _pieces(part)
+    while True:
+        try:
+            piece = next(rows, None)
+        except (OSError, DeltaError, pa.ArrowException) as error:
+            return CopiedPart(part.number, unreadable=type(error).__name__)
+        if piece is None:
+            break
+        keyless += _without_key(piece, part.table)
+        if not keyless:
+            files.append(
+                write_log_file(part.storage, _as_inserts(piece, part.table), f"copy-{part.number:06d}")
+            )
+    return CopiedPart(part.number, () if keyless else tuple(files), keyless)
+
+
+def _pieces(part: CopyPart) -> Iterator[pa.Table]:
+    held: list[pa.Table] = []
+    for rows in part.source.read(part.table):
+        held.append(rows)
+        if sum(each.nbytes for each in held) >= BYTES_PER_FILE:
+            yield pa.concat_tables(held)
+            held = []
+    if any(each.num_rows for each in held):
+        yield pa.concat_tables(held)
+
+
+def _without_key(rows: pa.Table, table: TableSchema) -> int:
+    missing = np.zeros(rows.num_rows, dtype=np.bool_)
+    for column in arrays(rows, table.primary_key):
+        missing |= column.is_null().to_numpy(zero_copy_only=False)
+    return int(missing.sum())
+
+
+def _as_inserts(rows: pa.Table, table: TableSchema) -> pa.Table:
+    """As the log has them, those of a vnode next to each other."""
+    count = rows.num_rows
+    keys = table.select(table.distribution_key)
+    hashes = row_hashes(arrays(rows, table.distribution_key), keys)
+    vnodes = pa.array(hashes % table.vnode_count, pa.int32())
+    own = {EPOCH: 0, PARTITION: -1, OFFSET: -1, OP: Op.INSERT.value, BEFORE_HASH: None}
+    columns = [
+        vnodes
+        if field.name == VNODE
+        else pa.repeat(pa.scalar(own[field.name], field.type), count)
+        if field.name in own
+        else rows[field.name]
+        for field in log_schema(table)
+    ]
+    return pa.table(columns, schema=log_schema(table)).sort_by(VNODE)
+
+
+class TableCopy:
+    """A copy under way: ask for the next parts, have them done anywhere, and commit what came of them.
+
+    One writer: that of the replica, before its first batch. Raises, from every commit: CommitConflict.
+    """
+
+    def __init__(self, replica: Replica, source: SourceTable, most_rows: int) -> None:
+        self._replica, self._source, self._most_rows = replica, source, most_rows
+
+    @property
+    def progress(self) -> CopyProgress | None:
+        """None once it is done."""
+        return progress_of(self._replica, self._source.rows)
+
+    @cached_property
+    def _parts(self) -> list[SourcePart]:
+        return self._source.parts(self._most_rows)
+
+    def to_copy(self, most: int) -> list[CopyPart]:
+        """The next parts of the first pass; none when that is over."""
+        replica = self._replica
+        done = replica.log.copied
+        return [
+            CopyPart(replica.storage, replica.table, source, done + number)
+            for number, source in enumerate(self._parts[done : done + most])
+        ]
+
+    def copied(self, parts: Sequence[CopiedPart]) -> None:
+        """Remember parts that `to_copy` gave, all of them.
+
+        Raises: ConfigError(INITIAL_TABLE_UNREADABLE, INITIAL_KEY_NULL).
+        """
+        for part in parts:
+            if part.unreadable is not None:
+                raise self._fault(
+                    Code.INITIAL_TABLE_UNREADABLE, f"files that can't be read ({part.unreadable})"
+                )
+        if keyless := sum(part.keyless for part in parts):
+            raise self._fault(Code.INITIAL_KEY_NULL, f"{keyless} rows with a null in the primary key")
+        files = [file for part in sorted(parts, key=lambda each: each.number) for file in part.files]
+        log = self._replica.log
+        log.commit(files, epoch=None, copied=log.copied + len(parts))
+
+    @cached_property
+    def _sort_parts(self) -> list[CompactionPart]:
+        replica = self._replica
+        files = ReplicaFiles(_BEFORE_ALL, {}, tuple(staged(replica)))
+        return parts_of(replica.storage, replica.table, files)
+
+    def to_sort(self, most: int) -> list[CompactionPart]:
+        """The next parts of the second pass, once the first is over; none when that is over, too."""
+        done = self._replica.base.copied
+        return self._sort_parts[done : done + most]
+
+    def sorted(self, parts: int, result: CompactionResult) -> None:
+        """Remember so many parts that `to_sort` gave. Raises: ConfigError(INITIAL_KEY_DUPLICATE)."""
+        if twice := result.rows_read - sum(file.rows for file in result.added):
+            raise self._fault(Code.INITIAL_KEY_DUPLICATE, f"{twice} rows with the primary key of another one")
+        base = self._replica.base
+        base.commit(result.added, epoch=None, copied=base.copied + parts)
+
+    def end(self) -> None:
+        """Both passes are over: what only they needed leaves the log."""
+        self._replica.log.commit([], staged(self._replica), epoch=None, copied=ALL)
+
+    def _fault(self, code: Code, found: str) -> ConfigError:
+        return ConfigError(code, where=f"{self._source.uri}@{self._source.version}", found=found)

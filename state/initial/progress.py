@@ -1,0 +1,34 @@
+"""How far the copy of a table into a replica is, as the replica's own tables tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from state.columns import EPOCH
+from state.replica import LOG_BOUNDS, Replica
+from state.storage import DataFile
+
+ALL = (1 << 62) - 1
+"""What the log says once there is nothing left to copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """Rows that were copied, and of these sorted into the base; `of` is how many there are, None where unknown."""
+
+    copied: int
+    sorted: int
+    of: int | None
+
+
+def progress_of(replica: Replica, of: int | None) -> CopyProgress | None:
+    """How far the copy into a replica is; None once it is done."""
+    if replica.log.copied == ALL:
+        return None
+    sorted_ = sum(file.rows for file in replica.base.files())
+    return CopyProgress(sum(file.rows for file in staged(replica)), sorted_, of)
+
+
+def staged(replica: Replica) -> list[DataFile]:
+    """Files of the log with rows that were copied and wait to be sorted, or were."""
+    return [file for file in replica.log.files(LOG_BOUNDS) if file.bounds[EPOCH][1] == 0]

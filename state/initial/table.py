@@ -1,0 +1,184 @@
+"""A Delta table that a replica starts from: one version of it, checked, cut into parts, and read.
+
+It is somebody else's table, so nothing is taken for granted. It is read as the state itself is, with delta-rs and
+Arrow, whose options (credentials of an object store, say) come from the environment.
+
+Where the files alone are not the rows (deletion vectors, mapped columns), delta-rs reads the table as a whole. There it
+takes INT96, which Spark writes, for nanoseconds, and a timestamp behind the year 2262 comes as another one without a
+word; so such a table is refused if a declared column is a timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from schemas.errors import Code, ConfigError
+from schemas.kinds.initial import DeltaStart
+from schemas.table import TableSchema, nearest
+from schemas.types import ColumnType, TypeName
+
+BYTES_PER_PART = 128 << 20
+"""Of Parquet, about: some seconds' work of a core."""
+_BATCH_ROWS = 4_096
+_DELTA_NAMES = {TypeName.INT: "integer", TypeName.BIGINT: "long"}
+"""Types whose name in Delta's schema is not the declared one."""
+_BY_FILE = frozenset({"timestampNtz"})
+"""What a table may ask of its readers while its rows are those that its files have."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """Some files of the table, by their place in the order of paths; None: the table is read as a whole."""
+
+    uri: str
+    version: int
+    files: tuple[int, int] | None
+
+    def read(self, table: TableSchema) -> Iterator[pa.Table]:
+        """The declared columns, in their Arrow types, some thousand rows at a time.
+
+        Raises: OSError, DeltaError, pa.ArrowInvalid for what can't be read.
+        """
+        names, schema = list(table.column_names), _declared(table)
+        source = DeltaTable(self.uri, version=self.version)
+        for batch in _whole(source, names) if self.files is None else _of_files(source, names, *self.files):
+            read = pa.Table.from_batches([batch]).select(names)
+            yield read.cast(schema)
+
+
+def _declared(table: TableSchema) -> pa.Schema:
+    return pa.schema([(column.name, column.type.arrow) for column in table.columns])
+
+
+def _whole(source: DeltaTable, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for batch in pa.RecordBatchReader.from_stream(source.scan(columns=list(names))):
+        for start in range(0, batch.num_rows, _BATCH_ROWS):
+            yield batch.slice(start, _BATCH_ROWS)
+
+
+def _of_files(source: DeltaTable, names: Sequence[str], first: int, end: int) -> Iterator[pa.RecordBatch]:
+    dataset = _dataset(source)
+    for fragment in _fragments(dataset)[first:end]:
+        yield from fragment.to_batches(
+            schema=dataset.schema, columns=list(names), batch_size=_BATCH_ROWS, batch_readahead=1
+        )
+
+
+def _dataset(source: DeltaTable) -> ds.Dataset:
+    # Spark writes timestamps as INT96, whose nanoseconds do not reach to the year 2300.
+    return source.to_pyarrow_dataset(
+        parquet_read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+    )
+
+
+def _fragments(dataset: ds.Dataset) -> list[ds.Fragment]:
+    """In the order of their paths, which is the same for one version everywhere."""
+    return sorted(dataset.get_fragments(), key=lambda fragment: fragment.path)
+
+
+class SourceTable:
+    """The table, opened. `rows` and `size` (bytes of Parquet) are as its log has them; None: it does not say."""
+
+    def __init__(self, uri: str, version: int) -> None:
+        """Raises: ConfigError(INITIAL_TABLE_MISSING, INITIAL_VERSION_MISSING, INITIAL_TABLE_UNREADABLE)."""
+        self.uri, self.version = uri, version
+        try:
+            newest = DeltaTable(uri)
+            last = newest.version()
+            self._source = newest if last == version else _at(uri, version, last)
+        except (TableNotFoundError, OSError, ValueError) as error:
+            found = f"no Delta table that can be opened ({type(error).__name__})"
+            raise ConfigError(Code.INITIAL_TABLE_MISSING, where=uri, found=found) from error
+        except DeltaError as error:
+            raise _unreadable(uri, error) from error
+        actions = pa.table(self._source.get_add_actions(flatten=True)).select(
+            ["path", "size_bytes", "num_records"]
+        )
+        self._files = sorted(
+            zip(*(actions[name].to_pylist() for name in actions.column_names), strict=True),
+            key=lambda file: unquote(file[0]),
+        )
+
+    @property
+    def rows(self) -> int | None:
+        """Deleted ones of files with a deletion vector included."""
+        counts = [rows for _, _, rows in self._files]
+        return None if None in counts else sum(counts)
+
+    @property
+    def size(self) -> int:
+        """Of its files."""
+        return sum(size for _, size, _ in self._files)
+
+    def check(self, table: TableSchema) -> None:
+        """Whether it has the declared columns. Others are left out. Raises: ConfigError(INITIAL_TABLE_MISFIT)."""
+        types = {
+            field.name: str(getattr(field.type, "type", "nested")) for field in self._source.schema().fields
+        }
+        faults = []
+        for column in table.columns:
+            found, wanted = types.get(column.name), _delta_name(column.type)
+            if found is None:
+                faults.append(f"no column {column.name!r}{nearest(column.name, list(types))}")
+            elif found != wanted:
+                faults.append(f"column {column.name!r} of type {found} for {column.type}")
+            elif column.type.name is TypeName.TIMESTAMP and not self._is_by_file:
+                faults.append(
+                    f"timestamps in {column.name!r}, and deletion vectors or mapped columns beside them"
+                )
+        if faults:
+            raise ConfigError(
+                Code.INITIAL_TABLE_MISFIT, where=f"{self.uri}@{self.version}", found="; ".join(faults)
+            )
+
+    @cached_property
+    def _is_by_file(self) -> bool:
+        mode = self._source.metadata().configuration.get("delta.columnMapping.mode", "none")
+        features = set(self._source.protocol().reader_features or ())
+        return mode == "none" and features <= _BY_FILE
+
+    def parts(self, most_rows: int) -> list[SourcePart]:
+        """The whole version, in parts of about so many rows, and `BYTES_PER_PART`: the same ones for each call."""
+        if not self._is_by_file:
+            return [SourcePart(self.uri, self.version, None)]
+        ends, rows, size = [0], 0, 0
+        for number, (_, of_file, counted) in enumerate(self._files, start=1):
+            rows, size = rows + (counted or 0), size + of_file
+            if rows >= most_rows or size >= BYTES_PER_PART or number == len(self._files):
+                ends.append(number)
+                rows = size = 0
+        return [SourcePart(self.uri, self.version, files) for files in pairwise(ends)]
+
+
+def checked_table(declared: DeltaStart, table: TableSchema) -> SourceTable:
+    """The table that is declared. Raises: ConfigError, as `SourceTable` and its `check`."""
+    source = SourceTable(declared.uri, declared.version)
+    source.check(table)
+    return source
+
+
+def _at(uri: str, version: int, last: int) -> DeltaTable:
+    try:
+        return DeltaTable(uri, version=version)
+    except DeltaError as error:
+        found = f"a table whose newest version is {last}"
+        where = f"{uri}@{version}"
+        raise ConfigError(Code.INITIAL_VERSION_MISSING, where=where, found=found, version=version) from error
+
+
+def _unreadable(uri: str, error: Exception) -> ConfigError:
+    found = f"a Delta table that can't be read ({type(error).__name__})"
+    return ConfigError(Code.INITIAL_TABLE_UNREADABLE, where=uri, found=found)
+
+
+def _delta_name(kind: ColumnType) -> str:
+    return _DELTA_NAMES.get(kind.name, str(kind))

@@ -1,0 +1,52 @@
+"""The table that an upstream's changes begin from, for a command that folds them itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from schemas.errors import Code, StateError
+from schemas.settings.config import ServiceConfig
+from schemas.table import TableSchema
+from state.initial.start import Start
+from state.initial.table import checked_table
+from state.storage import Storage
+from streaming.cli.configuration import usage
+from streaming.control.state_view import StateReader
+from streaming.verify.records.initial import InitialTable
+
+_ROWS_AT_ONCE = 1_000_000
+
+
+def start_in(config: ServiceConfig) -> Start | None:
+    """Where the table of a configuration starts; the state's word, where there is one, as it does in the service.
+
+    Raises: ConfigError(USAGE) for a timestamp where the state is not at hand, which knows its offsets.
+    """
+    if config.initial is None:
+        return None
+    try:
+        known = StateReader(Storage(str(config.state)), config.table).look().start
+    except StateError as error:
+        if error.code is not Code.STATE_PATH_INVALID:
+            raise
+        known = None
+    if known is not None:
+        return known
+    if config.initial.offsets is None:
+        raise usage(
+            "initial.delta.timestamp without the state that knows its offsets", "initial.delta.offsets"
+        )
+    return Start(config.initial, config.initial.offsets, None)
+
+
+def initial_table(start: Start, table: TableSchema) -> InitialTable:
+    """Its rows, read as they are asked for. Raises: ConfigError, as `SourceTable`."""
+    source = checked_table(start.declared, table)
+
+    def rows() -> Iterator[pa.Table]:
+        for part in source.parts(_ROWS_AT_ONCE):
+            yield from part.read(table)
+
+    return InitialTable(start.offsets, rows())

@@ -1,0 +1,143 @@
+"""The copy of a table into a new state, by Spark: some parts at a time, in the Python workers that lanes run in.
+
+It comes before barriers are written or looked for, so that the changes that gather meanwhile are one long interval.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import structlog
+from pyspark.sql import SparkSession
+
+from schemas.errors import CommitConflict
+from state.initial.copy import TableCopy, copy_part
+from state.initial.progress import CopyProgress, progress_of
+from state.initial.table import SourceTable
+from state.journal import Journal
+from state.maintenance.compaction import CompactionResult, compact_part
+from state.replica import Replica
+from streaming.runtime import failpoints
+from streaming.runtime.failpoints import Failpoint
+from streaming.runtime.stopwatch import Stopwatch
+from streaming.runtime.tasks import run_each
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+_ATTEMPTS = 3
+OnCopied = Callable[[CopyProgress | None], None]
+"""Called after some parts; None once the copy is done."""
+
+log = structlog.get_logger(__name__)
+
+
+class Workers(Protocol):
+    """What does parts, all those that it is given side by side."""
+
+    @property
+    def slots(self) -> int:
+        """How many at once."""
+
+    def each(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+        """What `work` gives for each, in no order. Raises: EnvironmentProblem(SPARK_FAILED)."""
+
+
+@dataclass(frozen=True)
+class SparkWorkers(Workers):
+    """A task for each part. `spark` waits for the session."""
+
+    spark: Callable[[], SparkSession]
+
+    @property
+    def slots(self) -> int:
+        """Of the session."""
+        return self.spark().sparkContext.defaultParallelism
+
+    def each(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+        """As `Workers.each`."""
+        tasks = self.spark().range(0, len(parts), 1, len(parts))
+        return run_each(tasks, lambda number, batches: work(parts[number]))
+
+
+@dataclass(frozen=True)
+class Copying:
+    """Of one start.
+
+    `source` opens the table, if it is needed. `most_rows` are those of a part, about. `stopping` is asked
+    between parts.
+    """
+
+    workers: Workers
+    journal: Journal
+    replica: Replica
+    source: Callable[[], SourceTable]
+    most_rows: int
+    on_copied: OnCopied
+    stopping: Callable[[], bool]
+
+    def run(self) -> bool:
+        """Copy what is not there yet. False: it was asked to stop before the end.
+
+        Raises: ConfigError for a table that is not fit (`TableCopy`, `SourceTable`); Fenced;
+        EnvironmentProblem(SPARK_FAILED).
+        """
+        if progress_of(self.replica, None) is None:
+            return True
+        source, clock = self.source(), Stopwatch()
+        if not self._carried_out(source):
+            return False
+        clock.lap("copy")
+        log.info(
+            "copied",
+            table=source.uri,
+            version=source.version,
+            rows=sum(file.rows for file in self.replica.base.files()),
+            took_ms=round(clock.step_ms["copy"]),
+        )
+        self.on_copied(None)
+        return True
+
+    def _carried_out(self, source: SourceTable) -> bool:
+        """Whom we took over from may be in the middle of a part, and still commit it: then it is done, too."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            if progress_of(self.replica, None) is None:
+                return True
+            try:
+                return self._parts(TableCopy(self.replica, source, self.most_rows))
+            except CommitConflict as conflict:
+                if self.journal.is_superseded:
+                    raise self.journal.fenced() from conflict
+                if attempt == _ATTEMPTS:
+                    raise
+                self.replica.reload()
+        raise AssertionError("the last attempt returned or raised")
+
+    def _parts(self, copy: TableCopy) -> bool:
+        width = self.workers.slots
+        self.on_copied(copy.progress)
+        while parts := copy.to_copy(width):
+            if self._is_over():
+                return False
+            copy.copied(self.workers.each(copy_part, parts))
+            self._done(copy)
+        while to_sort := copy.to_sort(width):
+            if self._is_over():
+                return False
+            results = self.workers.each(compact_part, to_sort)
+            copy.sorted(len(to_sort), functools.reduce(operator.or_, results, CompactionResult()))
+            self._done(copy)
+        copy.end()
+        return True
+
+    def _is_over(self) -> bool:
+        if self.journal.is_superseded:
+            raise self.journal.fenced()
+        return self.stopping()
+
+    def _done(self, copy: TableCopy) -> None:
+        failpoints.reach(Failpoint.COPIED)
+        self.on_copied(copy.progress)

@@ -1,0 +1,85 @@
+"""Where a table starts: decided when its state is made, and remembered there.
+
+Nothing is written here. What can be refused without reading rows is refused here, before the journal has an owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+import structlog
+from confluent_kafka import Consumer, TopicPartition
+
+from schemas.errors import Code, ConfigError, StateError
+from schemas.kinds.initial import DeltaStart
+from schemas.table import TableSchema
+from state.initial.start import Start
+from state.initial.table import checked_table
+from state.journal import Entry
+from streaming.kafka.clients import KafkaSettings, translated
+from streaming.kafka.topics import watermarks
+
+log = structlog.get_logger(__name__)
+
+
+def start_of(
+    declared: DeltaStart | None,
+    known: Entry | None,
+    table: TableSchema,
+    kafka: KafkaSettings,
+    topic: str,
+    *,
+    state: str,
+) -> Start | None:
+    """The start of a state whose journal has the entry `known`, or of a new one; None: the topic's first record.
+
+    Raises: StateError(INITIAL_CHANGED); ConfigError for a table that is not fit (`SourceTable`) and offsets that are
+    not the topic's (INITIAL_OFFSETS_MISFIT); EnvironmentProblem.
+    """
+    if known is not None:
+        start = Start.of(known.table)
+        _refuse_changed(declared, None if start is None else start.declared, state)
+        return start
+    if declared is None:
+        return None
+    source = checked_table(declared, table)
+    offsets = declared.offsets
+    if declared.timestamp is not None:
+        offsets = offsets_at(kafka, topic, declared.timestamp)
+        log.info("starts_at", upstream=topic, offsets=list(offsets))
+    assert offsets is not None
+    _refuse_misfit(offsets, kafka, topic)
+    return Start(declared, offsets, source.rows)
+
+
+def _refuse_changed(declared: DeltaStart | None, before: DeltaStart | None, state: str) -> None:
+    if (declared and declared.to_dict()) != (before and before.to_dict()):
+        raise StateError(
+            Code.INITIAL_CHANGED,
+            where=state,
+            found=str(declared or "no section initial"),
+            start=before or "the topic's first record",
+        )
+
+
+def _refuse_misfit(offsets: Sequence[int], kafka: KafkaSettings, topic: str) -> None:
+    """What a topic no longer holds is refused as any other loss (DATA_LOST)."""
+    ends = [marks.high for marks in watermarks(kafka, topic)]
+    if len(offsets) != len(ends) or any(offset > end for offset, end in zip(offsets, ends, strict=True)):
+        raise ConfigError(
+            Code.INITIAL_OFFSETS_MISFIT, where=topic, found=f"offsets {list(offsets)}", ends=ends
+        )
+
+
+def offsets_at(kafka: KafkaSettings, topic: str, timestamp_ms: int) -> tuple[int, ...]:
+    """Of each partition, the first record with this timestamp or a later one; where there is none, the end.
+
+    Records of open transactions count. Raises: EnvironmentProblem, TopicError(TOPIC_MISSING).
+    """
+    marks = watermarks(kafka, topic)  # first: what comes in between is read
+    asked = [TopicPartition(topic, number, timestamp_ms) for number in range(len(marks))]
+    over = {"isolation.level": "read_uncommitted"}
+    with closing(Consumer(kafka.consumer(**over))) as consumer, translated(kafka, what=topic):
+        found = {each.partition: each.offset for each in consumer.offsets_for_times(asked, kafka.wait_s)}
+    return tuple(found[number] if found[number] >= 0 else each.high for number, each in enumerate(marks))

@@ -1,0 +1,32 @@
+"""The table that an upstream's changes begin from, where it is not an empty one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from schemas.avro.codec import KeyCodec
+from schemas.table import TableSchema
+
+Rows = Iterable[tuple[bytes, bytes]]
+"""Keys and rows as the judge computes with them."""
+
+
+@dataclass(frozen=True)
+class InitialTable:
+    """`offsets[p]` is the first record of upstream partition p that counts; `rows` are the table's as of these offsets.
+
+    They have the declared columns, in their order and Arrow types, and are read once.
+    """
+
+    offsets: tuple[int, ...]
+    rows: Iterable[pa.Table]
+
+    def encoded(self, table: TableSchema) -> Iterator[tuple[bytes, bytes]]:
+        """Each key with its row, in canonical form."""
+        whole, keys = KeyCodec(table.columns), KeyCodec(table.key_columns)
+        for piece in self.rows:
+            for row in zip(*(piece[name].to_pylist() for name in table.column_names), strict=True):
+                yield keys.encode(table.key_of(row)), whole.encode(row)
