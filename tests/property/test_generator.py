@@ -146,7 +146,7 @@ def test_a_key_too_narrow_for_the_rows_is_an_error_before_anything_is_made() -> 
 
 
 FORMS = [
-    *FORMATS.values(),
+    *(each for each in FORMATS.values() if each.images is not Images.ROWS),  # those have no keys to fold by
     UpsertFormat(key="json"),
     UpsertFormat(key="text"),
     UpsertFormat(encoding="avro-registry"),
