@@ -4,7 +4,7 @@
     sort    all of them, by vnode and key  ──▶  files of the base, which is then complete up to epoch 0
     end     the files leave the log, in the commit that says that all of it was done
 
-What is done is told by the tables alone, so a copy that is interrupted goes on with the next part. Everything behind
+What is done follows from the tables alone, so a copy that is interrupted goes on with the next part. Everything behind
 the copy finds a base that is as of the beginning, as if a compaction had made it, and knows of no difference.
 
 The sort is what finds a key that two rows have; before that no two parts have met.

@@ -3,7 +3,7 @@
 While no job is open, no output shows what lies between two barriers, so an interval may be brought into the log part by
 part, each remembered in the journal. All partitions advance by the same share of what is left of them, so the parts
 end together, and no part waits for one long partition. The last record of a partition may be the marker of the barrier
-that ends the interval, which whoever goes on behind a part has to find again: no part but the last takes it.
+that ends the interval, which a run that goes on behind a part has to find again: no part but the last takes it.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def test_spark_has_its_secrets_by_file_or_variable_and_never_in_the_settings(
 
 
 @pytest.mark.parametrize(
-    ("section", "told"),
+    ("section", "complaint"),
     [
         ({"settings": {"spark.authenticate.secret": "planted"}}, "spark.authenticate.secret' is a secret"),
         ({"settings": {"spark.ssl.rpc.keyStorePassword": "planted"}}, "keyStorePassword' is a secret"),
@@ -51,10 +51,10 @@ def test_spark_has_its_secrets_by_file_or_variable_and_never_in_the_settings(
     ],
 )
 def test_secrets_of_spark_that_cannot_be_used_are_named_and_never_shown(
-    tmp_path: Path, section: dict[str, Any], told: str
+    tmp_path: Path, section: dict[str, Any], complaint: str
 ) -> None:
     refused = refusal_of(tmp_path, LEAST | {"spark": section})
-    assert told in str(refused)
+    assert complaint in str(refused)
     assert "planted" not in str(refused).lower()
 
 
@@ -122,7 +122,7 @@ def test_a_time_to_start_from_is_the_first_millisecond_that_is_not_before_it(tmp
 
 
 @pytest.mark.parametrize(
-    ("delta", "told"),
+    ("delta", "complaint"),
     [
         ({"uri": "x", "version": 1}, "initial.delta: offsets or timestamp is needed, and not both"),
         ({**DELTA, "timestamp": "2026-01-31T12:00:00Z"}, "offsets or timestamp is needed, and not both"),
@@ -133,8 +133,8 @@ def test_a_time_to_start_from_is_the_first_millisecond_that_is_not_before_it(tmp
         ({"uri": "x", "version": 1, "timestamp": 7}, "7 is no time as in 2026-01-31T12:00:00Z"),
     ],
 )
-def test_a_start_that_is_none_is_refused(tmp_path: Path, delta: dict[str, Any], told: str) -> None:
-    assert told in refusal_of(tmp_path, LEAST | {"initial": {"delta": delta}}).found
+def test_a_start_that_is_none_is_refused(tmp_path: Path, delta: dict[str, Any], complaint: str) -> None:
+    assert complaint in refusal_of(tmp_path, LEAST | {"initial": {"delta": delta}}).found
 
 
 def test_rows_without_identity_start_from_no_table(tmp_path: Path) -> None:

@@ -112,11 +112,11 @@ class AvroEvents(EventRows):
         except EventError as reason:
             code = reason.code or Code.CHANGE_MALFORMED
             raise InputError(code, where=where, found=f"a value with {reason}") from None
-        told = {
+        origin = {
             name: _text(each) if isinstance(each, bytes) else each for name, each in (source or {}).items()
         }
         before, after = (self._half(found.get(name)) for name in ("before", "after"))
-        event = Event(op, before, after, position_of(told, (source or {}).get("lsn")), told.get("snapshot"))
+        event = Event(op, before, after, position_of(origin, origin.get("lsn")), origin.get("snapshot"))
         return self._record(event, self._key(key, where), where)
 
     def _half(self, row: dict[str, Value] | None) -> Half | None:

@@ -49,7 +49,7 @@ class Frames:
         return data.count(b"{") + data.count(b"[") < MAX_DEPTH  # how deep it lies counts
 
     def _remember(self, data: bytes) -> None:
-        """Keep what stands before the payload, if it can be told from it."""
+        """Keep what stands before the payload, if that is certain."""
         begin = b"".join(data.partition(_PAYLOAD)[:2])
         try:
             parts = read_object(begin + b"null}")

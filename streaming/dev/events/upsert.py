@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.avro.columnar import encode_records
 from schemas.avro.registered import SchemaIds, frame
+from schemas.formats.outputs.avro_records import FramedKeys
 from schemas.formats.outputs.ops import rows_and_nulls
 from schemas.formats.upsert import KeyForm
 from schemas.json.cells import cells
@@ -34,8 +37,9 @@ class _UpsertEvents(Events):
     def said(self, value: bytes | None) -> Said:
         return Said(Op.DELETE, b"") if value is None else Said(Op.INSERT, value)
 
+    @abstractmethod
     def _rows(self, arrays: Columns) -> pa.BinaryArray:
-        raise NotImplementedError
+        """Each row as its record has it."""
 
 
 class JsonUpsertEvents(_UpsertEvents):
@@ -62,9 +66,10 @@ class AvroUpsertEvents(_UpsertEvents):
 
     def __init__(self, table: TableSchema, ids: SchemaIds) -> None:
         self._table, self._ids = table, ids
+        self._keys = FramedKeys(table.key_columns, ids.key)
 
     def keys(self, arrays: Columns) -> pa.BinaryArray:
-        return encode_records(len(arrays[0]), frame(self._ids.key), (self._table.key_columns, arrays))
+        return self._keys(arrays)
 
     def _rows(self, arrays: Columns) -> pa.BinaryArray:
         return encode_records(len(arrays[0]), frame(self._ids.value), (self._table.columns, arrays))

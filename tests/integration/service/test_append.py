@@ -228,8 +228,8 @@ def test_jobs_of_other_kinds_are_refused_when_they_are_added(set_up: SetUp) -> N
     with stage.running() as run:
         for each in others:
             run.reach(upstream.barrier(Add(json.dumps(each))))
-            [told] = run.reports[-1].outcome.reports
-            assert told.refused == Code.JOB_INVALID
+            [report] = run.reports[-1].outcome.reports
+            assert report.refused == Code.JOB_INVALID
         assert [job.name for job in run.reports[-1].outcome.jobs] == ["all"]
     stage.jobs = [*stage.jobs, others[0]]
     with pytest.raises(ConfigError, match="needs a table with a primary key"):

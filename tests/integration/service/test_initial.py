@@ -139,16 +139,16 @@ def test_a_copy_that_is_interrupted_goes_on_with_the_next_part(
     assert [each.copied for each in seen[:-1]] == sorted({each.copied for each in seen})
     assert seen[-1] == CopyProgress(ROWS, ROWS, ROWS)
     monkeypatch.delenv(failpoints.VARIABLE)
-    told = list[CopyProgress | None]()
+    reported = list[CopyProgress | None]()
     service = stage.service(**initial, **IN_PARTS)
-    service.on_copied = told.append
+    service.on_copied = reported.append
     run = Run(service)
     run.reach(stage.upstream.barrier())
     while not run.is_complete("copy"):
         run.reach(stage.upstream.barrier())
     run.stop()
-    assert told[0] == seen[-1]
-    assert told[-1] is None
+    assert reported[0] == seen[-1]
+    assert reported[-1] is None
     assert StateReader(state, stage.upstream.table).look().copy is None
     lawful(stage, initial)
 

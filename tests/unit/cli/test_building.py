@@ -21,8 +21,8 @@ def test_a_copy_tells_its_rows_and_the_time_left(bar: BuildBar) -> None:
         for progress in (CopyProgress(100, 0, 400), CopyProgress(300, 0, 400), CopyProgress(400, 100, 400)):
             bar.copied(progress)
         bar.copied(None)
-    told = [(line["event"], line["rows"], line["of"]) for line in lines]
-    assert told == [("copying", 100, 400), ("copying", 300, 400), ("sorting", 100, 400)]
+    shown = [(line["event"], line["rows"], line["of"]) for line in lines]
+    assert shown == [("copying", 100, 400), ("copying", 300, 400), ("sorting", 100, 400)]
     assert ["seconds_left" in line for line in lines] == [False, True, False]
     assert 0 <= lines[1]["seconds_left"] <= 1
 

@@ -54,6 +54,6 @@ def test_status_says_how_far_the_copy_is(config: Path, capsys: pytest.CaptureFix
 
 def test_plan_says_what_comes_before_any_job(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--name", "copy", "--output", "copy", "--config", str(config)]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "starts with 200 rows in" in told
-    assert "100 are copied, 0 of them sorted" in told
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "starts with 200 rows in" in shown
+    assert "100 are copied, 0 of them sorted" in shown
