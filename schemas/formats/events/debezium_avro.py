@@ -116,7 +116,8 @@ class AvroEvents(EventRows):
             name: _text(each) if isinstance(each, bytes) else each for name, each in (source or {}).items()
         }
         before, after = (self._half(found.get(name)) for name in ("before", "after"))
-        event = Event(op, before, after, position_of(origin, origin.get("lsn")), origin.get("snapshot"))
+        position = position_of(origin, (source or {}).get("lsn"))
+        event = Event(op, before, after, position, origin.get("snapshot"))
         return self._record(event, self._key(key, where), where)
 
     def _half(self, row: dict[str, Value] | None) -> Half | None:
