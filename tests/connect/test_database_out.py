@@ -45,7 +45,7 @@ def upstream_of(scenario: KillScenario) -> dict[Key, Row]:
     fold = TableFold()
     with RangeReader(scenario.kafka) as reader:
         decoder = RecordDecoder(TABLE.columns, TABLE.key_columns)
-        for record in TopicReader(reader, scenario.upstream, scenario.barriers, decoder).new():
+        for record in TopicReader(reader, scenario.upstream, None, decoder).new():
             if record.key is not None and isinstance(record.body, Change):
                 fold.apply(record.key, record.body, record.where)
     return fold.rows

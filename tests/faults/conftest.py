@@ -41,8 +41,8 @@ def kill_scenario(
     """`kill_scenario(rows=…, rate_limit=…, live_rate=…)`, see `KillScenario`."""
     made = request.config.stash[_KILL_SCENARIOS].setdefault(request.node.nodeid, [])
 
-    def build(kind: type[KillScenario] = KillScenario, **how: Any) -> KillScenario:
-        made.append(kind(KafkaSettings(broker.bootstrap), tmp_path, **how))
+    def build(kind: type[KillScenario] = KillScenario, folder: Path = tmp_path, **how: Any) -> KillScenario:
+        made.append(kind(KafkaSettings(broker.bootstrap), folder, **how))
         return made[-1]
 
     yield build

@@ -7,9 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from schemas.avro.codec import ChangeCodec
-from schemas.kinds.initial import DeltaStart
 from schemas.records import Row
-from state.initial.start import Start
 from state.storage import Storage
 from streaming.control.state_view import StateReader
 from streaming.dev.bench.rig import TABLE
@@ -43,7 +41,6 @@ def start_from_a_table(tried: KillScenario) -> None:
         write_deltalake(uri, pa.table(columns, schema=schema), mode="append")
     delta = {"uri": uri, "version": DeltaTable(uri).version(), "offsets": ends}
     tried.declare(initial={"delta": delta}, limits={"interval_records": 5_000})
-    tried.start_of_table = Start(DeltaStart.model_validate(delta), tuple(ends), len(rows))
     assert len(rows) == ROWS
 
 

@@ -25,17 +25,19 @@ import psutil
 from schemas.filter.ast import Filter
 from schemas.filter.parse import parse_filter
 from schemas.records import BARRIER_HEADER
-from state.initial.start import Start
-from streaming.cli.topics.initial import initial_table
+from schemas.settings.config import load
+from streaming.cli.jobs.definitions import known_jobs
+from streaming.cli.topics.target import Broker, upstream_target
+from streaming.cli.topics.verify import Case, judged
 from streaming.dev.bench.rig import TABLE
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import header_of, read_tail
 from streaming.kafka.topics import create_topic, partitions_of
+from streaming.registry.outputs import OutputSchemas
 from streaming.runtime.failpoints import VARIABLE
 from streaming.verify.findings import Report
-from streaming.verify.judge import verify_topics
 from tests.kit.process import Process
 from tests.kit.real import WAIT_S, await_condition
 
@@ -60,43 +62,48 @@ class KillScenario:
     environment: dict[str, str] = field(default_factory=dict)
     beside: bool = False
     job: dict[str, Any] = field(default_factory=dict)
-    start_of_table: Start | None = None
     recoveries_s: list[float] = field(default_factory=list)
     _started: list[Process] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         unique = uuid.uuid4().hex[:8]
         self.upstream, self.output = f"up-{unique}", f"copy-{unique}"
-        create_topic(self.kafka, self.upstream, 4)
         self._fill()
-        self.barriers = f"{self.upstream}.barriers" if self.beside else None
+        self.folder.mkdir(exist_ok=True)
         self.logs = self.folder / "logs"
-        self._file = self.folder / "config.json"
+        self.file = self.folder / "config.json"
         job = {"name": "copy", "output": self.output, "rate_limit": self.rate_limit, "latency_budget": "2s"}
         declared: dict[str, Any] = {
             "kafka": {"bootstrap": self.kafka.bootstrap},
             "upstream": self.upstream,
-            "barrier_topic": self.barriers,
+            "barrier_topic": f"{self.upstream}.barriers" if self.beside else None,
             "state": "state",
             "barrier_interval": "300ms",
             "table": TABLE.to_dict(),
             "jobs": [{**job, **self.job}],
             **self.config,
         }
-        self._file.write_text(json.dumps(declared), encoding="utf-8")
+        self.file.write_text(json.dumps(declared), encoding="utf-8")
+        [self._job] = load(self.file).jobs
+
+    @property
+    def barriers_of_output(self) -> str:
+        """The topic that has them."""
+        return self._job.with_barriers
 
     def _fill(self) -> None:
+        create_topic(self.kafka, self.upstream, 4)
         self.generator = ChangeGenerator(TABLE)
         produce_rows(ChangeSender(self.kafka, self.upstream), self.generator, self.rows)
 
     def declare_job(self, job: dict[str, Any]) -> None:
         """A further job for the next start."""
-        self.declare(jobs=[*json.loads(self._file.read_text(encoding="utf-8"))["jobs"], job])
+        self.declare(jobs=[*json.loads(self.file.read_text(encoding="utf-8"))["jobs"], job])
 
     def declare(self, **keys: Any) -> None:
         """Other keys of the configuration for the next start."""
-        declared = json.loads(self._file.read_text(encoding="utf-8"))
-        self._file.write_text(json.dumps({**declared, **keys}), encoding="utf-8")
+        declared = json.loads(self.file.read_text(encoding="utf-8"))
+        self.file.write_text(json.dumps({**declared, **keys}), encoding="utf-8")
 
     @staticmethod
     def condition(text: str) -> Filter:
@@ -122,7 +129,7 @@ class KillScenario:
             | {"BACKFILL_LOGS": str(self.logs)}
             | ({VARIABLE: failpoint} if failpoint else {})
         )
-        self._started.append(Process.start(self._file, *options, verb=verb, **environment))
+        self._started.append(Process.start(self.file, *options, verb=verb, **environment))
         return self._started[-1]
 
     def leave_nothing(self) -> None:
@@ -184,24 +191,18 @@ class KillScenario:
 
         What a dead service left undecided is not waited for: to end that is its successor's work.
         """
-        if partitions_of(self.kafka, self.output) is None:
+        topic = self.barriers_of_output
+        if partitions_of(self.kafka, topic) is None:
             return 0
-        last = read_tail(
-            self.kafka, self.output, 0, lambda record: header_of(record, BARRIER_HEADER) is not None
-        )
+        last = read_tail(self.kafka, topic, 0, lambda record: header_of(record, BARRIER_HEADER) is not None)
         return 0 if last is None else int(header_of(last, BARRIER_HEADER) or 0)
 
     def judge(self) -> Report:
-        """Nothing lost, nothing twice, the law at every barrier, every row there."""
-        report = verify_topics(
-            self.kafka,
-            self.upstream,
-            self.output,
-            TABLE,
-            require_complete=True,
-            barriers=(self.barriers, None),
-            initial=None if self.start_of_table is None else initial_table(self.start_of_table, TABLE),
-        )
+        """Nothing lost, nothing twice, the law at every barrier, every row there: `backfill verify` of the job."""
+        upstream = upstream_target(self.file, Broker(None, None), None, None)
+        config = load(self.file)
+        job = OutputSchemas(config.registry, config.table).registered(known_jobs(config)[self._job.name])
+        report = judged(Case(upstream, job), require_complete=True)
         assert report.clean, report
         return report
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +40,8 @@ _MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
-    """One output to judge."""
+class Case:
+    """One output to judge, with the ids of its schemas if it has some."""
 
     upstream: Target
     job: JobDefinition
@@ -97,7 +97,7 @@ def command(
     siblings = [each.output for each in jobs.values()]
     reports = []
     for case in cases:
-        report = _judge(case, siblings, require_complete=require_complete, left_out=left_out)
+        report = judged(case, siblings, require_complete=require_complete, left_out=left_out)
         reports.append(report)
         if as_json:
             print(json.dumps(report.to_dict()))  # noqa: T201
@@ -108,7 +108,7 @@ def command(
 
 def _configured(
     path: Path | None, jobs: dict[str, JobDefinition], name: str | None, broker: Broker
-) -> list[_Case]:
+) -> list[Case]:
     if path is None:
         raise usage("no configuration and no --output", "one of them")
     if not jobs:
@@ -118,17 +118,17 @@ def _configured(
     chosen = [job_named(name, jobs)] if name else jobs.values()
     upstream, config = upstream_target(path, broker, None, None), load(path)
     schemas = OutputSchemas(config.registry, config.table)
-    return [_Case(upstream, schemas.registered(job)) for job in chosen]
+    return [Case(upstream, schemas.registered(job)) for job in chosen]
 
 
 def _described(
     upstream: Target, output: str, columns: str | None, condition: str | None, read: str | None
-) -> _Case:
+) -> Case:
     declared: dict[str, Any] = {"name": "verify", "output": output, "filter": condition, "read": read}
     if columns is not None:
         declared["columns"] = [name.strip() for name in columns.split(",")]
     job = JobDefinition.declare(declared, upstream.table, where="options")
-    return _Case(upstream, job)
+    return Case(upstream, job)
 
 
 def _refuse(given: str, others: Mapping[str, object]) -> None:
@@ -137,9 +137,14 @@ def _refuse(given: str, others: Mapping[str, object]) -> None:
         raise usage(f"{given} and {', '.join(surplus)}", "one or the other")
 
 
-def _judge(
-    case: _Case, siblings: list[str], *, require_complete: bool, left_out: frozenset[tuple[int, int]]
+def judged(
+    case: Case,
+    siblings: Sequence[str] = (),
+    *,
+    require_complete: bool,
+    left_out: frozenset[tuple[int, int]] = frozenset(),
 ) -> Report:
+    """What there is to say of it, under a progress bar where somebody looks on. See `verify_topics`."""
     upstream, job = case.upstream, case.job
     with _progress_bar(job.output) as on_progress:
         return verify_topics(
