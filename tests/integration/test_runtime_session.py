@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -46,6 +47,12 @@ def test_a_worker_is_used_again_although_its_work_did_not_look_at_the_rows(spark
     rows = spark.range(0, 2, 1, 2)
     first, second = (set(run_each(rows, lambda slot, batches: os.getpid())) for _ in range(2))
     assert first & second
+
+
+def test_what_a_worker_has_imported_is_not_looked_at_for_garbage_after_each_task(spark: SparkSession) -> None:
+    rows = spark.range(0, 1, 1, 1)
+    [(kept, looked_at)] = run_each(rows, lambda slot, batches: (gc.get_freeze_count(), len(gc.get_objects())))
+    assert kept > 10 * looked_at
 
 
 def test_wide_rows_come_to_a_worker_a_few_at_a_time_and_narrow_ones_many(spark: SparkSession) -> None:
