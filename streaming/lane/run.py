@@ -52,7 +52,6 @@ def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schem
     lane may hold at once (`limits.lane_bytes`) nothing is done and the result says `too_long`.
     """
     check_decoded(schema, task.table)
-    failpoints.obey(task.failpoint)
     return _Lane(task, lane, schema).run(batches)
 
 

@@ -1,4 +1,7 @@
-"""One Spark job a batch: decode, exchange by lane, one lane task each; their results come back as values."""
+"""One Spark job a batch: decode, exchange by lane, one lane task each; their results come back as values.
+
+None for a batch without records, see `streaming.protocol.quiet_lanes`.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +17,30 @@ from schemas.errors import BackfillError, Code, EnvironmentProblem
 from streaming.core.history import history_ranges, readers
 from streaming.lane.run import run_lane
 from streaming.lane.task import LaneResult, LaneTask
+from streaming.protocol.quiet_lanes import QuietLanes
+from streaming.runtime import failpoints
 from streaming.runtime.paths import log_folder
 from streaming.runtime.session import JVM_GONE
 from streaming.runtime.tasks import run_each
 from streaming.source.kafka import UpstreamSource
+from streaming.source.quiet import QuietIntervals
 
 
 class Lanes:
     """Runs the lanes of a batch and waits for all of them."""
 
-    def __init__(self, source: UpstreamSource) -> None:
+    def __init__(self, source: UpstreamSource, intervals: QuietIntervals) -> None:
         self._source = source
+        self._quiet = QuietLanes(intervals.is_quiet, _caught, same_machine=self._is_local)
         self._schema: pa.Schema | None = None
 
     @property
     def slots(self) -> int:
         """Lanes that Spark runs at once."""
         return self._source.spark.sparkContext.defaultParallelism
+
+    def _is_local(self) -> bool:
+        return str(self._source.spark.sparkContext.master).startswith("local")
 
     def warm_up(self) -> None:
         """Start the Python workers, whose imports take two seconds, beside whatever comes before the first batch."""
@@ -44,6 +54,8 @@ class Lanes:
 
         Raises: EnvironmentProblem(SPARK_FAILED) when the job itself failed; which lanes have sent is unknown then.
         """
+        if self._schema is not None and self._quiet.may_take(task):
+            return _sound(self._quiet.carry_out(task, self._schema))
         plan = task.plan
         self._source.read_as(task.upstream_format)
         records = self._source.range(plan.first_offsets, plan.end_offsets)
@@ -57,11 +69,14 @@ class Lanes:
         )
         if self._schema is None:
             self._schema = to_arrow_schema(rows.schema)
-        results = run_each(rows, _lane_work(task, self._schema))
-        for result in results:
-            if result.trace is not None:
-                raise _crashed(result.lane, result.trace)
-        return results
+        return _sound(run_each(rows, _lane_work(task, self._schema)))
+
+
+def _sound(results: list[LaneResult]) -> list[LaneResult]:
+    for result in results:
+        if result.trace is not None:
+            raise _crashed(result.lane, result.trace)
+    return results
 
 
 def _crashed(lane: int, trace: str) -> EnvironmentProblem:
@@ -79,11 +94,17 @@ def _crashed(lane: int, trace: str) -> EnvironmentProblem:
 
 def _lane_work(task: LaneTask, schema: pa.Schema) -> Callable[[int, Iterable[pa.RecordBatch]], LaneResult]:
     def work(lane: int, batches: Iterable[pa.RecordBatch]) -> LaneResult:
-        try:
-            return run_lane(task, lane, batches, schema)
-        except BackfillError as error:
-            return LaneResult(lane, error=error)
-        except Exception:  # noqa: BLE001  # Spark would bury it in a Java stack and give up on the stream
-            return LaneResult(lane, trace=traceback.format_exc())
+        failpoints.obey(task.failpoint)
+        return _caught(task, lane, batches, schema)
 
     return work
+
+
+def _caught(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneResult:
+    """A lane's result, with the error that it has ended with, if it has."""
+    try:
+        return run_lane(task, lane, batches, schema)
+    except BackfillError as error:
+        return LaneResult(lane, error=error)
+    except Exception:  # noqa: BLE001  # Spark would bury it in a Java stack and give up on the stream
+        return LaneResult(lane, trace=traceback.format_exc())

@@ -149,6 +149,11 @@ def expect(*, last: bool) -> None:
         _for_lanes = replace(_armed, count=1)
 
 
+def names_a_lane() -> bool:
+    """In the driver: whether something is to happen in a lane, which has to be in a process of its own then."""
+    return _armed is not None and _armed.point.is_in_lane
+
+
 def for_lanes() -> Armed | None:
     """In the driver: what the lanes of the batch have to do, once; nothing when they try again."""
     global _for_lanes

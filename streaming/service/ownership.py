@@ -40,6 +40,7 @@ from streaming.source.barriers.kinds import barrier_source
 from streaming.source.barriers.last import newest_barrier
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
 from streaming.source.kafka import UpstreamSource
+from streaming.source.quiet import QuietIntervals
 from streaming.source.upstream_checks import (
     UpstreamIdentity,
     binding,
@@ -125,7 +126,7 @@ class Ownership:
             holds_barriers=config.topics.barriers is None,
             begins=() if start is None else start.offsets,
         )
-        lanes = Lanes(source)
+        lanes = Lanes(source, QuietIntervals(self.kafka, config.upstream, source.begins))
         batches = self._batches(storage, journal, lanes, beginning)
         failpoints.reach(Failpoint.TAKEN_OVER)
         if former is not None:

@@ -54,7 +54,7 @@ class UpstreamSource:
         holds_barriers: bool = True,
         begins: Sequence[int] = (),
     ) -> None:
-        self._begins = tuple(begins)
+        self.begins = tuple(begins)
         self._spark, self._kafka, self._topic, self._table = spark, kafka, topic, table
         self._holds_barriers = holds_barriers
         self._records = SparkTopic(spark, kafka, topic, headers=holds_barriers)
@@ -74,7 +74,7 @@ class UpstreamSource:
 
     def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
         """The records of [first[p], end[p]) of every partition p that are read at all."""
-        return self._records.range(tuple(map(max, first, self._begins)) if self._begins else first, end)
+        return self._records.range(tuple(map(max, first, self.begins)) if self.begins else first, end)
 
     def look(self, first: Sequence[int]) -> Look:
         """As `look_ahead`: without Spark."""

@@ -73,6 +73,16 @@ def test_a_kill_with_rows_without_identity(kill_scenario: KillScenarios, point: 
 
 
 @pytest.mark.faults
+@pytest.mark.parametrize("point", [Failpoint.JOURNALED, Failpoint.SENT])
+def test_a_kill_in_a_batch_without_records(kill_scenario: KillScenarios, point: Failpoint) -> None:
+    """Whose lanes are run by the service's own process, at its end and when it is done again."""
+    tried = kill_scenario(rows=200, rate_limit=None, live_rate=0)
+    tried.falls(f"{point}@12:kill")
+    tried.completes()
+    assert tried.judge().snapshot_rows > 0
+
+
+@pytest.mark.faults
 @pytest.mark.parametrize("point", [Failpoint.TAKEN_OVER, Failpoint.FENCED])
 def test_a_kill_while_it_takes_over(kill_scenario: KillScenarios, point: Failpoint) -> None:
     tried = kill_scenario()

@@ -1,0 +1,75 @@
+"""Whether an interval holds nothing but its barriers: then its lanes have no record to be given, and need no Spark.
+
+A Spark job that finds nothing takes as long as one that finds a few changes, and an idle table would pay for one with
+every barrier. A few offsets are read in a few milliseconds instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from confluent_kafka import Message
+
+from schemas.errors import BackfillError
+from schemas.records import BARRIER_HEADER
+from state.values.plan import BatchPlan
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader, header_of, located
+
+_MOST_OFFSETS = 4
+"""Of a partition, on average: a barrier, the marker of its transaction, and the same once more. With more there are
+records among them, most likely, and looking is in vain."""
+
+
+class QuietIntervals:
+    """Of one upstream topic. `begins` are the first offsets that are read, where they are not its first ones.
+
+    Not for several threads. It keeps a consumer for as long as it lives.
+    """
+
+    def __init__(self, kafka: KafkaSettings, topic: str, begins: Sequence[int] = ()) -> None:
+        self._kafka, self._topic, self._begins = kafka, topic, tuple(begins)
+        self._reader: RangeReader | None = None
+
+    def is_quiet(self, plan: BatchPlan) -> bool:
+        """Whether the batch's own records are its barriers' markers, and such as the plan skips.
+
+        False wherever that is not certain, a broker that does not answer and lost records included: what reads the
+        records for the lanes says what is wrong.
+        """
+        first = tuple(map(max, plan.first_offsets, self._begins or plan.first_offsets))
+        ranges = {
+            number: (start, end)
+            for number, (start, end) in enumerate(zip(first, plan.end_offsets, strict=True))
+            if start < end
+        }
+        if sum(end - start for start, end in ranges.values()) > _MOST_OFFSETS * len(first):
+            return False
+        try:
+            return all(_is_nothing(message, plan) for message in self._read(ranges))
+        except BackfillError:
+            self._close()
+            return False
+
+    def _read(self, ranges: dict[int, tuple[int, int]]) -> list[Message]:
+        if not ranges:
+            return []
+        if self._reader is None:
+            self._reader = RangeReader(self._kafka, **{"fetch.wait.max.ms": 5})
+        return [message for chunk in self._reader.read(self._topic, ranges) for message in chunk]
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+def _is_nothing(message: Message, plan: BatchPlan) -> bool:
+    """As a lane sees it: skipped by the plan, or the marker of one of its barriers (`streaming.lane.changes`)."""
+    partition, offset = located(message)
+    if (partition, offset) in plan.skipped:
+        return True
+    is_marker = header_of(message, BARRIER_HEADER) is not None and message.key() is None
+    return is_marker and any(
+        aligned.in_data and aligned.ends[partition] == offset + 1 for aligned in plan.barriers
+    )
