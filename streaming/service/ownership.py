@@ -26,7 +26,7 @@ from streaming.kafka.topics import watermarks
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.lane_attempts import transactional_id
-from streaming.protocol.lanes import Lanes
+from streaming.protocol.lanes.on_spark import Lanes
 from streaming.protocol.recovery.forward import Forward
 from streaming.registry.book import SchemaBook
 from streaming.registry.client import Registry

@@ -11,7 +11,7 @@ import pytest
 from schemas.records import Change, Op
 from state.values.plan import AlignedBarrier, BatchPlan
 from streaming.kafka.clients import KafkaSettings
-from streaming.protocol import lanes
+from streaming.protocol.lanes import on_spark
 from streaming.runtime import tasks
 from streaming.source.quiet import QuietIntervals
 from tests.kit.kafka_topics import remove_beginning
@@ -34,7 +34,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         began.append(len(began))
         return run_each(*work)
 
-    monkeypatch.setattr(lanes, "run_each", counted)
+    monkeypatch.setattr(on_spark, "run_each", counted)
     return began
 
 

@@ -1,6 +1,6 @@
 """One Spark job a batch: decode, exchange by lane, one lane task each; their results come back as values.
 
-None for a batch without records, see `streaming.protocol.quiet_lanes`.
+None for a batch without records, see `streaming.protocol.lanes.quiet`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from schemas.errors import BackfillError, Code, EnvironmentProblem
 from streaming.core.history import history_ranges, readers
 from streaming.lane.run import run_lane
 from streaming.lane.task import LaneResult, LaneTask
-from streaming.protocol.quiet_lanes import QuietLanes
+from streaming.protocol.lanes.quiet import QuietLanes
 from streaming.runtime import failpoints
 from streaming.runtime.paths import log_folder
 from streaming.runtime.session import JVM_GONE
