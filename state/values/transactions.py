@@ -47,6 +47,10 @@ class TransactionSnapshot:
         place = bisect_left(self.running, transaction)
         return place == len(self.running) or self.running[place] != transaction
 
+    def holds(self, older: TransactionSnapshot) -> bool:
+        """Whether it sees everything that another one sees: one that was taken before, of the same server."""
+        return self.xmax >= older.xmax and not any(older.sees(each) for each in self.running)
+
     def to_text(self) -> str:
         """As PostgreSQL writes it: `xmin:xmax:running,…`."""
         return f"{self.xmin}:{self.xmax}:{','.join(map(str, self.running))}"
