@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from schemas.position import Key
 from state.values.chunks import Chunk, KeyRange
+from state.values.reading import TableRead
 from state.values.transactions import TransactionSnapshot
-from streaming.core.cdc.reading import TableRead
 from streaming.core.cdc.verdicts import NO_TRANSACTION, Verdict
 
 

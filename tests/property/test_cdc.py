@@ -18,9 +18,9 @@ from schemas.position import Key, order_key
 from schemas.records import Op
 from schemas.table import declare
 from state.values.chunks import Chunk, KeyRange, Streamed
+from state.values.reading import ChunkMisfitError, TableRead
 from state.values.transactions import TransactionSnapshot, widened
 from streaming.core.cdc.fold import Events, Folded, folded
-from streaming.core.cdc.reading import ChunkMisfitError, TableRead
 from streaming.core.cdc.verdicts import NO_TRANSACTION, Verdict, seen_by, verdicts, widened_each
 from tests.kit.database import Connector, Event
 from tests.kit.database_reader import UnlawfulError, Way, play

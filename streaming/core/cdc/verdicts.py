@@ -11,7 +11,7 @@ No event is dropped because of where its key lies: a chunk that is being read ma
 because it arrived early: a transaction that is older than another one may become visible after it. Both halves of a
 change of key are judged apart, so a row that moves over the position is neither lost nor doubled.
 
-Nothing arrives for a released key that its chunk holds: see `streaming.core.cdc.reading`. A change of a key is seen
+Nothing arrives for a released key that its chunk holds: see `state.values.reading`. A change of a key is seen
 only if all before it are, as a transaction waits for those that have the row; so what a chunk does not hold of a key is
 the end of its events, and may be folded over the chunk's row.
 """
@@ -27,8 +27,8 @@ import pyarrow as pa
 
 from state.values.chunks import KeyRange
 from state.values.order import at_most
+from state.values.reading import TableRead
 from state.values.transactions import EPOCH_BITS, TransactionSnapshot
-from streaming.core.cdc.reading import TableRead
 
 Mask = npt.NDArray[np.bool_]
 Transactions = npt.NDArray[np.int64]

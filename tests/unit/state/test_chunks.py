@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from schemas.position import Key, order_key
 from schemas.table import declare
 from state.values.chunks import Chunk, KeyRange, lsn_from_text, lsn_to_text
+from state.values.reading import Reading, TableRead
 from state.values.transactions import TransactionSnapshot, widened
 from tests.kit.values import KEY_TYPES, values_of
 
@@ -129,3 +130,13 @@ def test_an_lsn_has_the_text_of_postgresql() -> None:
     for text in ("", "16", "16/", "/1", "1/2/3", "1/123456789"):
         with pytest.raises(ValueError, match=r"pg_lsn|base 16"):
             lsn_from_text(text)
+
+
+def test_a_plan_names_the_files_of_each_chunk() -> None:
+    read = TableRead.begin(TransactionSnapshot(3, 3)).read(Chunk(KeyRange(), TransactionSnapshot(3, 4), 1, 5))
+    reading = Reading(read, (("a", "b"),), waiting=7, due=1)
+    assert reading.due_files == ("a", "b")
+    assert Reading.from_dict(json.loads(json.dumps(reading.to_dict())), _TABLE.key_columns) == reading
+    for files, due in [((), 0), ((("a",), ("b",)), 0), ((("a",),), 2), ((("a",),), -1)]:
+        with pytest.raises(ValueError, match="do not fit"):
+            Reading(read, files, 7, due)

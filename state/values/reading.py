@@ -91,16 +91,19 @@ class TableRead:
             near=chunk.snapshot if chunk.snapshot.xmax >= self.near.xmax else self.near,
         )
 
-    def due(self, ends: Sequence[int], proofs: Iterable[Streamed]) -> int:
+    def due(self, ends: Sequence[int], proofs: Iterable[Streamed], most_rows: int | None = None) -> int:
         """How many of `chunks`, from the first one, may be released at a barrier with these exclusive ends.
 
-        Proofs of any age count, as what lies before some offsets stays there.
+        Proofs of any age count, as what lies before some offsets stays there. With `most_rows` it is no more than
+        have so many rows together, but one at least.
         """
         proven = max((proof.lsn for proof in proofs if _lies_before(proof.ends, ends)), default=-1)
-        count, after = 0, self.released
+        count, rows, after = 0, 0, self.released
         for chunk in self.chunks:
             follows = chunk.keys.after == (None if after is None else after.upto)
-            if not follows or chunk.written_lsn > proven:
+            rows += chunk.rows
+            too_many = most_rows is not None and rows > most_rows and count > 0
+            if not follows or chunk.written_lsn > proven or too_many:
                 break
             count, after = count + 1, chunk.keys
         return count
@@ -134,6 +137,44 @@ class TableRead:
             ),
             snapshot(raw["near"]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a batch knows of a table that is read: it releases the first `due` chunks of `read`.
+
+    `files[i]` are those with the rows of chunk i, `waiting` is the version of the table of events that wait. `read` is
+    as of the barrier that the batch starts from, but for the chunks: those that were read by the time of its plan.
+    """
+
+    read: TableRead
+    files: tuple[tuple[str, ...], ...]
+    waiting: int
+    due: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.files) != len(self.read.chunks) or not 0 <= self.due <= len(self.files):
+            raise ValueError("chunks and their files that do not fit together")
+
+    @property
+    def due_files(self) -> tuple[str, ...]:
+        """Of all chunks that are released."""
+        return tuple(file for files in self.files[: self.due] for file in files)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "read": self.read.to_dict(),
+            "files": [list(each) for each in self.files],
+            "waiting": self.waiting,
+            "due": self.due,
+        }
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any], key_columns: Sequence[Column]) -> Reading:
+        """From what `to_dict` gave."""
+        read = TableRead.from_dict(raw["read"], key_columns)
+        return cls(read, tuple(map(tuple, raw["files"])), raw["waiting"], raw["due"])
 
 
 def _place(chunk: Chunk) -> tuple[bool, Key]:
