@@ -35,3 +35,16 @@ def log_schema(table: TableSchema) -> pa.Schema:
 def base_schema(table: TableSchema) -> pa.Schema:
     """A row of the base; the vnode is its partition column."""
     return pa.schema([(VNODE, pa.int32()), *((column.name, column.type.arrow) for column in table.columns)])
+
+
+TRANSACTION = "_bf_transaction"
+"""The transaction of the database that made a change, as a whole number."""
+LEFT_OUT = "_bf_left_out"
+"""Indices of the table's columns whose value the event of a change leaves out, null for none."""
+
+
+def waiting_schema(table: TableSchema) -> pa.Schema:
+    """An event that waits for the chunk of its key: a row of the log, with what is still to be decided by."""
+    more = [pa.field(TRANSACTION, pa.int64()), pa.field(LEFT_OUT, pa.list_(pa.int32()))]
+    names = [name for name in log_schema(table).names if name not in (EPOCH, BEFORE_HASH)]
+    return pa.schema([*(log_schema(table).field(name) for name in names), *more])

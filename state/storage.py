@@ -6,6 +6,7 @@ Everything below the root is an ordinary Delta table or Parquet file:
     journal                        the plan of the open batch, and who owns the state
     progress                       one row per changed vnode and barrier
     schemas                        the upstream's schemas by id, small JSON files
+    initial/chunks, /waiting       rows and events on their way in, while a table starts from a database
 """
 
 from __future__ import annotations
@@ -33,7 +34,17 @@ from state.retention import Retention
 from state.sync import Background, set_torn_aside, sync_path
 
 _BATCH_ROWS = 4_096
-_OURS = ("replica", "replica/base", "replica/log", "journal", "progress", "schemas")
+_OURS = (
+    "replica",
+    "replica/base",
+    "replica/log",
+    "journal",
+    "progress",
+    "schemas",
+    "initial",
+    "initial/chunks",
+    "initial/waiting",
+)
 
 
 @dataclass(frozen=True, slots=True)

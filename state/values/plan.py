@@ -20,6 +20,7 @@ from schemas.position import Key, position_from_text, position_to_text
 from schemas.records import Barrier
 from schemas.table import Column, TableSchema
 from state.values.progress import NotStarted, Progress, after_slice
+from state.values.reading import Reading
 from state.values.seen import Seen
 
 
@@ -213,6 +214,7 @@ class BatchPlan:
     (exclusive) offsets into the log, and the barrier is left to a later batch.
     `silent`: the outputs hold all of it already, so the batch is for replica, progress and jobs alone.
     `seen` is how far each partition had come before `first_offsets`, of an upstream whose records may come again.
+    `reading` is there while the table is read from its database.
     """
 
     start: AlignedBarrier | None
@@ -226,6 +228,7 @@ class BatchPlan:
     until: tuple[int, ...] | None = None
     silent: bool = False
     seen: Mapping[int, Seen] = field(default_factory=dict)
+    reading: Reading | None = None
 
     @property
     def pin(self) -> Pin:
@@ -285,6 +288,7 @@ class BatchPlan:
                 "until": self.until,
                 "silent": self.silent,
                 "seen": {str(number): each.to_list() for number, each in self.seen.items()},
+                **({} if self.reading is None else {"reading": self.reading.to_dict()}),
             }
         )
 
@@ -307,6 +311,7 @@ class BatchPlan:
             until=tuple(raw["until"]) if raw.get("until") else None,
             silent=raw.get("silent", False),
             seen={int(number): Seen.from_list(each) for number, each in raw.get("seen", {}).items()},
+            reading=Reading.from_dict(raw["reading"], table.key_columns) if "reading" in raw else None,
         )
 
 

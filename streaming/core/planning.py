@@ -9,15 +9,19 @@ that still have parts to read. Where the replica is read, a part is a vnode.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemas.job import JobDefinition
-from schemas.position import Key
+from schemas.position import Key, order_key
+from state.values.chunks import KeyRange
 from state.values.plan import AlignedBarrier, Amount, Cut, Slice
 from state.values.progress import Completed, NotStarted, Progress
 
-CutFunction = Callable[[int, Key | None, Amount], Cut]
-"""(part, after, limit) -> where a slice of about `limit` ends, which has at least one row if there is one."""
+CutFunction = Callable[[int, Key | None, Amount], Cut | None]
+"""(part, after, limit) -> where a slice of about `limit` ends, which has at least one row if there is one.
+
+None: behind `after` there is nothing that may be read yet.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ NOTHING = Chosen((), Amount(0, 0))
 def choose_slices(
     job: JobDefinition, progress: Mapping[int, Progress], budget: Amount, cut: CutFunction
 ) -> Chosen:
-    """The slices that the budget pays for: at least one unless it is 0 rows or nothing is left to read.
+    """The slices that the budget pays for: at least one unless it is 0 rows or nothing is left that may be read.
 
     `progress` lists the parts that were started; others are NotStarted. Empty parts cost nothing, and complete
     as soon as the walk reaches them.
@@ -54,6 +58,30 @@ def choose_slices(
     return Chosen(tuple(slices), budget - left)
 
 
+def upto_released(cut: CutFunction, released: KeyRange | None) -> CutFunction:
+    """Cuts within the keys that the table is told of so far, `released` (from −∞ on; None: of none).
+
+    What lies behind is not there yet, so a part that seems to be at its end is at the end of these keys only, and is
+    not completed before the whole table is released.
+    """
+    if released is not None and released.upto is None:
+        return cut
+
+    def within(part: int, after: Key | None, limit: Amount) -> Cut | None:
+        if released is None or (after is not None and not _is_below(after, released.upto)):
+            return None
+        end = cut(part, after, limit)
+        if end is None or (end.upto is not None and _is_below(end.upto, released.upto)):
+            return end
+        return replace(end, upto=released.upto)
+
+    return within
+
+
+def _is_below(key: Key, other: Key | None) -> bool:
+    return other is None or order_key(key) < order_key(other)
+
+
 def _unfinished_by_partition(job: JobDefinition, progress: Mapping[int, Progress]) -> list[list[int]]:
     by_partition: dict[int, list[int]] = {}
     for part in range(job.part_count):
@@ -70,6 +98,8 @@ def _walk(parts: Sequence[int], progress: Mapping[int, Progress], budget: Amount
             break
         after = progress.get(part, NotStarted()).position
         end = cut(part, after, left)
+        if end is None:
+            continue
         slices.append(Slice(part, after, end.upto))
         left -= end.amount
     return Chosen(tuple(slices), budget - left)

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from schemas.job import JobDefinition
 from schemas.position import Key
 from schemas.records import Barrier, BarrierKind
+from state.values.chunks import KeyRange
 from state.values.plan import AlignedBarrier, Amount, Cut, Slice
 from state.values.progress import Completed, InProgress, NotStarted, Progress, after_slice
-from streaming.core.planning import CutFunction, choose_barriers, choose_slices
+from streaming.core.planning import CutFunction, choose_barriers, choose_slices, upto_released
 from tests.kit.tables import table
 
 VNODES = 8
@@ -120,6 +121,32 @@ def test_a_budget_of_bytes_makes_progress_too_and_is_passed_by_less_than_a_row(
             assert item.after == (None if before is None else before.position)
             progress[item.part] = after_slice(before or NotStarted(), item.upto, 0)
     assert batches <= sum(sizes.values()) + partitions
+
+
+@given(
+    sizes=st.dictionaries(st.integers(0, VNODES - 1), st.integers(0, 30)),
+    steps=st.lists(st.integers(1, 35), unique=True).map(sorted),
+    budget=st.integers(1, 40),
+    partitions=st.sampled_from([1, 2, 4, 8]),
+)
+def test_slices_end_where_the_table_is_released_and_are_there_as_long_as_one_is_to_be_read(
+    sizes: dict[int, int], steps: list[int], budget: int, partitions: int
+) -> None:
+    progress: dict[int, Progress] = {}
+    for step in [None, *steps, 0]:
+        released = None if step is None else KeyRange(None, (step,) if step else None)
+        # The replica has the rows of released keys, and no others.
+        told = sizes if step == 0 else {vnode: min(size, step or 0) for vnode, size in sizes.items()}
+        cut = upto_released(cutter(told), released)
+        while chosen := choose_slices(job(partitions), progress, budget_of(budget), cut).slices:
+            for item in chosen:
+                assert released is not None
+                assert released.upto is None or (item.upto is not None and item.upto <= released.upto)
+                before = progress.get(item.part, NotStarted())
+                progress[item.part] = after_slice(before, item.upto, 0)
+        ends = {state.position for state in progress.values()}
+        assert step == 0 or ends == ({(step,)} if step else set())
+    assert all(isinstance(progress[vnode], Completed) for vnode in range(VNODES))
 
 
 def aligned(*ends: int) -> AlignedBarrier:

@@ -1,0 +1,181 @@
+"""A lane's share of a table that is read from its database: what of its changes applies, and what becomes of the rest.
+
+Of the changes of a part those that apply go on, to be sent and logged. At the end of the batch come the rows of the
+chunks that it releases, as of its barrier: INSERTs of the log, of the epoch of the barrier. No job gets them as
+changes, as no position has come to their keys: slices end where the table was released before the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.records import Op
+from schemas.table import TableSchema
+from state.columns import (
+    BEFORE_HASH,
+    EPOCH,
+    LEFT_OUT,
+    OFFSET,
+    OP,
+    PARTITION,
+    TRANSACTION,
+    VNODE,
+    log_schema,
+    waiting_schema,
+)
+from state.initial.chunks import staged_rows, vnodes_of, waiting_rows
+from state.storage import DataFile, Storage
+from state.values.order import arrays
+from state.values.reading import Reading
+from streaming.core.cdc.fold import Events, folded
+from streaming.core.cdc.verdicts import NO_TRANSACTION, Verdict, verdicts, widened_each
+from streaming.lane.changes import Changes
+from streaming.source.decoded import UNCHANGED
+
+ROWS_AT_ONCE = 200_000
+"""Rows of chunks, about, that are brought into the log at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """An event that leaves out the value of a column, by index, of a row that nobody has."""
+
+    partition: int
+    offset: int
+    column: int
+
+
+@dataclass
+class LaneReading:
+    """Of one lane and batch: call it with each part of the changes, in order, then read `released`, then `waiting`.
+
+    `files` are those of the events that wait, of the version that the reading names.
+    """
+
+    storage: Storage
+    table: TableSchema
+    reading: Reading
+    files: Sequence[DataFile]
+    vnodes: range
+    epoch: int
+    _folds: list[pa.Table] = field(default_factory=list, init=False)
+    _waits: list[pa.Table] = field(default_factory=list, init=False)
+    held: int = field(default=0, init=False)
+    """Events that the rows of chunks hold already."""
+    lacking: list[Lacking] = field(default_factory=list, init=False)
+
+    @property
+    def is_anew(self) -> bool:
+        """Whether `waiting` is all that waits, not only what has come: chunks are released."""
+        return self.reading.due > 0
+
+    def __call__(self, changes: Changes) -> Changes:
+        """Those that apply. All must be sound, without those that came again, and name their transactions."""
+        told = changes.rows[TRANSACTION].fill_null(NO_TRANSACTION).to_numpy()
+        transactions = widened_each(told, self.reading.read.near)
+        found = verdicts(self.reading.read, self.reading.due, changes.keys, transactions)
+        kept = np.isin(found, (Verdict.FOLDS, Verdict.WAITS))
+        if kept.any():
+            self._keep(_events(changes.filtered(kept), transactions[kept], self.table), found[kept])
+        self.held += int(np.count_nonzero(found == Verdict.HELD))
+        applies = found == Verdict.APPLIES
+        return changes if applies.all() else changes.filtered(applies)
+
+    def _keep(self, events: pa.Table, found: npt.NDArray[np.int8]) -> None:
+        self._folds.append(events.filter(pa.array(found == Verdict.FOLDS)))
+        self._waits.append(events.filter(pa.array(found == Verdict.WAITS)))
+
+    def released(self) -> Iterator[pa.Table]:
+        """The rows of the chunks that are released, as rows of the log, some at a time. Once, behind the last part.
+
+        What can't be told is in `lacking` then. Raises: StateError when files of the state are gone.
+        """
+        if not self.is_anew:
+            return
+        self._look_at_waiting()
+        folds, files = self._together(self._folds), self.reading.due_files
+        for vnodes in self._groups():
+            stored = staged_rows(self.storage, self.table, files, vnodes).drop_columns([VNODE])
+            numbers = folds[VNODE].to_numpy()
+            events = folds.filter(pa.array((numbers >= vnodes.start) & (numbers < vnodes.stop)))
+            rows = self._folded(stored, events)
+            if rows.num_rows:
+                yield self._logged(rows, vnodes)
+
+    def waiting(self) -> pa.Table:
+        """The events that wait now (`waiting_schema`): all of them if `is_anew`, else those that have come."""
+        return self._together(self._waits)
+
+    def _look_at_waiting(self) -> None:
+        events = waiting_rows(self.storage, self.table, self.files, self.vnodes)
+        keys = arrays(events, self.table.primary_key)
+        found = verdicts(self.reading.read, self.reading.due, keys, events[TRANSACTION].to_numpy())
+        came_folds, came_waits = self._folds, self._waits
+        self._folds, self._waits = [], []
+        self._keep(events, found)
+        self._folds += came_folds
+        self._waits += came_waits
+        self.held += int(np.count_nonzero(found == Verdict.HELD))
+
+    def _together(self, tables: Sequence[pa.Table]) -> pa.Table:
+        return pa.concat_tables([waiting_schema(self.table).empty_table(), *tables]).combine_chunks()
+
+    def _groups(self) -> Iterator[range]:
+        """The lane's vnodes, so many at a time that their rows are not too many."""
+        rows = sum(chunk.rows for chunk in self.reading.read.chunks[: self.reading.due])
+        at_once = max(1, ROWS_AT_ONCE * self.table.vnode_count // max(rows, 1))
+        for first in range(self.vnodes.start, self.vnodes.stop, at_once):
+            yield range(first, min(first + at_once, self.vnodes.stop))
+
+    def _folded(self, stored: pa.Table, events: pa.Table) -> pa.Table:
+        parents = pc.list_parent_indices(events[LEFT_OUT]).to_numpy().astype(np.int64)
+        columns = pc.list_flatten(events[LEFT_OUT]).to_numpy()
+        left_out = {int(column): parents[columns == column] for column in np.unique(columns)}
+        rows = events.select(list(self.table.column_names))
+        found = folded(stored, Events(events[OP].to_numpy(), rows, left_out), self.table.primary_key)
+        for event in found.lacking.tolist():
+            column = next(column for column, mine in left_out.items() if event in mine)
+            self.lacking.append(
+                Lacking(events[PARTITION][event].as_py(), events[OFFSET][event].as_py(), column)
+            )
+        return found.rows
+
+    def _logged(self, rows: pa.Table, vnodes: range) -> pa.Table:
+        count = rows.num_rows
+        own = {EPOCH: self.epoch, PARTITION: -1, OFFSET: -1, OP: Op.INSERT.value, BEFORE_HASH: None}
+        columns = [
+            vnodes_of(rows, self.table)
+            if each.name == VNODE
+            else pa.repeat(pa.scalar(own[each.name], each.type), count)
+            if each.name in own
+            else rows[each.name]
+            for each in log_schema(self.table)
+        ]
+        return pa.table(columns, schema=log_schema(self.table)).sort_by(VNODE)
+
+
+def _events(changes: Changes, transactions: npt.NDArray[np.int64], table: TableSchema) -> pa.Table:
+    """As they wait."""
+    deleted = pa.array(changes.ops == Op.DELETE)
+    halves = zip(changes.before, changes.after, strict=True)
+    values = dict(zip(table.column_names, (pc.if_else(deleted, *each) for each in halves), strict=True))
+    rows, count = changes.rows, len(changes)
+    left_out = rows[UNCHANGED] if UNCHANGED in rows.column_names else pa.nulls(count, pa.list_(pa.int32()))
+    own = {
+        VNODE: pa.array(changes.vnodes, pa.int32()),
+        PARTITION: rows[PARTITION],
+        OFFSET: rows[OFFSET],
+        OP: pa.array(changes.ops, pa.int8()),
+        TRANSACTION: pa.array(transactions, pa.int64()),
+        LEFT_OUT: left_out,
+    }
+    names = waiting_schema(table).names
+    return pa.table({name: own[name] if name in own else values[name] for name in names}).cast(
+        waiting_schema(table)
+    )
