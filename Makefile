@@ -1,12 +1,14 @@
 # Needs Python 3.11 or newer with pip, Java 17 and make; everything else is fetched on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick connect simulate faults check format setup jars jar-lock clean
+.PHONY: help demo test quick connect simulate faults check format setup jars jar-lock release image sbom audit clean
 
 UV_VERSION := 0.13.8
 PYTHON ?= python3
 # uv from the PATH if there is one, else a private one under .uv.
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 RUN := .venv/bin
+DIST ?= dist
+VERSION := $(shell sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)
 
 help:  ## Show what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -47,6 +49,26 @@ jars: setup  ## Fetch the jars, checked against their digests, and rehearse a st
 jar-lock: setup  ## For maintainers: resolve the roots of both jars.toml again
 	$(RUN)/python -m streaming.dev.jar_lock
 	$(RUN)/python -m streaming.dev.jar_lock tests/kit/connect/jars.toml
+
+# Without network: uv_build is part of uv itself, and the lock files have every digest.
+release: setup  ## Build wheel, source archive, SBOM, image and checksums into dist/ (DIST=folder)
+	@mkdir -p $(DIST) && rm -f $(DIST)/*
+	$(UV) build --quiet --out-dir $(DIST)
+	@rm -f $(DIST)/.gitignore
+	@$(MAKE) --no-print-directory sbom > $(DIST)/arrangement-backfill-$(VERSION).cdx.json
+	@if docker info > /dev/null 2>&1; then $(MAKE) --no-print-directory image; \
+		else echo "No image: there is no Docker engine to build it with." >&2; fi
+	@cd $(DIST) && sha256sum -- * > SHA256SUMS && cat SHA256SUMS
+
+image:  ## Build the image (PLATFORM=linux/arm64 for another architecture than this machine's)
+	docker build $(if $(PLATFORM),--platform $(PLATFORM)) --file docker/Dockerfile --tag arrangement-backfill:$(VERSION) .
+
+sbom: setup  ## Print the bill of materials, CycloneDX: Python packages and jars, from the lock files
+	@$(UV) export --quiet --frozen --no-dev --format cyclonedx1.5 --preview-features sbom-export \
+		| $(RUN)/python -m streaming.dev.release.sbom
+
+audit: setup  ## Check what a release is made of against known advisories (ADVISORIES=folder, in the form of OSV)
+	@$(MAKE) --no-print-directory sbom | $(RUN)/python -m streaming.dev.release.audit "$(ADVISORIES)"
 
 clean:  ## Delete what was made here (fetched jars stay in the user's cache)
 	rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

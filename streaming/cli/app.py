@@ -49,11 +49,13 @@ COMMANDS = {
     "verify": "Check an output topic against its upstream, record by record.",
     "kafka": "Run the embedded broker alone.",
     "prepare": "Fetch the jars, and rehearse a start so that later ones are faster.",
+    "completion": "Print a script that completes commands in a shell.",
     "failpoints": "List the places where a test can have the service killed.",
     "bench": "Measure, and compare with Spark's own Kafka-to-Kafka pass-through.",
 }
 ROOMS = {
     "streaming.cli.jobs": ("plan", "status"),
+    "streaming.cli.shell": ("completion",),
     "streaming.cli.topics": ("inspect", "barriers", "produce", "consume", "verify", "kafka"),
 }
 """Where commands are that are not beside this module."""
@@ -68,7 +70,7 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
         """A stand-in that is enough for the list in `--help` and for "did you mean"."""
-        return TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+        return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: D102
         name, stand_in, rest = super().resolve_command(ctx, args)
@@ -76,8 +78,11 @@ class LazyGroup(TyperGroup):
 
 
 def load(name: str) -> Any:
-    """Import a sub-command, as typer's command."""
-    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    """Import a sub-command, as typer's command.
+
+    Its help is plain: frames and columns of their own left a third of 80 columns to the text, and cut long options off.
+    """
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     function = _OF_JOBS.get(name)
     single.command(name)(getattr(import_module(_module_of(name)), function or "command"))
     return typer.main.get_command(single)
@@ -94,6 +99,7 @@ app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
+from streaming.cli.configuration import usage
+
 if TYPE_CHECKING:
     from streaming.dev.bench.report.line import Line, Summary, Tell
 
@@ -100,8 +102,20 @@ class Sizes:
                 return {KEYS: partial(months.months, self.batches)}
 
 
+def _cases(names: list[str] | None) -> list[Case]:
+    """All without a name. Raises: ConfigError(USAGE) for one that is no case."""
+    # Typer writes the values of an enum as one word, which no 80 columns hold: so the names come as they are.
+    unknown = [name for name in names or () if name not in list(Case)]
+    if unknown:
+        raise usage(f"{unknown[0]!r}", ", ".join(Case))
+    return [Case(name) for name in names or Case]
+
+
 def command(
-    case: Annotated[list[Case] | None, typer.Argument(help="What to measure; all by default.")] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CASE", help=f"What to measure: {', '.join(Case)}; all by default."),
+    ] = None,
     rows: Annotated[
         list[int] | None, typer.Option(help="Rows of the table; may be repeated [default: 1M, 4M and 10M].")
     ] = None,
@@ -130,7 +144,7 @@ def command(
     console = Console(stderr=True)
     sizes = Sizes(tuple(rows or _TABLE_ROWS), seconds, rate, high_rate, restarts, minutes, batches)
     summaries: list[Summary] = []
-    for wanted in case or list(Case):
+    for wanted in _cases(case):
         of_case = summarised(_measured(wanted, sizes.runs(wanted), repeat, console))
         if output is not None:
             write_results(output, wanted, of_case)

@@ -38,6 +38,9 @@ JobOrConfigArgument = Annotated[
 ]
 
 
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON, in one object.")]
+
+
 def usage(found: str, expected: str, where: str | None = None) -> ConfigError:
     """The error for a command line that can't work as written."""
     return ConfigError(Code.USAGE, where=where, found=found, expected=expected)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -15,12 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
-from streaming.cli.configuration import ConfigArgument, ConfigOption, usage
+from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption, usage
 from streaming.cli.jobs import options
 from streaming.cli.jobs.served import Served
 from streaming.control.state_view import JobView
 
 _TIMEOUT_S = 30.0
+_SENT = {"sent": True}
 _JobArgument = Annotated[str, typer.Argument(help="Name of the job.")]
 _JobOrAllArgument = Annotated[str | None, typer.Argument(help="Name of the job.")]
 _AllOption = Annotated[bool, typer.Option("--all", help="All jobs, in place of one.")]
@@ -50,6 +52,7 @@ def create(
     ] = False,
     no_wait: _NoWaitOption = False,
     timeout: _TimeoutOption = _TIMEOUT_S,
+    as_json: JsonOption = False,
 ) -> None:
     """Start a backfill: the whole table goes to a new output topic, and then every change.
 
@@ -80,13 +83,13 @@ def create(
     with served.steering(timeout) as steering:
         if no_wait and not wait:
             steering.send(mutation)
-            typer.echo(f"sent; {job.name} starts at the end of the batch that holds its barrier")
+            _say(f"sent; {job.name} starts at the end of the batch that holds its barrier", _SENT, as_json)
             return
         applied = steering.ask(mutation)
         seen = steering.await_job(job.name)
-    typer.echo(
-        f"{job.name}: starts at barrier {seen.state.start}, after {applied.elapsed_s:.1f} s; output {job.output}"
-    )
+    text = f"{job.name}: starts at barrier {seen.state.start}, after {applied.elapsed_s:.1f} s; output {job.output}"
+    fields = {"job": job.name, "start": seen.state.start, "seconds": applied.elapsed_s, "output": job.output}
+    _say(text, fields, as_json)
     if wait:
         _watch(served, job.name)
 
@@ -153,12 +156,13 @@ def pause(
     every: _AllOption = False,
     no_wait: _NoWaitOption = False,
     timeout: _TimeoutOption = _TIMEOUT_S,
+    as_json: JsonOption = False,
 ) -> None:
     """Halt the backfill of a job, or of all, at the next barrier. Live changes go on.
 
     It stays so through restarts, until `backfill resume`.
     """
-    _steer(config, Pause(_one(job, every)), no_wait, timeout)
+    _steer(config, Pause(_one(job, every)), no_wait, timeout, as_json)
 
 
 def resume(
@@ -167,9 +171,10 @@ def resume(
     every: _AllOption = False,
     no_wait: _NoWaitOption = False,
     timeout: _TimeoutOption = _TIMEOUT_S,
+    as_json: JsonOption = False,
 ) -> None:
     """Go on with the backfill of a job, or of all, from the next barrier on."""
-    _steer(config, Resume(_one(job, every)), no_wait, timeout)
+    _steer(config, Resume(_one(job, every)), no_wait, timeout, as_json)
 
 
 def throttle(
@@ -180,9 +185,10 @@ def throttle(
     config: ConfigOption = None,
     no_wait: _NoWaitOption = False,
     timeout: _TimeoutOption = _TIMEOUT_S,
+    as_json: JsonOption = False,
 ) -> None:
     """Limit the backfill of a job, all its lanes together. Live changes are never limited."""
-    _steer(config, Throttle(job, _limit(rows_per_second)), no_wait, timeout)
+    _steer(config, Throttle(job, _limit(rows_per_second)), no_wait, timeout, as_json)
 
 
 def drop(
@@ -190,12 +196,13 @@ def drop(
     config: ConfigOption = None,
     no_wait: _NoWaitOption = False,
     timeout: _TimeoutOption = _TIMEOUT_S,
+    as_json: JsonOption = False,
 ) -> None:
     """End a job: all partitions of its output end with the same barrier. The topic stays as it is.
 
     The name is free again, for another output topic.
     """
-    _steer(config, Drop(job), no_wait, timeout)
+    _steer(config, Drop(job), no_wait, timeout, as_json)
 
 
 def _limit(text: str) -> int | None:
@@ -212,16 +219,22 @@ def _one(job: str | None, every: bool) -> str | None:
     return job
 
 
-def _steer(config: Path | None, mutation: Mutation, no_wait: bool, timeout_s: float) -> None:
+def _steer(config: Path | None, mutation: Mutation, no_wait: bool, timeout_s: float, as_json: bool) -> None:
     """Check a mutation, send it and, if wanted, wait until it took effect; one line says what became of it."""
     served = Served.of(config)
     served.check(mutation)
     with served.steering(timeout_s) as steering:
         if no_wait:
             steering.send(mutation)
-            typer.echo("sent; it takes effect at the end of the batch that holds its barrier")
+            _say("sent; it takes effect at the end of the batch that holds its barrier", _SENT, as_json)
             return
         applied = steering.ask(mutation)
-    typer.echo(
-        f"{applied.report.text}: since barrier {applied.barrier.curr}, after {applied.elapsed_s:.1f} s"
+    _say(
+        f"{applied.report.text}: since barrier {applied.barrier.curr}, after {applied.elapsed_s:.1f} s",
+        {"applied": applied.report.text, "barrier": applied.barrier.curr, "seconds": applied.elapsed_s},
+        as_json,
     )
+
+
+def _say(text: str, fields: Mapping[str, object], as_json: bool) -> None:
+    typer.echo(json.dumps(fields) if as_json else text)

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -16,7 +17,7 @@ from schemas.errors import BackfillError
 from schemas.job import JobDefinition
 from schemas.records import Add
 from state.initial.table import SourceTable
-from streaming.cli.configuration import ConfigOption
+from streaming.cli.configuration import ConfigOption, JsonOption
 from streaming.cli.jobs import options
 from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.watching import seconds_text
@@ -45,6 +46,7 @@ def command(
     schema: Annotated[
         bool, typer.Option("--schema", help="Print what a reader has to know of keys and values, too.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Tell what a job will read, send and take, and what would be in its way. Nothing is started or changed."""
     declared = options.declared(
@@ -63,23 +65,26 @@ def command(
         read=read,
     )
     served = Served.of(config)
-    table = served.config.table
-    job = options.checked(declared, table, file)
+    job = options.checked(declared, served.config.table, file)
     if job.scan.reads_upstream:
         job, cost = served.counted(job), of_records(watermarks(served.kafka, served.config.upstream))
     else:
-        cost = estimate(served.storage, table, job)
+        cost = estimate(served.storage, served.config.table, job)
     lanes = served.state_reader.look().lanes or served.config.lanes
     seconds = cost.seconds(job, lanes)
     facts = _facts(job, cost, seconds, lanes, list(_schemas(served, job)))
-    _show({**_start(served), **facts, "upstream keeps": _upstream_keeps(served)})
+    facts = {**_start(served), **facts, "upstream keeps": _upstream_keeps(served)}
+    if as_json:
+        figures = {"job": job.name, "output_rows": cost.output_rows, "seconds": seconds, **asdict(cost)}
+        schemas = {"schemas": job.schemas(served.config.table)} if schema else {}
+        warned = {"warnings": list(_warnings(served, job, seconds))}
+        typer.echo(json.dumps({**figures, "facts": facts, **warned, **schemas}))
+        return
+    _show(facts)
     if schema:
-        typer.echo(json.dumps(job.schemas(table)))
+        typer.echo(json.dumps(job.schemas(served.config.table)))
     warnings = list(_warnings(served, job, seconds))
-    for warning in warnings:
-        typer.echo(f"warning: {warning}")
-    if not warnings:
-        typer.echo("nothing is in its way")
+    typer.echo("\n".join(f"warning: {each}" for each in warnings) or "nothing is in its way")
 
 
 def _start(served: Served) -> dict[str, str]:

@@ -82,6 +82,7 @@ def command(
         bool, typer.Option("--until-complete", help="Go on until the backfill has finished every vnode.")
     ] = False,
     form: Annotated[Format, typer.Option("--format", help="JSON: one object a line.")] = Format.TEXT,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Read a topic from its beginning, committed records only, up to where it ends now.
 
@@ -90,8 +91,7 @@ def command(
     """
     if count and fold:
         raise usage("both --count and --fold", "one of them")
-    if form is Format.CSV and not fold:
-        raise usage("--format csv without --fold", "--fold, or another format")
+    form = _form(form, as_json=as_json, fold=fold)
     until = _until(at, follow=follow or until_complete)
     named, file = job_or_config(word)
     source, job = optional_config(config, file), one_job(named, job)
@@ -115,6 +115,15 @@ def command(
     elif count:
         _print_tally(tally, target, form)
     sys.stdout.flush()
+
+
+def _form(form: Format, *, as_json: bool, fold: bool) -> Format:
+    """Raises: ConfigError(USAGE) for forms that do not go together."""
+    if as_json and form is Format.CSV:
+        raise usage("--json and --format csv", "one of them")
+    if form is Format.CSV and not fold:
+        raise usage("--format csv without --fold", "--fold, or another format")
+    return Format.JSON if as_json else form
 
 
 def _until(at: str | None, *, follow: bool) -> int | None:

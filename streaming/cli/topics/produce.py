@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from schemas.formats.protocol import Format
-from streaming.cli.configuration import ConfigArgument, ConfigOption, optional_config, usage
+from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption, optional_config, usage
 from streaming.cli.topics.target import (
     BootstrapOption,
     Broker,
@@ -59,6 +60,7 @@ def command(
             "--format", help="Of a topic without a configuration; else that of its upstream counts."
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Insert rows into an upstream topic, then change them at a steady rate.
 
@@ -90,9 +92,19 @@ def command(
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         inserted = _insert(target, generator, rows, progress)
         changed = _change(target, generator, rate, live, shares, progress) if live else Sent()
+    sent = Sent(inserted.inserts + changed.inserts, changed.updates, changed.deletes)
+    _tell(target.topic, sent, generator.live, time.monotonic() - begin, as_json=as_json)
+
+
+def _tell(topic: str, sent: Sent, rows: int, took_s: float, *, as_json: bool) -> None:
+    """What was written, in one line; `rows` are those that are there now."""
+    if as_json:
+        counts = {"inserts": sent.inserts, "updates": sent.updates, "deletes": sent.deletes}
+        typer.echo(json.dumps({"topic": topic, **counts, "rows": rows}))
+        return
     typer.echo(
-        f"{target.topic}: {inserted.inserts + changed.inserts} inserts, {changed.updates} updates, "
-        f"{changed.deletes} deletes in {time.monotonic() - begin:.1f} s; {generator.live} rows there now"
+        f"{topic}: {sent.inserts} inserts, {sent.updates} updates, {sent.deletes} deletes in {took_s:.1f} s; "
+        f"{rows} rows there now"
     )
 
 

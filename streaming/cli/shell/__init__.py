@@ -1,0 +1,1 @@
+"""What helps at the prompt of a shell."""
