@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
+from rich import box
 from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
 from rich.status import Status
 from rich.table import Table
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 _TABLE_ROWS = (1_000_000, 4_000_000, 10_000_000)
 _START_ROWS, _WIDE_ROWS = 50_000, 200_000
-_JOBS = 4
+_JOBS, _QUIET_JOBS = 4, 6
 _BUILD_KEYS, _BUILD_CHANGES = 1_000_000, 5_000_000
 _HISTORY_RATE, _SOAK_RATE = 2_000, 5_000
 _KILL_EVERY_S = 300.0
@@ -35,6 +38,7 @@ class Case(StrEnum):
     LIVE = "live"
     STEADY = "steady"
     IDLE = "idle"
+    QUIET = "quiet"
     SUSTAINED = "sustained"
     BUILD = "build"
     JOBS = "jobs"
@@ -80,6 +84,8 @@ class Sizes:
                 return {first: partial(live.steady, first, self.seconds, self.rate)}
             case Case.IDLE:
                 return {first: partial(live.idle, first, self.seconds)}
+            case Case.QUIET:
+                return {first: partial(live.quiet, first, _QUIET_JOBS, self.seconds)}
             case Case.SUSTAINED:
                 return {first: partial(live.sustained, first, self.high_rate, self.seconds)}
             case Case.BUILD:
@@ -122,7 +128,7 @@ def command(
     seconds: Annotated[
         float,
         typer.Option(
-            help="How long `steady`, `idle`, `sustained` and each of `formats` and `outputs` go on."
+            help="How long `steady`, `idle`, `quiet`, `sustained` and each of `formats` and `outputs` go on."
         ),
     ] = 120,
     rate: Annotated[
@@ -191,9 +197,21 @@ def _line_text(line: Line) -> str:
 
 
 def _table(summaries: list[Summary]) -> Table:
-    from streaming.dev.bench.report.line import cells
+    """What is measured of one thing stands below its name, and a spread below its median: 80 columns hold it."""
+    from streaming.dev.bench.report.line import against, number, spread
 
-    table = Table("what", "median", "unit", "spread", "compared with", "its value", "ratio")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("", ratio=1)
+    table.add_column("median", justify="right", no_wrap=True)
+    table.add_column("against")
+    last = ""
     for line in summaries:
-        table.add_row(*cells(line))
+        subject, _, aspect = line.what.rpartition(": ")
+        if subject and subject != last:
+            table.add_row(f"[bold]{escape(subject)}[/bold]")
+        lowest_to_highest = spread(line)
+        value = f"{number(line.value)} {line.unit}".strip()
+        value += f"\n[dim]{lowest_to_highest}[/dim]" if lowest_to_highest else ""
+        table.add_row(Padding(escape(aspect), (0, 0, 0, 2 if subject else 0)), value, escape(against(line)))
+        last = subject
     return table

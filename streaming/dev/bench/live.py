@@ -113,6 +113,35 @@ def idle(rows: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
     ]
 
 
+def quiet(rows: int, jobs: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
+    """Some completed jobs and no changes at all, one barrier a second: batches, and the CPU of the whole tree."""
+    names = [f"bench-copy-{number}" for number in range(jobs)]
+
+    def all_complete(batch: Batch) -> bool:
+        return all(batch.completes(name) for name in names)
+
+    with rig(folder) as bench:
+        tell(f"writing {rows:,} rows")
+        bench.fill(rows)
+        with bench.service(state="quiet", jobs=[job(None, name) for name in names]) as run:
+            tell(f"backfill of {jobs} jobs")
+            run.await_batch(all_complete, BACKFILL_TIMEOUT_S)
+            run.await_seconds(SETTLE_S)
+            tell(f"{seconds:g} s without changes")
+            used_s, began = run.cpu_s(), time.time()
+            batches = run.await_seconds(seconds)
+            share = (run.cpu_s() - used_s) / (time.time() - began)
+        tell("verify")
+        verdict = bench.verdict(*names)
+    of = f"{jobs} completed jobs, no changes"
+    return [
+        *_batch_lines(of, batches),
+        Line(f"{of}: CPU of driver, JVM and workers", share, "cores", "target", 0.15),
+        Line(f"{of}: age of a barrier, p99", percentile(_ages_ms(batches), 0.99), "ms", "target", 1_800),
+        verdict,
+    ]
+
+
 def _ages_ms(batches: Sequence[Batch]) -> list[float]:
     return [batch.at * 1_000 - unix_ms_from_epoch(batch.epoch) for batch in batches]
 

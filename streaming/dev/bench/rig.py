@@ -120,6 +120,15 @@ class ServiceRun:
         """The most memory that the process tree used at once."""
         return max((used for _, used in self.memory_mib), default=0.0)
 
+    def cpu_s(self) -> float:
+        """Seconds of CPU that the living processes of the tree have used."""
+        root, used_s = psutil.Process(self.process.pid), 0.0
+        for process in [root, *root.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                used_s += times.user + times.system
+        return used_s
+
     def snapshot_s(self, done: Batch, *, since: float = 0.0) -> float:
         """Seconds from the start of the first batch (since an instant) that read a slice to the end of this one."""
         first = next(batch for batch in self.batches if batch.at > since and reads_snapshot(batch))

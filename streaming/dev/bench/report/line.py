@@ -58,11 +58,23 @@ def cells(line: Summary) -> list[str]:
         line.what,
         number(line.value),
         line.unit,
-        f"{number(min(line.values))} to {number(max(line.values))}" if len(line.values) > 1 else "",
+        spread(line),
         line.compared_with,
         "" if line.compared is None else number(line.compared),
         "" if line.ratio is None else f"{line.ratio:.2f}",
     ]
+
+
+def spread(line: Summary) -> str:
+    """The lowest and the highest value; empty for a single run."""
+    return f"{number(min(line.values))} to {number(max(line.values))}" if len(line.values) > 1 else ""
+
+
+def against(line: Summary) -> str:
+    """The ratio and what it is to, in one cell; empty where nothing is compared."""
+    if line.compared is None or line.ratio is None:
+        return ""
+    return f"{line.ratio:.2f} of {line.compared_with} {number(line.compared)}"
 
 
 def number(value: float) -> str:
