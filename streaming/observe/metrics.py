@@ -67,7 +67,7 @@ class Metrics:
             "backfill_partition_waiting_barriers", "Barriers waiting for others.", "partition"
         )
         self._replica = gauge("backfill_replica_rows", "Rows in the replica's base.")
-        self._log = gauge("backfill_replica_log_rows", "Changes that wait to be folded.")
+        self._log = gauge("backfill_replica_log_rows", "Changes that wait to be compacted into the base.")
         self._log_files = gauge("backfill_replica_log_files", "Files of the replica's log.")
         self._compaction_age = gauge(
             "backfill_compaction_age_seconds", "Age of the barrier that the base holds."

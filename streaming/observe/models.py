@@ -109,7 +109,7 @@ class Status(_Model):
     vnode_count: int = Field(description="0 where rows have no identity: nothing is kept of them.")
     replica_rows: int
     initial: CopyStatus | None = Field(description="Null but for a start that copies a table.")
-    log_rows: int = Field(description="Changes that wait to be folded.")
+    log_rows: int = Field(description="Changes that wait to be compacted into the base.")
     parked: int = Field(description="Records at fault that were parked since the start.")
     latency: Latency
     jobs: list[JobStatus]

@@ -59,7 +59,8 @@ def command(
         typer.echo(json.dumps(_as_dict(view, jobs, forecasts, answer)))
     else:
         condition = _condition(answer, view, late_after_s(served.config.barrier_interval_ms))
-        _show(Console(), condition, view, jobs, forecasts)
+        keeps = served.config.table.has_key
+        _show(Console(), condition, view, jobs, forecasts, has_replica=keeps)
 
 
 def _two_looks(state_reader: StateReader) -> tuple[StateView, dict[str, Forecast]]:
@@ -101,6 +102,8 @@ def _show(
     view: StateView,
     jobs: Sequence[JobView],
     forecasts: dict[str, Forecast],
+    *,
+    has_replica: bool,
 ) -> None:
     facts = Table.grid(padding=(0, 3))
     words, reason = condition
@@ -109,7 +112,7 @@ def _show(
         facts.add_row("", reason)
     facts.add_row("owner", view.owner)
     facts.add_row("lanes", str(view.lanes))
-    facts.add_row("replica", f"{view.rows_stored:,} rows")
+    facts.add_row("replica", f"{view.rows_stored:,} rows" if has_replica else "none, for rows without a key")
     if view.copy is not None:
         facts.add_row("copying", _copy_text(view.copy))
     age_s = _age_s(view)

@@ -50,13 +50,21 @@ function conditionText(now) {
 
 const late = (age) => age !== null && age > status.late_s;
 
+// Of rows without a key nothing is kept.
+function replicaFacts() {
+  if (!status.vnode_count) return [];
+  return [
+    ["replica rows", number(status.replica_rows), "rows in the base"],
+    ["log rows", number(status.log_rows), "changes that wait to be compacted into the base"],
+  ];
+}
+
 function showFacts() {
   const facts = [
     ["barrier", seconds(status.barrier_age_s), "age of the last barrier in the outputs", late(status.barrier_age_s)],
     ["latency p50", seconds(status.latency.p50_s), "barrier injected to readable, last minute"],
     ["latency p99", seconds(status.latency.p99_s), "barrier injected to readable, last minute"],
-    ["replica rows", number(status.replica_rows), "rows in the base"],
-    ["log rows", number(status.log_rows), "changes that wait to be folded"],
+    ...replicaFacts(),
     ["lanes", status.lanes, status.vnode_count ? `${status.vnode_count} vnodes` : "of upstream partitions"],
     ["parked", number(status.parked), "records at fault since the start"],
   ];
