@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schemas.errors import Code, ConfigError
+from schemas.errors import BackfillError, Code, ConfigError
 from schemas.faults import Faults
-from schemas.settings.security import PRINTABLE_PATTERN, VARIABLE_PATTERN, Secret, is_loopback
+from schemas.settings.security import PRINTABLE_PATTERN, VARIABLE_PATTERN, Secret, Security, is_loopback
 
 _HOST = r"[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]"
 SECRET_KEYS = frozenset({"token_file", "token_env"})
@@ -41,6 +41,16 @@ class HttpConfig(BaseModel):
         pattern=VARIABLE_PATTERN,
         description="Environment variable with the token, instead of the file.",
     )
+    certificate_file: str | None = Field(
+        None,
+        pattern=PRINTABLE_PATTERN,
+        description="PEM of the certificate that it shows, with its chain: then it is `https`. None: `http`.",
+    )
+    key_file: str | None = Field(
+        None,
+        pattern=PRINTABLE_PATTERN,
+        description="PKCS#8 PEM of the certificate's key, without a password, mode `0600`.",
+    )
     hosts: list[str] = Field(
         [], description="Names that this address is asked for by, besides its own; others are refused."
     )
@@ -63,6 +73,11 @@ class HttpConfig(BaseModel):
         return is_loopback(self.host)
 
     @property
+    def scheme(self) -> str:
+        """`https` with a certificate, else `http`."""
+        return "http" if self.certificate_file is None else "https"
+
+    @property
     def token(self) -> Secret | None:
         return Secret.declared("http.token", self.token_file, self.token_env)
 
@@ -75,11 +90,25 @@ def check_http(declared: HttpConfig, *, folder: Path, faults: Faults) -> HttpCon
         faults.add("http.listen names no port (0 to 65535)")
     if declared.token_file is not None and declared.token_env is not None:
         faults.add("http has both token_file and token_env")
-    file = declared.token_file
-    checked = declared.model_copy(update={"token_file": str((folder / file).resolve()) if file else None})
+    files = {key: getattr(declared, key) for key in ("token_file", "certificate_file", "key_file")}
+    resolved = {key: str((folder / file).resolve()) for key, file in files.items() if file is not None}
+    checked = declared.model_copy(update=resolved)
+    _find_no_certificate(checked, faults)
     if checked.token is None and not checked.is_local:
         faults.add("http.listen is not this machine alone, so http needs token_file or token_env")
     return checked
+
+
+def _find_no_certificate(http: HttpConfig, faults: Faults) -> None:
+    """Try the certificate and its key together, as a server would."""
+    if (http.certificate_file is None) != (http.key_file is None):
+        faults.add("http.certificate_file and http.key_file go together")
+    elif http.certificate_file is not None and http.key_file is not None:
+        try:
+            pair = Path(http.certificate_file), Path(http.key_file)
+            Security("ssl", certificate_file=pair[0], key_file=pair[1], section="http").tls_context()
+        except BackfillError as error:
+            faults.merge(str(error.where), error)
 
 
 def read_token(config: HttpConfig) -> str | None:

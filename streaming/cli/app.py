@@ -42,6 +42,7 @@ COMMANDS = {
     "resume": "Go on with a paused backfill.",
     "throttle": "Bound the snapshot rows per second of a job.",
     "drop": "End a job; its output topic stays.",
+    "doctor": "Look at everything that a service needs, and say what to do.",
     "inspect": "Look at a topic, and write what a configuration would say of it.",
     "barriers": "Inject barriers into an upstream topic, without the service.",
     "produce": "Write test events to an upstream topic.",
@@ -55,6 +56,7 @@ COMMANDS = {
 }
 ROOMS = {
     "streaming.cli.jobs": ("plan", "status"),
+    "streaming.cli.doctor": ("doctor",),
     "streaming.cli.shell": ("completion",),
     "streaming.cli.topics": ("inspect", "barriers", "produce", "consume", "verify", "kafka"),
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -57,10 +58,20 @@ def _asked_shortly(config: HttpConfig) -> Answer | None:
 
 def _opened(config: HttpConfig, path: str, headers: Mapping[str, str] = MappingProxyType({})) -> Any:
     host = _HERE.get(config.host, config.host)
-    address = f"http://{f'[{host}]' if ':' in host else host}:{config.port}{path}"
+    address = f"{config.scheme}://{f'[{host}]' if ':' in host else host}:{config.port}{path}"
     # A proxy of the environment is for other addresses than this one.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    return opener.open(urllib.request.Request(address, headers=dict(headers)), timeout=_ANSWER_S)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *_trusting(config))
+    return opener.open(urllib.request.Request(address, headers=dict(headers)), timeout=_ANSWER_S)  # noqa: S310 (http or https)
+
+
+def _trusting(config: HttpConfig) -> Sequence[urllib.request.BaseHandler]:
+    """Nobody but who has this very certificate, whatever name it is for: the address is the configuration's own."""
+    if config.certificate_file is None:
+        return ()
+    context = ssl.create_default_context(cafile=config.certificate_file)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return (urllib.request.HTTPSHandler(context=context),)
 
 
 def _parsed(status: dict[str, Any]) -> Answer:

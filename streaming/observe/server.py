@@ -38,12 +38,14 @@ def served(app: ASGIApp, config: HttpConfig) -> Iterator[str]:
             limit_concurrency=_MOST_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_END_WITHIN_S,
+            ssl_certfile=config.certificate_file,
+            ssl_keyfile=config.key_file,
         )
     )
     thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
     thread.start()
     try:
-        yield f"http://{_shown(config.host)}:{port}"
+        yield f"{config.scheme}://{_shown(config.host)}:{port}"
     finally:
         server.should_exit = True
         thread.join()

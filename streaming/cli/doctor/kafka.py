@@ -1,0 +1,112 @@
+"""What the broker says: that it is there, which topics there are, what this user may do, and what time it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from schemas.errors import BackfillError
+from streaming.cli.doctor.findings import Finding, TopicNeed, Verdict
+from streaming.kafka.clients import KafkaSettings, is_missing, is_refusal, topic_missing, translate
+from streaming.kafka.topics import admin
+
+_PROBE = "backfill-doctor"
+_RIGHTS = "grant it, see the tables in docs/security.md"
+_SKEW_S = 2.0
+
+
+def looked_at(settings: KafkaSettings, needs: tuple[TopicNeed, ...]) -> Iterator[Finding]:
+    """Broker, topics and rights, transactions, clock; the broker alone where it can't be reached."""
+    try:
+        client = admin(settings)
+    except BackfillError as error:
+        yield Finding.of("broker", error)
+        return
+    yield Finding.ok("broker", settings.bootstrap)
+    there = []
+    for need in needs:
+        finding, partitions = _topic(client, settings, need)
+        yield finding
+        there += [TopicPartition(need.topic, number) for number in range(partitions)]
+    yield _transactions(settings)
+    if there:
+        yield _clock(client, settings, there)
+
+
+def _topic(client: AdminClient, settings: KafkaSettings, need: TopicNeed) -> tuple[Finding, int]:
+    subject = f"topic {need.topic}"
+    answer = client.describe_topics(
+        TopicCollection([need.topic]), include_authorized_operations=True, request_timeout=settings.wait_s
+    )
+    try:
+        found: Any = answer[need.topic].result(settings.wait_s)
+    except KafkaException as raised:
+        return _undescribed(subject, raised.args[0], settings, need), 0
+    count = len(found.partitions)
+    said = f"{count} partition{'' if count == 1 else 's'}"
+    lacking = need.lacking([operation.name for operation in found.authorized_operations or ()])
+    if lacking:
+        rights = ", ".join(lacking)
+        # Without this one the service only can't see whether records are taken out of its upstream.
+        verdict = Verdict.WARNING if lacking == ["DESCRIBE_CONFIGS"] and need.must_exist else Verdict.FAILED
+        return Finding(subject, verdict, f"{said}, without the right to {rights}", _RIGHTS), count
+    return Finding.ok(subject, f"{said}, with {', '.join(sorted(need.operations))}"), count
+
+
+def _undescribed(subject: str, error: KafkaError, settings: KafkaSettings, need: TopicNeed) -> Finding:
+    if is_refusal(error):
+        return Finding(subject, Verdict.FAILED, "without the right to DESCRIBE", _RIGHTS)
+    if not is_missing(error):
+        return Finding.of(subject, translate(error, settings, what=need.topic))
+    if need.must_exist:
+        return Finding.of(subject, topic_missing(need.topic, settings))
+    return Finding.ok(subject, "not there yet; made when it is needed, which takes the right to Create")
+
+
+def _transactions(settings: KafkaSettings) -> Finding:
+    """By one that is begun for nothing: the broker keeps a name for it, and no record."""
+    try:
+        producer = Producer(settings.transactional(_PROBE))
+        producer.init_transactions(settings.wait_s)
+    except KafkaException as raised:
+        error = raised.args[0]
+        if is_refusal(error) or error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            found = f"refused for {_PROBE}; right if only the prefix of this state is granted"
+            return Finding("transactions", Verdict.WARNING, found, "grant Write to the prefix backfill-")
+        found = f"{error.name()}"
+        return Finding("transactions", Verdict.FAILED, found, "look at the broker's transaction coordinator")
+    return Finding.ok("transactions", "begun")
+
+
+def _clock(client: AdminClient, settings: KafkaSettings, places: list[TopicPartition]) -> Finding:
+    """Against the newest record: Kafka does not tell the time, but no record can be of a time that is yet to come."""
+    futures = client.list_offsets(
+        {
+            place: OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+            for place in places
+        },
+        request_timeout=settings.wait_s,
+    )
+    try:
+        newest_ms = max(int(future.result(settings.wait_s).timestamp) for future in futures.values())
+    except (KafkaException, ValueError):
+        return Finding(
+            "clock", Verdict.UNKNOWN, "no time of a record to compare with", "compare by hand: date"
+        )
+    if newest_ms < 0:
+        return Finding.ok("clock", "no record to compare with yet")
+    ahead_s = newest_ms / 1_000 - time.time()
+    if ahead_s > _SKEW_S:
+        found = f"the newest record is {ahead_s:,.0f} s in the future"
+        return Finding("clock", Verdict.WARNING, found, "set this machine's clock, or its producer's, by NTP")
+    return Finding.ok("clock", f"the newest record is {-ahead_s:,.0f} s old")
+
+
+UNASKED = Finding(
+    "broker", Verdict.OK, "an embedded one, started by the service; none to look at before that"
+)
+"""Where the configuration names none."""
