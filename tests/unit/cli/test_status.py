@@ -34,7 +34,12 @@ REASON = (
 
 
 def shown(
-    answer: Answer | None, vnode_count: int, *, late_s: float = 30.0, at_ms: int | None = None
+    answer: Answer | None,
+    vnode_count: int,
+    *,
+    late_s: float = 30.0,
+    at_ms: int | None = None,
+    has_replica: bool = True,
 ) -> list[str]:
     progress: dict[int, Progress] = {1: InProgress((5,), 2)}
     progress.update({vnode: Completed((9,), 50) for vnode in range(0, vnode_count, 2)})
@@ -48,7 +53,7 @@ def shown(
     out = io.StringIO()
     condition = status._condition(answer, view, late_s)
     forecasts = forecasts_after(RateEstimators(), view)
-    status._show(Console(file=out, width=80), condition, view, [seen], forecasts)
+    status._show(Console(file=out, width=80), condition, view, [seen], forecasts, has_replica=has_replica)
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
@@ -61,6 +66,11 @@ def test_no_line_is_wider_than_80_columns_and_the_vnodes_have_one(vnode_count: i
         assert vnodes.split()[0] == "".join(
             "█" if v % 2 == 0 else "▄" if v == 1 else "·" for v in range(vnode_count)
         )
+
+
+def test_where_nothing_is_kept_there_is_no_replica_of_no_rows() -> None:
+    [line] = [line for line in shown(None, 16, has_replica=False) if line.startswith("replica")]
+    assert line.split()[1:] == ["none,", "for", "rows", "without", "a", "key"]
 
 
 def test_a_job_that_reads_the_upstream_falls_into_partitions() -> None:
