@@ -107,7 +107,7 @@ def _misfits(found: Connector, expected: Expected) -> Iterator[tuple[str, str]]:
     for name, value in wanted.items():
         if value is not None and found.setting(name) != value:
             yield name, f"{name}={value}, as the rest of the configuration says"
-    # The driver confirms what it was sent, whether Kafka has it or not; and nobody confirms by hand in time.
+    # The driver confirms what it was sent, whether Kafka has it or not; and by hand it comes too late.
     if found.setting("lsn.flush.mode") != "connector":
         yield (
             "lsn.flush.mode",

@@ -36,7 +36,7 @@ class ChunkStore(Protocol[Kept]):
     def keep(self, rows: pa.Table) -> Kept:
         """Write a piece of a chunk durably, and say where. Called by several readers at once.
 
-        A piece counts only once `finished` names it; what was kept for a chunk that broke off belongs to nobody.
+        A piece counts only once `finished` names it; what was kept for a chunk that broke off belongs to none.
         """
 
     def finished(self, chunk: Chunk, pieces: Sequence[Kept]) -> None:
@@ -222,7 +222,14 @@ class TableCopying(Generic[Kept]):
         def keep(rows: pa.Table) -> None:
             pieces.append(self._order.store.keep(rows))
 
-        found = reader.read_whole(keep) if self._order.whole else reader.read(keys, most, keep)
+        def keep_slowly(rows: pa.Table) -> None:
+            """A whole table is one chunk, so what is paced are its pieces. The server waits for its reader."""
+            keep(rows)
+            left = rows.num_rows
+            while left and (allowed := self._allowed(left)):
+                left -= allowed
+
+        found = reader.read_whole(keep_slowly) if self._order.whole else reader.read(keys, most, keep)
         with self._finishing:
             if self._error is not None:
                 return None
@@ -232,7 +239,6 @@ class TableCopying(Generic[Kept]):
         with self._changed:
             self._trouble = None
             self._speed.read(now_s, found.chunk.rows, now_s - began_s)
-            self._pace.read(now_s, found.chunk.rows)
         upto = found.chunk.keys.upto
         return None if upto == keys.upto else KeyRange(upto, keys.upto)
 

@@ -16,27 +16,34 @@ class Pace:
     """Of all readers together. `rate_limit`: rows per second, None for any number, 0 for none."""
 
     def __init__(self, rate_limit: int | None = None, *, paused: bool = False) -> None:
-        self.rate_limit, self.paused = rate_limit, paused
+        self._rate_limit, self.paused = rate_limit, paused
         self._free_s = 0.0
 
-    def rows(self, now_s: float, most: int) -> int:
-        """How many rows may be read now; 0: none, and `wait_s` says for how long."""
-        if self.paused or self.rate_limit == 0 or now_s < self._free_s:
-            return 0
-        if self.rate_limit is None:
-            return most
-        allowed = min(most, max(int(self.rate_limit * _AT_ONCE_S), 1))
-        self._free_s = now_s + allowed / self.rate_limit  # so that no other reader takes the same
-        return allowed
+    @property
+    def rate_limit(self) -> int | None:
+        return self._rate_limit
 
-    def read(self, now_s: float, rows: int) -> None:
-        """A chunk had so many rows. One that is not limited from its beginning has to be waited for afterwards."""
-        if self.rate_limit:
-            self._free_s = max(self._free_s, now_s + rows / self.rate_limit - _AT_ONCE_S)
+    @rate_limit.setter
+    def rate_limit(self, rate_limit: int | None) -> None:
+        if rate_limit != self._rate_limit:  # what was read under another limit is no debt under this one
+            self._rate_limit, self._free_s = rate_limit, 0.0
+
+    def rows(self, now_s: float, most: int) -> int:
+        """How many rows may be read now; 0: none, and `wait_s` says for how long.
+
+        The one that asks has them, so that no other reader takes the same, whether all of them are there or not.
+        """
+        if self.paused or self._rate_limit == 0 or now_s < self._free_s:
+            return 0
+        if self._rate_limit is None:
+            return most
+        allowed = min(most, max(int(self._rate_limit * _AT_ONCE_S), 1))
+        self._free_s = now_s + allowed / self._rate_limit
+        return allowed
 
     def wait_s(self, now_s: float) -> float | None:
         """Until rows may be read; None: until somebody says so."""
-        if self.paused or self.rate_limit == 0:
+        if self.paused or self._rate_limit == 0:
             return None
         return max(self._free_s - now_s, 0.0)
 
@@ -76,7 +83,7 @@ class Speed:
         self._rows += rows
 
     def left_s(self, now_s: float, before: int) -> float | None:
-        """Until all is read, `before` rows having been read before; None as long as nobody can tell."""
+        """Until all is read, `before` rows having been read before; None as long as that is not known."""
         if self._began_s is None or not self._rows or now_s <= self._began_s:
             return None
         left = max(self._of - before - self._rows, 0)

@@ -76,7 +76,8 @@ class Survey:
     """
 
     ranges: tuple[KeyRange, ...]
-    tail: Chunk
+    tail: Chunk | None
+    """None for a whole table, which one snapshot sees."""
     rows: int
     """As the server estimates them."""
 
@@ -150,7 +151,7 @@ class ChunkReader:
         """What there is to read, for so many readers."""
         estimate = self._estimate()
         if self._declared.mode == "whole":
-            return Survey((KeyRange(),), Chunk(KeyRange(), TransactionSnapshot(1, 1), 0, 0), estimate)
+            return Survey((KeyRange(),), None, estimate)
         keys = self._keys_sql()
         with_last = sql.SQL("SELECT {} FROM {} t ORDER BY {} LIMIT 1").format(
             keys, self._table, self._order_sql(descending=True)

@@ -15,6 +15,7 @@ from schemas.errors import BackfillError, Code
 from schemas.position import Key
 from state.values.chunks import Chunk, KeyRange
 from streaming.postgres import copying, session
+from streaming.postgres import reader as reading
 from streaming.postgres.checks import Declared
 from streaming.postgres.copying import CopyOrder, TableCopying
 from streaming.postgres.pace import Pace
@@ -258,6 +259,20 @@ def test_a_whole_table_begins_anew_when_it_broke_off(
     assert broken
     [(chunk, _)] = copied.store.chunks
     assert (chunk.keys, chunk.rows) == (KeyRange(), ROWS)
+    copied.is_whole()
+
+
+def test_a_whole_table_is_paced_by_its_pieces(
+    database_of: DatabaseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "PIECE_BYTES", 100_000)
+    copied = Copied(database_of(*MADE), mode="whole")
+    copy = copied.next(Pace(2_000))
+    began_s = time.monotonic()
+    with running(copy) as thread:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert 1.5 < time.monotonic() - began_s < 30
     copied.is_whole()
 
 

@@ -46,6 +46,7 @@ def test_chunks_have_every_row_once_in_key_order(database_of: DatabaseOf, ranges
         pieces, chunks = all_of(reader, survey, 130)
     assert len(survey.ranges) == ranges
     assert survey.rows == 2_000
+    assert survey.tail is not None
     assert survey.tail.rows == 0
     assert survey.tail.keys == KeyRange(survey.ranges[-1].upto, None)
     assert len(chunks) >= 2_000 // 130
@@ -93,6 +94,7 @@ def test_a_table_that_grows_does_not_keep_the_copy_from_its_end(database_of: Dat
         database.execute("INSERT INTO orders VALUES (3), (6)")
         pieces, _ = all_of(reader, survey, 10)
     assert pieces.rows == [(1,), (3,), (5,)]
+    assert survey.tail is not None
     assert survey.tail.keys == KeyRange((5,), None)
 
 
@@ -101,6 +103,7 @@ def test_a_table_without_rows_is_its_tail(database_of: DatabaseOf) -> None:
     with database.reader(database.declared({"id": "bigint"})) as reader:
         survey = reader.survey(2)
         chunk = reader.read(KeyRange(), 10, Pieces()).chunk
+    assert survey.tail is not None
     assert (survey.ranges, survey.tail.keys, chunk.rows) == ((), KeyRange(), 0)
 
 
@@ -175,7 +178,7 @@ def test_a_whole_table_needs_no_order(database_of: DatabaseOf) -> None:
     with database.reader(database.declared({"id": "string", "n": "int"}, mode="whole")) as reader:
         survey = reader.survey(3)
         chunk = reader.read_whole(pieces).chunk
-    assert survey.ranges == (KeyRange(),)
+    assert (survey.ranges, survey.tail) == ((KeyRange(),), None)
     assert (chunk.keys, chunk.rows) == (KeyRange(), 60)
     assert sorted(pieces.rows, key=lambda row: int(row[1])) == [(chr(60 + i), i) for i in range(1, 61)]
 
