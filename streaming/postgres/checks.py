@@ -13,7 +13,7 @@ from schemas.errors import Code, ConfigError, EnvironmentProblem
 from schemas.json.debezium_values import TimeMode
 from schemas.table import TableSchema, nearest
 from streaming.postgres.catalog import FoundColumn, FoundTable, Publication, Server, Slot
-from streaming.postgres.columns import ColumnReading, reading_of
+from streaming.postgres.columns import ColumnReading, EventForms, reading_of
 from streaming.postgres.parsing import Readings
 
 Mode = Literal["chunks", "whole"]
@@ -53,7 +53,7 @@ class Declared:
     """The table's, as one writes it in SQL."""
     slot: str
     mode: Mode
-    time: TimeMode | None
+    forms: EventForms
     publication: str | None = None
     """The connector's, None where it is not known."""
 
@@ -145,7 +145,7 @@ def _readings(declared: Declared, found: FoundTable, place: str) -> dict[str, Co
             names = [each.name for each in found.columns]
             faults.append(f"no column {column.name}{nearest(column.name, names)}")
             continue
-        reading = reading_of(there.type, column.type, declared.time)
+        reading = reading_of(there.type, column.type, declared.forms)
         if there.generated:
             faults.append(f"column {column.name} is generated, and not in events")
         elif reading is None:
@@ -160,8 +160,11 @@ def _readings(declared: Declared, found: FoundTable, place: str) -> dict[str, Co
 
 
 def _hint(declared: Declared, found: FoundColumn) -> str:
-    depends = found.type.name in ("time", "timestamp") and declared.time is None
-    return " whose unit is known (upstream.time)" if depends else ""
+    if found.type.name in ("time", "timestamp") and declared.forms.time is None:
+        return " whose unit is known (upstream.time)"
+    if found.type.name == "numeric" and found.type.precision is not None:
+        return f": its events are read at the scale of the database, {found.type.precision[1]}"
+    return ""
 
 
 def _check_key(declared: Declared, found: FoundTable, server: Server, place: str) -> None:
@@ -173,7 +176,7 @@ def _check_key(declared: Declared, found: FoundTable, server: Server, place: str
     if declared.mode == "whole":
         return
     for column in declared.table.key_columns:
-        misfit = _order_misfit(_present(found, column.name), declared.time, server)
+        misfit = _order_misfit(_present(found, column.name), declared.forms.time, server)
         if misfit is not None:
             raise ConfigError(Code.POSTGRES_KEY_ORDER, where=f"{place}, column {column.name}", found=misfit)
 

@@ -63,80 +63,91 @@ class ColumnReading:
     form: Form = "plain"
 
 
-Rule = Callable[[DatabaseType, ColumnType, TimeMode | None], ColumnReading | None]
+@dataclass(frozen=True, slots=True)
+class EventForms:
+    """How the connector writes values. `time` is its `time.precision.mode`, None where that is not known.
 
-
-def reading_of(found: DatabaseType, declared: ColumnType, time: TimeMode | None) -> ColumnReading | None:
-    """How a column of a type is read as it is declared; None if the two do not go together.
-
-    `time` is the connector's `time.precision.mode`, None where that is not known: then a column whose events depend on
-    it can't be read.
+    `tell_scale`: its decimals come with their scale: in Avro, in records with their schema, as text. Else they are
+    read at the declared one, which has to be the database's.
     """
+
+    time: TimeMode | None = None
+    tell_scale: bool = False
+
+
+Rule = Callable[[DatabaseType, ColumnType, EventForms], ColumnReading | None]
+
+
+def reading_of(found: DatabaseType, declared: ColumnType, forms: EventForms) -> ColumnReading | None:
+    """How a column of a type is read as it is declared; None if an event of it would not be read alike, or at all."""
     if found.kind == "e":
-        return _text(found, declared, time)
+        return _text(found, declared, forms)
     rule = _RULES.get(found.name)
-    return None if rule is None else rule(found, declared, time)
+    return None if rule is None else rule(found, declared, forms)
 
 
 def _exactly(name: TypeName) -> Rule:
-    def rule(_: DatabaseType, declared: ColumnType, __: TimeMode | None) -> ColumnReading | None:
+    def rule(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReading | None:
         return ColumnReading("{}", declared.arrow) if declared.name is name else None
 
     return rule
 
 
-def _integer(_: DatabaseType, declared: ColumnType, __: TimeMode | None) -> ColumnReading | None:
+def _integer(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReading | None:
     fits = declared.name in (TypeName.INT, TypeName.BIGINT)
     return ColumnReading("{}", declared.arrow) if fits else None
 
 
-def _numeric(found: DatabaseType, declared: ColumnType, __: TimeMode | None) -> ColumnReading | None:
+def _numeric(found: DatabaseType, declared: ColumnType, forms: EventForms) -> ColumnReading | None:
     """Zeros at the end count as digits when Arrow reads a number, so they go where the column may have more of them."""
     if declared.name is not TypeName.DECIMAL:
         return None
+    scale = None if found.precision is None else found.precision[1]
+    if scale not in (None, declared.scale) and not forms.tell_scale:
+        return None
     expression = "nullif({}, 'NaN')"
-    if found.precision is None or found.precision[1] > (declared.scale or 0):
+    if scale is None or scale > (declared.scale or 0):
         expression = f"trim_scale({expression})"
     return ColumnReading(expression, declared.arrow)
 
 
-def _text(_: DatabaseType, declared: ColumnType, __: TimeMode | None) -> ColumnReading | None:
+def _text(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReading | None:
     return ColumnReading("{}", pa.string()) if declared.name is TypeName.STRING else None
 
 
-def _bytes(_: DatabaseType, declared: ColumnType, __: TimeMode | None) -> ColumnReading | None:
+def _bytes(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReading | None:
     if declared.name is not TypeName.BINARY:
         return None
     return ColumnReading("encode({}, 'hex')", pa.string(), "hex")
 
 
-def _array(_: DatabaseType, declared: ColumnType, __: TimeMode | None) -> ColumnReading | None:
+def _array(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReading | None:
     if declared.name is not TypeName.STRING:
         return None
     return ColumnReading("array_to_json({})", pa.string(), "array")
 
 
-def _timestamp(found: DatabaseType, declared: ColumnType, time: TimeMode | None) -> ColumnReading | None:
+def _timestamp(found: DatabaseType, declared: ColumnType, forms: EventForms) -> ColumnReading | None:
     """The mode `connect` is milliseconds; what is finer is not in its events."""
-    if declared.name is not TypeName.TIMESTAMP or time is None:
+    if declared.name is not TypeName.TIMESTAMP or forms.time is None:
         return None
-    cut = time == "connect" and not _in_millis(found)
+    cut = forms.time == "connect" and not _in_millis(found)
     return ColumnReading("date_trunc('milliseconds', {})" if cut else "{}", pa.timestamp("us"))
 
 
-def _zoned(_: DatabaseType, declared: ColumnType, __: TimeMode | None) -> ColumnReading | None:
+def _zoned(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReading | None:
     """ISO text with all its digits, in every mode."""
     return ColumnReading("{}", pa.timestamp("us", tz="UTC")) if declared.name is TypeName.TIMESTAMP else None
 
 
-def _time_of_day(found: DatabaseType, declared: ColumnType, time: TimeMode | None) -> ColumnReading | None:
+def _time_of_day(found: DatabaseType, declared: ColumnType, forms: EventForms) -> ColumnReading | None:
     """A number of units, or text; which unit is the connector's mode, and the type's digits in the mode `adaptive`."""
-    if time == "isostring":
+    if forms.time == "isostring":
         return ColumnReading("{} || 'Z'", pa.string()) if declared.name is TypeName.STRING else None
-    if time is None or declared.name is not TypeName.BIGINT:
+    if forms.time is None or declared.name is not TypeName.BIGINT:
         return None
-    unit = {"connect": _MILLIS, "nanoseconds": _NANOS}.get(time, _MICROS)
-    if time == "adaptive" and _in_millis(found):
+    unit = {"connect": _MILLIS, "nanoseconds": _NANOS}.get(forms.time, _MICROS)
+    if forms.time == "adaptive" and _in_millis(found):
         unit = _MILLIS
     return ColumnReading(f"floor(extract(epoch FROM {{}}) * {unit})::bigint", pa.int64())
 

@@ -19,6 +19,7 @@ from state.values.chunks import KeyRange
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.postgres.checks import Declared
+from streaming.postgres.columns import EventForms
 from streaming.postgres.connector import Connector, Expected, check_connector, connector_at
 from streaming.postgres.reader import ChunkReader
 from tests.connect.test_postgres_in import FRAMES
@@ -72,11 +73,16 @@ FURTHER: dict[str, tuple[str, str, Sequence[str]]] = {
 }
 
 
+SCALED = ("rounded", "wider")
+"""Whose scale is another one than declared, which only records with their schema tell."""
+
+
 def declared_further(time: TimeMode) -> dict[str, str]:
     """A time of day is text in the mode `isostring`, and a number else."""
     return {
         name: "string" if time == "isostring" and name.startswith("clock") else kind
         for name, (_, kind, _) in FURTHER.items()
+        if time == "adaptive" or name not in SCALED
     }
 
 
@@ -102,9 +108,9 @@ def further() -> list[str]:
 def chunks(database: Database, table: TableSchema, name: str, time: TimeMode) -> dict[Key, Row]:
     """All rows of a table, read in chunks."""
     pieces = Pieces()
-    reader, _ = ChunkReader.open(
-        database.access, Declared(table, name, database.name, "chunks", time), starts=True
-    )
+    forms = EventForms(time, tell_scale=time == "adaptive")
+    declared = Declared(table, name, database.name, "chunks", forms)
+    reader, _ = ChunkReader.open(database.access, declared, starts=True)
     try:
         for keys in reader.survey(2).ranges:
             left: KeyRange | None = keys
@@ -113,7 +119,7 @@ def chunks(database: Database, table: TableSchema, name: str, time: TimeMode) ->
                 left = None if found.upto == keys.upto else KeyRange(found.upto, keys.upto)
     finally:
         reader.close()
-    return without_key(by_key(pieces.rows, Declared(table, name, "", "chunks", time)), table)
+    return without_key(by_key(pieces.rows, declared), table)
 
 
 def without_key(rows: dict[Key, Row], table: TableSchema) -> dict[Key, Row]:

@@ -288,3 +288,15 @@ def test_a_column_that_is_altered_between_chunks(database_of: DatabaseOf) -> Non
         with pytest.raises(BackfillError) as refused:
             reader.read(KeyRange(), 10, Pieces())
     assert refused.value.code is Code.POSTGRES_TABLE_CHANGED
+
+
+def test_a_scale_that_events_do_not_tell_has_to_be_the_databases(database_of: DatabaseOf) -> None:
+    database = database_of("CREATE TABLE orders (id bigint PRIMARY KEY, amount numeric(9,2))")
+    columns = ID | {"amount": "decimal(20,5)"}
+    text = refusal(database.declared(columns), database.access, Code.POSTGRES_TABLE_MISFIT)
+    assert (
+        "column amount is numeric, not decimal(20,5): its events are read at the scale of the database, 2"
+        in text
+    )
+    with database.reader(database.declared(columns, tell_scale=True)):
+        pass

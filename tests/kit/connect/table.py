@@ -18,6 +18,7 @@ from schemas.records import Row
 from schemas.settings.security import Secret
 from schemas.table import declare
 from streaming.postgres.checks import Declared, Mode
+from streaming.postgres.columns import EventForms
 from streaming.postgres.reader import ChunkReader
 from streaming.postgres.session import Access
 from tests.kit.connect.postgres import Postgres
@@ -85,10 +86,11 @@ class Database:
         name: str = "public.orders",
         mode: Mode = "chunks",
         time: TimeMode | None = "microseconds",
+        tell_scale: bool = False,
     ) -> Declared:
         """A declaration of this table, with the slot of this database."""
         table = declare({"name": "orders", "columns": dict(columns), "primary_key": list(key)})
-        return Declared(table, name, self.name, mode, time)
+        return Declared(table, name, self.name, mode, EventForms(time, tell_scale))
 
     @contextmanager
     def reader(self, declared: Declared, access: Access | None = None) -> Iterator[ChunkReader]:

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from schemas.errors import Code
+from schemas.json.debezium_values import TimeMode
 from schemas.table import Column
 from schemas.types import ColumnType
-from streaming.postgres.columns import DatabaseType, reading_of
+from streaming.postgres.columns import DatabaseType, EventForms, reading_of
 from streaming.postgres.parsing import Unreadable, from_hex, rows_of
 
 
@@ -29,7 +30,7 @@ def rows(content: str, *types: tuple[str, str]) -> list[tuple[object, ...]]:
     declared, found = columns(*types)
     readings = {}
     for column in declared:
-        reading = reading_of(found[column.name], column.type, "microseconds")
+        reading = reading_of(found[column.name], column.type, EventForms("microseconds"))
         assert reading is not None
         readings[column.name] = reading
     table = rows_of(content.encode(), readings, declared)
@@ -119,7 +120,7 @@ def test_a_null_in_the_key_is_no_key() -> None:
 
 def test_bytes_that_are_no_text_name_their_column() -> None:
     declared, found = columns(("int4", "int"), ("text", "string"))
-    readings = {column.name: reading_of(found[column.name], column.type, None) for column in declared}
+    readings = {column.name: reading_of(found[column.name], column.type, EventForms()) for column in declared}
     with pytest.raises(Unreadable) as refused:
         rows_of(b"1,\xff\xfe\n", {name: each for name, each in readings.items() if each}, declared)
     assert (refused.value.column, refused.value.code) == ("b", Code.BAD_ENCODING)
@@ -160,9 +161,9 @@ def test_bytes_of_any_part_of_a_column(part: slice) -> None:
     ],
 )
 def test_types_whose_events_are_other_values_are_not_read(
-    found: str, declared: str, time: str | None
+    found: str, declared: str, time: TimeMode | None
 ) -> None:
-    assert reading_of(DatabaseType(found), ColumnType.parse(declared), time) is None  # type: ignore[arg-type]
+    assert reading_of(DatabaseType(found), ColumnType.parse(declared), EventForms(time)) is None
 
 
 @pytest.mark.parametrize(
@@ -171,3 +172,22 @@ def test_types_whose_events_are_other_values_are_not_read(
 def test_digits_of_a_numeric(modifier: int, precision: tuple[int, int] | None) -> None:
     """Of numeric, numeric(18,2) and numeric(18,-1)."""
     assert DatabaseType("numeric", modifier=modifier).precision == precision
+
+
+@pytest.mark.parametrize(
+    ("modifier", "declared", "told", "expression"),
+    [
+        (-1, "decimal(38,10)", False, "trim_scale(nullif({}, 'NaN'))"),
+        ((18 << 16 | 2) + 4, "decimal(18,2)", False, "nullif({}, 'NaN')"),
+        ((18 << 16 | 2) + 4, "decimal(20,5)", False, None),
+        ((18 << 16 | 2) + 4, "decimal(20,5)", True, "nullif({}, 'NaN')"),
+        ((18 << 16 | 2) + 4, "decimal(18,1)", True, "trim_scale(nullif({}, 'NaN'))"),
+        ((6 << 16 | 0x7FE) + 4, "decimal(8,0)", False, None),
+    ],
+)
+def test_a_numeric_is_read_at_the_scale_that_its_events_are_read_at(
+    modifier: int, declared: str, told: bool, expression: str | None
+) -> None:
+    found = DatabaseType("numeric", modifier=modifier)
+    reading = reading_of(found, ColumnType.parse(declared), EventForms("microseconds", told))
+    assert (reading and reading.expression) == expression
