@@ -103,8 +103,8 @@ def _numeric(found: DatabaseType, declared: ColumnType, forms: EventForms) -> Co
     if declared.name is not TypeName.DECIMAL:
         return None
     scale = None if found.precision is None else found.precision[1]
-    if scale not in (None, declared.scale) and not forms.tell_scale:
-        return None
+    if scale is not None and scale != declared.scale and (scale < 0 or not forms.tell_scale):
+        return None  # one below zero can't be declared, and is not read from events
     expression = "nullif({}, 'NaN')"
     if scale is None or scale > (declared.scale or 0):
         expression = f"trim_scale({expression})"

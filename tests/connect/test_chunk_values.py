@@ -58,7 +58,6 @@ FURTHER: dict[str, tuple[str, str, Sequence[str]]] = {
         ("ARRAY['ü', '🙂', E'\\x1f', E'\\n', '\"', NULL, '\\\\']", "ARRAY['NULL', '']"),
     ),
     "whole": ("numeric(12)", "decimal(12,0)", ("123456789012", "-1", "'NaN'")),
-    "rounded": ("numeric(6,-2)", "decimal(12,0)", ("12345678", "-150")),
     "wider": ("numeric(9,2)", "decimal(20,5)", ("1.5", "-0.01", "'NaN'")),
     "millis": ("timestamp(3)", "timestamp", ("'2024-02-29 12:00:00.123456'", "'1969-12-31 23:59:59.9995'")),
     "zoned_millis": ("timestamptz(3)", "timestamp", ("'2024-02-29 12:00:00.123456+02'",)),
@@ -73,7 +72,7 @@ FURTHER: dict[str, tuple[str, str, Sequence[str]]] = {
 }
 
 
-SCALED = ("rounded", "wider")
+SCALED = ("wider",)
 """Whose scale is another one than declared, which only records with their schema tell."""
 
 

@@ -183,6 +183,7 @@ def test_digits_of_a_numeric(modifier: int, precision: tuple[int, int] | None) -
         ((18 << 16 | 2) + 4, "decimal(20,5)", True, "nullif({}, 'NaN')"),
         ((18 << 16 | 2) + 4, "decimal(18,1)", True, "trim_scale(nullif({}, 'NaN'))"),
         ((6 << 16 | 0x7FE) + 4, "decimal(8,0)", False, None),
+        ((6 << 16 | 0x7FE) + 4, "decimal(8,0)", True, None),
     ],
 )
 def test_a_numeric_is_read_at_the_scale_that_its_events_are_read_at(
