@@ -7,18 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from schemas.advice.advice import Advice as Advice
+from schemas.advice.initial import INITIAL
+from schemas.advice.postgres import POSTGRES
 from schemas.codes import Code
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """The two texts of a line that do not depend on what was found."""
-
-    expected: str
-    next_step: str
-
 
 _GRAMMAR = "column op literal, [NOT] IN, [NOT] BETWEEN, [NOT] LIKE, IS [NOT] NULL, AND, OR, NOT, parentheses"
 _CONFIGURATION = {
@@ -60,38 +53,6 @@ _CONFIGURATION = {
     Code.EXPRESSION_INVALID: Advice(_GRAMMAR, "correct the filter"),
     Code.EXPRESSION_NOT_ALLOWED: Advice(_GRAMMAR, "write the filter without it, or filter in the consumer"),
     Code.USAGE: Advice("the usage of the command", "correct the command line; see --help"),
-}
-
-_ANOTHER_VERSION = (
-    "correct the table, name its new version, and begin with a new state folder; nothing was sent"
-)
-_INITIAL = {
-    Code.INITIAL_TABLE_MISSING: Advice(
-        "a Delta table there, as initial.delta.uri says",
-        "correct the URI, or see that this user may read it; nothing was made",
-    ),
-    Code.INITIAL_VERSION_MISSING: Advice(
-        "version {version}, as initial.delta.version says",
-        "name a version that the table still has (DESCRIBE HISTORY), with its offsets; nothing was made",
-    ),
-    Code.INITIAL_TABLE_MISFIT: Advice(
-        "every declared column, with its type",
-        "correct the declaration, or write the table with these columns and name its new version; nothing was made",
-    ),
-    Code.INITIAL_TABLE_UNREADABLE: Advice(
-        "every file of that version to be there, and Parquet",
-        "see that no VACUUM takes them and that this user may read them; what was copied is kept: start again",
-    ),
-    Code.INITIAL_KEY_NULL: Advice("a value in every column of the primary key", _ANOTHER_VERSION),
-    Code.INITIAL_KEY_DUPLICATE: Advice("one row a primary key", _ANOTHER_VERSION),
-    Code.INITIAL_OFFSETS_MISFIT: Advice(
-        "one offset a partition, none behind the partition's end: {ends}",
-        "correct initial.delta.offsets; nothing was made",
-    ),
-    Code.INITIAL_CHANGED: Advice(
-        "{start}, as the state says",
-        "restore initial, or give the table that starts elsewhere a new state folder and new outputs",
-    ),
 }
 
 _BARRIER = "header = curr in decimal, value = Avro of Barrier, curr > prev >= 0, partitions >= 1"
@@ -323,7 +284,17 @@ _VERIFY = {
     ),
 }
 
-TABLE = {**_CONFIGURATION, **_INITIAL, **_BARRIERS, **_CHANGES, **_TOPICS, **_STATE, **_MACHINE, **_VERIFY}
+TABLE = {
+    **_CONFIGURATION,
+    **INITIAL,
+    **POSTGRES,
+    **_BARRIERS,
+    **_CHANGES,
+    **_TOPICS,
+    **_STATE,
+    **_MACHINE,
+    **_VERIFY,
+}
 
 
 def filled(text: str, values: Mapping[str, object]) -> str:

@@ -6,9 +6,12 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 
 from streaming.dev.broker import free_port
@@ -59,8 +62,13 @@ class Postgres:
         assert done.returncode == 0, done.stdout + done.stderr
         with (data / "postgresql.conf").open("a") as settings:
             settings.write(_SETTINGS + f"port={self.port}\n")
+        self.start()
+
+    def start(self) -> None:
+        """Start it, or start it again; returns before it answers."""
+        data = self._folder / "data"
         command = [*self._as, str(self._bin / "postgres"), "-D", str(data)]
-        with (self._folder / "log").open("wb") as log:
+        with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, cwd=data, stdout=log, stderr=log)
 
     def await_ready(self) -> None:
@@ -81,6 +89,28 @@ class Postgres:
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(STOP_S)
+
+    def crash(self) -> None:
+        """End it as a failure of it does: no client is told, nothing is written any more."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(STOP_S)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """As a machine that does not answer: neither the server nor its sessions run."""
+        assert self._process is not None
+        everybody = [
+            self._process.pid,
+            *(child.pid for child in psutil.Process(self._process.pid).children()),
+        ]
+        for pid in everybody:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in everybody:
+                os.kill(pid, signal.SIGCONT)
 
     def connect(self, database: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
         """A session, in UTC."""

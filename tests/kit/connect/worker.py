@@ -159,6 +159,10 @@ class Connect:
         """Why its task ended, with every cause; empty as long as it has not."""
         return str(self._task(name).get("trace", ""))
 
+    def url_of(self, name: str) -> str:
+        """Of a connector, in the REST API."""
+        return f"{self._url}/connectors/{name}"
+
     def log(self) -> str:
         return (self._folder / "log").read_text(encoding="utf-8", errors="replace")
 

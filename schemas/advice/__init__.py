@@ -1,0 +1,1 @@
+"""Parts of the table of errors, by what they are about."""

@@ -1,0 +1,136 @@
+"""The connector that writes the topic, asked over the REST API of Kafka Connect (configuration key `connector_url`).
+
+What it says of itself holds secrets, so nothing of an answer goes on but the settings that are named here.
+Source: https://kafka.apache.org/documentation/#connect_rest,
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-connector-properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.errors import Code, ConfigError, EnvironmentProblem
+from schemas.json.debezium_values import DecimalMode, TimeMode
+
+WAIT_S = 5.0
+WHERE = "initial.postgres.connector_url"
+_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
+_DEFAULTS = {
+    "slot.name": "debezium",
+    "plugin.name": "decoderbufs",
+    "publication.name": "dbz_publication",
+    "lsn.flush.mode": "connector",
+    "flush.lsn.source": "true",
+    "time.precision.mode": "adaptive",
+    "decimal.handling.mode": "precise",
+    "binary.handling.mode": "bytes",
+    "skipped.operations": "t",
+    "unavailable.value.placeholder": "__debezium_unavailable_value",
+}
+"""What Debezium takes for a setting that is not given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """Of a connector, what matters here. `states` are those of its tasks."""
+
+    settings: Mapping[str, str]
+    state: str
+    states: tuple[str, ...]
+
+    def setting(self, name: str) -> str:
+        """As given, or Debezium's default; empty where it has none."""
+        return self.settings.get(name, _DEFAULTS.get(name, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a connector has to be for a copy. `time` and `decimal` None: its records say it themselves."""
+
+    slot: str
+    database: str
+    plugin: str
+    time: TimeMode | None
+    decimal: DecimalMode | None
+
+
+def connector_at(url: str) -> Connector:
+    """Ask for it. Raises: EnvironmentProblem(CONNECTOR_UNREACHABLE)."""
+    config, status = (_answer(f"{url.rstrip('/')}/{part}") for part in ("config", "status"))
+    try:
+        return Connector(
+            {
+                name: str(config[name])
+                for name in ("connector.class", "database.dbname", *_DEFAULTS)
+                if name in config
+            },
+            str(status["connector"]["state"]),
+            tuple(str(task["state"]) for task in status["tasks"]),
+        )
+    except (KeyError, TypeError):
+        raise _unreachable("an answer that is none of Kafka Connect") from None
+
+
+def check_connector(found: Connector, expected: Expected) -> None:
+    """Raises: ConfigError(CONNECTOR_MISFIT), EnvironmentProblem(POSTGRES_NOT_STREAMING)."""
+    misfit = next(_misfits(found, expected), None)
+    if misfit is not None:
+        name, wanted = misfit
+        raise ConfigError(
+            Code.CONNECTOR_MISFIT,
+            where=WHERE,
+            found=f"{name}={found.setting(name) or 'nothing'}",
+            wanted=wanted,
+        )
+    states = {found.state, *found.states}
+    if states != {"RUNNING"} or not found.states:
+        told = ", ".join(sorted(states - {"RUNNING"})) or "no task"
+        raise EnvironmentProblem(
+            Code.POSTGRES_NOT_STREAMING, where=WHERE, found=f"a connector that does not run ({told})"
+        )
+
+
+def _misfits(found: Connector, expected: Expected) -> Iterator[tuple[str, str]]:
+    """Settings, with what is wanted in place of them."""
+    wanted: dict[str, str | None] = {
+        "connector.class": _CLASS,
+        "slot.name": expected.slot,
+        "database.dbname": expected.database,
+        "plugin.name": expected.plugin,
+        "time.precision.mode": expected.time,
+        "decimal.handling.mode": expected.decimal,
+        "binary.handling.mode": "bytes",
+        "unavailable.value.placeholder": _DEFAULTS["unavailable.value.placeholder"],
+    }
+    for name, value in wanted.items():
+        if value is not None and found.setting(name) != value:
+            yield name, f"{name}={value}, as the rest of the configuration says"
+    # The driver confirms what it was sent, whether Kafka has it or not; and by hand it comes too late.
+    if found.setting("lsn.flush.mode") != "connector":
+        yield (
+            "lsn.flush.mode",
+            "lsn.flush.mode=connector: the slot confirms what Kafka has, and nothing before",
+        )
+    if found.setting("flush.lsn.source") != "true":
+        yield "flush.lsn.source", "flush.lsn.source=true: the slot confirms what Kafka has"
+    if {part.strip() for part in found.setting("skipped.operations").split(",")} & set("cud"):
+        yield "skipped.operations", "skipped.operations=t or none: every change has its event"
+
+
+def _answer(url: str) -> Any:
+    # A tenth of a second that only those pay who ask.
+    import httpx2
+
+    try:
+        answer = httpx2.get(url, timeout=WAIT_S)
+        if answer.status_code != httpx2.codes.OK:
+            raise _unreachable(f"status {answer.status_code}")
+        return answer.json()
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        raise _unreachable(f"no answer ({type(error).__name__})") from None
+
+
+def _unreachable(found: str) -> EnvironmentProblem:
+    return EnvironmentProblem(Code.CONNECTOR_UNREACHABLE, where=WHERE, found=found)

@@ -1,0 +1,251 @@
+"""The copy of a table, chunk after chunk, by one or several readers, for as long as it takes.
+
+It runs in a thread of its caller, which decides where rows are kept and when a chunk counts. What may pass (a server
+that restarts, a statement that hangs) is waited for here, in longer and longer pauses; what does not is raised.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import pyarrow as pa
+import structlog
+
+from state.values.chunks import Chunk, KeyRange
+from streaming.postgres.pace import ChunkSize, Pace, Speed
+from streaming.postgres.reader import Keep, ReadChunk
+from streaming.postgres.session import Gone
+
+Kept = TypeVar("Kept")
+
+log = structlog.get_logger(__name__)
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+_LOOK_S = 0.25
+"""How often one who waits looks whether to stop."""
+
+
+class ChunkStore(Protocol[Kept]):
+    """Where the rows go."""
+
+    def keep(self, rows: pa.Table) -> Kept:
+        """Write a piece of a chunk durably, and say where. Called by several readers at once.
+
+        A piece counts only once `finished` names it; what was kept for a chunk that broke off belongs to none.
+        """
+
+    def finished(self, chunk: Chunk, pieces: Sequence[Kept]) -> None:
+        """All rows of a chunk are in these pieces, in key order but for a whole table. One call at a time.
+
+        It may take its time, which holds the readers up. Once it has returned, the chunk will not be read again by this
+        copy; if it raises, the copy ends with that.
+        """
+
+
+class Reader(Protocol):
+    """What reads: a `ChunkReader`."""
+
+    def read(self, keys: KeyRange, most_rows: int, keep: Keep) -> ReadChunk:
+        """As `ChunkReader.read`."""
+
+    def read_whole(self, keep: Keep) -> ReadChunk:
+        """As `ChunkReader.read_whole`."""
+
+    def cut(self) -> None:
+        """As `ChunkReader.cut`."""
+
+    def close(self) -> None:
+        """As `ChunkReader.close`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStatus:
+    """How far a copy is. `rows` of `of`, which is an estimate and may be too low; `trouble` is what it waits for."""
+
+    rows: int
+    of: int
+    left_s: float | None
+    paused: bool
+    rate_limit: int | None
+    trouble: str | None
+
+
+@dataclass(frozen=True)
+class CopyOrder(Generic[Kept]):
+    """What is to be copied: `unread` ranges, of a table of `rows` (an estimate), `rows_before` of which were read.
+
+    `reader` opens a reader and checks the table anew. `whole`: all rows by one snapshot; `unread` is one range, then.
+    `now_s` is a clock that is never set.
+    """
+
+    unread: Sequence[KeyRange]
+    rows: int
+    rows_before: int
+    chunk_rows: int
+    readers: int
+    reader: Callable[[], Reader]
+    store: ChunkStore[Kept]
+    whole: bool = False
+    now_s: Callable[[], float] = time.monotonic
+
+
+class TableCopying(Generic[Kept]):
+    """One run of a copy. `run` belongs to one thread; the rest may be called from any."""
+
+    def __init__(self, order: CopyOrder[Kept], pace: Pace) -> None:
+        self._order, self._pace = order, pace
+        self._todo = deque(order.unread)
+        self._speed = Speed(order.rows)
+        self._changed = threading.Condition()
+        self._finishing = threading.Lock()
+        self._stopping = False
+        self._trouble: str | None = None
+        self._error: BaseException | None = None
+        self._readers: set[Reader] = set()
+
+    def run(self) -> bool:
+        """Copy everything. False: it was stopped before the end.
+
+        Raises: what does not pass, of readers and of the store: see `ChunkReader`.
+        """
+        others = [
+            threading.Thread(target=self._work, name=f"postgres-{number}", daemon=True)
+            for number in range(1, min(self._order.readers, len(self._todo)))
+        ]
+        for thread in others:
+            thread.start()
+        self._work()
+        for thread in others:
+            thread.join()
+        if self._error is not None:
+            raise self._error
+        return not self._stopping
+
+    def stop(self) -> None:
+        """End the run soon. What is being read is dropped; a chunk that is being finished is finished."""
+        with self._changed:
+            self._stopping = True
+            for reader in self._readers:
+                reader.cut()
+            self._changed.notify_all()
+
+    def throttle(self, rate_limit: int | None) -> None:
+        """Rows per second from the next chunk on: None for any number, 0 for none."""
+        with self._changed:
+            self._pace.rate_limit = rate_limit
+            self._changed.notify_all()
+
+    def pause(self, paused: bool) -> None:
+        """Read nothing from the next chunk on, or go on."""
+        with self._changed:
+            self._pace.paused = paused
+            self._changed.notify_all()
+
+    def status(self) -> CopyStatus:
+        """As of now."""
+        with self._changed:
+            order, pace, now_s = self._order, self._pace, self._order.now_s()
+            return CopyStatus(
+                order.rows_before + self._speed.rows,
+                order.rows,
+                self._speed.left_s(now_s, order.rows_before),
+                pace.paused,
+                pace.rate_limit,
+                self._trouble,
+            )
+
+    def _work(self) -> None:
+        try:
+            while (keys := self._next()) is not None:
+                self._copy(keys)
+        except BaseException as error:  # noqa: BLE001  # `run` raises it, in the thread of its caller
+            with self._changed:
+                self._error = self._error or error
+            self.stop()
+
+    def _next(self) -> KeyRange | None:
+        with self._changed:
+            return None if self._stopping or not self._todo else self._todo.popleft()
+
+    def _copy(self, keys: KeyRange) -> None:
+        """A range to its end, by as many readers, one after another, as that takes."""
+        left: KeyRange | None = keys
+        size, pause_s = ChunkSize(self._order.chunk_rows), FIRST_PAUSE_S
+        while left is not None and not self._stopping:
+            before = left
+            try:
+                reader = self._opened()
+                try:
+                    while left is not None and (most := self._allowed(size.rows)):
+                        left = self._chunk(reader, left, most, size)
+                        pause_s = FIRST_PAUSE_S
+                finally:
+                    self._close(reader)
+            except Gone as gone:
+                size.failed()
+                self._wait(gone, pause_s)
+                pause_s = FIRST_PAUSE_S if left != before else min(pause_s * 2, LONGEST_PAUSE_S)
+
+    def _opened(self) -> Reader:
+        reader = self._order.reader()
+        with self._changed:
+            self._readers.add(reader)
+            if self._stopping:
+                reader.cut()
+        return reader
+
+    def _close(self, reader: Reader) -> None:
+        with self._changed:
+            self._readers.discard(reader)
+        reader.close()
+
+    def _allowed(self, most: int) -> int:
+        """How many rows may be read; 0 only when it is time to stop."""
+        with self._changed:
+            while not self._stopping:
+                now_s = self._order.now_s()
+                if rows := self._pace.rows(now_s, most):
+                    return rows
+                wait_s = self._pace.wait_s(now_s)
+                self._changed.wait(_LOOK_S if wait_s is None else min(wait_s, _LOOK_S))
+        return 0
+
+    def _chunk(self, reader: Reader, keys: KeyRange, most: int, size: ChunkSize) -> KeyRange | None:
+        """Read and hand over one chunk; what is left of the range behind it."""
+        began_s, pieces = self._order.now_s(), list[Kept]()
+
+        def keep(rows: pa.Table) -> None:
+            pieces.append(self._order.store.keep(rows))
+
+        def keep_slowly(rows: pa.Table) -> None:
+            """A whole table is one chunk, so what is paced are its pieces. The server waits for its reader."""
+            keep(rows)
+            left = rows.num_rows
+            while left and (allowed := self._allowed(left)):
+                left -= allowed
+
+        found = reader.read_whole(keep_slowly) if self._order.whole else reader.read(keys, most, keep)
+        with self._finishing:
+            if self._error is not None:
+                return None
+            self._order.store.finished(found.chunk, pieces)
+        now_s = self._order.now_s()
+        size.was(found.chunk.rows, found.size)
+        with self._changed:
+            self._trouble = None
+            self._speed.read(now_s, found.chunk.rows, now_s - began_s)
+        upto = found.chunk.keys.upto
+        return None if upto == keys.upto else KeyRange(upto, keys.upto)
+
+    def _wait(self, gone: Gone, pause_s: float) -> None:
+        if self._stopping:
+            return
+        log.warning("postgres_waits", why=gone.why, pause_s=pause_s)
+        with self._changed:
+            self._trouble = gone.why
+            self._changed.wait_for(lambda: self._stopping, pause_s)

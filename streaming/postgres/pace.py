@@ -1,0 +1,90 @@
+"""How fast a table is copied: rows per second, paused or not, and how many rows fit into a chunk.
+
+Pure: the time comes in, in seconds of a clock that is never set.
+"""
+
+from __future__ import annotations
+
+CHUNK_BYTES = 64 << 20
+"""Of CSV, about: a chunk of more is made of fewer rows the next time."""
+_AT_ONCE_S = 1.0
+"""Under a limit, a chunk has no more rows than the limit lets through in so long."""
+_SHRINK, _GROW = 4, 2
+
+
+class Pace:
+    """Of all readers together. `rate_limit`: rows per second, None for any number, 0 for none."""
+
+    def __init__(self, rate_limit: int | None = None, *, paused: bool = False) -> None:
+        self._rate_limit, self.paused = rate_limit, paused
+        self._free_s = 0.0
+
+    @property
+    def rate_limit(self) -> int | None:
+        return self._rate_limit
+
+    @rate_limit.setter
+    def rate_limit(self, rate_limit: int | None) -> None:
+        if rate_limit != self._rate_limit:  # what was read under another limit is no debt under this one
+            self._rate_limit, self._free_s = rate_limit, 0.0
+
+    def rows(self, now_s: float, most: int) -> int:
+        """How many rows may be read now; 0: none, and `wait_s` says for how long.
+
+        The one that asks has them, so that no other reader takes the same, whether all of them are there or not.
+        """
+        if self.paused or self._rate_limit == 0 or now_s < self._free_s:
+            return 0
+        if self._rate_limit is None:
+            return most
+        allowed = min(most, max(int(self._rate_limit * _AT_ONCE_S), 1))
+        self._free_s = now_s + allowed / self._rate_limit
+        return allowed
+
+    def wait_s(self, now_s: float) -> float | None:
+        """Until rows may be read; None: until somebody says so."""
+        if self.paused or self._rate_limit == 0:
+            return None
+        return max(self._free_s - now_s, 0.0)
+
+
+class ChunkSize:
+    """Rows of the next chunk of one reader, `most` at most."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self.rows = most
+
+    def was(self, rows: int, size: int) -> None:
+        """Learn from a chunk of so many rows and bytes."""
+        fitting = self._most if size == 0 else max(rows * CHUNK_BYTES // size, 1)
+        self.rows = min(self.rows * _GROW, fitting, self._most)
+
+    def failed(self) -> None:
+        """A chunk took too long, or was lost: smaller ones get on."""
+        self.rows = max(self.rows // _SHRINK, 1)
+
+
+class Speed:
+    """Rows per second lately, and so how long the rest takes."""
+
+    def __init__(self, of: int) -> None:
+        self._of, self._rows = of, 0
+        self._began_s: float | None = None
+
+    @property
+    def rows(self) -> int:
+        """That were read by this process."""
+        return self._rows
+
+    def read(self, now_s: float, rows: int, took_s: float) -> None:
+        """A chunk, and how long it took."""
+        if self._began_s is None:
+            self._began_s = now_s - took_s
+        self._rows += rows
+
+    def left_s(self, now_s: float, before: int) -> float | None:
+        """Until all is read, `before` rows having been read before; None as long as that is not known."""
+        if self._began_s is None or not self._rows or now_s <= self._began_s:
+            return None
+        left = max(self._of - before - self._rows, 0)
+        return left * (now_s - self._began_s) / self._rows
