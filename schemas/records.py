@@ -57,11 +57,13 @@ class UpstreamRecord:
 
     `unchanged` are columns, by index, whose value the record leaves out because it is what it was: None in `change`.
     `position` is where the change stands in the log of the database that it comes from, where that can be compared.
+    `transaction` is the one that made it, where the format was asked for it: its number, or the lower 32 bits of that.
     """
 
     change: Change | None
     unchanged: tuple[int, ...] = ()
     position: tuple[int, int] | None = None
+    transaction: int | None = None
 
 
 class BarrierKind(IntEnum):

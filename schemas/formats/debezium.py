@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from schemas.avro.registered import WriterSchema
 from schemas.formats.protocol import Framed, Images, Rows
@@ -75,6 +75,23 @@ class DebeziumFormat(RegistryFormat):
     def comes_again(self) -> bool:
         return True
 
+    _asks_transactions: bool = PrivateAttr(default=False)
+
+    @property
+    def tells_transactions(self) -> bool:
+        return self._asks_transactions
+
+    def with_transactions(self) -> Self:
+        """The same format, which reads of each change what transaction made it: of a PostgreSQL connector.
+
+        It is no part of the declaration. Whole rows before need a replica that is whole: ValueError.
+        """
+        if self.is_whole:
+            raise ValueError("transactions are not read where events come with the row before")
+        copy = self.model_copy()
+        copy._asks_transactions = True
+        return copy
+
     @property
     def framed(self) -> Framed:
         return Framed() if self.encoding == "json" else Framed(key=True, value=True)
@@ -96,16 +113,32 @@ class DebeziumFormat(RegistryFormat):
         from schemas.avro.projection import misfit
         from schemas.formats.events.debezium_avro import projects
 
-        return misfit(schema, projects(table.columns, table.key_columns, whole=self.is_whole)[half])
+        read = projects(
+            table.columns, table.key_columns, whole=self.is_whole, transactions=self._asks_transactions
+        )
+        return misfit(schema, read[half])
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
         if self.encoding == "avro-registry":
             from schemas.formats.events.debezium_avro import AvroEvents
 
-            return AvroEvents(columns, key_columns, self.schemas_by_id, whole=self.is_whole)
+            return AvroEvents(
+                columns,
+                key_columns,
+                self.schemas_by_id,
+                whole=self.is_whole,
+                transactions=self._asks_transactions,
+            )
         from schemas.formats.events.debezium_json import DebeziumRows
 
-        return DebeziumRows(columns, key_columns, self.time, self.decimal, whole=self.is_whole)
+        return DebeziumRows(
+            columns,
+            key_columns,
+            self.time,
+            self.decimal,
+            whole=self.is_whole,
+            transactions=self._asks_transactions,
+        )
 
 
 def key_misfit(table: TableSchema) -> str | None:

@@ -203,6 +203,11 @@ class Format(BaseModel):
         return False
 
     @property
+    def tells_transactions(self) -> bool:
+        """Whether changes say what transaction made them (`UpstreamRecord.transaction`)."""
+        return False
+
+    @property
     def framed(self) -> Framed:
         """Which halves of a record name the schema that they are written by."""
         return Framed()

@@ -21,6 +21,7 @@ from schemas.errors import Code, InputError
 from schemas.formats.protocol import Format, Rows
 from schemas.records import UpstreamRecord
 from schemas.table import TableSchema
+from state.columns import TRANSACTION
 from streaming.lane.changes import Bools, Changes
 from streaming.source.decoded import KEY, MARKED, POSITION, UNCHANGED, VALUE
 
@@ -85,6 +86,8 @@ class FormatFaults:
         position = rows[POSITION][row].as_py() if POSITION in rows.column_names else None
         same = record.unchanged == tuple(unchanged or ())
         same &= record.position == (None if position is None else tuple(position.values()))
+        if TRANSACTION in rows.column_names:
+            same &= record.transaction == rows[TRANSACTION][row].as_py()
         return same and record.change is not None and self._plain.encode(record.change) == self._decoded(row)
 
     def _decoded(self, row: int) -> bytes:

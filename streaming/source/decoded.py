@@ -11,6 +11,7 @@
     BEFORE_HASH          see `state.columns`; null where the format does not give the row before
     UNCHANGED            indices of columns that the record leaves out; of formats that may
     POSITION             where the change stands in its database's log; of formats that tell
+    TRANSACTION          see `state.columns`, or the lower 32 bits of it; of formats that tell
 
 Nullability is not declared: Spark's says what Avro allows, and the lane looks at the values.
 """

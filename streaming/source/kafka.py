@@ -18,7 +18,7 @@ from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema
-from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
+from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.values.plan import AlignedBarrier
 from state.vnode import vnode_expression
 from streaming.kafka.clients import KafkaSettings
@@ -196,6 +196,7 @@ class UpstreamSource:
             F.when(hashed, before_hash).alias(BEFORE_HASH),
             *([] if found.unchanged is None else [found.unchanged.alias(UNCHANGED)]),
             *([] if found.position is None else [found.position.alias(POSITION)]),
+            *([] if found.transaction is None else [found.transaction.alias(TRANSACTION)]),
         ]
 
     def _vnode_of(self, row: Column) -> Column:

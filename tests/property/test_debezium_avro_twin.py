@@ -14,9 +14,11 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Format
 from schemas.position import Key
 from schemas.table import TableSchema, declare
+from state.columns import TRANSACTION
 from streaming.source.decoded import POSITION, UNCHANGED
 from tests.kit.avro_events import events
 from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
+from tests.property.test_debezium_twin import transactions_by_both
 from tests.property.test_upsert_twin import WIDE, Record, by_the_twin, decoded, differences, drawn
 
 RECORDED = DebeziumFormat(encoding="avro-registry").with_schemas(recorded_schemas())
@@ -43,6 +45,18 @@ def test_recorded_events_are_the_same_to_both(spark: SparkSession) -> None:
     assert [each for each in rows[UNCHANGED].to_pylist() if each] == [[body]]
     places = [tuple(each.values()) for each in rows[POSITION].to_pylist() if each]
     assert len(places) > 15
+    assert TRANSACTION not in rows.column_names
+
+
+@pytest.mark.timeout(600)
+def test_recorded_changes_tell_their_transactions(spark: SparkSession) -> None:
+    asked = RECORDED.with_transactions()
+    found: list[Record] = [(each.key, each.value) for each in recorded("avro") if "orders" in each.topic]
+    assert differences(spark, asked, UNLISTED, found) == []
+    said = by_the_twin(asked, UNLISTED, found)
+    sound = [record for record, each in zip(found, said, strict=True) if isinstance(each, bytes)]
+    told = [each for each in transactions_by_both(spark, asked, UNLISTED, sound) if each is not None]
+    assert len(set(told)) > 10
 
 
 @pytest.mark.parametrize("topic", ["public.orders_default", "public.orders_full"])

@@ -16,6 +16,7 @@ from schemas.json.debezium_values import UNAVAILABLE, UNAVAILABLE_BYTES, UNAVAIL
 from schemas.records import Op
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType, TypeName
+from state.columns import TRANSACTION
 from streaming.source.decoded import POSITION, UNCHANGED
 from tests.kit.debezium import RECORDED, recorded
 from tests.kit.json_records import ODD, broken, sound_cells
@@ -94,14 +95,42 @@ def test_what_says_nothing_of_the_table_is_no_change_to_either(spark: SparkSessi
 @pytest.mark.parametrize("odd", [False, True], ids=["sound", "odd"])
 @pytest.mark.parametrize(
     "format_",
-    [PRECISE, FRAMED, TEXT, WHOLE, WHOLE_FRAMED],
-    ids=["precise", "framed", "text", "whole", "whole-framed"],
+    [PRECISE, FRAMED, TEXT, WHOLE, WHOLE_FRAMED, PRECISE.with_transactions(), FRAMED.with_transactions()],
+    ids=["precise", "framed", "text", "whole", "whole-framed", "transactions", "framed-transactions"],
 )
 def test_random_events_are_the_same_to_both(spark: SparkSession, format_: DebeziumFormat, odd: bool) -> None:
     found = drawn(events(TABLE, format_, odd=odd), 250)
     assert differences(spark, format_, TABLE, found) == []
     refused = [each for each in by_the_twin(format_, TABLE, found) if isinstance(each, str)]
     assert bool(refused) is odd
+    if format_.tells_transactions and not odd:
+        told = transactions_by_both(spark, format_, TABLE, found)
+        assert {None, 7, (1 << 32) - 1} == set(told)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("name", "format_"), [("plain", PRECISE), ("schemas", FRAMED)])
+def test_recorded_changes_tell_their_transactions(
+    spark: SparkSession, name: str, format_: DebeziumFormat
+) -> None:
+    asked = format_.with_transactions()
+    found: list[Record] = [(each.key, each.value) for each in recorded(name) if "orders" in each.topic]
+    assert differences(spark, asked, RECORDED, found) == []
+    said = by_the_twin(asked, RECORDED, found)
+    sound = [record for record, each in zip(found, said, strict=True) if isinstance(each, bytes)]
+    told = [each for each in transactions_by_both(spark, asked, RECORDED, sound) if each is not None]
+    assert len(set(told)) > 10
+    assert TRANSACTION not in decoded(spark, format_, RECORDED, sound[:1]).rows.column_names
+
+
+def transactions_by_both(
+    spark: SparkSession, format_: DebeziumFormat, table: TableSchema, found: list[Record]
+) -> list[int | None]:
+    """What columns and twin say of sound records, which has to be the same."""
+    rows = format_.rows(table.columns, table.key_columns)
+    by_twin = [rows.read_record(*each).transaction for each in found]
+    assert decoded(spark, format_, table, found).rows[TRANSACTION].to_pylist() == by_twin
+    return by_twin
 
 
 @pytest.mark.timeout(600)
@@ -201,7 +230,15 @@ def events(draw: st.DrawFn, table: TableSchema, format_: DebeziumFormat, *, odd:
     parts = {
         "before": before if format_.is_whole else "null",
         "after": after,
-        "source": json.dumps({**source, "lsn": draw(st.sampled_from([7, None]))}),
+        "source": json.dumps(
+            {
+                **source,
+                "lsn": draw(st.sampled_from([7, None])),
+                "txId": draw(
+                    st.sampled_from([7, None, (1 << 32) - 1, *(["7", 1.5, 1 << 63, {}] if odd else [])])
+                ),
+            }
+        ),
     }
     value = _object({**parts, "op": json.dumps(op), "ts_ms": "1"})
     if framed:

@@ -25,6 +25,7 @@ from schemas.formats.events.rows import (
     halves,
     mismatch,
     position_of,
+    transaction_of,
 )
 from schemas.json.debezium_values import UNAVAILABLE
 from schemas.records import UpstreamRecord
@@ -43,15 +44,19 @@ SOURCE = (
     Column("lsn", ColumnType(TypeName.BIGINT), nullable=True),
 )
 """What is read of an event beside its row. Texts are compared as bytes, which need not be UTF-8."""
+TRANSACTION = Column("txId", ColumnType(TypeName.BIGINT), nullable=True)
+"""Likewise, where it is asked for."""
 LEFT_OUT: Mapping[TypeName, Value] = {TypeName.STRING: UNAVAILABLE, TypeName.BINARY: UNAVAILABLE.encode()}
 """In place of a value that is what it was."""
 
 
 def projects(
-    columns: Sequence[Column], key_columns: Sequence[Column], *, whole: bool
+    columns: Sequence[Column], key_columns: Sequence[Column], *, whole: bool, transactions: bool = False
 ) -> dict[Literal["key", "value"], Project]:
-    """What is read of a `value`, and of a `key`. `whole`: the row before, too."""
-    parts: dict[str, Project] = {"source": _of_source}
+    """What is read of a `value`, and of a `key`. `whole`: the row before, too; `transactions`: who made the change."""
+    parts: dict[str, Project] = {
+        "source": partial(_of_source, columns=source_columns(transactions=transactions))
+    }
     for half in halves(whole=whole):
         parts[half] = partial(of_record, columns=columns, name=f"backfill.{half.title()}")
     return {
@@ -60,13 +65,18 @@ def projects(
     }
 
 
+def source_columns(*, transactions: bool) -> tuple[Column, ...]:
+    """What is read of where an event comes from."""
+    return (*SOURCE, TRANSACTION) if transactions else SOURCE
+
+
 def _of_event(schema: Schema, parts: Mapping[str, Project]) -> Projection:
     if not fields_of(schema).keys() & {column.name for column in ENVELOPE}:
         raise MisfitError("a record that is no change event: it has no op")
     return of_record(schema, ENVELOPE, parts=parts)
 
 
-def _of_source(schema: Schema) -> Projection:
+def _of_source(schema: Schema, columns: Sequence[Column]) -> Projection:
     """What other connectors have under these names in other types is of no use here."""
     fields = fields_of(schema)
 
@@ -76,7 +86,7 @@ def _of_source(schema: Schema) -> Projection:
         except MisfitError:
             return False
 
-    return of_record(schema, list(filter(fits, SOURCE)), name="backfill.Source")
+    return of_record(schema, list(filter(fits, columns)), name="backfill.Source")
 
 
 class AvroEvents(EventRows):
@@ -89,9 +99,11 @@ class AvroEvents(EventRows):
         schemas: Schemas,
         *,
         whole: bool = False,
+        transactions: bool = False,
     ) -> None:
         super().__init__(columns, key_columns, whole=whole)
-        read = projects(columns, key_columns, whole=whole)
+        self._transactions = transactions
+        read = projects(columns, key_columns, whole=whole, transactions=transactions)
         self._values = RegisteredRecords(schemas, read["value"], "a value")
         self._key_records = RegisteredRecords(schemas, read["key"], "a key")
 
@@ -117,7 +129,8 @@ class AvroEvents(EventRows):
         }
         before, after = (self._half(found.get(name)) for name in ("before", "after"))
         position = position_of(origin, (source or {}).get("lsn"))
-        event = Event(op, before, after, position, origin.get("snapshot"))
+        transaction = transaction_of(origin, (source or {}).get("txId")) if self._transactions else None
+        event = Event(op, before, after, position, origin.get("snapshot"), transaction)
         return self._record(event, self._key(key, where), where)
 
     def _half(self, row: dict[str, Value] | None) -> Half | None:

@@ -19,6 +19,7 @@ from schemas.formats.events.rows import (
     check_op,
     mismatch,
     position_of,
+    transaction_of,
 )
 from schemas.json.debezium_values import (
     UNAVAILABLE_BYTES,
@@ -52,8 +53,10 @@ class DebeziumRows(EventRows):
         decimal: DecimalMode | None,
         *,
         whole: bool = False,
+        transactions: bool = False,
     ) -> None:
         super().__init__(columns, key_columns, whole=whole)
+        self._transactions = transactions
         self._values = DebeziumValues(time, decimal)
         self._key_frames, self._frames = Frames(), Frames("after")
 
@@ -70,6 +73,7 @@ class DebeziumRows(EventRows):
                 return UpstreamRecord(None)
             op, source = _op(envelope), _source(envelope)
             position = _position(source)
+            transaction = _transaction(source) if self._transactions else None
         except JsonError as reason:
             raise _error(reason, "a value", where) from None
         keys = self._key(key, where)
@@ -81,7 +85,7 @@ class DebeziumRows(EventRows):
         except JsonError as reason:
             raise _error(reason, "a value", where) from None
         snapshot = source.get("snapshot", _NOTHING).text
-        return self._record(Event(op, before, after, position, snapshot), keys, where)
+        return self._record(Event(op, before, after, position, snapshot, transaction), keys, where)
 
     def _row(
         self, fields: list[tuple[str, Token]], schemas: Mapping[str, FieldSchema]
@@ -143,11 +147,26 @@ def _source(envelope: _Fields) -> _Fields:
 
 
 def _position(source: _Fields) -> tuple[int, int] | None:
-    lsn = source.get("lsn")
-    if lsn is not None and not (lsn.kind is Kind.INTEGER and -_LONG_MAX - 1 <= int(lsn.text) <= _LONG_MAX):
-        raise JsonError("a source whose lsn is no number")
-    told = {name: source.get(name, _NOTHING).text for name in ("connector", "snapshot", "sequence")}
-    return position_of(told, None if lsn is None else int(lsn.text))
+    lsn = _number(source, "lsn")
+    return position_of(_told(source, "connector", "snapshot", "sequence"), lsn)
+
+
+def _transaction(source: _Fields) -> int | None:
+    number = _number(source, "txId")
+    return transaction_of(_told(source, "connector", "snapshot"), number)
+
+
+def _told(source: _Fields, *names: str) -> dict[str, str | None]:
+    return {name: source.get(name, _NOTHING).text for name in names}
+
+
+def _number(source: _Fields, name: str) -> int | None:
+    found = source.get(name)
+    if found is None:
+        return None
+    if not (found.kind is Kind.INTEGER and -_LONG_MAX - 1 <= int(found.text) <= _LONG_MAX):
+        raise JsonError(f"a source whose {name} is no number")
+    return int(found.text)
 
 
 def _error(reason: JsonError, what: str, where: str | None) -> InputError:

@@ -54,6 +54,12 @@ def check_op(op: str | None, *, has_after: bool) -> str:
     return op
 
 
+def transaction_of(source: Mapping[str, Any], number: int | None) -> int | None:
+    """The transaction that made a change; None where the event is no change of PostgreSQL, but a row of a snapshot."""
+    is_change = source.get("connector") == COMPARABLE and source.get("snapshot") == "false"
+    return number if is_change else None
+
+
 def position_of(source: Mapping[str, Any], lsn: int | None) -> tuple[int, int] | None:
     """Where a change stands in its database's log; None where that can't be compared."""
     sequence = re.fullmatch(SEQUENCE, source.get("sequence") or "")
@@ -79,6 +85,7 @@ class Event(NamedTuple):
     after: Half | None
     position: tuple[int, int] | None
     snapshot: str | None
+    transaction: int | None = None
 
 
 class EventRows(Rows):
@@ -114,9 +121,12 @@ class EventRows(Rows):
         if self._whole:
             return UpstreamRecord(self._whole_change(event, keys, where), position=event.position)
         if event.after is None:
-            return UpstreamRecord(self._delete(keys), position=event.position)
-        change = Change(Op.INSERT, None, self._row_of(keys, event.after, where))
-        return UpstreamRecord(change, event.after.left_out, event.position)
+            change = self._delete(keys)
+            left_out: tuple[int, ...] = ()
+        else:
+            change = Change(Op.INSERT, None, self._row_of(keys, event.after, where))
+            left_out = event.after.left_out
+        return UpstreamRecord(change, left_out, event.position, event.transaction)
 
     def _whole_change(self, event: Event, keys: Mapping[str, Value], where: str | None) -> Change:
         op = WHOLE_OPS[event.op]

@@ -14,7 +14,13 @@ from schemas.formats.events.frames import FRAMED
 from schemas.formats.events.rows import halves
 from schemas.table import TableSchema
 from streaming.source.formats.debezium_columns import FRAME, DebeziumForms, unchanged
-from streaming.source.formats.events import decoded_event, decoded_whole, is_no_data, position_of
+from streaming.source.formats.events import (
+    decoded_event,
+    decoded_whole,
+    is_no_data,
+    position_of,
+    transaction_of,
+)
 from streaming.source.formats.json_columns import (
     Cells,
     JsonColumns,
@@ -27,8 +33,8 @@ from streaming.source.formats.json_columns import (
 from streaming.source.formats.json_keys import KeyObjects
 from streaming.source.formats.protocol import Decoded, Decoder
 
-_SOURCE = "struct<connector:string,snapshot:string,sequence:string,lsn:bigint>"
-_ENVELOPE = f"op:string,ts_ms:string,source:{_SOURCE}"
+_SOURCE = "connector:string,snapshot:string,sequence:string,lsn:bigint"
+_TRANSACTION = "txId:bigint"
 _INEXACT = r"\.[0-9]{15}|[0-9][eE]"
 """What a number may lose on its way out of a key's frame."""
 
@@ -38,14 +44,16 @@ class DebeziumDecoder(Decoder):
 
     def __init__(self, format_: DebeziumFormat, table: TableSchema) -> None:
         keys = frozenset(table.primary_key)
-        self._whole = format_.is_whole
+        self._whole, self._transactions = format_.is_whole, format_.tells_transactions
         self._halves = halves(whole=self._whole)
         self._table, self._forms = table, DebeziumForms(format_.time, format_.decimal, keys)
         self._row, self._key = JsonColumns(table.columns, self._forms), KeyObjects(table, self._forms)
 
     def read(self, key: Column, value: Column) -> Column:
         key_text = _unframed(key.cast("string"))
-        envelope = ",".join([_ENVELOPE, *(f"{half}:struct<{self._row.fields}>" for half in self._halves)])
+        source = f"{_SOURCE},{_TRANSACTION}" if self._transactions else _SOURCE
+        said = f"op:string,ts_ms:string,source:struct<{source}>"
+        envelope = ",".join([said, *(f"{half}:struct<{self._row.fields}>" for half in self._halves)])
         frame = f"payload:struct<{envelope}>"
         if self._forms.asks_frames:
             frame += f",schema:{FRAME}"
@@ -66,6 +74,9 @@ class DebeziumDecoder(Decoder):
         others = source.isNotNull() | after.isNotNull()
         place = [source.getField(name) for name in ("connector", "snapshot", "sequence", "lsn")]
         sound, doubt, more = row.sound, row.doubt | _may_have_two_payloads(text), list[Column]()
+        if self._transactions:
+            connector, snapshot, *_ = place
+            more = [transaction_of(connector, snapshot, source.getField("txId")).alias("transaction")]
         if self._whole:
             before = self._cells(read, envelope, text, "before")
             sound, doubt = sound & before.sound, doubt | before.doubt
@@ -92,7 +103,9 @@ class DebeziumDecoder(Decoder):
         )
 
     def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
-        return (decoded_whole if self._whole else decoded_event)(read, value)
+        if self._whole:
+            return decoded_whole(read, value)
+        return decoded_event(read, value, transactions=self._transactions)
 
     def _cells(self, read: Column, envelope: Column, text: Column, half: str) -> Cells:
         """The values of a row. What a frame says of the one after holds for the one before."""

@@ -15,12 +15,26 @@ from pyspark.sql import functions as F
 
 from schemas.avro.registered import FRAME_BYTES
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.events.debezium_avro import ENVELOPE, LEFT_OUT, SOURCE, projects
+from schemas.formats.events.debezium_avro import (
+    ENVELOPE,
+    LEFT_OUT,
+    SOURCE,
+    TRANSACTION,
+    projects,
+    source_columns,
+)
 from schemas.formats.events.rows import halves
 from schemas.table import TableSchema
 from streaming.source.decoded import AWAITS
 from streaming.source.formats.avro_columns import AvroColumns, AvroKeys
-from streaming.source.formats.events import decoded_event, decoded_whole, is_deleted, is_no_data, position_of
+from streaming.source.formats.events import (
+    decoded_event,
+    decoded_whole,
+    is_deleted,
+    is_no_data,
+    position_of,
+    transaction_of,
+)
 from streaming.source.formats.json_columns import Cells
 from streaming.source.formats.protocol import Decoded, Decoder
 
@@ -30,8 +44,12 @@ class AvroEventDecoder(Decoder):
 
     def __init__(self, format_: DebeziumFormat, table: TableSchema) -> None:
         self._table, self._whole = table, format_.is_whole
-        read = projects(table.columns, table.key_columns, whole=self._whole)
-        parts = {"source": SOURCE, **dict.fromkeys(halves(whole=self._whole), table.columns)}
+        self._transactions = transactions = format_.tells_transactions
+        read = projects(table.columns, table.key_columns, whole=self._whole, transactions=transactions)
+        parts = {
+            "source": source_columns(transactions=transactions),
+            **dict.fromkeys(halves(whole=self._whole), table.columns),
+        }
         self._event = AvroColumns(ENVELOPE, format_.known, read["value"], parts)
         self._key = AvroKeys(table.key_columns, format_.known, read["key"])
 
@@ -47,6 +65,8 @@ class AvroEventDecoder(Decoder):
         no_data = is_no_data(op, ts_ms, has_source | has_row)
         sound, doubt = said.sound & source.sound & row.sound, said.doubt | row.doubt
         more: list[Column] = []
+        if self._transactions:
+            more = [_transaction(source).alias("transaction")]
         if self._whole:
             before = self._event.cells(event, value, "before")
             sound, doubt = sound & before.sound, doubt | before.doubt
@@ -73,7 +93,10 @@ class AvroEventDecoder(Decoder):
 
     def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
         waits = read.getField("waits")
-        found = (decoded_whole if self._whole else decoded_event)(read, value)
+        if self._whole:
+            found = decoded_whole(read, value)
+        else:
+            found = decoded_event(read, value, transactions=self._transactions)
         # Every lane gets it, and has no use for more than the id of a value; where the key's is the one that is not
         # known, what is wrong with the value comes first.
         named = F.when(self._event.waits(value), F.substring(value, 1, FRAME_BYTES)).otherwise(value)
@@ -116,3 +139,8 @@ def _position(source: Cells) -> Column:
     *texts, lsn = (source.values[column.name] for column in SOURCE)
     connector, snapshot, sequence = (text.cast("string") for text in texts)
     return position_of(connector, snapshot, sequence, lsn)
+
+
+def _transaction(source: Cells) -> Column:
+    connector, snapshot = (source.values[name].cast("string") for name in ("connector", "snapshot"))
+    return transaction_of(connector, snapshot, source.values[TRANSACTION.name])

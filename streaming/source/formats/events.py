@@ -21,11 +21,12 @@ from streaming.source.decoded import NO_DATA
 from streaming.source.formats.protocol import Decoded
 
 
-def decoded_event(said: Column, value: Column) -> Decoded:
+def decoded_event(said: Column, value: Column, *, transactions: bool = False) -> Decoded:
     """What an event amounts to that says what a row is now, by these fields of `said`.
 
     `op`, `has_row`, `row`; `has_key` and `is_sound`, the key and the value can be read; `agree`, the row is of that
-    key; `is_no_data`; `doubt` and `key_doubt`; `unchanged` and `position` as in `Decoded`.
+    key; `is_no_data`; `doubt` and `key_doubt`; `unchanged` and `position` as in `Decoded`. `transactions`: also
+    `transaction`.
     """
     op, row, has_row = (said.getField(name) for name in ("op", "row", "has_row"))
     readable = said.getField("has_key") & said.getField("is_sound")
@@ -42,6 +43,7 @@ def decoded_event(said: Column, value: Column) -> Decoded:
         value=_in_doubt(number, said, value),
         unchanged=F.when(number == Op.INSERT.value, said.getField("unchanged")),
         position=_comparable(number, said),
+        transaction=F.when(number >= 0, said.getField("transaction")) if transactions else None,
     )
 
 
@@ -93,8 +95,17 @@ def is_no_data(op: Column, ts_ms: Column, others: Column) -> Column:
     return F.coalesce(op == MESSAGE, op.isNull() & ~others & ts_ms.isNotNull())
 
 
+def _is_change(connector: Column, snapshot: Column) -> Column:
+    return (connector == COMPARABLE) & (snapshot == "false")
+
+
+def transaction_of(connector: Column, snapshot: Column, number: Column) -> Column:
+    """The transaction that made a change; null where the event is none of PostgreSQL."""
+    return F.when(_is_change(connector, snapshot), number)
+
+
 def position_of(connector: Column, snapshot: Column, sequence: Column, lsn: Column) -> Column:
     """Where a change stands in its database's log; without its `commit` where that can't be compared."""
     commit = F.regexp_extract(sequence, f"^{SEQUENCE}\\z", 1).try_cast("bigint")
-    comparable = (connector == COMPARABLE) & (snapshot == "false") & lsn.isNotNull()
+    comparable = _is_change(connector, snapshot) & lsn.isNotNull()
     return F.struct(F.when(comparable, commit).alias("commit"), lsn.alias("lsn"))

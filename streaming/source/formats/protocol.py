@@ -23,7 +23,7 @@ class Decoded:
     null. `value`: the record's value where the strict twin has to look at it, which is where `op` is null and where
     these columns might say something else than the twin; else null. Where the record has no value it may be empty in
     its place. `unchanged` and `position` are those of `records.UpstreamRecord`, an array of int and a struct of two
-    bigint, null for none; of formats that have them.
+    bigint, null for none; of formats that have them. `transaction` is a bigint, likewise.
     """
 
     op: Column
@@ -32,6 +32,7 @@ class Decoded:
     value: Column
     unchanged: Column | None = None
     position: Column | None = None
+    transaction: Column | None = None
 
 
 class Decoder(Protocol):
