@@ -44,6 +44,8 @@ _LATENCY_WINDOW_S = 60.0
 class StatusCache:
     """Of one service. `newest` gives the newest barrier of each upstream partition and how many wait there.
 
+    `vnode_count` is 0 where nothing is kept of rows, and where vnodes are partitions: the page counts none then.
+
     `clock` gives Unix seconds, for what is shown; `steady` is a clock that is never set, for durations.
     """
 
@@ -75,7 +77,7 @@ class StatusCache:
     def note(self, report: BatchReport) -> list[float]:
         """Take a batch into account. For each of its barriers the seconds from its injection until now."""
         wall_s, now_s = self.clock(), self.steady()
-        stored = report.files.rows_by_vnode(max(self.vnode_count, 1))
+        stored = report.files.rows_by_vnode(max(report.vnode_count, 1))
         ends = report.plan.end_offsets
         views = [
             JobView.of(job, report.progress.get(job.name, {}), stored, ends) for job in report.outcome.jobs
@@ -175,7 +177,7 @@ class StatusCache:
             rows_per_s=forecast.rows_per_s,
             seconds_left=forecast.seconds_left,
             parts=definition.part_count,
-            part_name=definition.scan.part_name,
+            part_name=definition.part_name,
             vnodes_done=view.vnodes_done,
             vnodes_in_progress=len(view.progress) - view.vnodes_done,
             start=job.start,
