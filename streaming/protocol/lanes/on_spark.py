@@ -1,7 +1,7 @@
 """One Spark job a batch: decode, exchange by lane, one lane task each; their results come back as values.
 
-None for a batch without records, see `streaming.protocol.lanes.quiet`. Where vnodes are the upstream's partitions nothing
-is exchanged: each lane task reads its own.
+None for a batch without records, see `streaming.protocol.lanes.quiet`. Where vnodes are the upstream's partitions
+nothing is exchanged: each lane task reads its own.
 """
 
 from __future__ import annotations
