@@ -47,8 +47,8 @@ _CONFIGURATION = {
         "a job of the configuration, or one that was created since and not dropped", "see `backfill list`"
     ),
     Code.RESCALE_REFUSED: Advice(
-        "{partitions} lanes, one an upstream partition, until every job with distribution: upstream is complete",
-        "set lanes to {partitions} or leave it out; once the jobs are complete any number that divides it will do",
+        "a lane for each upstream partition until every job of a table with distribution: upstream is complete",
+        "leave lanes out or set it to the number of partitions; once the jobs are complete any that divides it will do",
     ),
     Code.NO_JOB: Advice(
         "a job, in the configuration or in the state",

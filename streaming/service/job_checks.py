@@ -72,8 +72,7 @@ def refuse_rescale(
             raise ConfigError(
                 Code.RESCALE_REFUSED,
                 where="lanes",
-                found=f"{lanes} lanes, and job {job.name} is not complete",
-                partitions=partitions,
+                found=f"{lanes} lanes for {partitions} partitions, and job {job.name} is not complete",
             )
 
 

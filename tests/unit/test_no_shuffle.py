@@ -137,7 +137,8 @@ def test_lanes_are_refused_exactly_while_a_job_that_is_tied_is_not_complete(
     if lanes != 4 and waits:
         with pytest.raises(ConfigError) as refused:
             refuse_rescale(known, new, lanes, 4)
-        assert (refused.value.code, refused.value.expected[:7]) == (Code.RESCALE_REFUSED, "4 lanes")
+        assert refused.value.code is Code.RESCALE_REFUSED
+        assert refused.value.found.startswith(f"{lanes} lanes for 4 partitions, and job ")
     else:
         refuse_rescale(known, new, lanes, 4)
 
