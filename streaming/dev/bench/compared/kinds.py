@@ -156,10 +156,12 @@ def _rescaled_s(bench: Rig, state: str, generator: ChangeGenerator, rate: float)
     with bench.service(state=state, jobs=[], lanes=FEWER_LANES) as run, bench.live(generator, rate):
         try:
             return run.await_batch(lambda batch: batch.changes > 0, BUILD_TIMEOUT_S).at - began
-        except EnvironmentProblem:
-            if any(Code.RESCALE_REFUSED in line for line in run.lines):
-                return None
-            raise
+        except EnvironmentProblem as problem:
+            ended = problem
+    # All its lines are there by now.
+    if any(Code.RESCALE_REFUSED in line for line in run.lines):
+        return None
+    raise ended
 
 
 def _findings(bench: Rig, kind: _Kind, output: str) -> int:
