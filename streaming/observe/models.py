@@ -107,7 +107,8 @@ class Status(_Model):
     barrier_age_s: float | None
     lanes: int
     vnode_count: int = Field(
-        description="0 where vnodes are the upstream's partitions, and where rows have no identity."
+        description="0 where rows have no identity: nothing is kept of them; and where vnodes are the upstream's "
+        "partitions, before the first batch."
     )
     replica_rows: int
     initial: CopyStatus | None = Field(description="Null but for a start that copies a table.")

@@ -44,7 +44,7 @@ _LATENCY_WINDOW_S = 60.0
 class StatusCache:
     """Of one service. `newest` gives the newest barrier of each upstream partition and how many wait there.
 
-    `vnode_count` is 0 where nothing is kept of rows, and where vnodes are partitions: the page counts none then.
+    `vnode_count` is 0 where nothing is kept of rows; where vnodes are partitions (`by_partition`), batches tell.
 
     `clock` gives Unix seconds, for what is shown; `steady` is a clock that is never set, for durations.
     """
@@ -55,6 +55,7 @@ class StatusCache:
     vnode_count: int
     vitals: Vitals
     can_steer: bool = False
+    by_partition: bool = False
     clock: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic
     newest: Callable[[], Sequence[tuple[Barrier | None, int]]] = list
@@ -83,6 +84,7 @@ class StatusCache:
             JobView.of(job, report.progress.get(job.name, {}), stored, ends) for job in report.outcome.jobs
         ]
         with self._lock:
+            self.vnode_count = report.vnode_count if self.by_partition else self.vnode_count
             self._report = report
             self._jobs = {view.name: view for view in views}
             self._parked += len(report.plan.parked)
