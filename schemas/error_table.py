@@ -23,7 +23,7 @@ _CONFIGURATION = {
         "a secret that only its owner can read (mode 0600)", "chmod 600 the file, owned by the service's user"
     ),
     Code.TABLE_INVALID: Advice(
-        "a table with name, columns, primary_key and, if wanted, distribution_key, vnode_count",
+        "a table with name, columns, primary_key and, if wanted, distribution, distribution_key, vnode_count",
         "correct the declaration and start again; nothing was read or written",
     ),
     Code.JOB_INVALID: Advice(
@@ -45,6 +45,10 @@ _CONFIGURATION = {
     ),
     Code.JOB_UNKNOWN: Advice(
         "a job of the configuration, or one that was created since and not dropped", "see `backfill list`"
+    ),
+    Code.RESCALE_REFUSED: Advice(
+        "a lane for each upstream partition until every job of a table with distribution: upstream is complete",
+        "leave lanes out or set it to the number of partitions; once the jobs are complete any that divides it will do",
     ),
     Code.NO_JOB: Advice(
         "a job, in the configuration or in the state",

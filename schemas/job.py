@@ -22,9 +22,14 @@ from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format
 from schemas.kinds.scans import DEFAULT_SCAN, ScanConfig, declare_scan, scan_declaration
 from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
 from schemas.kinds.sinks import SinkConfig, declare_sink
-from schemas.settings.job_keys import DEFAULT_OUTPUT_PARTITIONS, KEYS, OWN_KEYS
-from schemas.settings.topic_config import allow_retention, replication_factor, topic_config
-from schemas.table import MAX_VNODE_COUNT, Column, TableSchema, nearest
+from schemas.settings.job_keys import KEYS, OWN_KEYS
+from schemas.settings.topic_config import (
+    allow_retention,
+    output_partitions,
+    replication_factor,
+    topic_config,
+)
+from schemas.table import Column, TableSchema, nearest
 from schemas.topics import DEAD_LETTERS_SUFFIX, barriers_of_output, is_topic_name, no_compaction
 
 MAX_LATENCY_BUDGET_MS = 3_600_000
@@ -61,9 +66,9 @@ class JobDefinition:
     changes. `replication_factor` and `topic_config` are those of a topic that is created (None and nothing: the
     broker's). `format` is that of the output's records, `sink` what they are written to. `barrier_topic` has its
     barriers; with None they are records of the output. `scan`, `read` in a definition, is what the snapshot is read
-    from. `vnode_count` is the table's: it takes part in `part_count`, not in the definition as written.
-    `output_partitions` is 0 where the output has the upstream's partitions and nobody has counted them: the service
-    does (`with_partitions`).
+    from. `vnode_count` is the table's: it takes part in `part_count`, not in the definition as written; it is 0 where
+    vnodes are the upstream's partitions. `output_partitions` is 0 where the output has the upstream's partitions and
+    nobody has counted them: the service does (`with_partitions`).
     """
 
     name: str
@@ -105,10 +110,10 @@ class JobDefinition:
             _output(declaration.get("output"), faults),
             _columns(declaration.get("columns"), table, faults),
             _condition(declaration.get("filter"), table, faults),
-            _partitions(declaration.get("output_partitions"), table, scan, faults),
+            output_partitions(declaration.get("output_partitions"), table, scan, faults),
             _rate_limit(declaration.get("rate_limit"), faults),
             _budget_ms(declaration.get("latency_budget"), faults),
-            table.vnode_count,
+            0 if table.by_partition else table.vnode_count,
             replication_factor(declaration.get("replication_factor"), faults),
             topic_config(
                 declaration.get("topic_config"),
@@ -223,7 +228,22 @@ class JobDefinition:
     @property
     def part_count(self) -> int:
         """Into how many parts its scan falls: vnodes, where it reads the replica."""
-        return self.scan.part_count(self.vnode_count, self.output_partitions)
+        return self.scan.part_count(self.vnode_count or self.output_partitions, self.output_partitions)
+
+    @property
+    def is_coupled(self) -> bool:
+        """Whether it is a no-shuffle backfill: one lane an upstream partition, until it is complete."""
+        return not (self.vnode_count or self.scan.reads_upstream)
+
+    @property
+    def parts_are_partitions(self) -> bool:
+        """Whether its parts are the upstream's partitions, which the output has too."""
+        return self.scan.reads_upstream or self.is_coupled
+
+    @property
+    def part_name(self) -> str:
+        """What people call a part."""
+        return "partition" if self.parts_are_partitions else "vnode"
 
     def with_partitions(self, upstream: int) -> JobDefinition:
         """The same with the number of its partitions, where that is the upstream's and was not said."""
@@ -285,18 +305,6 @@ def _condition(declared: object, table: TableSchema, faults: Faults) -> str | No
     except ConfigError as error:
         faults.add(f"{error.where}: {error.found}, where there may be {error.expected}", error.code)
         return None
-
-
-def _partitions(declared: object, table: TableSchema, scan: ScanConfig, faults: Faults) -> int:
-    most, reason = table.vnode_count, " (the vnode_count)"
-    if scan.reads_upstream:
-        most, reason = MAX_VNODE_COUNT, ""
-    if declared is None:
-        return 0 if scan.reads_upstream else min(DEFAULT_OUTPUT_PARTITIONS, most)
-    if type(declared) is int and 1 <= declared <= most:
-        return declared
-    faults.add(f"output_partitions {brief(declared)} is not in 1..{most}{reason}")
-    return 1
 
 
 def _rate_limit(declared: object, faults: Faults) -> int | None:

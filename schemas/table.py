@@ -4,6 +4,7 @@ Declared once and fixed for the life of a replica. Two orders matter and must no
 are in declared order (rows), key columns in primary-key order (keys, positions). The distribution key
 is a subset of the primary key, in its own declared order, since a vnode is a hash over its columns in
 that order. Rows of some upstreams have no identity: such a table has neither key, and nothing is kept of it.
+Vnodes may also be the partitions of the upstream (`distribution: upstream`); how many there are, the topic says.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +22,9 @@ from schemas.types import TYPE_NAMES, ColumnType
 DEFAULT_VNODE_COUNT = 64
 MIN_VNODE_COUNT, MAX_VNODE_COUNT = 2, 32_768
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+HASH, UPSTREAM = "hash", "upstream"
+"""What decides the vnode of a row: a hash of its distribution key, or the upstream partition that it came in."""
 
 RESERVED_PREFIX = "_bf_"
 """Columns of our own beside the table's columns in the replica start with this."""
@@ -37,13 +41,18 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A validated declaration. Build it with `declare`, which reports every fault at once."""
+    """A validated declaration. Build it with `declare`, which reports every fault at once.
+
+    `by_partition`: the vnode of a row is the upstream partition that it came in. Then `vnode_count` is 0 until the
+    partitions have been counted (`with_partitions`), and there is no distribution key.
+    """
 
     name: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
     distribution_key: tuple[str, ...]
     vnode_count: int
+    by_partition: bool = False
 
     @property
     def has_key(self) -> bool:
@@ -78,6 +87,10 @@ class TableSchema:
         """The named columns in the order of `names`. KeyError for one that the table does not have."""
         return tuple(self.by_name[name] for name in names)
 
+    def with_partitions(self, upstream: int) -> TableSchema:
+        """The same with so many vnodes, where these are the partitions of the upstream."""
+        return replace(self, vnode_count=upstream) if self.by_partition else self
+
     def to_dict(self) -> dict[str, Any]:
         """The declaration, with every default written out; `declare` reads it back."""
         named = {
@@ -86,6 +99,8 @@ class TableSchema:
         }
         if not self.has_key:
             return named
+        if self.by_partition:
+            return {**named, "primary_key": list(self.primary_key), "distribution": UPSTREAM}
         return {
             **named,
             "primary_key": list(self.primary_key),
@@ -99,8 +114,13 @@ KEYS = {
     "columns": ("", f"Name: type; types are `{' '.join(TYPE_NAMES)}`."),
     "primary_key": (
         "",
-        "Columns, in order; not `float`, `double` or `binary`; never null. Left out, as the next two, for "
+        "Columns, in order; not `float`, `double` or `binary`; never null. Left out, as the next three, for "
         "`format: append`.",
+    ),
+    "distribution": (
+        f"`{HASH}`",
+        f"What decides the vnode of a row: `{HASH}` of the distribution key, or `{UPSTREAM}`, the upstream partition "
+        "that it came in: [no-shuffle](kinds.md#no-shuffle-backfill), which has neither of the next two.",
     ),
     "distribution_key": ("`primary_key`", "Part of the primary key whose hash decides the vnode."),
     "vnode_count": (f"`{DEFAULT_VNODE_COUNT}`", f"{MIN_VNODE_COUNT} to {MAX_VNODE_COUNT}."),
@@ -108,7 +128,8 @@ KEYS = {
 """What a declaration may hold: default and meaning, in Markdown."""
 
 _REQUIRED = ("name", "columns")
-_OF_KEY = ("primary_key", "distribution_key", "vnode_count")
+_OF_KEY = ("primary_key", "distribution", "distribution_key", "vnode_count")
+_OF_HASH = ("distribution_key", "vnode_count")
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
@@ -137,6 +158,7 @@ def declare(
         faults.append(f"name {name!r} is not letters, digits and _ (128 at most)")
     key = _names(declaration, "primary_key", faults)
     distribution = _names(declaration, "distribution_key", faults) or key
+    by_partition = _by_partition(declaration, faults)
     types = _column_types(declaration["columns"], faults) if "columns" in declaration else {}
     faults += _key_faults(key, distribution, types)
     vnode_count = declaration.get("vnode_count", DEFAULT_VNODE_COUNT)
@@ -146,6 +168,8 @@ def declare(
     if faults:
         raise _invalid(where, "; ".join(faults))
     columns = tuple(Column(column, kind, nullable=column not in key) for column, kind in types.items())
+    if by_partition:
+        return TableSchema(str(name), columns, tuple(key), (), 0, by_partition=True)
     return TableSchema(str(name), columns, tuple(key), tuple(distribution), vnode_count)
 
 
@@ -158,6 +182,17 @@ def _identity_faults(declaration: Mapping[str, Any], has_key: bool | None) -> li
     if has_key is False or (has_key is None and not given):
         return [f"{key!r} is given, and rows of format append have no identity" for key in given]
     return [] if "primary_key" in given else ["'primary_key' is missing"]
+
+
+def _by_partition(declaration: Mapping[str, Any], faults: list[str]) -> bool:
+    distribution = declaration.get("distribution")
+    if distribution not in (None, HASH, UPSTREAM):
+        faults.append(f"distribution {distribution!r} is not one of: {HASH}, {UPSTREAM}")
+    if distribution != UPSTREAM:
+        return False
+    given = [key for key in _OF_HASH if declaration.get(key) is not None]
+    faults += [f"{key!r} is given, and with distribution: {UPSTREAM} a vnode is a partition" for key in given]
+    return True
 
 
 def _names(declaration: Mapping[str, Any], key: str, faults: list[str]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from schemas.faults import brief
+from schemas.table import TableSchema
 
 
 def _offsets(declared: object) -> object:
@@ -71,6 +72,17 @@ class DeltaStart(_Model):
         if "://" in self.uri:
             return self
         return self.model_copy(update={"uri": str((folder / self.uri).resolve())})
+
+    def misfit_of(self, table: TableSchema) -> str | None:
+        """Why a table can't start so, None if it can."""
+        if not table.has_key:
+            return "initial.delta is given, and rows of format append have no identity"
+        if table.by_partition:
+            return (
+                "initial.delta is given, and its rows do not say which upstream partition they came in, which is their "
+                "vnode with table.distribution: upstream"
+            )
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values: equal for equal starts."""

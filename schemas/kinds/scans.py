@@ -30,11 +30,6 @@ class ScanConfig(BaseModel):
     kind: str
 
     @property
-    def part_name(self) -> str:
-        """What people call a part."""
-        return "partition" if self.reads_upstream else "vnode"
-
-    @property
     def reads_upstream(self) -> bool:
         """Whether slices are ranges of the upstream's own records, which come to a lane as live ones do.
 

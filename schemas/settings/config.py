@@ -105,8 +105,8 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
             UPSTREAM_FORMATS, raw.upstream, faults, beside=UPSTREAM_KEYS, place="upstream."
         )
         _find_misfits(upstream_format, table, jobs, faults)
-        if raw.initial is not None and table is not None and not table.has_key:
-            faults.add("initial.delta is given, and rows of format append have no identity")
+        if raw.initial is not None and table is not None and (misfit := raw.initial.delta.misfit_of(table)):
+            faults.add(misfit)
         topics = _topics(raw, upstream_format)
         _find_same_topics(topics, jobs, faults)
         kafka = check_kafka(raw.kafka, folder=path.resolve().parent, faults=faults)
@@ -328,8 +328,8 @@ def _lanes(
     if raw is None or table is None:
         return 1
     if raw.lanes is None:
-        return _default_lanes(raw, table, jobs)
-    if table.has_key and raw.lanes > table.vnode_count:
+        return 0 if table.by_partition else _default_lanes(raw, table, jobs)
+    if table.has_key and not table.by_partition and raw.lanes > table.vnode_count:
         faults.add(f"{raw.lanes} lanes for a vnode_count of {table.vnode_count}")
     for job in jobs:
         if job.output_partitions % raw.lanes:

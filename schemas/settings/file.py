@@ -173,7 +173,8 @@ class ConfigFile(Model):
         ge=1,
         le=1_024,
         description="Parallelism; divides each job's `output_partitions`. May change at a restart. "
-        f"By default the cores of this machine, {MAX_DEFAULT_LANES} at most.",
+        f"By default the cores of this machine, {MAX_DEFAULT_LANES} at most. With `distribution: upstream` the number "
+        "of the upstream's partitions, the default then, or, once all jobs are complete, one that divides it.",
     )
     table: dict[str, Any] = Field(description="The upstream table, see below.")
     initial: InitialConfig | None = Field(

@@ -17,7 +17,8 @@ KEYS = {
     ),
     "output_partitions": (
         f"`{DEFAULT_OUTPUT_PARTITIONS}`",
-        "At most `table.vnode_count`. With `read: topic` the upstream's number, which is the default then.",
+        "At most `table.vnode_count`. With `read: topic`, and with `distribution: upstream`, the upstream's number, "
+        "which is the default then.",
     ),
     "read": (
         f"`{DEFAULT_SCAN.kind}`",

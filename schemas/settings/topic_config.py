@@ -1,4 +1,4 @@
-"""What a job may say of its output topic: Kafka's own settings, and how many copies it has.
+"""What a job may say of its output topic: its partitions, Kafka's own settings, and how many copies it has.
 
 Compaction is refused where barriers are records of the output, which have no key, and a retention taken only where the
 job says that its output may lose its beginning.
@@ -10,6 +10,9 @@ import re
 from collections.abc import Mapping
 
 from schemas.faults import Faults, brief
+from schemas.kinds.scans import ScanConfig
+from schemas.settings.job_keys import DEFAULT_OUTPUT_PARTITIONS
+from schemas.table import MAX_VNODE_COUNT, TableSchema
 
 MAX_REPLICATION_FACTOR = 32_767
 RETENTION_KEYS = ("retention.ms", "retention.bytes")
@@ -22,6 +25,20 @@ _LONGEST_VALUE = 200
 def is_finite(setting: str) -> bool:
     """Whether the value of a retention setting lets Kafka delete records; -1 does not."""
     return not setting.startswith("-")
+
+
+def output_partitions(declared: object, table: TableSchema, scan: ScanConfig, faults: Faults) -> int:
+    """Partitions of the output; 0 for as many as the upstream has, where that is so and no number is given."""
+    most, reason = table.vnode_count, " (the vnode_count)"
+    are_upstream = table.by_partition or scan.reads_upstream
+    if are_upstream:
+        most, reason = MAX_VNODE_COUNT, ""
+    if declared is None:
+        return 0 if are_upstream else min(DEFAULT_OUTPUT_PARTITIONS, most)
+    if type(declared) is int and 1 <= declared <= most:
+        return declared
+    faults.add(f"output_partitions {brief(declared)} is not in 1..{most}{reason}")
+    return 1
 
 
 def replication_factor(declared: object, faults: Faults) -> int | None:

@@ -45,6 +45,7 @@ class Case(StrEnum):
     WIDE = "wide"
     FORMATS = "formats"
     OUTPUTS = "outputs"
+    KINDS = "kinds"
     START = "start"
     HISTORY = "history"
     SOAK = "soak"
@@ -72,6 +73,7 @@ class Sizes:
     def runs(self, case: Case) -> dict[int, Run]:
         """What a case consists of, by rows of the table."""
         from streaming.dev.bench import formats, live, long, months, outputs, snapshot, start
+        from streaming.dev.bench.compared import kinds
         from streaming.dev.bench.expected import KEYS
 
         first, long_s = self.rows[0], self.minutes * 60
@@ -98,6 +100,8 @@ class Sizes:
                 return {first: partial(formats.formats, first, self.seconds, self.rate)}
             case Case.OUTPUTS:
                 return {first: partial(outputs.outputs, first, self.seconds, self.rate)}
+            case Case.KINDS:
+                return {first: partial(kinds.kinds, first, self.seconds, self.rate)}
             case Case.START:
                 return {_START_ROWS: partial(start.start, _START_ROWS, self.restarts)}
             case Case.HISTORY:
@@ -128,11 +132,11 @@ def command(
     seconds: Annotated[
         float,
         typer.Option(
-            help="How long `steady`, `idle`, `quiet`, `sustained` and each of `formats` and `outputs` go on."
+            help="How long `steady`, `idle`, `quiet`, `sustained` and each of `formats`, `outputs`, `kinds` go on."
         ),
     ] = 120,
     rate: Annotated[
-        float, typer.Option(help="Live changes per second of `steady`, `formats` and `outputs`.")
+        float, typer.Option(help="Live changes per second of `steady`, `formats`, `outputs` and `kinds`.")
     ] = 500,
     high_rate: Annotated[float, typer.Option(help="Live changes per second of `sustained`.")] = 40_000,
     minutes: Annotated[float, typer.Option(help="How long `history` and `soak` go on.")] = 30,
@@ -154,8 +158,14 @@ def command(
         of_case = summarised(_measured(wanted, sizes.runs(wanted), repeat, console))
         if output is not None:
             write_results(output, wanted, of_case)
-        summaries += of_case
-    Console().print(_table(summaries))
+        if wanted is Case.KINDS:
+            from streaming.dev.bench.compared.kinds import side_by_side
+
+            Console().print(side_by_side(of_case))
+        else:
+            summaries += of_case
+    if summaries:
+        Console().print(_table(summaries))
 
 
 def _measured(case: Case, runs: Mapping[int, Run], repeat: int, console: Console) -> list[Line]:

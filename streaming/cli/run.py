@@ -81,7 +81,7 @@ def serve(
         def on_serving() -> None:
             signals.hand_over(service.stop)
             address = service.kafka.bootstrap
-            log.info("serving", upstream=settings.upstream, bootstrap=address, lanes=settings.lanes)
+            log.info("serving", upstream=settings.upstream, bootstrap=address, lanes=service.config.lanes)
 
         def on_batch(report: BatchReport) -> None:
             bar.close()

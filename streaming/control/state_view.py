@@ -120,8 +120,9 @@ class StateReader:
         done = ProgressTable(self._storage, self._table)  # after the journal: at least as new
         replica = Replica(self._storage, self._table)
         files = replica.files(replica.pin())
-        stored = files.rows_by_vnode(self._table.vnode_count)
         plan = None if entry is None else entry.plan
+        table = self._table.with_partitions(0 if plan is None else len(plan.first_offsets))
+        stored = files.rows_by_vnode(table.vnode_count or 1)
         is_done = plan is not None and done.epoch >= plan.epoch
         start = None if entry is None else Start.of(entry.table)
         states: tuple[JobState, ...] = ()

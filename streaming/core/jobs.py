@@ -146,9 +146,12 @@ def _add(
         if name == job.name or set(definition.topics) & set(job.definition.topics):
             there = f"job {job.name} with output {job.definition.output}"
             return refuse(Code.JOB_EXISTS, f" {name}: there is {there}")
-    if partitions and definition.scan.reads_upstream and definition.output_partitions != partitions:
+    if partitions and definition.parts_are_partitions and definition.output_partitions != partitions:
         wrong = f"{definition.output_partitions} output_partitions for the upstream's {partitions} partitions"
         return refuse(Code.JOB_INVALID, f" {name}: {wrong}")
+    if definition.is_coupled and partitions and lanes != partitions:
+        wrong = f"{lanes} lanes, and it needs one for each of the upstream's {partitions} partitions"
+        return refuse(Code.RESCALE_REFUSED, f" {name}: {wrong}")
     if definition.output_partitions % lanes:
         # Two lanes would share a partition, and each would send its barriers.
         wrong = f"{lanes} lanes don't divide {definition.output_partitions} output_partitions"

@@ -34,7 +34,7 @@ class JobStatus(_Model):
     rows_per_s: float | None
     seconds_left: float | None
     parts: int = Field(description="Into how many parts the read falls, each with a position of its own.")
-    part_name: str = Field(description="`vnode`; `partition` with `read: topic`.")
+    part_name: str = Field(description="`vnode`; `partition` where the parts are those of the upstream.")
     vnodes_done: int = Field(description="Parts that were read to their end; likewise `vnodes_in_progress`.")
     vnodes_in_progress: int
     start: int = Field(description="Epoch of the barrier that it started at.")
@@ -106,7 +106,10 @@ class Status(_Model):
     barrier: int = Field(description="Epoch of the last barrier that is done; 0 before the first.")
     barrier_age_s: float | None
     lanes: int
-    vnode_count: int = Field(description="0 where rows have no identity: nothing is kept of them.")
+    vnode_count: int = Field(
+        description="0 where rows have no identity: nothing is kept of them; and where vnodes are the upstream's "
+        "partitions, before the first batch."
+    )
     replica_rows: int
     initial: CopyStatus | None = Field(description="Null but for a start that copies a table.")
     log_rows: int = Field(description="Changes that wait to be compacted into the base.")

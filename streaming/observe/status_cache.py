@@ -44,6 +44,8 @@ _LATENCY_WINDOW_S = 60.0
 class StatusCache:
     """Of one service. `newest` gives the newest barrier of each upstream partition and how many wait there.
 
+    `vnode_count` is 0 where nothing is kept of rows; where vnodes are partitions (`by_partition`), batches tell.
+
     `clock` gives Unix seconds, for what is shown; `steady` is a clock that is never set, for durations.
     """
 
@@ -53,6 +55,7 @@ class StatusCache:
     vnode_count: int
     vitals: Vitals
     can_steer: bool = False
+    by_partition: bool = False
     clock: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic
     newest: Callable[[], Sequence[tuple[Barrier | None, int]]] = list
@@ -75,12 +78,13 @@ class StatusCache:
     def note(self, report: BatchReport) -> list[float]:
         """Take a batch into account. For each of its barriers the seconds from its injection until now."""
         wall_s, now_s = self.clock(), self.steady()
-        stored = report.files.rows_by_vnode(max(self.vnode_count, 1))
+        stored = report.files.rows_by_vnode(max(report.vnode_count, 1))
         ends = report.plan.end_offsets
         views = [
             JobView.of(job, report.progress.get(job.name, {}), stored, ends) for job in report.outcome.jobs
         ]
         with self._lock:
+            self.vnode_count = report.vnode_count if self.by_partition else self.vnode_count
             self._report = report
             self._jobs = {view.name: view for view in views}
             self._parked += len(report.plan.parked)
@@ -175,7 +179,7 @@ class StatusCache:
             rows_per_s=forecast.rows_per_s,
             seconds_left=forecast.seconds_left,
             parts=definition.part_count,
-            part_name=definition.scan.part_name,
+            part_name=definition.part_name,
             vnodes_done=view.vnodes_done,
             vnodes_in_progress=len(view.progress) - view.vnodes_done,
             start=job.start,

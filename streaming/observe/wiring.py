@@ -34,6 +34,7 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
         config.table.vnode_count if config.table.has_key else 0,
         service.vitals,
         can_steer=token is not None,
+        by_partition=config.table.by_partition,
     )
     cache.newest = lambda: service.barriers.newest() if service.barriers else []
     told = service.on_batch

@@ -187,7 +187,7 @@ class LaneAttempts:
     def _made_able(self, task: LaneTask, results: Sequence[LaneResult]) -> LaneTask | None:
         """The task with what its lanes lacked; None if they lacked nothing.
 
-        While a schema is not known no lane has sent: each has seen a record that waits for it. Raises: BackfillError.
+        While a schema is not known no lane has sent that may get a record which waits for it. Raises: BackfillError.
         """
         awaited = frozenset[int]().union(*(result.awaited for result in results))
         if awaited:

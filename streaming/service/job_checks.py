@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
+from schemas.settings.config import ServiceConfig
+from state.values.progress import Progress, is_complete
+
+
+def counted(config: ServiceConfig, partitions: int) -> ServiceConfig:
+    """The configuration with what follows from the number of the upstream's partitions, where vnodes are these.
+
+    Raises: ConfigError(CONFIG_INVALID) for lanes that do not divide it.
+    """
+    if not config.table.by_partition:
+        return config
+    lanes = config.lanes or partitions
+    if partitions % lanes:
+        raise ConfigError(
+            Code.CONFIG_INVALID,
+            where="lanes",
+            found=f"{lanes} lanes, {partitions} partitions of {config.upstream}",
+            expected="lanes that divide the upstream's partitions, with table.distribution: upstream",
+            next_step="leave lanes out, which makes it the number of partitions",
+        )
+    jobs = tuple(job.with_partitions(partitions) for job in config.jobs)
+    table = config.table.with_partitions(partitions)
+    return config.model_copy(update={"table": table, "lanes": lanes, "jobs": jobs})
 
 
 def refuse_changed_jobs(known: Iterable[JobDefinition], configured: Iterable[JobDefinition]) -> None:
@@ -27,6 +50,29 @@ def refuse_misfit_lanes(known: Iterable[JobDefinition], lanes: int) -> None:
                 found=f"{lanes} lanes, {job.output_partitions} partitions of {job.name}",
                 expected="lanes that divide the output_partitions of every job",
                 next_step="choose another number of lanes",
+            )
+
+
+def refuse_rescale(
+    known: Iterable[tuple[JobDefinition, Mapping[int, Progress]]],
+    configured: Iterable[JobDefinition],
+    lanes: int,
+    partitions: int,
+) -> None:
+    """A no-shuffle backfill is tied to one lane a partition until it is complete; `known` jobs have their progress.
+
+    Raises: ConfigError(RESCALE_REFUSED).
+    """
+    if lanes == partitions:
+        return
+    by_name = {job.name: (job, progress) for job, progress in known}
+    new = {job.name: (job, dict[int, Progress]()) for job in configured if job.name not in by_name}
+    for job, progress in (*by_name.values(), *new.values()):
+        if job.is_coupled and not is_complete(progress, job.part_count):
+            raise ConfigError(
+                Code.RESCALE_REFUSED,
+                where="lanes",
+                found=f"{lanes} lanes for {partitions} partitions, and job {job.name} is not complete",
             )
 
 

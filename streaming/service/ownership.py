@@ -90,12 +90,19 @@ class Ownership:
         )
 
     def check_topics(self) -> UpstreamIdentity:
-        """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs say."""
+        """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs say.
+
+        Outputs that have the upstream's partitions are looked at once it is known to be the state's (`take_over`).
+        """
         upstream = UpstreamIdentity.of(self.kafka, self.config.upstream)
         refuse_compacted(self.kafka, upstream.topic, self.config.upstream_format)
-        for job in self.config.jobs:
-            self.sinks(job).check(job.with_partitions(upstream.partitions))
+        self._check_outputs(upstream, have_its_partitions=False)
         return upstream
+
+    def _check_outputs(self, upstream: UpstreamIdentity, *, have_its_partitions: bool) -> None:
+        for job in self.config.jobs:
+            if job.parts_are_partitions == have_its_partitions:
+                self.sinks(job).check(job.with_partitions(upstream.partitions))
 
     def open_storage(self) -> Storage:
         """The state's folder, made if it is not there. Raises: StateError."""
@@ -107,10 +114,12 @@ class Ownership:
         """Own the state that `journal` was opened in, and fence the instance that had it.
 
         Raises: StateError for a state of another topic, table or start; InputError(DATA_LOST); TopicError for outputs
-        that are used while the state is new; ConfigError for a table to start from that is not fit.
+        that are used while the state is new, or not as the jobs say; ConfigError for a table to start from that is
+        not fit.
         """
         config, current = self.config, journal.current
         start = self._start(storage, journal, upstream)
+        self._check_outputs(upstream, have_its_partitions=True)
         beginning = [0] * upstream.partitions if start is None else list(start.offsets)
         self._refuse_lost_or_used(journal, upstream, beginning)
         open_lanes = current.plan.lanes if current and current.plan else 0

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import structlog
@@ -31,7 +31,6 @@ from schemas.errors import (
     OutcomeUnknown,
     TopicError,
 )
-from schemas.job import JobDefinition
 from schemas.settings.config import ServiceConfig
 from state.initial.progress import CopyProgress
 from state.initial.table import checked_table
@@ -50,7 +49,13 @@ from streaming.runtime import failpoints
 from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.service.health import Watch
 from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
-from streaming.service.job_checks import refuse_changed_jobs, refuse_misfit_lanes, refuse_nothing_to_do
+from streaming.service.job_checks import (
+    counted,
+    refuse_changed_jobs,
+    refuse_misfit_lanes,
+    refuse_nothing_to_do,
+    refuse_rescale,
+)
 from streaming.service.ownership import Owned, Ownership, owner
 from streaming.service.presence import Presence, instance_name, noting_fenced
 from streaming.service.restart_policy import LIMIT_S, RestartPolicy, broker_answers
@@ -151,6 +156,8 @@ class Service:
             self.config, self.kafka, self.spark, self.skip_records, self.owner, self.rebuild
         )
         upstream = ownership.check_topics()
+        self.config = counted(self.config, upstream.partitions)
+        ownership = replace(ownership, config=self.config)
         storage = ownership.open_storage()
         if self._journal is not None and is_superseded(storage, self._journal.version):
             raise self._journal.fenced()  # the instance that took over meanwhile is the one to go on
@@ -226,10 +233,7 @@ class Service:
             recovered = batches.recover()
             if recovered is not None:
                 on_batch(recovered)
-            self._check_jobs(
-                [job.definition for job in batches.jobs],
-                [job.with_partitions(len(batches.next_offsets())) for job in self.config.jobs],
-            )
+            self._check_jobs(batches)
             watch.next_offsets = batches.next_offsets
             known = barriers.begin(batches.position, batches.next_offsets())
             self.barriers = barriers
@@ -246,9 +250,14 @@ class Service:
         self.vitals.streams()
         self.on_serving()
 
-    def _check_jobs(self, known: Sequence[JobDefinition], configured: Sequence[JobDefinition]) -> None:
+    def _check_jobs(self, batches: Batches) -> None:
+        partitions, lanes = len(batches.next_offsets()), self.config.lanes
+        known = [job.definition for job in batches.jobs]
+        configured = [job.with_partitions(partitions) for job in self.config.jobs]
         refuse_changed_jobs(known, configured)
-        refuse_misfit_lanes(known, self.config.lanes)
+        refuse_misfit_lanes(known, lanes)
+        progress = [(job, batches.progress.get(job.name, {})) for job in known]
+        refuse_rescale(progress, configured, lanes, partitions)
         if self.exit_when_complete:
             refuse_nothing_to_do(known, configured)
 

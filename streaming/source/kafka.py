@@ -8,7 +8,7 @@ decoded, carried over or held; what the stream delivered too early is simply rea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -127,6 +127,45 @@ class UpstreamSource:
             rows = self._rows(records).repartition(lanes, key)
         return sorted_rows(rows, _order(in_order_of)) if in_order_of else rows
 
+    def rows_in_place(
+        self,
+        first: Sequence[int],
+        end: Sequence[int],
+        lanes: int,
+        *,
+        in_order_of: Sequence[AlignedBarrier] = (),
+        history: Sequence[Sequence[tuple[int, int]]] = (),
+    ) -> tuple[DataFrame, list[int]]:
+        """As `lane_rows`, of a table whose vnodes are the partitions: each lane reads its own, and nothing is moved.
+
+        `history` are ranges, one a partition. Gives the lane of each of Spark's partitions, too. Of which lane a
+        record is, is known whatever it holds, so one that can't be read comes to no other.
+        """
+        count = len(first)
+        if lanes == count and not history:
+            records, places = self._records.range_in_place(first, end)
+        else:
+            shares = [range(lane * count // lanes, (lane + 1) * count // lanes) for lane in range(lanes)]
+            of_lanes = (self._share(first, end, share, history) for share in shares)
+            records, places = reduce(DataFrame.unionAll, of_lanes), list(range(lanes))
+        rows = self._rows(records)
+        return (sorted_rows(rows, _order(in_order_of)) if in_order_of else rows), places
+
+    def _share(
+        self,
+        first: Sequence[int],
+        end: Sequence[int],
+        share: Sequence[int],
+        history: Sequence[Sequence[tuple[int, int]]],
+    ) -> DataFrame:
+        """The records of some partitions, in one partition of Spark's, also when there are none."""
+        records = self._records.range(first, end, share)
+        for layer in history:
+            begins, ends = zip(*layer, strict=True)
+            early = self._records.range(begins, ends, share)
+            records = records.unionAll(early.where(~self._is_marked))
+        return records.coalesce(1)
+
     def _rows(self, records: DataFrame) -> DataFrame:
         """Decoded."""
         rows = records.select(*self._decoded)
@@ -200,8 +239,9 @@ class UpstreamSource:
         ]
 
     def _vnode_of(self, row: Column) -> Column:
-        """Rows without identity go by their partition."""
-        return vnode_expression(self._table, row) if self._table.has_key else F.col("partition")
+        """Rows without identity go by their partition, too."""
+        is_hashed = self._table.has_key and not self._table.by_partition
+        return vnode_expression(self._table, row) if is_hashed else F.col("partition")
 
     def _key_of(self, lanes: int, by_partition: int, *, is_history: bool = False) -> Column:
         which = lanes, by_partition, is_history

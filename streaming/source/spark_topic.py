@@ -37,14 +37,15 @@ class SparkTopic:
             self._spark()
             .readStream.format("kafka")
             .options(**self._options())
-            .option("assign", self._partitions(first))
-            .option("startingOffsets", self._offsets(first))
+            .option("assign", self._partitions(range(len(first))))
+            .option("startingOffsets", self._offsets(first, range(len(first))))
             .option("includeHeaders", str(self._headers).lower())
             .load()
         )
 
-    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
-        """The records of [first[p], end[p]) of every partition p."""
+    def range(self, first: Sequence[int], end: Sequence[int], of: Sequence[int] | None = None) -> DataFrame:
+        """The records of [first[p], end[p]) of every partition p, or only of those in `of`."""
+        wanted = range(len(first)) if of is None else of
         return (
             self._spark()
             .read.format("kafka")
@@ -52,15 +53,27 @@ class SparkTopic:
             # Spark keeps consumers by this name, which nothing is committed under: one range goes on where the last
             # one ended, with what was fetched ahead. Without it every range makes new ones, 30 ms each.
             .option("kafka.group.id", self._ranges)
-            .option("assign", self._partitions(first))
-            .option("startingOffsets", self._offsets(first))
-            .option("endingOffsets", self._offsets(end))
+            .option("assign", self._partitions(wanted))
+            .option("startingOffsets", self._offsets(first, wanted))
+            .option("endingOffsets", self._offsets(end, wanted))
             .option("includeHeaders", str(self._headers).lower())
             .load()
         )
 
-    def _partitions(self, offsets: Sequence[int]) -> str:
-        return json.dumps({self._topic: list(range(len(offsets)))})
+    def range_in_place(self, first: Sequence[int], end: Sequence[int]) -> tuple[DataFrame, list[int]]:
+        """As `range`, and which partition of the topic each of Spark's partitions reads, an empty one too.
 
-    def _offsets(self, offsets: Sequence[int]) -> str:
-        return json.dumps({self._topic: {str(number): offset for number, offset in enumerate(offsets)}})
+        Spark reads each in a task of its own, in an order that only its plan tells. So it is planned here, and what
+        comes of it is a frame of its own; to plan it twice would take a client of Kafka's administration more.
+        """
+        records, session = self.range(first, end), self._spark()
+        planned = records._jdf.queryExecution().toRdd()
+        places = [part.offsetRange().topicPartition().partition() for part in planned.partitions()]
+        frame = session._jsparkSession.internalCreateDataFrame(planned, records._jdf.schema(), False)
+        return DataFrame(frame, session), places
+
+    def _partitions(self, wanted: Sequence[int]) -> str:
+        return json.dumps({self._topic: list(wanted)})
+
+    def _offsets(self, offsets: Sequence[int], wanted: Sequence[int]) -> str:
+        return json.dumps({self._topic: {str(number): offsets[number] for number in wanted}})

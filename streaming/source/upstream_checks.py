@@ -90,7 +90,7 @@ def refuse_foreign(known: str, table: TableSchema, upstream: UpstreamIdentity, *
     changed = [key for key in {**declared, **before} if declared.get(key) != before.get(key)]
     if changed:
         code = Code.SCHEMA_CHANGED
-        if "vnode_count" in changed or "distribution_key" in changed:
+        if {"vnode_count", "distribution_key", "distribution"} & set(changed):
             code = Code.VNODE_LAYOUT_CHANGED
         elif "primary_key" in changed:
             code = Code.PK_CHANGED

@@ -77,7 +77,7 @@ class Explainer:
             values = self._keys.values(key)
         except InputError:
             return  # reported where its record was read
-        vnode = self._keys.vnode_of(values)
+        vnode = self._keys.vnode_of(values, partition.partition)
         home = self._keys.partition_of(vnode)
         for entry, record in zip(there, found, strict=True):
             if self._rows.change(record) is None:

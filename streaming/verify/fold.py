@@ -55,7 +55,8 @@ class ChangedKey:
 class UpstreamFold:
     """U(b). Call `apply` for every change of an interval, judge it, then `settle` before the next one.
 
-    Of an upstream whose changes have no rows before it is the fold of what they amount to.
+    Of an upstream whose changes have no rows before it is the fold of what they amount to. Where vnodes are the
+    upstream's partitions, each partition is a table of its own, whose keys the others are not to have.
     """
 
     def __init__(
@@ -69,16 +70,18 @@ class UpstreamFold:
         self.recording = False
         """Whether `changed` is kept: not before the job starts, when all that counts is the table."""
         self.changed: list[dict[bytes, ChangedKey]] = [{} for _ in range(keys.partitions)]
-        self._live: dict[bytes, LiveKey] = {}
-        self._unread: list[list[tuple[Key, bytes]]] = [[] for _ in range(table.vnode_count)]
-        self._stale = [0] * table.vnode_count
+        self._apart = int(keys.is_by_partition)
+        tables = keys.vnode_count if self._apart else 1
+        self._live: list[dict[bytes, LiveKey]] = [{} for _ in range(tables)]
+        self._unread: list[list[tuple[Key, bytes]]] = [[] for _ in range(keys.vnode_count)]
+        self._stale = [0] * keys.vnode_count
         self._keys, self._positions, self._findings = keys, positions, findings
         self._rows, self._images = RowBytes(table.columns), images
         self._key_cells = table.key_indices
         self._names = table.column_names
 
     def __len__(self) -> int:
-        return len(self._live)
+        return sum(map(len, self._live))
 
     @property
     def unread(self) -> int:
@@ -89,7 +92,7 @@ class UpstreamFold:
         """Take the table that the changes begin from, before all else."""
         for key, row in rows:
             values = self._keys.values(key)
-            live = LiveKey(key, values, self._keys.vnode_of(values), NO_HOME)
+            live = LiveKey(key, values, self._keys.vnode_of(values, NO_HOME), NO_HOME)
             self._store(live, None, row)
 
     def apply(self, partition: PartitionHistory, entry: Entry) -> None:
@@ -106,7 +109,7 @@ class UpstreamFold:
         key, value = entry.key, entry.value
         if not key or not value:
             raise _no_change(key, value)
-        live = self._live.get(key) or self._find(partition, key)
+        live = self._live[partition.partition * self._apart].get(key) or self._find(partition, key)
         present = live.row
         halves = before, after = self._rows.split(value, present)
         if self._images is Images.AFTER_ONLY:
@@ -122,8 +125,9 @@ class UpstreamFold:
         if live.home == NO_HOME:
             live.home = partition.partition
         if live.home != partition.partition:
-            found = f"a change in partition {partition.partition}"
-            self._object(partition, entry, live, Code.KEY_IN_TWO_PARTITIONS, found)
+            self._object_to_home(partition, entry, live, live.home)
+        elif self._apart and present is None:
+            self._check_others(partition, entry, live)
         if self.recording:
             self._changed(live).changes.append(halves)
         self._store(live, present, after)
@@ -139,19 +143,20 @@ class UpstreamFold:
     def _store(self, live: LiveKey, present: bytes | None, after: bytes | None) -> None:
         live.row = after
         if present is None and after is not None:
-            self._live[live.key] = live
+            self._live[live.vnode * self._apart][live.key] = live
             if not self._positions.covers(live.vnode, live.order):
                 heapq.heappush(self._unread[live.vnode], (live.order, live.key))
         elif present is not None and after is None:
-            del self._live[live.key]
+            del self._live[live.vnode * self._apart][live.key]
             if not self._positions.covers(live.vnode, live.order):
                 self._stale[live.vnode] += 1
 
     def _find(self, partition: PartitionHistory, key: bytes) -> LiveKey:
         values = self._keys.values(key)
         canonical = self._keys.canonical(key, values)
-        live = self._live.get(canonical)
-        return live or LiveKey(canonical, values, self._keys.vnode_of(values), partition.partition)
+        number = partition.partition
+        live = self._live[number * self._apart].get(canonical)
+        return live or LiveKey(canonical, values, self._keys.vnode_of(values, number), number)
 
     def read(self, vnode: int, standing: Standing) -> dict[bytes, bytes]:
         """Take the keys up to the vnode's position out of the unread ones.
@@ -165,7 +170,7 @@ class UpstreamFold:
             if record is not None:
                 row = record.row_before
             else:
-                live = self._live.get(key)
+                live = self._live[vnode * self._apart].get(key)
                 row = None if live is None else live.row
             if row is not None:
                 rows[key] = row
@@ -191,7 +196,7 @@ class UpstreamFold:
         for vnode, stale in enumerate(self._stale):
             heap = self._unread[vnode]
             if stale > _WORTH_THINNING and stale * 2 > len(heap):
-                alive = {key: order for order, key in heap if key in self._live}
+                alive = {key: order for order, key in heap if key in self._live[vnode * self._apart]}
                 heap[:] = [(order, key) for key, order in alive.items()]
                 heapq.heapify(heap)
                 self._stale[vnode] = 0
@@ -221,10 +226,27 @@ class UpstreamFold:
             code = Code.KEY_MISMATCH if live.row is None else Code.UPDATE_CHANGES_PK
             self._object(partition, entry, live, code, "a row with another primary key than its record")
 
+    def _check_others(self, partition: PartitionHistory, entry: Entry, live: LiveKey) -> None:
+        """Of a key that begins here: no other partition has it."""
+        homes = (home for home, there in enumerate(self._live) if home != live.vnode and live.key in there)
+        for home in homes:
+            self._object_to_home(partition, entry, live, home)
+            return
+
+    def _object_to_home(self, partition: PartitionHistory, entry: Entry, live: LiveKey, home: int) -> None:
+        code, found = Code.KEY_IN_TWO_PARTITIONS, f"a change in partition {partition.partition}"
+        self._object(partition, entry, live, code, found, home)
+
     def _object(
-        self, partition: PartitionHistory, entry: Entry, live: LiveKey, code: Code, found: str
+        self,
+        partition: PartitionHistory,
+        entry: Entry,
+        live: LiveKey,
+        code: Code,
+        found: str,
+        home: int = NO_HOME,
     ) -> None:
-        where, expected = partition.at(entry.offset), expectation(code, partition=live.home)
+        where, expected = partition.at(entry.offset), expectation(code, partition=home)
         self._findings.add(Side.UPSTREAM, code, where, expected=expected, found=found, vnode=live.vnode)
 
 

@@ -14,8 +14,11 @@ from streaming.verify.history import Closed
 class Parts(Protocol):
     """What positions are of: the vnodes of a table, or the partitions of an upstream."""
 
-    name: str
     vnode_count: int
+
+    @property
+    def name(self) -> str:
+        """What they are called."""
 
     def partition_of(self, vnode: int) -> int:
         """The output partition that holds it."""

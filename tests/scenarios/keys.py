@@ -27,6 +27,14 @@ def table_of(vnodes: int) -> TableSchema:
     return declare({"name": "t", "columns": columns, "primary_key": ["id"], "vnode_count": vnodes})
 
 
+def by_partition(hashed: TableSchema) -> TableSchema:
+    """A table with as many partitions of its upstream for vnodes."""
+    declared = {
+        key: value for key, value in hashed.to_dict().items() if key in ("name", "columns", "primary_key")
+    }
+    return declare({**declared, "distribution": "upstream"}).with_partitions(hashed.vnode_count)
+
+
 class Keys:
     """Names of the ids of a table."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from schemas.errors import ConfigError
+from streaming.protocol.batches import Batches
 from streaming.protocol.report import BatchReport
 from tests.scenarios.incidents import Fault, Incident, Incidents
 from tests.scenarios.places import step_of
@@ -28,6 +30,13 @@ class Observed(Instance):
     def told(self, report: BatchReport) -> None:
         super().told(report)
         self.refused += tuple(f"refused: {each.refused}" for each in report.outcome.reports if each.refused)
+
+    def refuse_rescale(self, batches: Batches) -> None:
+        try:
+            super().refuse_rescale(batches)
+        except ConfigError as error:
+            self.refused += (f"refused: {error.code}",)
+            raise
 
 
 class Player:

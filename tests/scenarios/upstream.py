@@ -9,12 +9,14 @@ from schemas.formats.append import AppendFormat
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
+from schemas.position import Key
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from tests.kit.appended import RowsUpstream
+from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
-from tests.scenarios.keys import KEYLESS, MOST_VNODES, Keys, table_of
+from tests.scenarios.keys import KEYLESS, MOST_VNODES, Keys, by_partition, table_of
 from tests.scenarios.script import Command, ScriptError
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
@@ -26,6 +28,17 @@ from tests.simulation.world import Setting
 _OF_OTHERS: dict[str, Format] = {"full": DEFAULT, "after": AfterOnly(), "rows": AppendFormat()}
 _OF_CONNECTORS: dict[str, Format] = {"full": WholeFromConnector(), "after": FromConnector()}
 JOB_OPTIONS = "output", "filter", "columns", "partitions", "rate", "read"
+
+
+class PartitionedUpstream(Upstream):
+    """Of a table whose vnodes are the partitions: a key is in the one that another table has for its vnode."""
+
+    def __init__(self, hashed: TableSchema) -> None:
+        super().__init__(by_partition(hashed), hashed.vnode_count)
+        self._hashed = hashed
+
+    def home(self, key: Key) -> int:
+        return vnode_of(self._hashed, key)
 
 
 class Writer:
@@ -93,20 +106,25 @@ class Writer:
 
         By default barriers are in the data, changes have their rows before, and no connector writes them. One sends a
         tombstone behind each delete, and leaves `v` out of an update that does not change it, unless images are full.
-        With `images=rows` the table has no key: see `append`.
+        With `images=rows` the table has no key: see `append`. With `distribution=upstream` a vnode is a partition.
         """
-        command.expect(1, "vnodes", "partitions", "barriers", "images", "connector")
+        command.expect(1, "vnodes", "partitions", "barriers", "images", "connector", "distribution")
         is_connector = command.options.get("connector") == "yes"
         kinds = _OF_CONNECTORS if is_connector else _OF_OTHERS
         self._format = kinds[command.options.get("images", "full")]
         self._changelog = {"data": Changelog, "beside": BesideChangelog}[
             command.options.get("barriers", "data")
         ]
-        vnodes = command.number("vnodes", 2)
+        partitions = command.number("partitions", 1)
+        is_by_partition = command.options.get("distribution") == "upstream"
+        vnodes = partitions if is_by_partition else command.number("vnodes", 2)
         if not 2 <= vnodes <= MOST_VNODES:
             raise ScriptError(command.line, f"vnodes are 2 to {MOST_VNODES}")
-        table, partitions = table_of(vnodes), command.number("partitions", 1)
+        table = table_of(vnodes)
         self.keys = Keys(table)
+        if is_by_partition:
+            self._upstream = PartitionedUpstream(table)
+            return
         if self._format.images is Images.ROWS:
             self._upstream = RowsUpstream(KEYLESS, partitions)
             return
@@ -137,7 +155,8 @@ class Writer:
         command.expect(2, *JOB_OPTIONS)
         name, given = command.words[1], command.options
         declared: dict[str, object] = {"name": name, "output": given.get("output", name)}
-        if given.get("read") != "topic" or "partitions" in given:
+        is_counted = given.get("read") == "topic" or self.table.by_partition
+        if not is_counted or "partitions" in given:
             declared["output_partitions"] = command.number("partitions", 1)
         declared |= {"read": given["read"]} if "read" in given else {}
         declared |= {"filter": given["filter"]} if "filter" in given else {}

@@ -17,6 +17,7 @@ from tests.simulation import broken_disk as disk
 from tests.simulation import broken_driver as driver
 from tests.simulation import broken_forward as ahead
 from tests.simulation import broken_lanes as lanes
+from tests.simulation import broken_scan as scan
 from tests.simulation.broker import Broker
 from tests.simulation.crashes import ORDERS, play_on, twelve_epochs
 from tests.simulation.histories import play
@@ -93,6 +94,7 @@ CANARIES = (
     Canary("1 plan", "slices are given up that were sent", _breaking(batches=driver.GivesUpSentPlans)),
     Canary("1 plan", "slices are read from the newest replica", _breaking(batches=driver.ReadsNewest)),
     Canary("1 plan", "a position covers its own offset", _breaking(batches=driver.SendsOneRecordMore)),
+    Canary("1 plan", "slices go by hash, changes by partition", _breaking(batches=scan.ReadsByHash)),
     Canary("1 plan", "the journal is written over a rival's", _breaking(storage=driver.BlindJournal)),
     Canary("1 plan", "an end beside the data is taken for an offset", barriers.TakesEndsForOffsets),
     Canary("2 lanes", "a producer is used again", _breaking(broker=lanes.KeepsProducers)),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from schemas.avro.codec import ChangeCodec, decode_barrier
+from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
 from schemas.errors import InputError
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
@@ -108,8 +108,13 @@ class Changelog:
         return barrier
 
     def lane_rows(self, task: LaneTask, lane: int) -> pa.RecordBatch:
-        """The rows of a lane's vnodes, what has no vnode with vnode 0; where jobs read the upstream more."""
+        """The rows of a lane's vnodes, what has no vnode with vnode 0; where jobs read the upstream more.
+
+        Where vnodes are partitions, all that lies in the lane's, and nothing else.
+        """
         plan, vnodes = task.plan, task.vnodes(lane)
+        if task.table.by_partition:
+            return self._rows_in_place(task, lane)
         low = max(vnodes.start, 0) if vnodes.start else -1
         of_vnodes = (self._vnode >= low) & (self._vnode < vnodes.stop)
         live = self._within(list(zip(plan.first_offsets, plan.end_offsets, strict=True)))
@@ -127,11 +132,29 @@ class Changelog:
             wanted |= early & np.where(has_row, of_partitions, of_vnodes)
         return self.rows.filter(pa.array(wanted))
 
+    def _rows_in_place(self, task: LaneTask, lane: int) -> pa.RecordBatch:
+        plan, partitions = task.plan, task.upstream_partitions(lane)
+        wanted = self._within(list(zip(plan.first_offsets, plan.end_offsets, strict=True)))
+        for layer in history_ranges(plan):
+            wanted |= self._within(layer) & ~self._is_marked
+        wanted &= (self._partition >= partitions.start) & (self._partition < partitions.stop)
+        return self.rows.filter(pa.array(wanted))
+
     def _within(self, ranges: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
         first, end = np.asarray(ranges).T
         within: npt.NDArray[np.bool_] = self._offset < end[self._partition]
         within &= self._offset >= first[self._partition]
         return within
+
+    def vnode_of(self, key: Key) -> int:
+        """Of a key that is there."""
+        if not self.table.by_partition:
+            return vnode_of(self.table, key)
+        encoded = KeyCodec(self.table.key_columns).encode(key)
+        homes = (
+            n for n, entries in enumerate(self.entries) if any(entry.key == encoded for entry in entries)
+        )
+        return next(homes)
 
     def rows_at(self, epoch: int) -> dict[Key, Row]:
         """The table as of a barrier."""
@@ -185,7 +208,8 @@ class Changelog:
                 None if half is None else dict(zip(names, half, strict=True))
                 for half in (change.before, change.after)
             )
-            vnode = vnode_of(self.table, self.table.key_of(change.row)) if self.table.has_key else number
+            is_hashed = self.table.has_key and not self.table.by_partition
+            vnode = vnode_of(self.table, self.table.key_of(change.row)) if is_hashed else number
             op = change.op
             if self.format.images is Images.AFTER_ONLY:
                 op = Op.DELETE if after is None else Op.INSERT

@@ -20,7 +20,6 @@ from schemas.records import Row
 from state.columns import EPOCH, OFFSET, VNODE
 from state.replica import BASE_PATH, LOG_PATH, Replica, ReplicaFiles, write_log_file
 from state.storage import DataFile
-from tests.kit.tables import vnode_of
 
 if TYPE_CHECKING:
     from tests.simulation.instance import Instance
@@ -78,9 +77,10 @@ class Compactor:
     def _compact(self, epoch: int, old: ReplicaFiles) -> None:
         table = self._instance.table
         by_vnode: dict[int, list[Row]] = {}
-        rows = self._instance.arrivals.changelog.rows_at(epoch).values()
+        changelog = self._instance.arrivals.changelog
+        rows = changelog.rows_at(epoch).values()
         for row in sorted(rows, key=lambda row: order_key(table.key_of(row))):
-            by_vnode.setdefault(vnode_of(table, table.key_of(row)), []).append(row)
+            by_vnode.setdefault(changelog.vnode_of(table.key_of(row)), []).append(row)
         added = [
             self._write(vnode, part[start : start + ROWS_PER_FILE])
             for vnode, part in by_vnode.items()

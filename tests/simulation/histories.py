@@ -54,6 +54,23 @@ FROM_TOPIC = 0.35
 """Of all histories, those in which jobs may read the topic; their upstream has rows before."""
 
 
+NO_SHUFFLE = 0.2
+"""Of all histories, those whose vnodes are the upstream's partitions."""
+
+
+@cache
+def table_by_partition(partitions: int) -> TableSchema:
+    columns = {"id": "bigint", "n": "int"}
+    declared = {"name": "t", "columns": columns, "primary_key": ["id"], "distribution": "upstream"}
+    return declare(declared).with_partitions(partitions)
+
+
+def by_partition(job: JobDefinition, partitions: int) -> JobDefinition:
+    """The same job of the table whose vnodes are the upstream's partitions, which the service counts."""
+    declaration = {**json.loads(job.to_json()), "output_partitions": None}
+    return JobDefinition.declare(declaration, table_by_partition(partitions))
+
+
 @cache
 def table_of(vnode_count: int) -> TableSchema:
     return declare(
@@ -113,6 +130,10 @@ def draw_setting(rng: random.Random) -> Setting:
         [output for output in jobs if sources.random() < 0.5] if sources.random() < FROM_TOPIC else []
     )
     jobs |= {output: reading_topic(jobs[output]) for output in from_topic}
+    is_coupled = random.Random(f"no shuffle {apart.getstate()}").random() < NO_SHUFFLE
+    if is_coupled:
+        table = table_by_partition(partitions)
+        jobs = {output: by_partition(job, partitions) for output, job in jobs.items()}
     configured = (jobs["copy"],) if is_configured else ()
     connector = random.Random(apart.random()) if apart.random() < CONNECTOR and not from_topic else None
     upstream = (
@@ -138,7 +159,11 @@ def draw_setting(rng: random.Random) -> Setting:
         changelog(upstream, frozenset(vandal.places), format_),
         configured,
         jobs,
-        lanes=_lanes([rng.choice([1, 2, 2]) for _ in range(4)], partitions if from_topic else 2),
+        lanes=_lanes(
+            [rng.choice([1, 2, 2]) for _ in range(4)],
+            partitions if from_topic or is_coupled else 2,
+            otherwise=partitions if is_coupled else 1,
+        ),
         compactions=rng.random() < 0.5,
         closing=len(CLOSING),
         limits=limits,
@@ -150,9 +175,9 @@ def reading_topic(job: JobDefinition) -> JobDefinition:
     return replace(job, scan=TopicScan(), output_partitions=0)
 
 
-def _lanes(drawn: list[int], partitions: int) -> tuple[int, ...]:
+def _lanes(drawn: list[int], partitions: int, *, otherwise: int) -> tuple[int, ...]:
     """Those that divide the partitions of every output."""
-    return tuple(lanes if partitions % lanes == 0 else 1 for lanes in drawn)
+    return tuple(lanes if partitions % lanes == 0 else otherwise for lanes in drawn)
 
 
 def _limits(chance: random.Random) -> Limits:

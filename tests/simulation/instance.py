@@ -14,7 +14,15 @@ from typing import cast
 
 import pyarrow as pa
 
-from schemas.errors import BackfillError, Code, CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
+from schemas.errors import (
+    BackfillError,
+    Code,
+    CommitConflict,
+    ConfigError,
+    EnvironmentProblem,
+    Fenced,
+    OutcomeUnknown,
+)
 from schemas.job import JobDefinition
 from schemas.kinds.sinks import ToKafka
 from schemas.settings.limits import Limits
@@ -34,6 +42,7 @@ from streaming.protocol.micro_batches import MicroBatches
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.report import BatchReport
 from streaming.service.initial.copying import Copying
+from streaming.service.job_checks import refuse_rescale
 from streaming.sink.kinds import SINKS, SinkSetup
 from streaming.sink.protocol import Sink
 from streaming.source.barriers.source import BarrierSource
@@ -106,6 +115,11 @@ class Instance:
         journal = self.journal_type(self.storage, self.table)
         try:
             self.run(journal)
+        except ConfigError as error:
+            if error.code is not Code.RESCALE_REFUSED:
+                raise
+            self.lane_count = self.arrivals.changelog.count  # what its operator is told to do
+            return False
         except (EnvironmentProblem, OutcomeUnknown) as problem:
             if not self._worked:
                 raise
@@ -121,6 +135,7 @@ class Instance:
         compactor = Compactor(self, batches.replica)
         if batches.recover() is not None:
             self._worked = True
+        self.refuse_rescale(batches)
         source = self.source()
         known = source.begin(batches.position, batches.next_offsets())
         micro_batches = MicroBatches(source, batches, compactor, self.told)  # type: ignore[arg-type]  # narrower
@@ -146,6 +161,12 @@ class Instance:
         """Of the barriers that arrive."""
         wait = partial(self.scheduler.step, "wait for the upstream")
         return self.arrivals.changelog.source(self.arrivals, wait)
+
+    def refuse_rescale(self, batches: Batches) -> None:
+        """As the service does it."""
+        progress = [(job.definition, batches.progress.get(job.name, {})) for job in batches.jobs]
+        configured = [job.with_partitions(self.arrivals.changelog.count) for job in self.jobs]
+        refuse_rescale(progress, configured, self.lane_count, self.arrivals.changelog.count)
 
     def take_over(self, journal: Journal) -> Batches:
         open_lanes = journal.current.plan.lanes if journal.current and journal.current.plan else 0

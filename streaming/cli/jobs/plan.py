@@ -65,9 +65,9 @@ def command(
         read=read,
     )
     served = Served.of(config)
-    job = options.checked(declared, served.config.table, file)
+    job = served.counted(options.checked(declared, served.config.table, file))
     if job.scan.reads_upstream:
-        job, cost = served.counted(job), of_records(watermarks(served.kafka, served.config.upstream))
+        cost = of_records(watermarks(served.kafka, served.config.upstream))
     else:
         cost = estimate(served.storage, served.config.table, job)
     lanes = served.state_reader.look().lanes or served.config.lanes

@@ -143,7 +143,7 @@ def vnode_line(job: JobView, width: int = 80) -> str:
     """The job's parts from left to right, within so many columns: a dot is not started, a full block completed."""
     definition = job.state.definition
     vnode_count = definition.part_count
-    count = f" {job.vnodes_done} of {vnode_count} {definition.scan.part_name}s"
+    count = f" {job.vnodes_done} of {vnode_count} {definition.part_name}s"
     columns = max(1, min(_MOST_BLOCKS, vnode_count, width - len(count)))
     weights, vnodes = [0.0] * columns, [0] * columns
     for vnode in range(vnode_count):

@@ -51,7 +51,7 @@ class Target:
     format: Format = DEFAULT
     barriers: str | None = None
     by_partition: bool = False
-    """Whether a job reads its upstream for it: then it is complete partition by partition."""
+    """Whether its parts are the upstream's partitions: then it is complete partition by partition."""
     registry: RegistryConfig | None = None
     """Of the configuration, if there is one."""
     start: Start | None = None
@@ -153,7 +153,7 @@ def output_target(
     if unknown:
         hint = nearest(unknown[0], declared.column_names)
         raise usage(f"column {unknown[0]!r} in --columns{hint}", f"columns of table {declared.name}")
-    format_, barriers, by_partition = _format(loaded, topic), None, False
+    format_, barriers, by_partition = _format(loaded, topic), None, declared.by_partition
     if loaded is not None and topic is None:
         barriers = loaded.topics.barriers
     if job is not None:
@@ -162,7 +162,7 @@ def output_target(
         schemas = OutputSchemas(loaded.registry, loaded.table)
         wanted = schemas.registered(job_named(job, known_jobs(loaded)))
         topic, format_, barriers = topic or wanted.output, wanted.format, wanted.barrier_topic
-        names, by_partition = names if columns else wanted.columns, wanted.scan.reads_upstream
+        names, by_partition = names if columns else wanted.columns, wanted.parts_are_partitions
     return Target(
         kafka=broker.settings(loaded),
         topic=topic_of(loaded, topic),

@@ -1,16 +1,18 @@
 """One Spark job a batch: decode, exchange by lane, one lane task each; their results come back as values.
 
-None for a batch without records, see `streaming.protocol.lanes.quiet`.
+None for a batch without records, see `streaming.protocol.lanes.quiet`. Where vnodes are the upstream's partitions
+nothing is exchanged: each lane task reads its own.
 """
 
 from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem
@@ -56,20 +58,28 @@ class Lanes:
         """
         if self._schema is not None and self._quiet.may_take(task):
             return _sound(self._quiet.carry_out(task, self._schema))
-        plan = task.plan
         self._source.read_as(task.upstream_format)
-        records = self._source.range(plan.first_offsets, plan.end_offsets)
-        order = plan.barriers if task.in_parts else ()
+        rows, places = self._rows(task)
+        if self._schema is None:
+            self._schema = to_arrow_schema(rows.schema)
+        return _sound(run_each(rows, _lane_work(task, self._schema, places)))
+
+    def _rows(self, task: LaneTask) -> tuple[DataFrame, Sequence[int]]:
+        """The records of the task, and the lane of each of Spark's partitions."""
+        plan, order = task.plan, task.plan.barriers if task.in_parts else ()
+        if task.table.by_partition:
+            history = history_ranges(plan)
+            return self._source.rows_in_place(
+                plan.first_offsets, plan.end_offsets, plan.lanes, in_order_of=order, history=history
+            )
         rows = self._source.lane_rows(
-            records,
+            self._source.range(plan.first_offsets, plan.end_offsets),
             plan.lanes,
             in_order_of=order,
             by_partition=len(plan.first_offsets) if readers(plan) or not task.table.has_key else 0,
             history=[self._source.range(*zip(*layer, strict=True)) for layer in history_ranges(plan)],
         )
-        if self._schema is None:
-            self._schema = to_arrow_schema(rows.schema)
-        return _sound(run_each(rows, _lane_work(task, self._schema)))
+        return rows, range(plan.lanes)
 
 
 def _sound(results: list[LaneResult]) -> list[LaneResult]:
@@ -92,10 +102,12 @@ def _crashed(lane: int, trace: str) -> EnvironmentProblem:
     )
 
 
-def _lane_work(task: LaneTask, schema: pa.Schema) -> Callable[[int, Iterable[pa.RecordBatch]], LaneResult]:
-    def work(lane: int, batches: Iterable[pa.RecordBatch]) -> LaneResult:
+def _lane_work(
+    task: LaneTask, schema: pa.Schema, places: Sequence[int]
+) -> Callable[[int, Iterable[pa.RecordBatch]], LaneResult]:
+    def work(place: int, batches: Iterable[pa.RecordBatch]) -> LaneResult:
         failpoints.obey(task.failpoint)
-        return _caught(task, lane, batches, schema)
+        return _caught(task, places[place], batches, schema)
 
     return work
 

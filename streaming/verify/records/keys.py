@@ -21,15 +21,23 @@ _LOOSE = frozenset({TypeName.BOOLEAN, TypeName.DECIMAL})
 class KeySpace:
     """The keys of one table, seen from an output with `partitions` partitions."""
 
-    name = "vnodes"
+    @property
+    def name(self) -> str:
+        """What its parts are called."""
+        return "partitions" if self.is_by_partition else "vnodes"
 
     def __init__(self, table: TableSchema, partitions: int) -> None:
-        self.vnode_count = table.vnode_count
+        self.is_by_partition = table.by_partition
+        self.vnode_count = partitions if table.by_partition else table.vnode_count
         self.partitions = partitions
-        self.vnode_of = VnodeOf(table)
+        self._hashed = None if table.by_partition else VnodeOf(table)
         self._columns = table.key_columns
         self._codec = KeyCodec(table.key_columns)
         self._strict = not any(column.type.name in _LOOSE for column in table.key_columns)
+
+    def vnode_of(self, values: Key, partition: int) -> int:
+        """The vnode of a key, a change of which is in this partition of the upstream."""
+        return partition if self._hashed is None else self._hashed(values)
 
     def values(self, key: bytes, where: str | None = None) -> Key:
         """The key's values; they compare as the contract orders keys. InputError if it is no key."""

@@ -163,6 +163,14 @@ def test_an_open_transaction_shows_in_the_status_and_in_metrics() -> None:
     assert samples["backfill_upstream_held_seconds", "1"] == 40
 
 
+@pytest.mark.parametrize("by_partition", [False, True])
+def test_vnodes_that_are_partitions_are_counted_by_the_first_batch(by_partition: bool) -> None:
+    cache = StatusCache("up", "orders", "me", 0, vitals(), by_partition=by_partition)
+    last = report(at_ms=1_800_000_000_000)
+    cache.note(last)
+    assert cache.vnode_count == (last.vnode_count if by_partition else 0)
+
+
 def test_clocks_that_are_set_make_no_rate_latency_or_age_absurd() -> None:
     wall_s, now_s = [1_800_000_000.0], [0.0]
     cache = StatusCache("up", "orders", "me", 4, vitals(), clock=lambda: wall_s[0], steady=lambda: now_s[0])
