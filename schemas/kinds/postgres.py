@@ -1,0 +1,106 @@
+"""Where a table may start: from a table of PostgreSQL, read in chunks beside the events that Debezium sends of it.
+
+What carries it out is in `streaming.postgres`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from schemas.errors import BackfillError
+from schemas.faults import Faults, brief
+from schemas.formats.protocol import Format
+from schemas.job import duration_text, parse_duration
+from schemas.settings.security import PRINTABLE_PATTERN, Secret
+
+SECRET_KEYS = frozenset({"dsn_file", "connector_url"})
+"""Their values are never quoted in a message: a user may have written a password there."""
+MAX_CHUNK_ROWS, MAX_READERS = 1_000_000, 32
+MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 1_000, 3_600_000
+
+
+def _timeout_ms(declared: object) -> int:
+    timeout_ms = parse_duration(declared)
+    if not MIN_TIMEOUT_MS <= timeout_ms <= MAX_TIMEOUT_MS:
+        bounds = f"{duration_text(MIN_TIMEOUT_MS)}..{duration_text(MAX_TIMEOUT_MS)}"
+        raise ValueError(f"{brief(declared)} is not in {bounds}")
+    return timeout_ms
+
+
+class PostgresStart(BaseModel):
+    """A table of PostgreSQL, and the slot of the connector that writes the topic. A value, without a secret in it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    dsn_file: str = Field(
+        pattern=PRINTABLE_PATTERN,
+        description="File with a connection string or URL of PostgreSQL, mode `0600`: of the primary, with a role that "
+        "may `SELECT` from the table.",
+    )
+    table: str = Field(
+        min_length=1, pattern=PRINTABLE_PATTERN, description="The table as SQL names it: `public.orders`."
+    )
+    slot: str = Field(
+        pattern=r"^[a-z0-9_]{1,63}$", description="Replication slot of the connector, its `slot.name`."
+    )
+    mode: Literal["chunks", "whole"] = Field(
+        "chunks",
+        description="`chunks`: short transactions, each with the rows of a range of keys; or `whole`: all rows by one "
+        "snapshot, which is held until the end, for keys that the database orders otherwise.",
+    )
+    chunk_rows: int = Field(50_000, ge=1, le=MAX_CHUNK_ROWS, description="Rows of a chunk, at most.")
+    readers: int = Field(
+        1, ge=1, le=MAX_READERS, description="Connections that read side by side, a range of keys each."
+    )
+    rate_limit: int | None = Field(
+        None, ge=0, description="Rows per second of all readers together; 0: none, left out: any number."
+    )
+    statement_timeout: Annotated[int, BeforeValidator(_timeout_ms)] = Field(
+        60_000,
+        description="How long a statement of a chunk may take, `1s` to `1h`; one that takes longer is ended, and tried "
+        "again with fewer rows.",
+    )
+    allow_plaintext: bool = Field(
+        False, description="Allow a connection to another machine without `sslmode=verify-full`."
+    )
+    connector_url: str | None = Field(
+        None,
+        pattern=r"^https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~%-]+)*/connectors/[A-Za-z0-9._~%-]+$",
+        description="The connector in the REST API of Kafka Connect, `http(s)://host:port/connectors/name`: its "
+        "settings are checked at the start.",
+    )
+
+    @property
+    def dsn(self) -> Secret:
+        """The connection string, to be read when a connection is made."""
+        return Secret("initial.postgres.dsn_file", file=Path(self.dsn_file))
+
+    def below(self, folder: Path) -> PostgresStart:
+        """With an absolute file."""
+        return self.model_copy(update={"dsn_file": str((folder / self.dsn_file).resolve())})
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a state is bound to, as JSON values: how fast and by which role it is read may change."""
+        return {"table": self.table, "slot": self.slot, "mode": self.mode}
+
+    def __str__(self) -> str:
+        return f"table {self.table} of PostgreSQL and slot {self.slot}"
+
+
+def check_postgres(
+    declared: PostgresStart | None, upstream: Format | None, *, folder: Path, faults: Faults
+) -> PostgresStart | None:
+    """The section with its file below `folder`; contradictions go to `faults`, and so does a file that is unfit."""
+    if declared is None:
+        return None
+    start = declared.below(folder)
+    if upstream is not None and not upstream.may_be_unchanged:
+        faults.add("initial.postgres needs upstream.format: debezium, without before: full")
+    try:
+        start.dsn.read()
+    except BackfillError as error:
+        faults.merge(start.dsn.key, error)
+    return start
