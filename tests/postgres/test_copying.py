@@ -180,22 +180,6 @@ def test_a_table_that_is_locked_is_waited_for_and_not_forever(database_of: Datab
     copied.is_whole()
 
 
-def test_a_rewrite_between_lock_and_rows_can_not_be(database_of: DatabaseOf) -> None:
-    """A rewritten table looks empty to an older snapshot: so the lock comes first."""
-    copied = Copied(database_of(*MADE), readers=1)
-    postgres, name = copied.database.postgres, copied.database.name
-    with postgres.connect(name, autocommit=False) as holder:
-        holder.execute("ALTER TABLE orders ALTER note TYPE text USING note || ''")
-        copy = copied.next()
-        with running(copy) as thread:
-            query = "SELECT count(*) FROM pg_locks WHERE relation = 'orders'::regclass AND NOT granted"
-            await_condition(lambda: postgres.value(name, query) == 1, "a copy that waits for the lock")
-            holder.commit()
-            thread.join(60)
-            assert not thread.is_alive()
-    copied.is_whole()
-
-
 def test_paused_it_reads_nothing_and_goes_on(database_of: DatabaseOf) -> None:
     copied = Copied(database_of(*MADE), readers=1)
     copy = copied.next(Pace(paused=True))

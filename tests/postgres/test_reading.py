@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pytest
@@ -12,6 +13,7 @@ from state.values.chunks import KeyRange
 from streaming.postgres import reader as reading
 from streaming.postgres.reader import ChunkReader, Survey
 from tests.kit.connect.table import Pieces, by_key
+from tests.kit.real import await_condition
 from tests.postgres.conftest import DatabaseOf
 
 pytestmark = [pytest.mark.connect, pytest.mark.timeout(600)]
@@ -83,6 +85,25 @@ def test_a_chunk_holds_what_its_snapshot_sees(database_of: DatabaseOf) -> None:
     notes = {row[0]: row[3] for row in pieces.rows}
     assert (notes[1], notes[2]) == ('é"\n', "over")
     assert (chunk.keys, chunk.rows) == (KeyRange(), 2_000)
+
+
+def test_a_rewrite_between_the_snapshot_and_the_rows_can_not_be(database_of: DatabaseOf) -> None:
+    """A rewritten table looks empty to an older snapshot: so the lock comes first."""
+    database = database_of(*MADE)
+    waits = "SELECT count(*) FROM pg_locks WHERE relation = 'orders'::regclass AND NOT granted"
+    with (
+        database.reader(database.declared(COLUMNS, ("region", "id"))) as reader,
+        database.postgres.connect(database.name, autocommit=False) as holder,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        holder.execute("ALTER TABLE orders ALTER note TYPE text USING note || ''")
+        found = threads.submit(reader.read, KeyRange(), 10_000, Pieces())
+        await_condition(
+            lambda: found.done() or database.postgres.value(database.name, waits) == 1,
+            "a chunk that waits for the lock",
+        )
+        holder.commit()
+        assert found.result(60).chunk.rows == 2_000
 
 
 def test_a_table_that_grows_does_not_keep_the_copy_from_its_end(database_of: DatabaseOf) -> None:
