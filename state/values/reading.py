@@ -5,7 +5,7 @@
 
 A chunk's rows are newer than the events that have come so far: its snapshot sees transactions whose events are still on
 their way. It is *released* at the first barrier behind all of these; from then on its keys are as of each barrier what
-the events before it make of them. Chunks are released in key order, so one key says how far the table is told of.
+the events before it make of them. Chunks are released in key order, so one key says how far the table is released.
 
     read      a chunk is read, and staged
     due       a proof says that every event that the chunk's snapshot sees lies before some offsets, and a barrier does

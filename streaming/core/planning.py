@@ -59,7 +59,7 @@ def choose_slices(
 
 
 def upto_released(cut: CutFunction, released: KeyRange | None) -> CutFunction:
-    """Cuts within the keys that the table is told of so far, `released` (from −∞ on; None: of none).
+    """Cuts within the keys that are released so far, `released` (from −∞ on; None: of none).
 
     What lies behind is not there yet, so a part that seems to be at its end is at the end of these keys only, and is
     not completed before the whole table is released.

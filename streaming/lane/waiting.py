@@ -77,8 +77,8 @@ class LaneReading:
 
     def __call__(self, changes: Changes) -> Changes:
         """Those that apply. All must be sound, without those that came again, and name their transactions."""
-        told = changes.rows[TRANSACTION].fill_null(NO_TRANSACTION).to_numpy()
-        transactions = widened_each(told, self.reading.read.near)
+        given = changes.rows[TRANSACTION].fill_null(NO_TRANSACTION).to_numpy()
+        transactions = widened_each(given, self.reading.read.near)
         found = verdicts(self.reading.read, self.reading.due, changes.keys, transactions)
         kept = np.isin(found, (Verdict.FOLDS, Verdict.WAITS))
         if kept.any():
@@ -94,7 +94,7 @@ class LaneReading:
     def released(self) -> Iterator[pa.Table]:
         """The rows of the chunks that are released, as rows of the log, some at a time. Once, behind the last part.
 
-        What can't be told is in `lacking` then. Raises: StateError when files of the state are gone.
+        What can't be decided is in `lacking` then. Raises: StateError when files of the state are gone.
         """
         if not self.is_anew:
             return

@@ -61,7 +61,7 @@ class Declared:
 def check_server(server: Server) -> None:
     """Raises: ConfigError(POSTGRES_UNFIT).
 
-    A standby's snapshots do not name the transactions that run: which rows a chunk holds could not be told.
+    A standby's snapshots do not name the transactions that run: which rows a chunk holds could not be known.
     """
     if server.version < OLDEST_VERSION:
         found = f"PostgreSQL {server.version // 10_000}"

@@ -86,9 +86,9 @@ def check_connector(found: Connector, expected: Expected) -> None:
         )
     states = {found.state, *found.states}
     if states != {"RUNNING"} or not found.states:
-        told = ", ".join(sorted(states - {"RUNNING"})) or "no task"
+        shown = ", ".join(sorted(states - {"RUNNING"})) or "no task"
         raise EnvironmentProblem(
-            Code.POSTGRES_NOT_STREAMING, where=WHERE, found=f"a connector that does not run ({told})"
+            Code.POSTGRES_NOT_STREAMING, where=WHERE, found=f"a connector that does not run ({shown})"
         )
 
 

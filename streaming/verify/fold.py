@@ -229,9 +229,9 @@ class UpstreamFold:
     def _check_others(self, partition: PartitionHistory, entry: Entry, live: LiveKey) -> None:
         """Of a key that begins here: no other partition has it."""
         homes = (home for home, there in enumerate(self._live) if home != live.vnode and live.key in there)
-        for home in homes:
+        home = next(homes, None)
+        if home is not None:
             self._object_to_home(partition, entry, live, home)
-            return
 
     def _object_to_home(self, partition: PartitionHistory, entry: Entry, live: LiveKey, home: int) -> None:
         code, found = Code.KEY_IN_TWO_PARTITIONS, f"a change in partition {partition.partition}"

@@ -168,7 +168,7 @@ def test_values_of_every_type(
         assert read[table].keys() == events.keys()
 
 
-def told(connect: Connect, postgres: Postgres, settings: dict[str, str]) -> Connector:
+def connector_with(connect: Connect, postgres: Postgres, settings: dict[str, str]) -> Connector:
     """A connector with these settings, as Kafka Connect tells of it; it is made and ended."""
     name = f"k{uuid.uuid4().hex[:8]}"
     postgres.create(name, "CREATE TABLE orders (id int PRIMARY KEY)")
@@ -193,7 +193,7 @@ def told(connect: Connect, postgres: Postgres, settings: dict[str, str]) -> Conn
 def test_a_connectors_settings_that_do_not_fit(
     connect: Connect, postgres: Postgres, settings: dict[str, str], wanted: str
 ) -> None:
-    found = told(connect, postgres, settings)
+    found = connector_with(connect, postgres, settings)
     assert found.states == ("RUNNING",)
     expected = expected_of(found)
     with pytest.raises(BackfillError) as refused:
@@ -208,7 +208,7 @@ def expected_of(found: Connector, **over: Any) -> Expected:
 
 
 def test_a_connector_that_fits_but_in_its_slot_or_its_state(connect: Connect, postgres: Postgres) -> None:
-    found = told(connect, postgres, {})
+    found = connector_with(connect, postgres, {})
     assert "unused" not in repr(found)  # its password
     check_connector(found, expected_of(found))
     for over in ({"slot": "another"}, {"database": "another"}, {"plugin": "decoderbufs"}):

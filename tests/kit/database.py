@@ -1,7 +1,7 @@
 """A database as small as one can be that has what matters to a reader beside it: PostgreSQL's order of things.
 
 Transactions run side by side and wait for each other's rows. A commit is in the log a while before it is seen. The log
-is told in the order of commits, by a connector that sends each event to the partition of its key, confirms what it has
+has commits in order, read by a connector that sends each event to the partition of its key, confirms what it has
 sent some time later, and begins again behind that when it is started again.
 """
 
@@ -27,13 +27,13 @@ class Row(NamedTuple):
 
 
 class Event(NamedTuple):
-    """`row` None: a delete. `told` is the whole row behind it, for whoever judges."""
+    """`row` None: a delete. `whole` is the whole row behind it, for a judge."""
 
     key: int
     row: Row | None
     transaction: int
     position: tuple[int, int]
-    told: Row | None
+    whole: Row | None
 
 
 @dataclass
@@ -203,5 +203,5 @@ class Connector:
     def _events(self, place: int) -> Iterator[Event]:
         log = self.database.log
         last = (log[place - 1].committed_lsn or 0) if place else 0
-        for key, row, lsn, told in log[place].events:
-            yield Event(key, row, log[place].number, (last, lsn), told)
+        for key, row, lsn, whole in log[place].events:
+            yield Event(key, row, log[place].number, (last, lsn), whole)

@@ -180,8 +180,8 @@ class Reader:
             came += [
                 event for event in events[self.offsets[number] : ends[number]] if self._is_new(number, event)
             ]
-        told = np.array([event.transaction % (1 << 32) for event in came], dtype=np.int64)
-        numbers = self.way.widened(told, near).tolist()
+        given = np.array([event.transaction % (1 << 32) for event in came], dtype=np.int64)
+        numbers = self.way.widened(given, near).tolist()
         return [event._replace(transaction=number) for event, number in zip(came, numbers, strict=True)]
 
     def _is_new(self, partition: int, event: Event) -> bool:
@@ -233,20 +233,22 @@ class Reader:
 
     def judge(self) -> None:
         """Raises: UnlawfulError."""
-        told = self.read.released
+        released = self.read.released
         expected = dict(self.before)
         for number, events in enumerate(self.connector.topic):
             for event in sorted(events[: self.offsets[number]], key=lambda each: each.position):
-                if event.told is None:
+                if event.whole is None:
                     expected.pop(event.key, None)
                 else:
-                    expected[event.key] = event.told
-        wanted = {key: row for key, row in expected.items() if told is not None and told.holds((key,))}
+                    expected[event.key] = event.whole
+        wanted = {
+            key: row for key, row in expected.items() if released is not None and released.holds((key,))
+        }
         if wanted != self.rows:
-            raise UnlawfulError(f"{wanted} expected, {self.rows} found, released {told}")
+            raise UnlawfulError(f"{wanted} expected, {self.rows} found, released {released}")
 
     def finish(self) -> None:
-        """Everything comes to its end: the table is told whole, and nothing waits. Raises: UnlawfulError."""
+        """Everything comes to its end: the table is released whole, and nothing waits. Raises: UnlawfulError."""
         self.database.settle()
         while self.known.unread:
             self.select()

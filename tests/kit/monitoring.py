@@ -19,7 +19,7 @@ _BUILD_S = 900
 
 
 @dataclass(frozen=True)
-class Told:
+class Evaluation:
     """Faults of the rules; by query an error or None, and the series that it gave."""
 
     faults: list[str]
@@ -44,7 +44,7 @@ def _program() -> Path | None:
     return built if done.returncode == 0 else None
 
 
-def asked(rules: str, scrapes: Sequence[tuple[int, str]], queries: Sequence[str], at_ms: int) -> Told:
+def asked(rules: str, scrapes: Sequence[tuple[int, str]], queries: Sequence[str], at_ms: int) -> Evaluation:
     """What Prometheus says of rules, and of queries as of `at_ms` over scrapes, each an instant and its text.
 
     Skips the test where it can't be built.
@@ -61,10 +61,10 @@ def asked(rules: str, scrapes: Sequence[tuple[int, str]], queries: Sequence[str]
     done = subprocess.run(
         [str(program)], input=json.dumps(request), capture_output=True, text=True, timeout=60, check=True
     )
-    told = json.loads(done.stdout)
-    answers: Mapping[str, dict[str, object]] = told["answers"]
-    return Told(
-        told["faults"],
+    found = json.loads(done.stdout)
+    answers: Mapping[str, dict[str, object]] = found["answers"]
+    return Evaluation(
+        found["faults"],
         {query: str(answer["error"]) for query, answer in answers.items() if answer["error"]},
         {query: list(map(str, answer["series"] or ())) for query, answer in answers.items()},  # type: ignore[call-overload]
     )

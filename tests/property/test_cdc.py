@@ -162,7 +162,7 @@ CANARIES = {
     "events of chunks that are not released yet are dropped": _changed(
         lambda read, event, verdict: Verdict.HELD if verdict == Verdict.WAITS else verdict
     ),
-    "the rows of a chunk are told as they were read": _changed(
+    "the rows of a chunk are released as they were read": _changed(
         lambda read, event, verdict: Verdict.HELD if verdict == Verdict.FOLDS else verdict
     ),
     "all events are folded": Way(verdicts=_all_folded),

@@ -55,8 +55,8 @@ def test_recorded_changes_tell_their_transactions(spark: SparkSession) -> None:
     assert differences(spark, asked, UNLISTED, found) == []
     said = by_the_twin(asked, UNLISTED, found)
     sound = [record for record, each in zip(found, said, strict=True) if isinstance(each, bytes)]
-    told = [each for each in transactions_by_both(spark, asked, UNLISTED, sound) if each is not None]
-    assert len(set(told)) > 10
+    numbers = [each for each in transactions_by_both(spark, asked, UNLISTED, sound) if each is not None]
+    assert len(set(numbers)) > 10
 
 
 @pytest.mark.parametrize("topic", ["public.orders_default", "public.orders_full"])

@@ -104,8 +104,8 @@ def test_random_events_are_the_same_to_both(spark: SparkSession, format_: Debezi
     refused = [each for each in by_the_twin(format_, TABLE, found) if isinstance(each, str)]
     assert bool(refused) is odd
     if format_.tells_transactions and not odd:
-        told = transactions_by_both(spark, format_, TABLE, found)
-        assert {None, 7, (1 << 32) - 1} == set(told)
+        numbers = transactions_by_both(spark, format_, TABLE, found)
+        assert {None, 7, (1 << 32) - 1} == set(numbers)
 
 
 @pytest.mark.timeout(600)
@@ -118,8 +118,8 @@ def test_recorded_changes_tell_their_transactions(
     assert differences(spark, asked, RECORDED, found) == []
     said = by_the_twin(asked, RECORDED, found)
     sound = [record for record, each in zip(found, said, strict=True) if isinstance(each, bytes)]
-    told = [each for each in transactions_by_both(spark, asked, RECORDED, sound) if each is not None]
-    assert len(set(told)) > 10
+    numbers = [each for each in transactions_by_both(spark, asked, RECORDED, sound) if each is not None]
+    assert len(set(numbers)) > 10
     assert TRANSACTION not in decoded(spark, format_, RECORDED, sound[:1]).rows.column_names
 
 

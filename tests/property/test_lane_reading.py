@@ -231,7 +231,7 @@ def test_what_waits_is_committed_once(tmp_path: Path) -> None:
         ledger.commit([rewritten], 3, version=before, anew=True)
         assert (waiting(), ledger.epoch) == ([3], 3)
     assert sorted(each.rows for each in ledger.files(before)) == [1, 2], (
-        "for whoever carries out the plan again"
+        "for a plan that is carried out again"
     )
     ledger.commit([], 4, version=ledger.version, anew=True)
     assert waiting() == []

@@ -118,7 +118,7 @@ class Instance:
         except ConfigError as error:
             if error.code is not Code.RESCALE_REFUSED:
                 raise
-            self.lane_count = self.arrivals.changelog.count  # what its operator is told to do
+            self.lane_count = self.arrivals.changelog.count  # what the error asks its operator to do
             return False
         except (EnvironmentProblem, OutcomeUnknown) as problem:
             if not self._worked:

@@ -148,15 +148,15 @@ def _source(envelope: _Fields) -> _Fields:
 
 def _position(source: _Fields) -> tuple[int, int] | None:
     lsn = _number(source, "lsn")
-    return position_of(_told(source, "connector", "snapshot", "sequence"), lsn)
+    return position_of(_texts(source, "connector", "snapshot", "sequence"), lsn)
 
 
 def _transaction(source: _Fields) -> int | None:
     number = _number(source, "txId")
-    return transaction_of(_told(source, "connector", "snapshot"), number)
+    return transaction_of(_texts(source, "connector", "snapshot"), number)
 
 
-def _told(source: _Fields, *names: str) -> dict[str, str | None]:
+def _texts(source: _Fields, *names: str) -> dict[str, str | None]:
     return {name: source.get(name, _NOTHING).text for name in names}
 
 

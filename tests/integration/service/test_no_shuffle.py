@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from state.values.progress import InProgress
 from streaming.kafka.topics import admin
 from streaming.source.kafka import UpstreamSource
 from tests.kit.real import Stage, UpsertUpstream, records
+from tests.kit.stirred import order, stir
 
 SetUp = Callable[..., Stage]
 TABLE = {
@@ -29,19 +29,6 @@ COPY = {"name": "copy", **FORM}
 SOME = {"name": "some", **FORM, "columns": ["id", "note"], "filter": "amount >= 100", "format": "debezium"}
 SOME["encoding"] = "json"
 LOG = {"name": "log", **FORM, "read": "topic"}
-
-
-def order(number: int, version: int = 0) -> tuple[Any, ...]:
-    return (number, "EU", Decimal((number * 37 + version * 55) % 400), f"n{version}")
-
-
-def stir(stage: Stage, version: int) -> None:
-    """Updates, deletes and inserts all over the table."""
-    upstream = stage.upstream
-    for number in range(0, 600, 7):
-        upstream.put(order(number, version))
-        if number % 3 == 0 and (number + 1,) in upstream.rows:
-            upstream.delete(number + 1)
 
 
 def test_lanes_are_tied_to_the_partitions_until_all_is_complete_and_free_then(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
-from typing import Any
 
 from confluent_kafka import Producer
 
@@ -12,6 +10,7 @@ from schemas.errors import Code, ConfigError
 from schemas.records import Add, Throttle
 from state.values.progress import Completed, InProgress
 from tests.kit.real import Stage, records
+from tests.kit.stirred import order, stir
 
 SetUp = Callable[..., Stage]
 TOPIC = {"output_partitions": None, "read": "topic"}
@@ -24,19 +23,6 @@ SOME = {
     "format": "debezium",
     "encoding": "json",
 }
-
-
-def order(number: int, version: int = 0) -> tuple[Any, ...]:
-    return (number, "EU", Decimal((number * 37 + version * 55) % 400), f"n{version}")
-
-
-def stir(stage: Stage, version: int) -> None:
-    """Updates, deletes and inserts all over the table."""
-    upstream = stage.upstream
-    for number in range(0, 600, 7):
-        upstream.put(order(number, version))
-        if number % 3 == 0 and (number + 1,) in upstream.rows:
-            upstream.delete(number + 1)
 
 
 def test_every_record_is_sent_beside_a_table_through_a_restart_with_other_lanes(set_up: SetUp) -> None:

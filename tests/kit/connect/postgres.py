@@ -91,7 +91,7 @@ class Postgres:
             self._process.wait(STOP_S)
 
     def crash(self) -> None:
-        """End it as a failure of it does: no client is told, nothing is written any more."""
+        """End it as a failure of it does: no client is informed, nothing is written any more."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(STOP_S)

@@ -136,8 +136,8 @@ def test_slices_end_where_the_table_is_released_and_are_there_as_long_as_one_is_
     for step in [None, *steps, 0]:
         released = None if step is None else KeyRange(None, (step,) if step else None)
         # The replica has the rows of released keys, and no others.
-        told = sizes if step == 0 else {vnode: min(size, step or 0) for vnode, size in sizes.items()}
-        cut = upto_released(cutter(told), released)
+        there = sizes if step == 0 else {vnode: min(size, step or 0) for vnode, size in sizes.items()}
+        cut = upto_released(cutter(there), released)
         while chosen := choose_slices(job(partitions), progress, budget_of(budget), cut).slices:
             for item in chosen:
                 assert released is not None

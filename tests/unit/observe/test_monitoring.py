@@ -112,11 +112,11 @@ def test_prometheus_reads_every_rule_and_answers_every_panel() -> None:
     end_ms = series[-1][0]
     # As Grafana fills them in: all instances, and four times the time between two scrapes.
     panels = [query.replace("$instance", ".*").replace("$__rate_interval", "4m") for query in QUERIES]
-    told = asked(RULES, series, [*ALERTS.values(), *panels], end_ms)
-    assert told.faults == []
-    assert told.errors == {}
-    assert {name for name, expr in ALERTS.items() if told.series[expr]} == set()
-    assert {query for query in panels if not told.series[query]} == set()
+    evaluated = asked(RULES, series, [*ALERTS.values(), *panels], end_ms)
+    assert evaluated.faults == []
+    assert evaluated.errors == {}
+    assert {name for name, expr in ALERTS.items() if evaluated.series[expr]} == set()
+    assert {query for query in panels if not evaluated.series[query]} == set()
 
 
 def grows(name: str, by: float, first: float = 0) -> Callable[[int, str], str]:
@@ -152,11 +152,11 @@ TROUBLES: Mapping[str, Callable[[int, str], str]] = {
 @pytest.mark.parametrize("alert", ALERTS)
 def test_a_trouble_raises_its_own_alert_and_no_other(alert: str) -> None:
     series = scrapes(TROUBLES[alert])
-    told = asked("groups: []", series, list(ALERTS.values()), series[-1][0])
-    assert {name for name, expr in ALERTS.items() if told.series[expr]} == {alert}
+    evaluated = asked("groups: []", series, list(ALERTS.values()), series[-1][0])
+    assert {name for name, expr in ALERTS.items() if evaluated.series[expr]} == {alert}
 
 
 def test_a_query_that_is_wrong_is_seen() -> None:
-    told: Any = asked("groups: [{name: x, rules: [{alert: A, expr: 'sum('}]}]", [], ["nosuch("], 0)
-    assert told.faults
-    assert told.errors
+    evaluated: Any = asked("groups: [{name: x, rules: [{alert: A, expr: 'sum('}]}]", [], ["nosuch("], 0)
+    assert evaluated.faults
+    assert evaluated.errors

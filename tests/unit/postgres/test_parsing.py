@@ -175,7 +175,7 @@ def test_digits_of_a_numeric(modifier: int, precision: tuple[int, int] | None) -
 
 
 @pytest.mark.parametrize(
-    ("modifier", "declared", "told", "expression"),
+    ("modifier", "declared", "tells_scale", "expression"),
     [
         (-1, "decimal(38,10)", False, "trim_scale(nullif({}, 'NaN'))"),
         ((18 << 16 | 2) + 4, "decimal(18,2)", False, "nullif({}, 'NaN')"),
@@ -187,8 +187,8 @@ def test_digits_of_a_numeric(modifier: int, precision: tuple[int, int] | None) -
     ],
 )
 def test_a_numeric_is_read_at_the_scale_that_its_events_are_read_at(
-    modifier: int, declared: str, told: bool, expression: str | None
+    modifier: int, declared: str, tells_scale: bool, expression: str | None
 ) -> None:
     found = DatabaseType("numeric", modifier=modifier)
-    reading = reading_of(found, ColumnType.parse(declared), EventForms("microseconds", told))
+    reading = reading_of(found, ColumnType.parse(declared), EventForms("microseconds", tells_scale))
     assert (reading and reading.expression) == expression

@@ -84,8 +84,8 @@ def test_the_lower_half_of_a_number_is_widened_near_a_snapshot(
 ) -> None:
     transaction = max(3, snapshot.xmax + distance)
     lower = transaction % 2**32
-    told = lower - 2**32 if signed and lower >= 2**31 else lower
-    assert widened(told, snapshot) == transaction
+    given = lower - 2**32 if signed and lower >= 2**31 else lower
+    assert widened(given, snapshot) == transaction
     assert widened(transaction, snapshot) == transaction
 
 

@@ -1,0 +1,22 @@
+"""A table of orders that changes all over, again and again."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from tests.kit.real import Stage
+
+
+def order(number: int, version: int = 0) -> tuple[Any, ...]:
+    """A row of the service tests' own table."""
+    return (number, "EU", Decimal((number * 37 + version * 55) % 400), f"n{version}")
+
+
+def stir(stage: Stage, version: int) -> None:
+    """Updates, deletes and inserts all over the table."""
+    upstream = stage.upstream
+    for number in range(0, 600, 7):
+        upstream.put(order(number, version))
+        if number % 3 == 0 and (number + 1,) in upstream.rows:
+            upstream.delete(number + 1)
