@@ -97,7 +97,8 @@ class RangeReader:
     def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[list[Message]]:
         """The committed records with start <= offset < end of each partition, in chunks of one or more.
 
-        Partitions are interleaved; within one the order is the log's. Ends once every range is read.
+        Partitions are interleaved; within one the order is the log's. Ends once every range is read, so a range must
+        not end behind what committed readers have been able to see.
 
         Raises: EnvironmentProblem(BROKER_UNREACHABLE) when nothing comes for `wait_s`; InputError(DATA_LOST)
             when retention has removed the start.
@@ -186,7 +187,9 @@ def _is_end(error: KafkaError) -> bool:
 def _split(chunk: list[Message], ends: Mapping[int, int]) -> tuple[list[Message], set[int]]:
     """The records within their partition's end, and the partitions of which nothing more can come.
 
-    That is so after a record at the end or beyond it, and at the end of the partition (an event, no record).
+    That is so after a record at the end or beyond it, and at the end of the partition (an event, no record), unless
+    that lies before the end of the range: a replica that has just become the leader may for a moment show less than
+    was seen of the one before.
     """
     records, done = [], set[int]()
     for message in chunk:
@@ -194,9 +197,10 @@ def _split(chunk: list[Message], ends: Mapping[int, int]) -> tuple[list[Message]
         end = ends.get(partition)
         if end is None:  # fetched before its partition was dropped
             continue
-        if message.error() is None and offset < end:
+        is_record = message.error() is None
+        if is_record and offset < end:
             records.append(message)
-        if message.error() is not None or offset >= end - 1:
+        if offset >= (end - 1 if is_record else end):
             done.add(partition)
     return records, done
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from schemas.avro.codec import encode_barrier
 from schemas.json.barriers import decode_beside
 from streaming.verify.findings import Place
 from streaming.verify.history import Entry, Source
+
+
+class DataSource(Source, Protocol):
+    """The data, whose end goes by that of the barriers."""
+
+    def settle(self) -> bool:
+        """Move the end behind all that is in the partition now, once that is decided; whether it has moved."""
 
 
 class Merged:
@@ -16,7 +24,9 @@ class Merged:
     `begin`: the first offset of the data that counts. Barriers that end before it are left out.
     """
 
-    def __init__(self, data: Source, barriers: Source, topic: str, partition: int, *, begin: int = 0) -> None:
+    def __init__(
+        self, data: DataSource, barriers: Source, topic: str, partition: int, *, begin: int = 0
+    ) -> None:
         self._data, self._barriers, self._begin = data, barriers, begin
         self._topic, self._partition = topic, partition
         self._records = data.entries()
@@ -53,9 +63,8 @@ class Merged:
             yield record._replace(barrier=None)  # such a header is the owner's
 
     def extend(self) -> bool:
-        """Both, as far as they have grown."""
+        """The barriers, as far as they have grown, with the data that these close."""
         grown = self._barriers.extend()
-        if self._data.extend():
+        if grown and self._data.settle():
             self._records = self._data.entries()
-            grown = True
         return grown

@@ -27,8 +27,8 @@ from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.rows import View
 from streaming.verify.topics import RecordIds, TopicPair, read_letters
 
-SETTLE_S = 10.0
-"""How long a commit may take to become visible in all partitions of an output."""
+SETTLE_S = 60.0
+"""How long a batch may take to become visible in all partitions of an output: its lanes commit one by one."""
 
 Progress = Callable[[int, int], None]
 """Called with offsets read so far and offsets in all."""

@@ -23,8 +23,9 @@ from schemas.records import BARRIER_HEADER, EPOCH_HEADER
 from streaming.kafka.clients import KafkaSettings, translate, translated
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import Watermarks, admin, cleanup_policy, watermarks
-from streaming.verify.beside import Merged
+from streaming.verify.beside import DataSource, Merged
 from streaming.verify.dead_letters import Letter
+from streaming.verify.ends import Ends, await_decided
 from streaming.verify.findings import Place
 from streaming.verify.history import Entry, Source
 
@@ -41,8 +42,6 @@ _PREFETCH_RECORDS = 10_000
 _CHUNK_RECORDS = 2_000
 _NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
 _POLL_S = 0.2
-_UNDECIDED_S = 75.0
-"""A transaction that hangs is over by then."""
 
 
 class PartitionSource:
@@ -57,13 +56,13 @@ class PartitionSource:
         *,
         prefetch_kib: int,
         on_read: OnRead,
-        settle_s: float,
+        ends: Ends,
         left_out: frozenset[int] = frozenset(),
     ) -> None:
         self._settings, self._topic, self._partition = settings, topic, partition
         self._left_out = left_out
         self._next, self._end = marks.earliest, marks.stable
-        self._on_read, self._settle_s = on_read, settle_s
+        self._on_read, self._ends = on_read, ends
         self._fetched: list[Message] = []  # in reverse, so that the next one is popped from the end
         prefetch = {
             "queued.max.messages.kbytes": prefetch_kib,
@@ -105,14 +104,15 @@ class PartitionSource:
             self._await_more()
 
     def extend(self) -> bool:
-        """Wait, `settle_s` at most, for committed records past the end, and move the end behind them."""
-        deadline = time.monotonic() + self._settle_s
-        while time.monotonic() < deadline:
-            before = self._next
-            if self._fetched or (self._fetch() and self._next > before):
-                self._end = max(self._end, self._next)
-                return True
-        return False
+        """Move the end to where it is now, once more is committed; False if that takes too long. See `Ends.beyond`."""
+        end = self._ends.beyond(self._topic, self._partition, self._end)
+        self._end = end or self._end
+        return end is not None
+
+    def settle(self) -> bool:
+        """Move the end behind all that is in the partition now, once that is decided; whether it has moved."""
+        before, self._end = self._end, max(self._end, self._ends.decided(self._topic, self._partition))
+        return self._end > before
 
     def _await_more(self) -> None:
         deadline = time.monotonic() + self._settings.wait_s
@@ -159,8 +159,8 @@ class TopicPair:
 
     `barriers` are the barrier topics of the two, where they have one. The output's ends are fixed before the
     upstream's, and those of a barrier topic before those of its data, so every barrier of the output lies within the
-    upstream's ends. Records of the upstream that are `left_out`,
-    (partition, offset), are as good as not there, and so are those before `begins`, one offset a partition.
+    upstream's ends. `settle_s` is how long ends are waited for to move, in all. Records of the upstream that are
+    `left_out`, (partition, offset), are as good as not there, and so are those before `begins`, one offset a partition.
 
     Raises: TopicError for a topic that is missing, compacted, or whose beginning is gone: an output can't be
     judged by a part of its upstream.
@@ -178,7 +178,7 @@ class TopicPair:
         barriers: tuple[str | None, str | None] = (None, None),
         begins: Sequence[int] = (),
     ) -> None:
-        client = admin(settings)
+        client, ends = admin(settings), Ends(settings, settle_s)
         _refuse_compacted(client, settings, (upstream, output))
 
         def marks_of(topic: str | None) -> tuple[Watermarks, ...]:
@@ -187,7 +187,7 @@ class TopicPair:
         of_upstream, of_output = barriers
         marks = [marks_of(of_output)]
         if of_output is not None:
-            _await_decided(settings, output)
+            await_decided(settings, output)
         marks += [marks_of(topic) for topic in (output, of_upstream)]
         marks.append(_whole(upstream, watermarks(settings, upstream, client=client), begins))
         every = [each for topic in marks for each in topic]
@@ -208,7 +208,7 @@ class TopicPair:
                         each,
                         prefetch_kib=prefetch_kib,
                         on_read=on_read,
-                        settle_s=settle_s,
+                        ends=ends,
                         left_out=frozenset(offset for number, offset in without if number == partition),
                     )
                     for partition, each in enumerate(marks)
@@ -231,19 +231,16 @@ class TopicPair:
 
 
 def _merged(
-    data: Sequence[Source], barriers: str | None, beside: Sequence[Source], begins: Sequence[int] = ()
+    data: Sequence[DataSource], barriers: str | None, beside: Sequence[Source], begins: Sequence[int] = ()
 ) -> Sequence[Source]:
     """The sources of a topic, with those of its barriers if they stand beside it."""
     if barriers is None:
         return data
     pairs = enumerate(zip(data, beside, strict=True))
-    return [Merged(*pair, barriers, number, begin=begins[number] if begins else 0) for number, pair in pairs]
-
-
-def _await_decided(settings: KafkaSettings, topic: str) -> None:
-    """A commit becomes visible topic by topic: data that a barrier closes may come after the barrier."""
-    with RangeReader(settings) as reader:
-        reader.await_stable(topic, timeout_s=_UNDECIDED_S)
+    return [
+        Merged(own, closing, barriers, number, begin=begins[number] if begins else 0)
+        for number, (own, closing) in pairs
+    ]
 
 
 def read_letters(settings: KafkaSettings, topic: str) -> list[Letter]:

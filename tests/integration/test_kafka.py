@@ -173,6 +173,13 @@ def test_a_range_ends_where_it_says_in_every_partition(kafka: KafkaSettings, top
     assert read == {(0, n) for n in range(10, 20)} | {(1, n) for n in range(5)}
 
 
+def test_the_end_of_a_partition_is_no_end_of_a_range_that_goes_on(bootstrap: str, topic: Topic) -> None:
+    kafka, name = KafkaSettings(bootstrap, wait_s=1), topic()
+    send(kafka, name, [b"seen"])
+    with RangeReader(kafka) as reader, pytest.raises(EnvironmentProblem, match="BROKER_UNREACHABLE"):
+        list(reader.read(name, {0: (0, 2)}))
+
+
 def test_the_last_wanted_record_is_found_behind_many_others(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic()
     producer = Producer(kafka.producer())

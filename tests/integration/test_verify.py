@@ -16,9 +16,12 @@ from schemas.filter.ast import Comparison, Filter, Operator
 from schemas.filter.literals import number_from_text
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import Watermarks
+from streaming.verify.ends import Ends
 from streaming.verify.findings import Report, Rule
 from streaming.verify.history import Entry
 from streaming.verify.judge import verify_topics
+from streaming.verify.topics import PartitionSource
 from tests.conftest import TopicFactory
 from tests.kit.encoded_histories import encoded
 from tests.kit.histories import History, clean_history
@@ -171,6 +174,23 @@ def test_a_commit_that_tears_the_ends_is_waited_for(
     report = pair.verify(progress=commit_the_rest)
     assert report.clean, report.findings
     assert report.output_records == sum(map(len, history.output))
+
+
+def test_an_end_moves_over_whole_transactions(bootstrap: str, topic: TopicFactory) -> None:
+    """However many fetches one takes: with a part of it, its barrier would be missing."""
+    settings, name = KafkaSettings(bootstrap), topic(name="large")
+    nothing = Watermarks(0, 0, 0)
+    ends, writer = Ends(settings, settle_s=60), Writer(bootstrap, name)
+    source = PartitionSource(settings, name, 0, nothing, prefetch_kib=256, on_read=lambda _: None, ends=ends)
+    try:
+        assert list(source.entries()) == []
+        writer.begin()
+        writer.send(0, [Entry(number, b"key", bytes(400_000)) for number in range(12)])
+        writer.commit()
+        assert source.extend()
+        assert [entry.offset for entry in source.entries()] == list(range(12))
+    finally:
+        source.close()
 
 
 def test_a_torn_end_that_stays_torn_is_a_finding(

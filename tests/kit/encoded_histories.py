@@ -25,6 +25,9 @@ class ListSource:
     def extend(self) -> bool:
         return False
 
+    def settle(self) -> bool:
+        return False
+
 
 def encode(items: Sequence[Item], key_codec: KeyCodec, codec: ChangeCodec) -> list[Entry]:
     """Records as they lie in a partition; each barrier has a gap behind it, as transactions leave it."""

@@ -254,11 +254,12 @@ def test_commands_show_the_schemas_and_refuse_before_anything_is_sent(
         status, out, err = say("create", *made)
         assert (status, "starts at barrier" in out) == (0, True), err
         stage.upstream.put(row(2))
-        run.until(lambda: run.is_complete("made"))
+        run.until(lambda: run.is_complete("made") and sum(report.changes for report in run.reports) == 2)
         [_, listed] = (json.loads(line) for line in say("list", "--json")[1].splitlines())
         kept = {half: registry.subjects[f"{output}-{half}"][-1] for half in ("key", "value")}
         assert listed["schema_ids"] == kept
-        assert say("verify", "--job", "made")[0] == 0
+        status, out, err = say("verify", "--job", "made")
+        assert status == 0, out + err
     elsewhere = {"state": "elsewhere", "jobs": [listed["definition"]], **over}
     file.write_text(json.dumps(stage.declared(**elsewhere)))
     status, out, err = say("consume", "--job", "made", "--fold")  # as on a machine without the state
