@@ -10,6 +10,6 @@ expectation   what must be there of a table
 laws          what must be there of an interval: of the table, or of the upstream's records
 explain       what is wrong with what isn't
 checker       the law, interval by interval
-topics        both topics, read from Kafka
+sources       both topics, read from Kafka
 judge         the entry: `verify_topics`
 """

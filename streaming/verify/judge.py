@@ -25,7 +25,7 @@ from streaming.verify.records.canonical import canonical
 from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.rows import View
-from streaming.verify.topics import RecordIds, TopicPair, read_letters
+from streaming.verify.sources.topics import RecordIds, TopicPair, read_letters
 
 SETTLE_S = 60.0
 """How long a batch may take to become visible in all partitions of an output: its lanes commit one by one."""

@@ -17,11 +17,11 @@ from schemas.filter.literals import number_from_text
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import Watermarks
-from streaming.verify.ends import Ends
 from streaming.verify.findings import Report, Rule
 from streaming.verify.history import Entry
 from streaming.verify.judge import verify_topics
-from streaming.verify.topics import PartitionSource
+from streaming.verify.sources.ends import Ends
+from streaming.verify.sources.topics import PartitionSource
 from tests.conftest import TopicFactory
 from tests.kit.encoded_histories import encoded
 from tests.kit.histories import History, clean_history

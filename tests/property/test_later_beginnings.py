@@ -14,8 +14,8 @@ from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.json.barriers import encode_beside
 from schemas.records import Barrier, BarrierKind
 from streaming.core.alignment import Aligner
-from streaming.verify.beside import Merged
 from streaming.verify.history import Entry, PartitionHistory, UpstreamHistory
+from streaming.verify.sources.beside import Merged
 from tests.kit.encoded_histories import ListSource
 
 DATA = None

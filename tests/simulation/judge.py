@@ -35,7 +35,6 @@ from state.values.plan import BatchPlan, JobState
 from state.values.progress import Completed, Progress
 from streaming.core.jobs import jobs_after
 from streaming.protocol.overrun import without_slices
-from streaming.verify.beside import Merged
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters, Letter
 from streaming.verify.findings import Findings
@@ -44,6 +43,7 @@ from streaming.verify.records.canonical import canonical
 from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.rows import View
+from streaming.verify.sources.beside import Merged
 from tests.kit.encoded_histories import ListSource
 from tests.simulation.broker import Topics
 from tests.simulation.changelog import Changelog
