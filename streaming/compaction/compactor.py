@@ -27,6 +27,7 @@ import structlog
 from schemas.errors import Code, CommitConflict
 from schemas.formats.protocol import Images
 from state.columns import EPOCH
+from state.initial.chunks import CHUNKS_PATH
 from state.maintenance.cleaning import Cleaned
 from state.maintenance.compaction import CompactionPart, CompactionResult, parts_of
 from state.maintenance.merge import Merge, Merged, choose_merges
@@ -85,7 +86,8 @@ class Compactor:
 
     `slots` tells how many parts can be compacted at once; beside batches a compaction takes no more than half of them,
     and merges no more either, unless batches wait for them. `cleaning_s` and `first_cleaning_s` are times between
-    cleanings, and until the first.
+    cleanings, and until the first. `chunks_since_ms` tells when the oldest chunk of the table began that is in no plan
+    yet.
     """
 
     def __init__(
@@ -99,11 +101,13 @@ class Compactor:
         slots: Callable[[], int] = lambda: 1,
         cleaning_s: float = CLEANING_INTERVAL_S,
         first_cleaning_s: float = FIRST_CLEANING_S,
+        chunks_since_ms: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._run_compaction, self._run_merges = run_compaction, run_merges
         self._replica, self._on_compaction, self._slots = replica, on_compaction, slots
         self._compaction_least_rows, self._cleaning_s = compaction_least_rows, cleaning_s
         self._next_cleaning_s = time.monotonic() + first_cleaning_s
+        self._chunks_since_ms = chunks_since_ms
         self._pause = threading.Event()
         self._closed = False
         self._compacting_to: int | None = None
@@ -180,8 +184,12 @@ class Compactor:
 
     def _begin_cleaning(self) -> None:
         storage, table = self._replica.storage, self._replica.table
-        began_ms = dict.fromkeys(STATE_TABLES, now_ms())
-        for path, at in ((BASE_PATH, self._compaction.began_ms), (LOG_PATH, self._merges.began_ms)):
+        began_ms = dict.fromkeys((*STATE_TABLES, CHUNKS_PATH), now_ms())
+        for path, at in (
+            (BASE_PATH, self._compaction.began_ms),
+            (LOG_PATH, self._merges.began_ms),
+            (CHUNKS_PATH, self._chunks_since_ms()),
+        ):
             began_ms[path] = began_ms[path] if at is None else at
         self._cleaning.begin(lambda: clean_state(storage, table, began_ms, lambda: self._closed))
 

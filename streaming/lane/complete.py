@@ -1,6 +1,7 @@
 """What sound changes lack, as they come from some upstreams, before they can be sent and logged.
 
-What came again is left out, values that a record leaves out are filled in, and each change gets the row before it.
+What came again is left out, and so is what does not apply while the table is read; values that a record leaves out are
+filled in, and each change gets the row before it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from streaming.lane.changes import Changes
 from streaming.lane.faults import Fault
 from streaming.lane.redelivered import Redelivered
 from streaming.lane.task import LaneTask
+from streaming.lane.waiting import LaneReading
 
 
 class RowsNeededError(Exception):
@@ -31,6 +33,7 @@ class Completion:
 
     task: LaneTask
     rows_before: RowsBefore | None
+    reading: LaneReading | None = None
     _redelivered: Redelivered | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -55,22 +58,43 @@ class Completion:
         if self._redelivered is not None:
             keys = DEFAULT.keys(self.task.table.key_columns)
             changes = self._redelivered(changes, changes.encoded_keys(keys))
+        if self.reading is not None:
+            changes = self.reading(changes)
         if self.rows_before is not None:
             made, unavailable = self.rows_before(changes)
-            return made, [self._fault(changes, each) for each in unavailable]
+            return made, [self._unavailable(changes, each) for each in unavailable]
         if leaves_out(changes):
             raise RowsNeededError
         return changes, []
 
-    def _fault(self, changes: Changes, lacking: Unavailable) -> Fault:
-        column, code = self.task.table.columns[lacking.column].name, Code.TOAST_UNAVAILABLE
-        found = "a value that the event leaves out, of a row that is not stored"
+    def lacking(self) -> list[Fault]:
+        """Events of released chunks at fault, once their rows were read."""
+        found = () if self.reading is None else self.reading.lacking
+        return [self._fault(each.partition, each.offset, each.column) for each in found]
+
+    def _unavailable(self, changes: Changes, lacking: Unavailable) -> Fault:
         partition, offset = (int(each[lacking.row]) for each in (changes.partitions, changes.offsets))
-        return Fault(partition, offset, code, found, expectation(code, column=column))
+        return self._fault(partition, offset, lacking.column)
+
+    def _fault(self, partition: int, offset: int, column: int) -> Fault:
+        code, name = Code.TOAST_UNAVAILABLE, self.task.table.columns[column].name
+        found = "a value that the event leaves out, of a row that is not stored"
+        return Fault(partition, offset, code, found, expectation(code, column=name))
 
 
 @contextmanager
 def completion_of(task: LaneTask, lane: int) -> Iterator[Completion]:
     """For a lane. Raises: as `rows_before_of`."""
     with rows_before_of(task, lane) as rows_before:
-        yield Completion(task, rows_before)
+        yield Completion(task, rows_before, _reading_of(task, lane))
+
+
+def _reading_of(task: LaneTask, lane: int) -> LaneReading | None:
+    """None where the table is not read from its database."""
+    plan = task.plan
+    if plan.reading is None:
+        return None
+    skipped = frozenset(plan.skipped)
+    return LaneReading(
+        task.storage, task.table, plan.reading, task.waiting, task.vnodes(lane), plan.epoch, skipped
+    )

@@ -18,6 +18,7 @@ from itertools import chain
 import pyarrow as pa
 
 from state.columns import log_schema
+from state.initial.chunks import write_waiting
 from state.journal import is_superseded
 from state.replica import write_log_file
 from state.storage import DataFile
@@ -73,6 +74,7 @@ class _Lane:
     def __post_init__(self) -> None:
         self._jobs = [LaneJob.of(self.task, plan, self.lane) for plan in self.task.plan.sent_jobs]
         self._log: list[DataFile] = []
+        self._waiting: list[DataFile] = []
         self._faults: list[Fault] = []
         self._awaited: frozenset[int] = frozenset()
         self._changes = self._held_bytes = self._ignored = 0
@@ -84,7 +86,7 @@ class _Lane:
         try:
             with completion_of(self.task, self.lane) as self._complete:
                 result = self._run(batches)
-            result = replace(result, seen=self._complete.seen, redelivered=self._complete.redelivered)
+            result = self._completed(result)
         except _FaultyError:
             # What is at fault is decided once every record can be read.
             faults = () if self._awaited else tuple(self._faults)
@@ -99,6 +101,16 @@ class _Lane:
             held_bytes=self._held_bytes,
             ignored=self._ignored,
             step_ms=self.watch.step_ms,
+        )
+
+    def _completed(self, result: LaneResult) -> LaneResult:
+        complete, reading = self._complete, self._complete.reading
+        return replace(
+            result,
+            seen=complete.seen,
+            redelivered=complete.redelivered,
+            waiting=tuple(self._waiting),
+            released_rows=0 if reading is None else reading.released_rows,
         )
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> LaneResult:
@@ -137,8 +149,31 @@ class _Lane:
             if not self._faults:
                 self._unwritten = own
                 yield replace(shares, own=own)
+            self._write_waiting(_LOG_PART_BYTES)
+        if not self._faults and not self._awaited:
+            self._release()
         if self._faults or self._awaited:
             raise _FaultyError
+
+    def _release(self) -> None:
+        """Bring the rows of released chunks into the log, as of the barrier. Behind the last part."""
+        reading = self._complete.reading
+        if reading is None:
+            return
+        self._write_log()
+        stem = file_stem(self.task, self.lane)
+        self._log += [write_log_file(self.task.storage, rows, stem) for rows in reading.released()]
+        self._faults += self._complete.lacking()
+        self._write_waiting()
+        self.watch.lap("release")
+
+    def _write_waiting(self, least_bytes: int = 0) -> None:
+        reading, task = self._complete.reading, self.task
+        if reading is None or (least_bytes and reading.is_anew):
+            return
+        rows = reading.waiting(least_bytes)
+        if rows.num_rows:
+            self._waiting.append(write_waiting(task.storage, rows, file_stem(task, self.lane)))
 
     def _count(self, shares: Shares, held_bytes: int, records: int) -> None:
         """The batch's own changes, and what these take."""
@@ -221,4 +256,9 @@ def write_log(task: LaneTask, lane: int, changes: Changes) -> list[DataFile]:
     if not len(changes) or not task.table.has_key:
         return []
     rows = log_rows(changes, task.plan, log_schema(task.table))
-    return [write_log_file(task.storage, rows, f"{task.plan.epoch:020d}-{lane}")]
+    return [write_log_file(task.storage, rows, file_stem(task, lane))]
+
+
+def file_stem(task: LaneTask, lane: int) -> str:
+    """How the names of a lane's files begin."""
+    return f"{task.plan.epoch:020d}-{lane}"

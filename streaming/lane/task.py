@@ -45,9 +45,10 @@ class LaneTask:
     `progress[job]` lists the parts that were started as of the plan's start; `scans` has what each job reads, pinned
     for the parts with slices; `sinks` opens the writers of the plan's jobs; `known_ends` where the output partitions
     ended after the last batch; `failpoint` what a test wants to happen in them. `replica` is pinned where changes need
-    their rows before, which are kept in what `open_store` opens by a name. `in_parts`: the changes come in order, more
-    than a lane holds at once; `unhurried`: a lane has sent its part, and another one was too slow for it. Transactions
-    may then take as long as `transaction_timeout_ms` says.
+    their rows before, which are kept in what `open_store` opens by a name. `waiting` are the files of the events that
+    wait for chunks, of the version that the plan's reading names. `in_parts`: the changes come in order, more than a
+    lane holds at once; `unhurried`: a lane has sent its part, and another one was too slow for it. Transactions may
+    then take as long as `transaction_timeout_ms` says.
     """
 
     storage: Storage
@@ -63,6 +64,7 @@ class LaneTask:
     known_ends: Mapping[OutputPartition, Mark]
     upstream_format: Format = DEFAULT
     replica: ReplicaFiles | None = None
+    waiting: tuple[DataFile, ...] = ()
     open_store: Callable[[str, TableSchema], RowStore] = local_store
     in_parts: bool = False
     unhurried: bool = False
@@ -121,12 +123,15 @@ class LaneResult:
     `too_long`: the lane held more than it may, and has done nothing; its changes have to come in parts. `awaited`: ids
     of schemas that its records wait for; nothing was sent then either, nor with `needs_rows`: changes leave values out
     that the task brought no rows for. `seen` is how far the upstream's partitions have come, where records may come
-    again, and `redelivered` counts those that did; `ignored` counts records that say nothing of the table.
+    again, and `redelivered` counts those that did; `ignored` counts records that say nothing of the table. `waiting`
+    are events that wait for chunks, and `released_rows` counts rows of chunks that are in the log from now on.
     `error` is one that was foreseen; `trace` the stack of one that was not, for a log file.
     """
 
     lane: int
     log: tuple[DataFile, ...] = ()
+    waiting: tuple[DataFile, ...] = ()
+    released_rows: int = 0
     faults: tuple[Fault, ...] = ()
     sent: Sent = Sent()
     ends: Mapping[OutputPartition, Mark] = field(default_factory=dict)

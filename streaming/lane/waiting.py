@@ -55,7 +55,8 @@ class Lacking:
 class LaneReading:
     """Of one lane and batch: call it with each part of the changes, in order, then read `released`, then `waiting`.
 
-    `files` are those of the events that wait, of the version that the reading names.
+    `files` are those of the events that wait, of the version that the reading names. `skipped` are records, (partition,
+    offset), that nobody is to read, not even those that wait.
     """
 
     storage: Storage
@@ -64,10 +65,13 @@ class LaneReading:
     files: Sequence[DataFile]
     vnodes: range
     epoch: int
+    skipped: frozenset[tuple[int, int]] = frozenset()
     _folds: list[pa.Table] = field(default_factory=list, init=False)
     _waits: list[pa.Table] = field(default_factory=list, init=False)
     held: int = field(default=0, init=False)
     """Events that the rows of chunks hold already."""
+    released_rows: int = field(default=0, init=False)
+    """Rows of chunks, as of the barrier."""
     lacking: list[Lacking] = field(default_factory=list, init=False)
 
     @property
@@ -105,15 +109,22 @@ class LaneReading:
             numbers = folds[VNODE].to_numpy()
             events = folds.filter(pa.array((numbers >= vnodes.start) & (numbers < vnodes.stop)))
             rows = self._folded(stored, events)
+            self.released_rows += rows.num_rows
             if rows.num_rows:
-                yield self._logged(rows, vnodes)
+                yield self._logged(rows)
 
-    def waiting(self) -> pa.Table:
-        """The events that wait now (`waiting_schema`): all of them if `is_anew`, else those that have come."""
-        return self._together(self._waits)
+    def waiting(self, least_bytes: int = 0) -> pa.Table:
+        """The events that wait now (`waiting_schema`): all of them if `is_anew`, else those that have come since.
+
+        Fewer than `least_bytes` are kept for the next call.
+        """
+        if sum(events.nbytes for events in self._waits) < least_bytes:
+            return self._together(())
+        waits, self._waits = self._waits, []
+        return self._together(waits)
 
     def _look_at_waiting(self) -> None:
-        events = waiting_rows(self.storage, self.table, self.files, self.vnodes)
+        events = self._read(waiting_rows(self.storage, self.table, self.files, self.vnodes))
         keys = arrays(events, self.table.primary_key)
         found = verdicts(self.reading.read, self.reading.due, keys, events[TRANSACTION].to_numpy())
         came_folds, came_waits = self._folds, self._waits
@@ -122,6 +133,13 @@ class LaneReading:
         self._folds += came_folds
         self._waits += came_waits
         self.held += int(np.count_nonzero(found == Verdict.HELD))
+
+    def _read(self, events: pa.Table) -> pa.Table:
+        """Without those that nobody is to read."""
+        if not self.skipped:
+            return events
+        places = zip(events[PARTITION].to_pylist(), events[OFFSET].to_pylist(), strict=True)
+        return events.filter(pa.array([place not in self.skipped for place in places], pa.bool_()))
 
     def _together(self, tables: Sequence[pa.Table]) -> pa.Table:
         return pa.concat_tables([waiting_schema(self.table).empty_table(), *tables]).combine_chunks()
@@ -146,7 +164,7 @@ class LaneReading:
             )
         return found.rows
 
-    def _logged(self, rows: pa.Table, vnodes: range) -> pa.Table:
+    def _logged(self, rows: pa.Table) -> pa.Table:
         count = rows.num_rows
         own = {EPOCH: self.epoch, PARTITION: -1, OFFSET: -1, OP: Op.INSERT.value, BEFORE_HASH: None}
         columns = [

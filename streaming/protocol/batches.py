@@ -35,6 +35,7 @@ from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.recovery.recover import Recovery
 from streaming.protocol.report import BatchReport, Sums
 from streaming.protocol.stream_state import StreamState
+from streaming.protocol.table_read import ReadsTable, TableReading
 from streaming.runtime import failpoints
 from streaming.runtime.stopwatch import Stopwatch
 from streaming.scan.kinds import Scans
@@ -50,6 +51,7 @@ class Batches:
     """The one writer of the state. All calls come from one thread at a time.
 
     `upstream_begins` gives the first offset that each partition still holds, `first_offsets` where it is left out.
+    `reads` reads the table from its database, if it starts from there.
 
     The types are of the parts that it is made of. Whoever breaks one, to see that it is noticed, has another here.
     """
@@ -79,6 +81,7 @@ class Batches:
         schemas: LearnsSchemas = NoSchemas(),  # noqa: B008 (a value)
         upstream_begins: Callable[[], Sequence[int]] | None = None,
         registers: RegistersSchemas = NoRegistry(),  # noqa: B008 (a value)
+        reads: ReadsTable | None = None,
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self._table, self._limits, self._journal, self._lanes = table, limits, journal, lanes
@@ -89,6 +92,7 @@ class Batches:
         self.replica = self.replica_type(storage, table)
         scans = self._scans(upstream_format, upstream_begins or (lambda: first_offsets))
         self.state = StreamState(table, first_offsets, self._batch_sizer)
+        self.reading = TableReading(storage, table, reads)
         self._attempts = LaneAttempts(
             lanes=lanes,
             tasks=self._lane_tasks(storage, scans, sink_of, read_letters, upstream_format, schemas),
@@ -104,23 +108,30 @@ class Batches:
             progress_table=progress_table,
             forward=forward,
             state=self.state,
+            reading=self.reading,
             effects_of=self.effects_of,
         )
-        self._planner = Planner(
-            journal=journal,
-            replica=self.replica,
-            scans=scans,
-            progress_table=progress_table,
-            sink_of=sink_of,
-            registers=registers,
-            forward=forward,
-            batch_sizer=self._batch_sizer,
-            state=self.state,
-            lane_count=lane_count,
-            now_ms=now_ms,
-        )
+        self._planner = self._made_planner(scans, registers, now_ms)
         self.ending = False
         """Set to have no further part of a long interval begun."""
+
+    def _made_planner(self, scans: Scans, registers: RegistersSchemas, now_ms: Callable[[], int]) -> Planner:
+        executor = self.executor
+        return Planner(
+            journal=self._journal,
+            replica=self.replica,
+            scans=scans,
+            progress_table=executor.progress_table,
+            sink_of=executor.sink_of,
+            registers=registers,
+            forward=executor.forward,
+            batch_sizer=self._batch_sizer,
+            state=self.state,
+            reading=self.reading,
+            lane_count=self._lane_count,
+            interval_records=self._limits.interval_records,
+            now_ms=now_ms,
+        )
 
     def _scans(self, upstream: Format, begins: Callable[[], Sequence[int]]) -> Scans:
         return self.scans_type(self.replica, UpstreamLog(upstream, begins, self._batch_sizer.likely_bytes))
@@ -146,6 +157,7 @@ class Batches:
             scans=scans,
             batch_sizer=self._batch_sizer,
             schemas=schemas,
+            reading=self.reading,
         )
 
     def effects_of(self, plan: BatchPlan) -> tuple[Effect, ...]:
@@ -280,6 +292,7 @@ class Batches:
             step_ms=done.clock.step_ms,
             lane_ms=sums.lane_ms,
             already_sent=sums.already_sent,
+            released_rows=sums.released_rows,
             redelivered=sums.redelivered,
             ignored=sums.ignored,
             hindrances=self._attempts.take_hindrances(),

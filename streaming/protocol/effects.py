@@ -58,6 +58,15 @@ class AppendLog(Effect):
     """The log files become part of the log, in one commit."""
 
 
+class KeepWaiting(Effect):
+    """Events that wait for chunks of the table are kept, and those that were folded into released chunks are not."""
+
+    @classmethod
+    def of(cls, plan: BatchPlan) -> Effect | None:
+        """None where the table is not read from its database."""
+        return None if plan.reading is None else cls(plan)
+
+
 class CommitProgress(Effect):
     """Per-vnode progress at b: the mark that the plan is done."""
 
@@ -127,6 +136,12 @@ ORDER: tuple[Slot, ...] = (
         reason="before the progress: of a batch that counts as done nobody would append what is missing",
     ),
     Slot(
+        kind=KeepWaiting,
+        step="waiting",
+        reached=Failpoint.WAITING_KEPT,
+        reason="before the progress, as the log: what waits would be lost with a batch that counts as done",
+    ),
+    Slot(
         kind=CommitProgress,
         step="progress",
         reached=Failpoint.PROGRESSED,
@@ -153,7 +168,8 @@ def journaled(effects: Iterable[Effect]) -> tuple[Effect, ...]:
 
 def repeated(plan: BatchPlan) -> tuple[Effect, ...]:
     """Those by which the log gets the changes of a batch that was done, and whose plan is no longer the open one."""
-    return RepeatLanes(plan), AppendLog(plan)
+    keeping = () if plan.reading is None else (KeepWaiting(plan),)
+    return RepeatLanes(plan), AppendLog(plan), *keeping
 
 
 def behind(effects: Sequence[Effect], effect: Effect) -> tuple[Effect, ...]:

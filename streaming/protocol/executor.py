@@ -25,6 +25,7 @@ from streaming.protocol.effects import (
     CommitProgress,
     Effect,
     EndPart,
+    KeepWaiting,
     OpenTopics,
     RepeatLanes,
     RunLanes,
@@ -39,6 +40,7 @@ from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.report import Sums
 from streaming.protocol.stream_state import StreamState
+from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
 from streaming.runtime.stopwatch import Stopwatch
 from streaming.sink.protocol import SinkOf
@@ -66,6 +68,7 @@ class Executor:
     progress_table: ProgressTable
     forward: Forward
     state: StreamState
+    reading: TableReading
     effects_of: Callable[[BatchPlan], Sequence[Effect]]
     on_part: Callable[[BatchPlan], None] = lambda plan: None
 
@@ -102,12 +105,16 @@ class Executor:
                 return self._run_lanes(effect, left, done)
             case AppendLog():
                 self._append_log(effect.plan, done)
+            case KeepWaiting():
+                files = [file for result in done.sums.results for file in result.waiting]
+                self.reading.keep(effect.plan, files, self.commit)
             case TakeProgress():
                 self._take_progress(effect.epoch)
             case CommitProgress():
                 self._commit_progress(effect.plan, done)
             case EndPart():
                 self.state.built = effect.plan.end_offsets
+                self.reading.settle(effect.plan)
                 self._see(effect.plan, done)
                 self.on_part(effect.plan)
             case Settle():
@@ -197,12 +204,14 @@ class Executor:
         Nothing is sent, and nothing becomes part of the log.
         """
         if self.attempts.may_come_again:
-            results = self.attempts.run(replace(plan, silent=True), {})[1]
+            reading = None if plan.reading is None else plan.reading.without_release()
+            results = self.attempts.run(replace(plan, silent=True, reading=reading), {})[1]
             self.state.seen = merged(plan.seen, (result.seen for result in results))
 
     def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> JobsOutcome:
         """Stand at the end of a plan that is done. `configured` jobs that are new start there."""
         outcome = self.state.settle(plan, configured)
+        self.reading.settle(plan)
         if self.forward.active:
             self.forward.begin(max(plan.epoch, self.progress_table.epoch))
             self.state.jobs = self.forward.adopted(self.state.jobs, plan.epoch)

@@ -21,6 +21,7 @@ from streaming.core.batch_sizer import BatchSizer
 from streaming.core.history import history_records
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.protocol.overrun import Overruns, is_overrun
+from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
 from streaming.scan.kinds import Scans
 from streaming.sink.columns import OutputPartition
@@ -79,6 +80,7 @@ class LaneTasks:
     scans: Scans
     batch_sizer: BatchSizer
     schemas: LearnsSchemas
+    reading: TableReading
     known_ends: Mapping[OutputPartition, Mark] = field(default_factory=dict)
     values_are_left_out: bool = False
     """Whether changes did so, which take these values from the rows before; it is likely to go on."""
@@ -100,6 +102,7 @@ class LaneTasks:
             known_ends=dict(self.known_ends),
             upstream_format=self.upstream_format,
             replica=self.replica.files(plan.replica) if self._needs_rows_before(plan) else None,
+            waiting=self.reading.files(plan),
             in_parts=bool(plan.sent_jobs) and self._is_long(plan),
         )
 

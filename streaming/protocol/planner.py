@@ -20,10 +20,11 @@ from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Pin, ReplicaVersion
 from streaming.core.batch_sizer import BatchSizer
-from streaming.core.planning import choose_barriers
+from streaming.core.planning import CutFunction, choose_barriers, upto_released
 from streaming.protocol.recovery.forward import Forward
-from streaming.protocol.steps import Step, upto_mutation
+from streaming.protocol.steps import Step, out_of_step, upto_mutation
 from streaming.protocol.stream_state import StreamState
+from streaming.protocol.table_read import TableReading
 from streaming.scan.kinds import Scans
 from streaming.sink.protocol import SinkOf
 
@@ -73,13 +74,16 @@ class Planner:
         forward: Forward,
         batch_sizer: BatchSizer,
         state: StreamState,
+        reading: TableReading,
         lane_count: int,
+        interval_records: int,
         now_ms: Callable[[], int],
     ) -> None:
         self._journal, self._replica, self._scans = journal, replica, scans
         self._progress_table = progress_table
         self._sink_of, self._forward, self._batch_sizer, self._state = sink_of, forward, batch_sizer, state
         self._lane_count, self._now_ms, self._registers = lane_count, now_ms, registers
+        self._reading, self._interval_records = reading, interval_records
         self._stand_still = set[str]()
 
     def step(self) -> Step | None:
@@ -91,12 +95,21 @@ class Planner:
 
     def first_part(self, barrier: AlignedBarrier, repeated: Sequence[tuple[int, int]]) -> BatchPlan:
         """The interval up to a barrier that no job waits for, before it is cut into parts."""
-        return self._plan((barrier,), self._replica.pin(), repeated)
+        return self._plan((barrier,), self._replica.pin(), repeated, releases=False)
 
     def forward_step(
         self, step: Step, barriers: Sequence[AlignedBarrier], duplicates: DuplicatesBefore
     ) -> BatchPlan:
-        """The plan of a step over all of these barriers. Raises: as `RegistersSchemas.ids_of`."""
+        """The plan of a step over all of these barriers.
+
+        Raises: as `RegistersSchemas.ids_of`; StateError(OUTPUT_OUT_OF_STEP) while the table is read from its database:
+        a table can't be read as of a barrier that is over.
+        """
+        if self._reading.is_on:
+            raise out_of_step(
+                f"outputs that hold barrier {step.upto}, and a table that is not yet read to its end",
+                "a state that is older than its outputs only once its table is there",
+            )
         if not step.silent:
             self._state.jobs = tuple(map(self._with_ids, self._state.jobs))
         plan = self._plan(barriers, self._replica.pin(), duplicates(barriers[-1]))
@@ -122,10 +135,16 @@ class Planner:
         )
 
     def _planned(self, pin: Pin, end: AlignedBarrier) -> list[JobPlan]:
-        state, cut_of = self._state, self._scans.cut_of(pin)
+        state, cut_of = self._state, self._cut_of(pin)
         able = [replace(job, paused=job.paused or self._has_lost(job, pin)) for job in state.jobs]
         planned = self._batch_sizer.plan_jobs(able, state.progress, end, cut_of, self._now_ms())
         return [replace(plan, state=job) for plan, job in zip(planned, state.jobs, strict=True)]
+
+    def _cut_of(self, pin: Pin) -> Callable[[JobDefinition], CutFunction]:
+        cut_of, reading = self._scans.cut_of(pin), self._reading
+        if not reading.is_on:
+            return cut_of
+        return lambda job: upto_released(cut_of(job), reading.released)
 
     def _has_lost(self, job: JobState, pin: Pin) -> bool:
         """Whether the job has to stand still: what it would read next is gone. It is logged once."""
@@ -140,8 +159,10 @@ class Planner:
         barriers: Sequence[AlignedBarrier],
         version: ReplicaVersion,
         skipped: Sequence[tuple[int, int]],
+        *,
+        releases: bool = True,
     ) -> BatchPlan:
-        return BatchPlan(
+        plan = BatchPlan(
             start=self._state.position,
             barriers=tuple(barriers),
             first_offsets=self._state.next_offsets(),
@@ -150,6 +171,9 @@ class Planner:
             skipped=tuple(sorted(skipped)),
             seen=self._state.seen,
         )
+        # A long interval is not held whole, and its chunks can wait for the next one.
+        releases = releases and plan.max_records <= self._interval_records
+        return replace(plan, reading=self._reading.planned(plan.end_offsets, releases=releases))
 
     def _look_at_new(self, job: JobState, pin: Pin) -> None:
         try:

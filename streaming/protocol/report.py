@@ -36,6 +36,8 @@ class BatchReport:
     vnode_count: int
     files: ReplicaFiles
     """The replica that the plan pinned."""
+    released_rows: int = 0
+    """Rows of chunks of the table that are in the log from now on."""
     redelivered: int = 0
     """Records that came again, and were left out."""
     ignored: int = 0
@@ -57,6 +59,11 @@ class Sums:
     def held_bytes(self) -> int:
         """What those took in memory."""
         return sum(result.held_bytes for result in self.results)
+
+    @property
+    def released_rows(self) -> int:
+        """Rows of chunks that are in the log from now on."""
+        return sum(result.released_rows for result in self.results)
 
     @property
     def already_sent(self) -> int:

@@ -1,13 +1,24 @@
-"""The door to a table that is read from its database beside the batches: what the planner takes of the reading."""
+"""The start of a table from its database, as batches see it: the door to what reads it, and how far the reading is.
+
+A chunk that was read is in the next plan, and by this in the state: a plan holds the whole reading, as of the barrier
+that it starts from, so that nothing else has to be kept but rows of chunks and events that wait for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from state.values.chunks import Chunk, Streamed
-from state.values.reading import TableRead
+from schemas.table import TableSchema
+from state.initial.chunks import WaitingEvents
+from state.storage import DataFile, Storage
+from state.values.chunks import Chunk, KeyRange, Streamed
+from state.values.plan import BatchPlan
+from state.values.reading import Reading, TableRead
+
+RELEASED_ROWS = 500_000
+"""Rows of chunks, about, that a batch releases at most; its barrier waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,5 +53,98 @@ class ReadsTable(Protocol):
     def proofs(self) -> Sequence[Streamed]:
         """Proofs of how far the connector has come, the newest ones, and at least those that may still matter."""
 
+    def since_ms(self) -> int | None:
+        """When the oldest chunk began that was not taken yet (Unix time); None if there is none. By any thread."""
+
     def released(self, read: TableRead) -> None:
-        """A batch is done that has released chunks; the reading stands here. Reading is over when it `is_done`."""
+        """A batch is done; the reading stands here. It is over when it `is_done`."""
+
+
+class TableReading:
+    """Of one service. `reads` is None for a table that does not start from a database."""
+
+    def __init__(self, storage: Storage, table: TableSchema, reads: ReadsTable | None) -> None:
+        self._storage, self._table, self._reads = storage, table, reads
+        self._read: TableRead | None = None
+        self._files: dict[KeyRange, tuple[str, ...]] = {}
+        self._events: WaitingEvents | None = None
+        self._over, self._reading = reads is None, False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there are keys that are not released yet."""
+        return not self._over
+
+    @property
+    def released(self) -> KeyRange | None:
+        """The keys that are released, None for none. Only while it `is_on`."""
+        return None if self._read is None else self._read.released
+
+    @property
+    def _waiting(self) -> WaitingEvents:
+        if self._events is None:
+            self._events = WaitingEvents(self._storage, self._table)
+        return self._events
+
+    def planned(self, ends: Sequence[int], *, releases: bool) -> Reading | None:
+        """What the next plan holds, which is up to a barrier with these exclusive ends; None once it is over.
+
+        Raises: as `ReadsTable.begin` and `take`.
+        """
+        if self._over or self._reads is None:
+            return None
+        read = self._begun(self._reads)
+        for finished in self._reads.take():
+            read = read.read(finished.chunk)
+            self._files[finished.chunk.keys] = finished.files
+        self._read = read
+        due = read.due(ends, self._reads.proofs(), RELEASED_ROWS) if releases else 0
+        files = tuple(self._files[chunk.keys] for chunk in read.chunks)
+        return Reading(read, files, self._waiting.version, due)
+
+    def _begun(self, reads: ReadsTable) -> TableRead:
+        if self._read is None:
+            self._read = reads.begin()
+        if not self._reading:
+            self._reading = True
+            reads.go_on(self._read)
+        return self._read
+
+    def settle(self, plan: BatchPlan) -> None:
+        """Stand at the end of a plan that is done, or of a part."""
+        if self._reads is None:
+            return
+        if plan.reading is None:
+            self._over = True
+            return
+        reading = plan.reading
+        self._read = read = reading.read.release(reading.due)
+        pairs = zip(reading.read.chunks, reading.files, strict=True)
+        self._files = {chunk.keys: files for chunk, files in list(pairs)[reading.due :]}
+        self._over = read.is_done
+        if self._reading:
+            self._reads.released(read)
+
+    def files(self, plan: BatchPlan) -> tuple[DataFile, ...]:
+        """Those of the events that wait, of the version that a plan names; none where they are not looked at."""
+        reading = plan.reading
+        return () if reading is None or not reading.due else tuple(self._waiting.files(reading.waiting))
+
+    def keep(
+        self,
+        plan: BatchPlan,
+        files: Sequence[DataFile],
+        commit: Callable[[Callable[[], None], Callable[[], None]], None],
+    ) -> None:
+        """Commit the events that wait behind a plan. `commit` takes an effect, and what to do after a conflict."""
+        reading, waiting = plan.reading, self._waiting
+        if reading is None:
+            return
+
+        def effect() -> None:
+            if plan.until is None:
+                waiting.commit(files, plan.epoch, version=reading.waiting, anew=reading.due > 0)
+            else:
+                waiting.commit_part(files, plan.end_records)
+
+        commit(effect, waiting.reload)

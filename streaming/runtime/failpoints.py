@@ -50,6 +50,7 @@ class Failpoint(StrEnum):
     LANE_LOGGED = "lane-logged"
     SENT = "sent"
     REPLICATED = "replicated"
+    WAITING_KEPT = "waiting-kept"
     PROGRESSED = "progressed"
     SETTLED = "settled"
     COMPACTED = "compacted"
@@ -78,6 +79,7 @@ MEANING: Mapping[Failpoint, str] = {
     Failpoint.LANE_LOGGED: "the lane's log file is written; no table has it",
     Failpoint.SENT: "the transactions of all lanes are committed",
     Failpoint.REPLICATED: "the log is committed",
+    Failpoint.WAITING_KEPT: "events that wait for chunks of the table are committed",
     Failpoint.PROGRESSED: "the progress is committed",
     Failpoint.SETTLED: "mutations took effect; Spark has not committed its offsets",
     Failpoint.COMPACTED: "the log was compacted into the base; the log still has its files",

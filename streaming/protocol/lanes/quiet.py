@@ -44,6 +44,7 @@ class QuietLanes:
             or plan.parked
             or any(job.slices for job in plan.sent_jobs)
             or history_ranges(plan)
+            or (plan.reading is not None and plan.reading.due)
             or (task.replica is not None and not self._same_machine())
         )
         return not needs_spark and self._is_quiet(plan)

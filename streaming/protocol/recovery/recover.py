@@ -39,7 +39,7 @@ class Recovery:
 
     def finish_part(self, part: BatchPlan) -> tuple[Effect, ...]:
         """A part of a long interval may be half done."""
-        if self.executor.replica.has_part(part.end_records):
+        if part.reading is None and self.executor.replica.has_part(part.end_records):
             self.executor.look_again(part)
             return (EndPart(part),)
         return journaled(self.executor.effects_of(part))
