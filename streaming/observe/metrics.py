@@ -72,6 +72,9 @@ class Metrics:
         self._compaction_age = gauge(
             "backfill_compaction_age_seconds", "Age of the barrier that the base holds."
         )
+        self._initial = gauge("backfill_initial_rows", "Rows read of the table that it starts from.")
+        self._initial_of = gauge("backfill_initial_rows_of", "Rows of that table, estimated.")
+        self._initial_trouble = gauge("backfill_initial_trouble", "1 while the reading waits for something.")
         self._epoch = gauge("backfill_epoch", "Epoch of the last barrier that is done.")
         self._condition = gauge("backfill_condition", "1 for the condition that it is in.", "condition")
         self._ready = gauge("backfill_ready", "1 while barriers come out, as /readyz tells.")
@@ -139,6 +142,11 @@ class Metrics:
         for condition in Condition:
             self._condition.labels(condition.replace(" ", "_")).set(condition == status.condition)
         self._ready.set(status.ready)
+        reading, copy = status.reading, status.initial
+        rows, of = (reading.rows, reading.of) if reading else (copy.copied, copy.of) if copy else (0, 0)
+        self._initial.set(rows)
+        self._initial_of.set(float("nan") if of is None else of)
+        self._initial_trouble.set(reading is not None and reading.trouble is not None)
         self._idle.set(float("nan") if status.batch_age_s is None else status.batch_age_s)
         for labelled in (self._behind, self._waiting, self._unstable, self._held, self._margin):
             labelled.clear()
