@@ -43,6 +43,8 @@ class Survey:
     """None for a whole table, which one snapshot sees."""
     rows: int
     """As the server estimates them."""
+    size: int
+    """Bytes that it takes in the database, without its indexes."""
     first: TransactionSnapshot
     """Taken before any row is read, and as that of the tail."""
 
@@ -57,6 +59,7 @@ class Survey:
             "ranges": [keys.to_list() for keys in self.ranges],
             "tail": None if self.tail is None else self.tail.to_dict(),
             "rows": self.rows,
+            "size": self.size,
             "first": self.first.to_text(),
         }
 
@@ -68,5 +71,6 @@ class Survey:
             tuple(KeyRange.from_list(keys, key_columns) for keys in raw["ranges"]),
             None if tail is None else Chunk.from_dict(tail, key_columns),
             raw["rows"],
+            raw["size"],
             TransactionSnapshot.from_text(raw["first"]),
         )

@@ -28,6 +28,8 @@ class Answer:
     ready: bool | None = None
     reason: str | None = None
     batch_age_s: float | None = None
+    reading: Mapping[str, Any] | None = None
+    """As `ReadingStatus`: of a table that is read from its database."""
 
 
 def ask(config: HttpConfig) -> Answer | None:
@@ -86,4 +88,4 @@ def _parsed(status: dict[str, Any]) -> Answer:
     if reason is not None:
         place = f" at {reason['where']}" if reason["where"] else ""
         line = f"{reason['code']}{place}: found {reason['found']}; next: {reason['next_step']}"
-    return Answer(status["condition"], status["ready"], line, status["batch_age_s"])
+    return Answer(status["condition"], status["ready"], line, status["batch_age_s"], status.get("reading"))

@@ -45,6 +45,10 @@ SELECT pg_current_snapshot()::text,
         FROM pg_attribute a WHERE a.attrelid = %s AND a.attname = ANY(%s) AND NOT a.attisdropped)
 """
 
+_SIZE = """
+SELECT coalesce((SELECT sum(pg_table_size(relid)) FROM pg_partition_tree(%s::oid)), pg_table_size(%s::oid))::bigint
+"""
+
 Keep = Callable[[pa.Table], object]
 """Takes the rows of a chunk, piece by piece, in key order. They count only once the chunk is there."""
 
@@ -116,11 +120,11 @@ class ChunkReader:
 
     def survey(self, ranges: int) -> Survey:
         """What there is to read, for so many readers."""
-        estimate = self._estimate()
+        estimate, size = self._estimate(), self._size()
         if self._declared.mode == "whole":
             first, _ = self._begin()
             self._session.execute("COMMIT")
-            return Survey((KeyRange(),), None, estimate, first)
+            return Survey((KeyRange(),), None, estimate, size, first)
         keys = self._keys_sql()
         with_last = sql.SQL("SELECT {} FROM {} t ORDER BY {} LIMIT 1").format(
             keys, self._table, self._order_sql(descending=True)
@@ -130,9 +134,9 @@ class ChunkReader:
         self._session.execute("COMMIT")
         tail = Chunk(KeyRange(last[0] if last else None, None), snapshot, written, 0)
         if not last:
-            return Survey((), tail, 0, snapshot)
+            return Survey((), tail, 0, size, snapshot)
         sample = self._sample(ranges, estimate) if ranges > 1 else []
-        return Survey(divided(sample, last[0], ranges), tail, estimate, snapshot)
+        return Survey(divided(sample, last[0], ranges), tail, estimate, size, snapshot)
 
     def read(self, keys: KeyRange, most_rows: int, keep: Keep) -> ReadChunk:
         """The first rows of a range, in key order; its keys end with the range, or with the last row read.
@@ -216,6 +220,10 @@ class ChunkReader:
         query = sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {}").format(self._table)
         [[plan]] = self._session.rows(self._session.text_of(query))
         return int(plan[0]["Plan"]["Plan Rows"])
+
+    def _size(self) -> int:
+        [[size]] = self._session.rows(_SIZE, [self._found.oid, self._found.oid])
+        return int(size)
 
     def _columns_sql(self) -> sql.Composable:
         return self._selected(list(self._readings))

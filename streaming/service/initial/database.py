@@ -13,13 +13,14 @@ from schemas.kinds.postgres import PostgresStart
 from schemas.settings.config import ServiceConfig
 from state.initial.pace import ReadPace
 from state.initial.start import DatabaseStart
+from state.initial.survey import Survey
 from state.storage import Storage
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import known_settings, watermarks
 from streaming.postgres.checks import Declared
 from streaming.postgres.reader import ChunkReader
 from streaming.postgres.session import Gone
-from streaming.postgres.start import access_of, begin, declared_of
+from streaming.postgres.start import Begun, access_of, begin, declared_of
 from streaming.service.initial.offsets import offsets_at
 from streaming.service.initial.reading import DatabaseReading, ReadingOrder
 
@@ -45,10 +46,7 @@ def database_start(config: ServiceConfig, declared: PostgresStart, kafka: KafkaS
     """
     _refuse_compacted(kafka, config.upstream)
     offsets = offsets_at(kafka, config.upstream, round((time.time() - MARGIN_S) * 1_000))
-    try:
-        begun = begin(declared, config.table, debezium_of(config))
-    except Gone as gone:
-        raise gone.problem() from None
+    begun = _begun(config, declared)
     log.info(
         "starts_at",
         upstream=config.upstream,
@@ -65,6 +63,18 @@ def database_start(config: ServiceConfig, declared: PostgresStart, kafka: KafkaS
         begun.declared.forms.time,
         begun.declared.publication,
     )
+
+
+def survey_of(config: ServiceConfig, declared: PostgresStart) -> Survey:
+    """What a start would read, with all that it would check. Raises: as `database_start`, but for the topic."""
+    return _begun(config, declared).survey
+
+
+def _begun(config: ServiceConfig, declared: PostgresStart) -> Begun:
+    try:
+        return begin(declared, config.table, debezium_of(config))
+    except Gone as gone:
+        raise gone.problem() from None
 
 
 def _refuse_compacted(kafka: KafkaSettings, topic: str) -> None:
