@@ -26,7 +26,7 @@ from streaming.protocol.table_read import Finished, ReadsTable
 from streaming.service.initial.slot_watch import SlotReader, SlotWatch
 from streaming.service.initial.staging import Staging
 
-_END_WITHIN_S = 10.0
+_END_WITHIN_S = 3.0
 
 log = structlog.get_logger(__name__)
 
