@@ -143,7 +143,10 @@ def started(table: Table, over: Mapping[str, Any] = MappingProxyType({})) -> Pro
 
 
 def await_running(process: Process, condition: Callable[[], bool], what: str) -> None:
-    await_condition(lambda: condition() or process.popen.poll() is not None, what)
+    try:
+        await_condition(lambda: condition() or process.popen.poll() is not None, what)
+    except AssertionError as late:
+        raise AssertionError(what, process.lines[-5:]) from late
     assert process.popen.poll() is None, process.lines[-5:]
 
 
