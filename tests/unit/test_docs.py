@@ -32,6 +32,7 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 STEERING = (ROOT / "docs" / "steering.md").read_text(encoding="utf-8")
 FIRST_STEPS = (ROOT / "docs" / "first-steps.md").read_text(encoding="utf-8")
 
+PAGE_LINES = 400
 
 _TEST = r"([\w/]+\.py)::(test_\w+)"
 
@@ -178,6 +179,13 @@ _OLD_NAMES = re.compile(r"wish|onlooker|ordeal|upkeep|patience|inbox", re.IGNORE
 def test_documents_are_in_plain_words(document: Path) -> None:
     prose = re.sub(r"```.*?```|`[^`\n]*`", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert _NOT_PLAIN.findall(prose) == []
+
+
+def test_a_page_is_read_in_one_sitting() -> None:
+    lines = {
+        page.name: len(page.read_text(encoding="utf-8").splitlines()) for page in (ROOT / "docs").glob("*.md")
+    }
+    assert {name: count for name, count in lines.items() if count > PAGE_LINES} == {}
 
 
 def test_the_code_has_the_words_of_the_glossary() -> None:
