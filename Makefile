@@ -1,6 +1,6 @@
 # Needs Python 3.11 or newer with pip, Java 17 and make; everything else is fetched on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick connect simulate faults check format setup jars jar-lock release image sbom audit clean
+.PHONY: help demo test quick connect simulate faults check format setup jars jar-lock release image sbom audit site clean
 
 UV_VERSION := 0.13.8
 PYTHON ?= python3
@@ -8,6 +8,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 RUN := .venv/bin
 DIST ?= dist
+SITE ?= site
 VERSION := $(shell sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)
 
 help:  ## Show what can be made
@@ -69,6 +70,12 @@ sbom: setup  ## Print the bill of materials, CycloneDX: Python packages and jars
 
 audit: setup  ## Check what a release is made of against known advisories (ADVISORIES=folder, in the form of OSV)
 	@$(MAKE) --no-print-directory sbom | $(RUN)/python -m streaming.dev.release.audit "$(ADVISORIES)"
+
+# In an environment of its own: what it takes shares no package with what is tested.
+site: $(UV)  ## Make the site from docs/ (SITE=folder)
+	@NO_MKDOCS_2_WARNING=1 $(UV) run --quiet --frozen --isolated --only-group site \
+		mkdocs build --strict --config-file docs/site/mkdocs.yml --site-dir "$(abspath $(SITE))"
+	@echo "$(SITE)/index.html"
 
 clean:  ## Delete what was made here (fetched jars stay in the user's cache)
 	rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

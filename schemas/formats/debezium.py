@@ -1,4 +1,4 @@
-"""The format `debezium`: change events of Debezium's connectors (docs/formats.md#debezium)."""
+"""The format `debezium`: change events of Debezium's connectors (docs/debezium.md)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DebeziumFormat(RegistryFormat):
         Literal["ignored", "full"],
         Field(
             description="`ignored`: the row before a change comes from the replica, whatever the record says; or "
-            "`full`: it is that of the record, see [formats](formats.md#whole-rows-before)."
+            "`full`: it is that of the record, see [events](debezium.md#whole-rows-before)."
         ),
     ] = "ignored"
     time: Annotated[

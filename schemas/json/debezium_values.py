@@ -1,4 +1,4 @@
-"""Values of columns as Debezium's connectors write them in JSON (docs/formats.md#debezium).
+"""Values of columns as Debezium's connectors write them in JSON (docs/debezium.md#values).
 
 Numbers, texts, booleans and bytes are as `schemas.json.values` has them. Days, times and decimals are numbers or bytes
 whose meaning is in the connector's settings, or in the schema that comes with a record. Source:

@@ -20,7 +20,8 @@ def configuration(topic: str, bootstrap: str, guess: Guess, seen: str, registry:
         lines.append(_commented(f"  {key}: {value}", guess.unsure.get(key)))
     if registry is not None and guess.upstream.get("encoding") == "avro-registry":
         lines += ["registry:", f"  url: {registry}"]
-    lines += [f"state: ./{_name(topic)}-state", "table:", f"  name: {_table_name(topic)}"]
+    # A topic's letters, with `./` before them, are a bare word in YAML.
+    lines += [f"state: ./{topic}-state", "table:", f"  name: {_table_name(topic)}"]
     lines.append("  columns:" if guess.fields else "  columns: {}  # none could be told")
     for each in guess.fields:
         kind = json.dumps(each.kind) if "," in each.kind else each.kind

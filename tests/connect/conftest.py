@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from schemas.table import declare
 from streaming.kafka.clients import KafkaSettings
 from tests.kit.apicurio import Apicurio, apicurio
 from tests.kit.connect import orders
+from tests.kit.connect.platform import Platform, platform_on
 from tests.kit.connect.postgres import Postgres
 from tests.kit.connect.source import ConnectorUpstream, Source
 from tests.kit.connect.worker import Connect
@@ -26,32 +25,10 @@ from tests.kit.connect.writers import Writers
 from tests.kit.real import Stage
 
 
-@dataclass(frozen=True, slots=True)
-class Platform:
-    """A database server and a worker of Kafka Connect."""
-
-    postgres: Postgres
-    connect: Connect
-
-
 @pytest.fixture(scope="session")
 def platform(bootstrap: str) -> Iterator[Platform]:
-    # pytest's own folders can't be entered by the user that PostgreSQL runs as.
-    folder = Path(tempfile.mkdtemp(prefix="connect-"))
-    folder.chmod(0o755)
-    (folder / "connect").mkdir()
-    (folder / "postgres").mkdir()
-    found = Platform(Postgres(folder / "postgres"), Connect(folder / "connect", bootstrap))
-    try:
-        found.connect.begin()
-        found.postgres.begin()
-        found.postgres.await_ready()
-        found.connect.await_ready()
-        yield found
-    finally:
-        found.connect.stop()
-        found.postgres.stop()
-        shutil.rmtree(folder)
+    with platform_on(bootstrap) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What `docs/contract.md` shows and lists is what the code has: bytes, vnodes, requests, commands, types."""
+"""What the pages of the contract show and list is what the code has: bytes, vnodes, requests, commands, types."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from streaming.source.barriers.injecting.control_requests import decode_request
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
+OUTPUTS = (ROOT / "docs" / "outputs.md").read_text(encoding="utf-8")
 HOW_IT_WORKS = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
 
 
@@ -56,7 +57,7 @@ def test_the_forms_of_an_output_are_written_as_shown() -> None:
     before, after = (7, "EU", Decimal("250.00"), None), (7, "EU", Decimal("99.90"), "late")
     closing = Barrier(10002471321600000, 0, BarrierKind.BARRIER, 4, 1_769_860_800_000)
     origin = Origin("orders-copy", "orders", 41, closing)
-    shown = section(CONTRACT, "Forms of an output")
+    shown = section(OUTPUTS, "Forms")
     columns = (table.columns, table.key_columns)
     for encoding in ("json", "json-schema", "avro-registry"):
         upsert, debezium = (

@@ -30,8 +30,12 @@ ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 BAD_INPUT = (ROOT / "docs" / "bad-input.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 STEERING = (ROOT / "docs" / "steering.md").read_text(encoding="utf-8")
-FIRST_STEPS = (ROOT / "docs" / "first-steps.md").read_text(encoding="utf-8")
+BEGINNINGS = "".join(
+    page.read_text(encoding="utf-8")
+    for page in [ROOT / "docs" / "first-steps.md", *sorted((ROOT / "docs").glob("tutorial-*.md"))]
+)
 
+PAGE_LINES = 400
 
 _TEST = r"([\w/]+\.py)::(test_\w+)"
 
@@ -78,8 +82,11 @@ def test_the_reference_of_the_configuration_is_as_the_models_write_it() -> None:
 
 
 def test_the_configurations_shown_are_accepted() -> None:
-    for shown in (*fenced("yaml"), *fenced("yaml", FIRST_STEPS)):
-        check(YAML(typ="safe").load(shown), path=ROOT / "config.yaml")
+    shown = [YAML(typ="safe").load(each) for each in (*fenced("yaml"), *fenced("yaml", BEGINNINGS))]
+    whole = [each for each in shown if "state" in each]
+    assert len(whole) > 2
+    for each in whole:
+        check(each, path=ROOT / "config.yaml")
     alone = load_config(ROOT / "docker" / "config.yaml")
     cluster = load_config(ROOT / "docker" / "cluster-config.yaml")
     assert cluster.model_copy(update={"lanes": alone.lanes, "spark": alone.spark}) == alone
@@ -93,7 +100,9 @@ def compose_commands() -> list[str]:
 @pytest.mark.parametrize(
     "line",
     [
-        *re.findall(r"\$ (?:docker compose run --rm )?backfill ([^|\n]*)", README + FIRST_STEPS),
+        *re.findall(
+            r"\$ (?:docker compose run --rm )?backfill ([^|\n]*?)(?= > \S+\n|[|\n])", README + BEGINNINGS
+        ),
         *compose_commands(),
     ],
     ids=lambda line: line,
@@ -178,6 +187,13 @@ _OLD_NAMES = re.compile(r"wish|onlooker|ordeal|upkeep|patience|inbox", re.IGNORE
 def test_documents_are_in_plain_words(document: Path) -> None:
     prose = re.sub(r"```.*?```|`[^`\n]*`", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert _NOT_PLAIN.findall(prose) == []
+
+
+def test_a_page_is_read_in_one_sitting() -> None:
+    lines = {
+        page.name: len(page.read_text(encoding="utf-8").splitlines()) for page in (ROOT / "docs").glob("*.md")
+    }
+    assert {name: count for name, count in lines.items() if count > PAGE_LINES} == {}
 
 
 def test_the_code_has_the_words_of_the_glossary() -> None:

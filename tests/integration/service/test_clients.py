@@ -1,4 +1,4 @@
-"""The clients in docs/clients.md, as they stand there, beside a real service."""
+"""The clients in docs/clients.md and docs/tutorial-events.md, as they stand there, beside a real service."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from typing import Any
 from tests.kit.real import Stage
 from tests.kit.registry import FakeRegistry
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "clients.md").read_text(encoding="utf-8")
-EXACT, PRODUCE, CONSUME, CONSUME_AVRO, SPARK = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+DOCS = Path(__file__).parents[3] / "docs"
+DOCUMENT = (DOCS / "clients.md").read_text(encoding="utf-8")
+EXACT, CONSUME, CONSUME_AVRO, SPARK = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+[PRODUCE] = re.findall(
+    r"```python\n(.*?)```", (DOCS / "tutorial-events.md").read_text(encoding="utf-8"), re.DOTALL
+)
 JOB = {"name": "big-orders", "columns": ["id", "region", "amount"], "filter": "amount >= 100"}
 
 

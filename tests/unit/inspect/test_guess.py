@@ -35,6 +35,7 @@ def test_a_debezium_topic_with_schemas_needs_no_decision(tmp_path: Path) -> None
     found = guess([Sample(each.key, each.value) for each in recorded("schemas") if "orders" in each.topic])
     config = loaded(found, tmp_path)
     assert config.upstream_format == DebeziumFormat(time="adaptive", decimal="precise")
+    assert config.state == str(tmp_path / "shop.public.orders-state")
     assert found.unsure == {}
     types = {column.name: str(column.type) for column in config.table.columns}
     declared = {column.name: str(column.type) for column in RECORDED.columns}

@@ -12,12 +12,17 @@ import pytest
 import structlog
 from deltalake.exceptions import DeltaError
 
+from state.initial.chunks import CHUNKS_PATH, WAITING_PATH, WaitingEvents, stage
 from state.journal import Journal
 from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import ProgressTable
 from state.replica import BASE_PATH, LOG_PATH, Replica
+from state.retention import Retention
 from state.storage import DataFile, Storage, now_ms
+from state.values.chunks import Chunk, KeyRange
 from state.values.plan import BatchPlan
+from state.values.reading import Reading, TableRead
+from state.values.transactions import TransactionSnapshot
 from streaming.compaction.cleaning import clean_state
 from tests.kit.tables import table
 from tests.unit.state.test_journal import plan
@@ -89,3 +94,53 @@ def test_what_the_open_plan_has_pinned_stays_readable(state: Storage) -> None:
 def test_nothing_more_is_deleted_once_it_is_over(state: Storage) -> None:
     assert clean_state(state, TABLE, {BASE_PATH: now_ms()}, lambda: True).data == 0
     assert left(state) == list(TABLES)
+
+
+def staged(storage: Storage, number: int) -> str:
+    """A file of a chunk that was read long ago."""
+    columns = {column.name: pa.array([number], column.type.arrow) for column in TABLE.columns[:1]}
+    more = {column.name: pa.array([None], column.type.arrow) for column in TABLE.columns[1:]}
+    name = stage(storage, TABLE, pa.table({**columns, **more}))
+    os.utime(Path(storage.root, CHUNKS_PATH, name), (0, 0))
+    return name
+
+
+def chunks(storage: Storage) -> set[str]:
+    return {file.name for file in Path(storage.root, CHUNKS_PATH).iterdir()}
+
+
+def reading_of(storage: Storage, file: str) -> Reading:
+    """Of a table with one chunk, which is in this file."""
+    snapshot = TransactionSnapshot(3, 3)
+    chunk = Chunk(KeyRange(None, (1,)), snapshot, 1, 1)
+    return Reading(TableRead.begin(snapshot).read(chunk), ((file,),), WaitingEvents(storage, TABLE).version)
+
+
+def test_rows_of_chunks_go_once_no_plan_names_them(state: Storage) -> None:
+    named, released = staged(state, 1), staged(state, 2)
+    young = stage(state, TABLE, pa.table({c.name: pa.array([None], c.type.arrow) for c in TABLE.columns}))
+    Journal(state, TABLE).write_plan(replace(plan(1), reading=reading_of(state, named)))
+    clean_state(state, TABLE, {CHUNKS_PATH: 0})  # one that began long ago may still be finished
+    assert chunks(state) == {named, released, young}
+    clean_state(state, TABLE, {})
+    assert chunks(state) == {named, young}
+    Journal(state, TABLE).write_plan(plan(2))
+    clean_state(state, TABLE, {})
+    assert chunks(state) == {young}
+
+
+def test_events_that_the_open_plan_looks_at_stay_readable(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path), retention=Retention(files_s=0))
+    journal, waiting = Journal(storage, TABLE), WaitingEvents(storage, TABLE)
+    journal.take_over("me", 1, "{}")
+    ProgressTable(storage, TABLE)
+    Replica(storage, TABLE)
+    pinned = left_over(storage, WAITING_PATH)
+    waiting.commit([DataFile(pinned.name, 1, 1)], 1, version=waiting.version, anew=False)
+    journal.write_plan(replace(plan(2), reading=reading_of(storage, "file")))
+    waiting.commit([], 2, version=waiting.version, anew=True)
+    clean_state(storage, TABLE, {})
+    assert pinned.exists()
+    journal.write_plan(plan(3))
+    clean_state(storage, TABLE, {})
+    assert not pinned.exists()
