@@ -23,9 +23,9 @@ from schemas.table import declare
 from state.storage import Storage
 from streaming.control.state_view import StateReader
 from streaming.kafka.clients import KafkaSettings
-from tests.connect.conftest import Platform
 from tests.kit.connect import large_table
 from tests.kit.connect.large_table import LongTransactions, selected
+from tests.kit.connect.platform import Platform
 from tests.kit.connect.source import ConnectorUpstream, Source
 from tests.kit.connect.table import Database
 from tests.kit.folded import epoch_of, folded
