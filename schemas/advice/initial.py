@@ -1,4 +1,4 @@
-"""Errors of a table that starts from a Delta table."""
+"""Errors of a table that starts from another table."""
 
 from __future__ import annotations
 
@@ -34,5 +34,13 @@ INITIAL = {
     Code.INITIAL_CHANGED: Advice(
         "{start}, as the state says",
         "restore initial, or give the table that starts elsewhere a new state folder and new outputs",
+    ),
+    Code.INITIAL_NOT_READ: Advice(
+        "a service that reads the table of initial.postgres now",
+        "see `backfill status`: a table that is there needs no pace",
+    ),
+    Code.INITIAL_READ_ONCE: Advice(
+        "a table whose beginning can be read again",
+        "compare `backfill consume --fold` of the output with a SELECT while nothing is written",
     ),
 }

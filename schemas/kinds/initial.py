@@ -1,4 +1,4 @@
-"""Where a table may start: from the first record of its topic, or from a Delta table and the offsets that it is as of.
+"""Where a table may start: with the first record of its topic, from a Delta table, or from a table of PostgreSQL.
 
 What carries a start out is in `state.initial` and `streaming.service.initial`.
 """
@@ -13,7 +13,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from schemas.faults import brief
+from schemas.faults import Faults, brief
+from schemas.formats.protocol import Format
+from schemas.kinds.postgres import PostgresStart, check_postgres
 from schemas.table import TableSchema
 
 
@@ -103,6 +105,36 @@ class DeltaStart(_Model):
 
 
 class InitialConfig(_Model):
-    """The section `initial`."""
+    """The section `initial`: one of its keys."""
 
-    delta: DeltaStart
+    delta: DeltaStart | None = None
+    postgres: PostgresStart | None = None
+
+    @model_validator(mode="after")
+    def _one_start(self) -> Self:
+        if (self.delta is None) == (self.postgres is None):
+            raise ValueError("delta or postgres is needed, and not both")
+        return self
+
+
+NO_INITIAL = InitialConfig.model_construct(delta=None, postgres=None)
+"""Of a table that starts with its topic's first record."""
+
+
+def check_initial(
+    declared: InitialConfig | None,
+    table: TableSchema | None,
+    upstream: Format | None,
+    *,
+    folder: Path,
+    faults: Faults,
+) -> InitialConfig:
+    """The section with its files below `folder`; contradictions go to `faults`."""
+    if declared is None:
+        return NO_INITIAL
+    start = declared.delta or declared.postgres
+    if table is not None and start is not None and (misfit := start.misfit_of(table)):
+        faults.add(misfit)
+    delta = None if declared.delta is None else declared.delta.below(folder)
+    postgres = check_postgres(declared.postgres, upstream, folder=folder, faults=faults)
+    return InitialConfig.model_construct(delta=delta, postgres=postgres)

@@ -15,6 +15,7 @@ from schemas.faults import Faults, brief
 from schemas.formats.protocol import Format
 from schemas.job import duration_text, parse_duration
 from schemas.settings.security import PRINTABLE_PATTERN, Secret
+from schemas.table import TableSchema
 
 SECRET_KEYS = frozenset({"dsn_file", "connector_url"})
 """Their values are never quoted in a message: a user may have written a password there."""
@@ -41,7 +42,9 @@ class PostgresStart(BaseModel):
         "may `SELECT` from the table.",
     )
     table: str = Field(
-        min_length=1, pattern=PRINTABLE_PATTERN, description="The table as SQL names it: `public.orders`."
+        min_length=1,
+        pattern=PRINTABLE_PATTERN,
+        description="The table as SQL names it: `public.orders`. See [starting from PostgreSQL](postgres.md).",
     )
     slot: str = Field(
         pattern=r"^[a-z0-9_]{1,63}$", description="Replication slot of the connector, its `slot.name`."
@@ -81,6 +84,15 @@ class PostgresStart(BaseModel):
     def below(self, folder: Path) -> PostgresStart:
         """With an absolute file."""
         return self.model_copy(update={"dsn_file": str((folder / self.dsn_file).resolve())})
+
+    def misfit_of(self, table: TableSchema) -> str | None:
+        """Why a table can't start so, None if it can."""
+        if table.by_partition:
+            return (
+                "initial.postgres is given, and its rows do not say which upstream partition their events come in, "
+                "which is their vnode with table.distribution: upstream"
+            )
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """What a state is bound to, as JSON values: how fast and by which role it is read may change."""

@@ -21,7 +21,9 @@ from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.job import JobDefinition
 from schemas.kinds.barriers import BARRIER_KINDS, BarriersConfig
-from schemas.kinds.initial import DeltaStart
+from schemas.kinds.initial import NO_INITIAL, DeltaStart, check_initial
+from schemas.kinds.postgres import SECRET_KEYS as INITIAL_SECRETS
+from schemas.kinds.postgres import PostgresStart
 from schemas.settings.documents import read_mapping
 from schemas.settings.file import (
     MAX_DEFAULT_LANES,
@@ -64,6 +66,7 @@ class ServiceConfig(Model):
     spark: SparkConfig
     registry: RegistryConfig
     initial: DeltaStart | None = None
+    initial_postgres: PostgresStart | None = None
 
     @property
     def upstream(self) -> str:
@@ -93,25 +96,21 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     jobs = _jobs(declared.get("jobs"), table, faults)
     _find_doubles(jobs, faults)
     upstream_format = topics = None
-    kafka, http, spark, registry = (
-        KafkaConfig.model_validate({}),
-        HttpConfig.model_validate({}),
-        SparkConfig.model_validate({}),
-        RegistryConfig.model_validate({}),
-    )
+    initial, folder = NO_INITIAL, path.resolve().parent
+    kafka, http = KafkaConfig.model_validate({}), HttpConfig.model_validate({})
+    spark, registry = SparkConfig.model_validate({}), RegistryConfig.model_validate({})
     if raw is not None:
-        http = check_http(raw.http, folder=path.resolve().parent, faults=faults)
+        http = check_http(raw.http, folder=folder, faults=faults)
         upstream_format = declare_format(
             UPSTREAM_FORMATS, raw.upstream, faults, beside=UPSTREAM_KEYS, place="upstream."
         )
         _find_misfits(upstream_format, table, jobs, faults)
-        if raw.initial is not None and table is not None and (misfit := raw.initial.delta.misfit_of(table)):
-            faults.add(misfit)
+        initial = check_initial(raw.initial, table, upstream_format, folder=folder, faults=faults)
         topics = _topics(raw, upstream_format)
         _find_same_topics(topics, jobs, faults)
-        kafka = check_kafka(raw.kafka, folder=path.resolve().parent, faults=faults)
-        spark = check_spark(raw.spark, folder=path.resolve().parent, faults=faults)
-        registry = check_registry(raw.registry, folder=path.resolve().parent, faults=faults)
+        kafka = check_kafka(raw.kafka, folder=folder, faults=faults)
+        spark = check_spark(raw.spark, folder=folder, faults=faults)
+        registry = check_registry(raw.registry, folder=folder, faults=faults)
         _find_no_registry(upstream_format, jobs, registry, faults)
     lanes = _lanes(raw, table, jobs, faults)
     if faults or raw is None or table is None or upstream_format is None or topics is None:
@@ -120,7 +119,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         kafka=kafka,
         topics=topics,
         upstream_format=upstream_format,
-        state=raw.state if "://" in raw.state else str((path.resolve().parent / raw.state).resolve()),
+        state=raw.state if "://" in raw.state else str((folder / raw.state).resolve()),
         sync_state=raw.sync_state,
         barriers=BARRIER_KINDS[raw.barriers](kind=raw.barriers),
         barrier_interval_ms=raw.barrier_interval,
@@ -133,7 +132,8 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         http=http,
         spark=spark,
         registry=registry,
-        initial=raw.initial.delta.below(path.resolve().parent) if raw.initial else None,
+        initial=initial.delta,
+        initial_postgres=initial.postgres,
     )
 
 
@@ -223,7 +223,7 @@ def _fault(item: ErrorDetails) -> str:
             return f"key {brief(last)} is no text"
         case "value_error":
             return f"{key}: {item['msg'].removeprefix('Value error, ')}"
-        case _ if last in KAFKA_SECRETS | HTTP_SECRETS | SPARK_SECRETS | REGISTRY_SECRETS:
+        case _ if last in KAFKA_SECRETS | HTTP_SECRETS | SPARK_SECRETS | REGISTRY_SECRETS | INITIAL_SECRETS:
             return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]}"
         case _:
             return f"{key} is {brief(item['input'])}: {item['msg'][0].lower()}{item['msg'][1:]}"

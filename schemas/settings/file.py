@@ -16,6 +16,7 @@ from schemas.faults import brief
 from schemas.job import duration_text, parse_duration
 from schemas.kinds.barriers import known_kind
 from schemas.kinds.initial import DeltaStart, InitialConfig
+from schemas.kinds.postgres import PostgresStart
 from schemas.settings.http import HttpConfig
 from schemas.settings.kafka import KafkaConfig
 from schemas.settings.limits import Limits, size_bytes
@@ -204,6 +205,7 @@ class ConfigFile(Model):
 
 SECTIONS: Mapping[str, type[BaseModel]] = {
     "initial.delta": DeltaStart,
+    "initial.postgres": PostgresStart,
     "kafka": KafkaConfig,
     "limits": LimitsConfig,
     "http": HttpConfig,

@@ -34,6 +34,7 @@ next start of the service.
 _NONE = {"lanes": "cores, up to 4", "ca_file": "the system's", "master": "this machine", "hosts": "its own"}
 _TITLES = {
     "initial.delta": "Where the table starts",
+    "initial.postgres": "A start from PostgreSQL",
     "kafka": "Kafka",
     "limits": "Limits",
     "http": "Page, API and metrics",
@@ -65,7 +66,7 @@ def _default(name: str, field: FieldInfo) -> str:
     value = field.get_default()
     if value in (None, [], {}):
         return _NONE.get(name, "none")
-    if name in ("barrier_interval", "batch_timeout", "long_transaction"):
+    if name in ("barrier_interval", "batch_timeout", "long_transaction", "statement_timeout"):
         value = duration_text(value)
     elif name.endswith("_bytes"):
         value = size_text(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import structlog
 from rich.console import Console
@@ -11,6 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from state.initial.progress import CopyProgress
 from state.values.plan import BatchPlan
+
+if TYPE_CHECKING:
+    from streaming.service.initial.reading import TableStatus
 
 _LINE_EVERY_S = 5.0
 _BAR_WIDTH = 24
@@ -55,6 +59,17 @@ class BuildBar:
             self._show("sorting", "rows", progress.sorted, progress.copied)
         else:
             self._show("copying", "rows", progress.copied, progress.of)
+
+    def read(self, status: TableStatus | None) -> None:
+        """Beside batches, which have lines of their own, the reading of a database has one now and then."""
+        if status is None or time.monotonic() - self._logged_s < _LINE_EVERY_S:
+            return
+        self._logged_s = time.monotonic()
+        left = {} if status.left_s is None else {"seconds_left": round(status.left_s)}
+        trouble = {} if status.trouble is None else {"waits_for": status.trouble}
+        log.info(
+            "reading", rows=status.rows, of=status.of, waiting_rows=status.waiting_rows, **left, **trouble
+        )
 
     def _show(self, what: str, unit: str, done: int, total: int | None) -> None:
         # The first part may be one of an earlier run: rates go by what comes after it.

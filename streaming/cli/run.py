@@ -86,6 +86,7 @@ def serve(
         def on_batch(report: BatchReport) -> None:
             bar.close()
             _log_batch(report)
+            bar.read(service.vitals.reading())
 
         with (
             closing(BuildBar(begins_late=settings.initial is not None)) as bar,

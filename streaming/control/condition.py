@@ -28,6 +28,8 @@ class Answer:
     ready: bool | None = None
     reason: str | None = None
     batch_age_s: float | None = None
+    reading: Mapping[str, Any] | None = None
+    """As `ReadingStatus`: of a table that is read from its database."""
 
 
 def ask(config: HttpConfig) -> Answer | None:
@@ -40,7 +42,7 @@ def ask(config: HttpConfig) -> Answer | None:
         return _asked_shortly(config)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        with _opened(config, "/api/v1/status", headers) as answer:
+        with opened(config, "/api/v1/status", headers) as answer:
             return _parsed(json.load(answer))
     except (OSError, ValueError, KeyError):
         return None
@@ -48,7 +50,7 @@ def ask(config: HttpConfig) -> Answer | None:
 
 def _asked_shortly(config: HttpConfig) -> Answer | None:
     try:
-        with _opened(config, "/readyz") as answer:
+        with opened(config, "/readyz") as answer:
             return Answer(answer.read(100).decode().strip(), ready=True)
     except urllib.error.HTTPError as answer:
         return Answer(answer.read(100).decode().strip(), ready=False) if answer.code == _NOT_READY else None
@@ -56,12 +58,18 @@ def _asked_shortly(config: HttpConfig) -> Answer | None:
         return None
 
 
-def _opened(config: HttpConfig, path: str, headers: Mapping[str, str] = MappingProxyType({})) -> Any:
+def opened(
+    config: HttpConfig,
+    path: str,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    body: bytes | None = None,
+) -> Any:
+    """The service's answer, as a context; with a body it is a POST. Raises: OSError, `HTTPError` among them."""
     host = _HERE.get(config.host, config.host)
     address = f"{config.scheme}://{f'[{host}]' if ':' in host else host}:{config.port}{path}"
     # A proxy of the environment is for other addresses than this one.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *_trusting(config))
-    return opener.open(urllib.request.Request(address, headers=dict(headers)), timeout=_ANSWER_S)  # noqa: S310 (http or https)
+    return opener.open(urllib.request.Request(address, body, dict(headers)), timeout=_ANSWER_S)  # noqa: S310 (http or https)
 
 
 def _trusting(config: HttpConfig) -> Sequence[urllib.request.BaseHandler]:
@@ -80,4 +88,4 @@ def _parsed(status: dict[str, Any]) -> Answer:
     if reason is not None:
         place = f" at {reason['where']}" if reason["where"] else ""
         line = f"{reason['code']}{place}: found {reason['found']}; next: {reason['next_step']}"
-    return Answer(status["condition"], status["ready"], line, status["batch_age_s"])
+    return Answer(status["condition"], status["ready"], line, status["batch_age_s"], status.get("reading"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from schemas.errors import Code, StateError
 from schemas.table import TableSchema
 from state.initial.progress import CopyProgress, progress_of
-from state.initial.start import Start
+from state.initial.start import DatabaseStart, Start
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.progress_table import PATH as PROGRESS_PATH
@@ -21,6 +21,7 @@ from state.replica import BASE_PATH, LOG_PATH, Replica
 from state.storage import Storage
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress, parts_done
+from state.values.reading import TableRead
 from streaming.core.forecast import Extent, Phase, extent, phase, records_stored
 from streaming.core.jobs import MutationReport, jobs_after
 
@@ -71,7 +72,8 @@ class JobView:
 class StateView:
     """One look. `epoch` is the barrier of the last batch that is done, 0 before the first.
 
-    `start` is the table that the state starts from, if it does, and `copy` how far that is copied, None once it is.
+    `start` is the Delta table that the state starts from, if it does, and `copy` how far that is copied, None once it
+    is. `database` is that of a database, and `read` how far it is read.
     """
 
     owner: str
@@ -81,6 +83,7 @@ class StateView:
     rows_stored: int
     plan: BatchPlan | None
     start: Start | None = None
+    database: DatabaseStart | None = None
     copy: CopyProgress | None = None
 
     @property
@@ -89,6 +92,15 @@ class StateView:
         if self.plan is None:
             return ()
         return self.plan.end_offsets if self.epoch >= self.plan.epoch else self.plan.first_offsets
+
+    @property
+    def read(self) -> TableRead | None:
+        """How far the table is read and released that it starts from; None once it is, and before the first plan."""
+        reading = None if self.plan is None else self.plan.reading
+        if self.plan is None or reading is None:
+            return None
+        read = reading.read.release(reading.due) if self.epoch >= self.plan.epoch else reading.read
+        return None if read.is_done else read
 
     def job(self, name: str) -> JobView | None:
         """The job of that name, None if there is none."""
@@ -140,6 +152,7 @@ class StateReader:
             rows_stored=sum(stored.values()),
             plan=plan,
             start=start,
+            database=None if entry is None else DatabaseStart.of(entry.table, self._table),
             copy=None if start is None else progress_of(replica, start.rows),
         )
 

@@ -5,9 +5,11 @@
     GET    /api/v1/jobs/{job}/vnodes              the heat map
     POST   /api/v1/jobs                           create; DELETE /api/v1/jobs/{job} drops
     POST   /api/v1/jobs/{job}/pause, /resume, /throttle
+    POST   /api/v1/initial/pause, /resume, /throttle
 
 A change is checked against the jobs there are, and then put into the control topic: 202 says that it is there. It takes
-effect at a barrier, as every control request does, and shows in the status from then on.
+effect at a barrier, as every control request does, and shows in the status from then on. The pace at which a table is
+read from its database is this service's own affair, and changes at once.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path as File
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Request
 from fastapi.exceptions import RequestValidationError
@@ -30,14 +32,18 @@ from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.table import TableSchema
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import Bounded, Doorkeeper, NotAllowed, not_allowed, problem
-from streaming.observe.models import Point, Problem, Status, Taken, VnodeStatus
-from streaming.observe.status_cache import StatusCache
+from streaming.observe.models import Point, Problem, ReadingStatus, Status, Taken, VnodeStatus
+from streaming.observe.status_cache import StatusCache, shown_reading
+
+if TYPE_CHECKING:
+    from streaming.service.initial.reading import DatabaseReading
 
 _STATIC = File(__file__).parent / "page"
 _PAGE = {"/": "index.html", "/page.js": "page.js", "/page.css": "page.css"}
 _HTTP_STATUS = {
     Code.JOB_UNKNOWN: 404,
     Code.JOB_EXISTS: 409,
+    Code.INITIAL_NOT_READ: 409,
     Code.OUTPUT_TOPIC_MISMATCH: 409,
     Code.OUTPUT_LOSES_RECORDS: 409,
     Code.SAME_TOPIC: 409,
@@ -127,6 +133,7 @@ def build(
     app.include_router(_machines(cache, metrics, door))
     app.include_router(_looking(cache, door))
     app.include_router(_steering(cache, requests, table, door))
+    app.include_router(_pacing(cache, door))
     _serve_page(app)
     return app
 
@@ -258,6 +265,39 @@ def _steering(cache: StatusCache, requests: Requests, table: TableSchema, door: 
     def throttle(job: JobName, limit: Limit) -> Taken:
         """Bound the snapshot rows per second that it reads."""
         return Taken(wanted=requests(Throttle(job, limit.rate_limit)))
+
+    return router
+
+
+def _pacing(cache: StatusCache, door: Doorkeeper) -> APIRouter:
+    router = APIRouter(
+        prefix="/api/v1/initial",
+        tags=["steering"],
+        dependencies=[Depends(door.may_steer)],
+        responses={number: _REFUSALS[number] for number in (400, 401, 403, 409, 422)},
+    )
+
+    def paced(change: Callable[[DatabaseReading], None]) -> ReadingStatus:
+        reads = cache.vitals.reads
+        if reads is None or not reads.is_on:
+            raise ConfigError(Code.INITIAL_NOT_READ, found="no table that is read from its database")
+        change(reads)
+        return shown_reading(reads.status())
+
+    @router.post("/pause")
+    def pause() -> ReadingStatus:
+        """Begin no further chunk of the table; changes go on."""
+        return paced(lambda reads: reads.pause(True))
+
+    @router.post("/resume")
+    def resume() -> ReadingStatus:
+        """Go on with the table."""
+        return paced(lambda reads: reads.pause(False))
+
+    @router.post("/throttle")
+    def throttle(limit: Limit) -> ReadingStatus:
+        """Bound the rows per second that are read of the table."""
+        return paced(lambda reads: reads.throttle(limit.rate_limit))
 
     return router
 

@@ -24,6 +24,13 @@ _RECORDS = {
 }
 """Of the upstream that are left out, by what they are."""
 
+_INITIAL = {
+    "rows": "Rows read of the table that the state starts from; 0 once it is there.",
+    "rows_of": "Rows of that table; of a database an estimate.",
+    "trouble": "1 while the reading of a database waits for something.",
+}
+"""Of the table that the state starts from."""
+
 
 class Metrics:
     """`note` after each batch, by the stream's thread; `text` by the thread that serves them."""
@@ -72,6 +79,7 @@ class Metrics:
         self._compaction_age = gauge(
             "backfill_compaction_age_seconds", "Age of the barrier that the base holds."
         )
+        self._initial = {kind: gauge(f"backfill_initial_{kind}", text) for kind, text in _INITIAL.items()}
         self._epoch = gauge("backfill_epoch", "Epoch of the last barrier that is done.")
         self._condition = gauge("backfill_condition", "1 for the condition that it is in.", "condition")
         self._ready = gauge("backfill_ready", "1 while barriers come out, as /readyz tells.")
@@ -139,6 +147,11 @@ class Metrics:
         for condition in Condition:
             self._condition.labels(condition.replace(" ", "_")).set(condition == status.condition)
         self._ready.set(status.ready)
+        reading, copy = status.reading, status.initial
+        rows, of = (reading.rows, reading.of) if reading else (copy.copied, copy.of) if copy else (0, 0)
+        self._initial["rows"].set(rows)
+        self._initial["rows_of"].set(float("nan") if of is None else of)
+        self._initial["trouble"].set(reading is not None and reading.trouble is not None)
         self._idle.set(float("nan") if status.batch_age_s is None else status.batch_age_s)
         for labelled in (self._behind, self._waiting, self._unstable, self._held, self._margin):
             labelled.clear()

@@ -83,6 +83,20 @@ class CopyStatus(_Model):
     of: int | None = Field(description="Rows of the table; null where it does not say.")
 
 
+class ReadingStatus(_Model):
+    """How far the table is read from its database that the replica starts from."""
+
+    rows: int = Field(description="Rows that were read.")
+    of: int = Field(description="Rows of the table, as the database estimates them.")
+    waiting_rows: int = Field(
+        description="Of the rows that were read, those that wait until their changes have all come."
+    )
+    seconds_left: float | None = Field(description="For the rows that were not read.")
+    paused: bool
+    rate_limit: int | None = Field(description="Rows per second of all readers; null for no limit.")
+    trouble: str | None = Field(description="What it waits for, if that is out of the ordinary.")
+
+
 class Latency(_Model):
     """From a barrier's injection to its being readable in the outputs, over the last minute."""
 
@@ -112,6 +126,9 @@ class Status(_Model):
     )
     replica_rows: int
     initial: CopyStatus | None = Field(description="Null but for a start that copies a table.")
+    reading: ReadingStatus | None = Field(
+        description="Null but for a start that reads a table of a database."
+    )
     log_rows: int = Field(description="Changes that wait to be compacted into the base.")
     parked: int = Field(description="Records at fault that were parked since the start.")
     latency: Latency

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from schemas.errors import BackfillError
 from schemas.records import Barrier
@@ -27,12 +28,16 @@ from streaming.observe.models import (
     Latency,
     PartitionStatus,
     Point,
+    ReadingStatus,
     Reason,
     Status,
     VnodeStatus,
 )
 from streaming.protocol.report import BatchReport
 from streaming.service.vitals import Vitals
+
+if TYPE_CHECKING:
+    from streaming.service.initial.reading import TableStatus
 
 _VERSION = version("arrangement-backfill")
 HISTORY = 600
@@ -137,6 +142,7 @@ class StatusCache:
                 vnode_count=self.vnode_count,
                 replica_rows=files.base_rows if files else 0,
                 initial=_initial(self.vitals.copy),
+                reading=None if (read := self.vitals.reading()) is None else shown_reading(read),
                 log_rows=files.log_rows if files else 0,
                 parked=self._parked,
                 latency=self._latency(),
@@ -239,6 +245,19 @@ def _vnode(vnode: int, lane: int, state: Progress | None, stored: int) -> VnodeS
 
 def _initial(copy: CopyProgress | None) -> CopyStatus | None:
     return CopyStatus(copied=copy.copied, sorted=copy.sorted, of=copy.of) if copy else None
+
+
+def shown_reading(read: TableStatus) -> ReadingStatus:
+    """As it is shown."""
+    return ReadingStatus(
+        rows=read.rows,
+        of=read.of,
+        waiting_rows=read.waiting_rows,
+        seconds_left=read.left_s,
+        paused=read.paused,
+        rate_limit=read.rate_limit,
+        trouble=read.trouble,
+    )
 
 
 def _reason(problem: BackfillError | None) -> Reason | None:

@@ -33,6 +33,12 @@ _LOOK_S = 0.25
 class ChunkStore(Protocol[Kept]):
     """Where the rows go."""
 
+    def has_room(self, keys: KeyRange) -> bool:
+        """Whether another chunk of this range may be begun. While it may not, it is asked again several times a second.
+
+        Called by several readers, one at a time, and never while a transaction of theirs is open.
+        """
+
     def keep(self, rows: pa.Table) -> Kept:
         """Write a piece of a chunk durably, and say where. Called by several readers at once.
 
@@ -181,7 +187,7 @@ class TableCopying(Generic[Kept]):
             try:
                 reader = self._opened()
                 try:
-                    while left is not None and (most := self._allowed(size.rows)):
+                    while left is not None and (most := self._allowed(size.rows, left)):
                         left = self._chunk(reader, left, most, size)
                         pause_s = FIRST_PAUSE_S
                 finally:
@@ -204,14 +210,15 @@ class TableCopying(Generic[Kept]):
             self._readers.discard(reader)
         reader.close()
 
-    def _allowed(self, most: int) -> int:
-        """How many rows may be read; 0 only when it is time to stop."""
+    def _allowed(self, most: int, keys: KeyRange | None = None) -> int:
+        """How many rows may be read, for the next chunk of a range if there is one; 0 only when it is time to stop."""
         with self._changed:
             while not self._stopping:
                 now_s = self._order.now_s()
-                if rows := self._pace.rows(now_s, most):
+                has_room = keys is None or self._order.store.has_room(keys)
+                if has_room and (rows := self._pace.rows(now_s, most)):
                     return rows
-                wait_s = self._pace.wait_s(now_s)
+                wait_s = self._pace.wait_s(now_s) if has_room else None
                 self._changed.wait(_LOOK_S if wait_s is None else min(wait_s, _LOOK_S))
         return 0
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from psycopg import sql
@@ -23,6 +22,7 @@ from schemas.errors import Code, ConfigError
 from schemas.position import Key
 from schemas.table import Column
 from schemas.types import Value
+from state.initial.survey import Identity, Survey
 from state.values.chunks import Chunk, KeyRange, lsn_from_text
 from state.values.transactions import TransactionSnapshot
 from streaming.postgres.catalog import FoundTable, server_of, slot_of, table_of
@@ -45,41 +45,12 @@ SELECT pg_current_snapshot()::text,
         FROM pg_attribute a WHERE a.attrelid = %s AND a.attname = ANY(%s) AND NOT a.attisdropped)
 """
 
+_SIZE = """
+SELECT coalesce((SELECT sum(pg_table_size(relid)) FROM pg_partition_tree(%s::oid)), pg_table_size(%s::oid))::bigint
+"""
+
 Keep = Callable[[pa.Table], object]
 """Takes the rows of a chunk, piece by piece, in key order. They count only once the chunk is there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Which table it is. Transactions have other numbers elsewhere; a table that was made anew is another one."""
-
-    system: str
-    database: str
-    table: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"system": self.system, "database": self.database, "table": self.table}
-
-    @classmethod
-    def from_dict(cls, raw: dict[str, Any]) -> Identity:
-        """From what `to_dict` gave."""
-        return cls(raw["system"], raw["database"], raw["table"])
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """Of a table that is to be copied: decided once, and to be kept with the state.
-
-    The ranges follow each other up to the last key that there was. `tail` is the chunk behind them: without a row, and
-    with the snapshot that saw none there. So a table that is appended to does not keep the copy from its end.
-    """
-
-    ranges: tuple[KeyRange, ...]
-    tail: Chunk | None
-    """None for a whole table, which one snapshot sees."""
-    rows: int
-    """As the server estimates them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +120,11 @@ class ChunkReader:
 
     def survey(self, ranges: int) -> Survey:
         """What there is to read, for so many readers."""
-        estimate = self._estimate()
+        estimate, size = self._estimate(), self._size()
         if self._declared.mode == "whole":
-            return Survey((KeyRange(),), None, estimate)
+            first, _ = self._begin()
+            self._session.execute("COMMIT")
+            return Survey((KeyRange(),), None, estimate, size, first)
         keys = self._keys_sql()
         with_last = sql.SQL("SELECT {} FROM {} t ORDER BY {} LIMIT 1").format(
             keys, self._table, self._order_sql(descending=True)
@@ -161,9 +134,9 @@ class ChunkReader:
         self._session.execute("COMMIT")
         tail = Chunk(KeyRange(last[0] if last else None, None), snapshot, written, 0)
         if not last:
-            return Survey((), tail, 0)
+            return Survey((), tail, 0, size, snapshot)
         sample = self._sample(ranges, estimate) if ranges > 1 else []
-        return Survey(divided(sample, last[0], ranges), tail, estimate)
+        return Survey(divided(sample, last[0], ranges), tail, estimate, size, snapshot)
 
     def read(self, keys: KeyRange, most_rows: int, keep: Keep) -> ReadChunk:
         """The first rows of a range, in key order; its keys end with the range, or with the last row read.
@@ -247,6 +220,10 @@ class ChunkReader:
         query = sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {}").format(self._table)
         [[plan]] = self._session.rows(self._session.text_of(query))
         return int(plan[0]["Plan"]["Plan Rows"])
+
+    def _size(self) -> int:
+        [[size]] = self._session.rows(_SIZE, [self._found.oid, self._found.oid])
+        return int(size)
 
     def _columns_sql(self) -> sql.Composable:
         return self._selected(list(self._readings))

@@ -9,11 +9,12 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.json.debezium_values import TimeMode
 from schemas.kinds.postgres import PostgresStart
 from schemas.table import TableSchema
+from state.initial.survey import Identity, Survey
 from streaming.postgres.catalog import server_of, slot_of
 from streaming.postgres.checks import Declared, check_server, check_slot
 from streaming.postgres.columns import EventForms
 from streaming.postgres.connector import Connector, Expected, check_connector, connector_at
-from streaming.postgres.reader import ChunkReader, Identity, Survey
+from streaming.postgres.reader import ChunkReader
 from streaming.postgres.session import Access, Session
 
 

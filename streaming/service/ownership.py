@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from schemas.formats.protocol import Format
 from schemas.settings.config import ServiceConfig
-from state.initial.start import Start
+from state.initial.start import DatabaseStart, Start
 from state.journal import Journal
 from state.schema_files import SchemaFiles
 from state.storage import Storage
@@ -28,6 +30,7 @@ from streaming.protocol.batches import Batches
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.lanes.on_spark import Lanes
 from streaming.protocol.recovery.forward import Forward
+from streaming.protocol.steps import out_of_step
 from streaming.registry.book import SchemaBook
 from streaming.registry.client import Registry
 from streaming.registry.outputs import OutputSchemas, Registering
@@ -49,6 +52,9 @@ from streaming.source.upstream_checks import (
     refuse_lost,
 )
 
+if TYPE_CHECKING:
+    from streaming.service.initial.reading import DatabaseReading
+
 
 @dataclass(frozen=True, slots=True)
 class Owned:
@@ -59,7 +65,12 @@ class Owned:
     source: UpstreamSource
     lanes: Lanes
     batches: Batches
-    start: Start | None
+    start: Start | DatabaseStart | None
+    reads: DatabaseReading | None
+
+    def chunks_since_ms(self) -> int | None:
+        """When the oldest chunk of a table that is read began that is in no plan yet."""
+        return None if self.reads is None else self.reads.since_ms()
 
 
 @dataclass(frozen=True)
@@ -125,30 +136,40 @@ class Ownership:
         open_lanes = current.plan.lanes if current and current.plan else 0
         lane_count = max(config.lanes, open_lanes)  # a half done batch is finished by as many as began it
         former = journal.take_over(self.owner, lane_count, binding(config.table, upstream, start))
+        upstream_format = self._upstream_format(start)
         source = UpstreamSource(
             self.spark,
             self.kafka,
             config.upstream,
             config.table,
             self.skip_records,
-            config.upstream_format,
+            upstream_format,
             holds_barriers=config.topics.barriers is None,
             begins=() if start is None else start.offsets,
         )
         lanes = Lanes(source, QuietIntervals(self.kafka, config.upstream, source.begins))
-        batches = self._batches(storage, journal, lanes, beginning)
+        reads = self._reads(storage, start)
+        batches = self._batches(storage, journal, lanes, beginning, upstream_format, reads)
         failpoints.reach(Failpoint.TAKEN_OVER)
         if former is not None:
             self._fence(transactional_id(batches.replica), max(former.lanes, lane_count), former.plan)
         failpoints.reach(Failpoint.FENCED)
         batches.configure(config.jobs)
-        return Owned(journal, upstream, source, lanes, batches, start)
+        return Owned(journal, upstream, source, lanes, batches, start, reads)
 
-    def _start(self, storage: Storage, journal: Journal, upstream: UpstreamIdentity) -> Start | None:
+    def _start(
+        self, storage: Storage, journal: Journal, upstream: UpstreamIdentity
+    ) -> Start | DatabaseStart | None:
         config, current = self.config, journal.current
+        if self.rebuild and config.initial_postgres is not None:
+            raise out_of_step(
+                "outputs of a lost state, and a table that starts from PostgreSQL",
+                "a table that can be read again as of the time at which it was: only a new state, and new outputs",
+                storage.root,
+            )
         if current is not None:
             refuse_foreign(current.table, config.table, upstream, state=storage.root)
-        return start_of(config.initial, current, config.table, self.kafka, upstream.topic, state=storage.root)
+        return start_of(config, current, self.kafka, state=storage.root)
 
     def _refuse_lost_or_used(
         self, journal: Journal, upstream: UpstreamIdentity, beginning: Sequence[int]
@@ -160,7 +181,30 @@ class Ownership:
             for job in () if self.rebuild else self.config.jobs:
                 self.sinks(job).refuse_used(job)
 
-    def _batches(self, storage: Storage, journal: Journal, lanes: Lanes, beginning: Sequence[int]) -> Batches:
+    def _upstream_format(self, start: Start | DatabaseStart | None) -> Format:
+        if not isinstance(start, DatabaseStart):
+            return self.config.upstream_format
+        from streaming.service.initial.database import debezium_of
+
+        return debezium_of(self.config).with_transactions()
+
+    def _reads(self, storage: Storage, start: Start | DatabaseStart | None) -> DatabaseReading | None:
+        declared = self.config.initial_postgres
+        if declared is None or not isinstance(start, DatabaseStart):
+            return None
+        from streaming.service.initial.database import reading_of
+
+        return reading_of(start, self.config, declared, storage, self.kafka)
+
+    def _batches(
+        self,
+        storage: Storage,
+        journal: Journal,
+        lanes: Lanes,
+        beginning: Sequence[int],
+        upstream_format: Format,
+        reads: DatabaseReading | None,
+    ) -> Batches:
         config, kafka = self.config, self.kafka
         schemas = self._schemas(storage)
         newest = partial(newest_barrier, kafka, config.topics)
@@ -176,10 +220,11 @@ class Ownership:
             bad_records=BadRecords(config.upstream, self.skip_records, parks=self.sinks.setup.parks),
             forward=Forward(self.sinks, newest, config.table, config.lanes, rebuild=self.rebuild),
             limits=config.limits,
-            upstream_format=config.upstream_format.with_schemas(schemas.known),
+            upstream_format=upstream_format.with_schemas(schemas.known),
             schemas=schemas,
             upstream_begins=partial(_begins, kafka, config.upstream, beginning),
             registers=Registering(OutputSchemas(config.registry, config.table).register),
+            reads=reads,
         )
 
     def _schemas(self, storage: Storage) -> SchemaBook:

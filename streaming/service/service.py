@@ -33,6 +33,7 @@ from schemas.errors import (
 )
 from schemas.settings.config import ServiceConfig
 from state.initial.progress import CopyProgress
+from state.initial.start import Start
 from state.initial.table import checked_table
 from state.journal import Journal, is_superseded
 from state.values.plan import BatchPlan
@@ -192,10 +193,12 @@ class Service:
                 raise reason from problem
             finally:
                 self.vitals.detach()
+                if owned.reads is not None:
+                    owned.reads.close()
 
     def _copy(self, owned: Owned, restart_policy: RestartPolicy) -> bool:
         """Whether all is there that the state starts from."""
-        if owned.start is None:
+        if not isinstance(owned.start, Start):
             return True
 
         def on_copied(progress: CopyProgress | None) -> None:
@@ -226,6 +229,7 @@ class Service:
             partial(log_compaction, self.config.upstream, self.config.upstream_format.images),
             compaction_least_rows=self.compaction_least_rows,
             slots=lambda: lanes.slots,
+            chunks_since_ms=owned.chunks_since_ms,
         )
         barriers.start()  # before anything is read
         threading.Thread(target=lanes.warm_up).start()
@@ -238,7 +242,7 @@ class Service:
             known = barriers.begin(batches.position, batches.next_offsets())
             self.barriers = barriers
             micro_batches = MicroBatches(barriers, batches, compactor, on_batch)
-            self.vitals.attach(barriers, micro_batches)
+            self.vitals.attach(barriers, micro_batches, owned.reads)
             micro_batches.run(known)
             stream = Stream(self.spark(), barriers, micro_batches, self._stop)
             stream.run(self._serves, partial(self._check, owned, barriers, watch))

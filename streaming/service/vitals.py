@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -19,6 +19,9 @@ from state.initial.progress import CopyProgress
 from streaming.core.health import Condition, Facts, Health, Interruption, Marks, health, held_now
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.retention import Margin
+
+if TYPE_CHECKING:
+    from streaming.service.initial.reading import DatabaseReading, TableStatus
 
 _ORDINARY = frozenset({Condition.STARTING, Condition.SERVING, Condition.STOPPING})
 
@@ -53,6 +56,8 @@ class Vitals:
         self._stopping = False
         self.copy: CopyProgress | None = None
         """How far the table is copied that the state starts from; None before that and behind it."""
+        self.reads: DatabaseReading | None = None
+        """What reads the table from its database; None where there is none, and between two runs."""
         self._logged: Health | None = None
         self._logged_s = 0.0
 
@@ -71,6 +76,11 @@ class Vitals:
         last_s = self._facts.last_batch_s
         return None if last_s is None else max(0.0, self._clock() - last_s)
 
+    def reading(self) -> TableStatus | None:
+        """How far the table is read from its database; None where nothing is, or no more."""
+        reads = self.reads
+        return reads.status() if reads is not None and reads.is_on else None
+
     def held_s(self) -> dict[int, float]:
         """For how long each partition was seen to be held by an open transaction; those that are."""
         now_s = self._clock()
@@ -82,13 +92,15 @@ class Vitals:
 
     # Reported by the service's threads -----------------------------------------------------------------------
 
-    def attach(self, barriers: BarrierSource, batches: Batching) -> None:
+    def attach(
+        self, barriers: BarrierSource, batches: Batching, reads: DatabaseReading | None = None
+    ) -> None:
         """The parts of a run, to be asked for what waits there."""
-        self._barriers, self._batches = barriers, batches
+        self._barriers, self._batches, self.reads = barriers, batches, reads
 
     def detach(self) -> None:
         """The run is over."""
-        self._barriers = self._batches = None
+        self._barriers = self._batches = self.reads = None
         self._know(streaming=False)
 
     def copies(self, progress: CopyProgress | None) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from schemas.errors import BackfillError, Code
 from schemas.position import Key
+from state.initial.survey import Survey
 from state.values.chunks import Chunk, KeyRange
 from streaming.postgres import copying, session
 from streaming.postgres import reader as reading
@@ -20,7 +21,7 @@ from streaming.postgres.checks import Declared
 from streaming.postgres.copying import CopyOrder, TableCopying
 from streaming.postgres.pace import Pace
 from streaming.postgres.ranges import unread
-from streaming.postgres.reader import ChunkReader, Survey
+from streaming.postgres.reader import ChunkReader
 from tests.kit.connect.table import Database, by_key, rows_in
 from tests.kit.real import await_condition
 from tests.postgres.conftest import DatabaseOf
@@ -42,6 +43,10 @@ class Store:
         self._lock = threading.Lock()
         self.chunks: list[tuple[Chunk, tuple[int, ...]]] = []
         self.on_finished: Callable[[], object] = lambda: None
+        self.most_chunks: int | None = None
+
+    def has_room(self, keys: KeyRange) -> bool:
+        return self.most_chunks is None or len(self.chunks) < self.most_chunks
 
     def keep(self, rows: pa.Table) -> int:
         with self._lock:
@@ -188,6 +193,26 @@ def test_paused_it_reads_nothing_and_goes_on(database_of: DatabaseOf) -> None:
         assert copied.store.rows == 0
         assert copy.status().paused
         copy.pause(False)
+        thread.join(60)
+        assert not thread.is_alive()
+    copied.is_whole()
+
+
+def test_without_room_it_begins_no_chunk_and_holds_no_transaction(database_of: DatabaseOf) -> None:
+    copied = Copied(database_of(*MADE), readers=1)
+    copied.store.most_chunks = 3
+    copy = copied.next()
+    name = copied.database.name
+    idle = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname = %s AND xact_start IS NULL"
+    with running(copy) as thread:
+        await_condition(lambda: len(copied.store.chunks) == 3, "all that there is room for")
+        await_condition(
+            lambda: copied.database.postgres.value(name, idle, session.APPLICATION, name) == 1,
+            "a session at rest",
+        )
+        thread.join(0.5)  # for nothing to happen
+        assert len(copied.store.chunks) == 3
+        copied.store.most_chunks = None
         thread.join(60)
         assert not thread.is_alive()
     copied.is_whole()

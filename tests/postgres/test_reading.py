@@ -9,9 +9,10 @@ from decimal import Decimal
 import pytest
 
 from schemas.errors import Code, InputError
+from state.initial.survey import Survey
 from state.values.chunks import KeyRange
 from streaming.postgres import reader as reading
-from streaming.postgres.reader import ChunkReader, Survey
+from streaming.postgres.reader import ChunkReader
 from tests.kit.connect.table import Pieces, by_key
 from tests.kit.real import await_condition
 from tests.postgres.conftest import DatabaseOf

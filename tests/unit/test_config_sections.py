@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from schemas.errors import Code
 from schemas.kinds.initial import DeltaStart
-from tests.kit.config_files import LEAST, read, refusal_of
+from tests.kit.config_files import LEAST, TABLE, read, refusal_of
 
 
 def test_spark_has_its_secrets_by_file_or_variable_and_never_in_the_settings(
@@ -145,3 +146,68 @@ def test_rows_without_identity_start_from_no_table(tmp_path: Path) -> None:
         "initial": {"delta": DELTA},
     }
     assert "rows of format append have no identity" in refusal_of(tmp_path, declared).found
+
+
+POSTGRES = {"dsn_file": "orders.dsn", "table": "public.orders", "slot": "orders"}
+DEBEZIUM = {"topic": "shop.public.orders", "format": "debezium"}
+
+
+def from_postgres(folder: Path, **over: Any) -> dict[str, Any]:
+    """A configuration with a file of a connection string beside it."""
+    (folder / "orders.dsn").write_text("host=127.0.0.1 password=planted")
+    (folder / "orders.dsn").chmod(0o600)
+    return LEAST | {"upstream": DEBEZIUM, "initial": {"postgres": POSTGRES}} | over
+
+
+def test_a_start_from_postgres_is_bound_to_table_and_slot_alone(tmp_path: Path) -> None:
+    start = read(tmp_path, from_postgres(tmp_path)).initial_postgres
+    assert start is not None
+    assert start.to_dict() == {"table": "public.orders", "slot": "orders", "mode": "chunks"}
+    assert start.dsn.read() == "host=127.0.0.1 password=planted"
+    other = {**POSTGRES, "readers": 4, "rate_limit": 0, "chunk_rows": 7, "statement_timeout": "2s"}
+    again = read(tmp_path, from_postgres(tmp_path, initial={"postgres": other})).initial_postgres
+    assert again is not None
+    assert (again.to_dict(), again.statement_timeout) == (start.to_dict(), 2_000)
+
+
+@pytest.mark.parametrize(
+    ("over", "complaint"),
+    [
+        ({"initial": {}}, "initial: delta or postgres is needed"),
+        ({"initial": {"postgres": POSTGRES, "delta": DELTA}}, "initial: delta or postgres is needed"),
+        ({"upstream": {**DEBEZIUM, "before": "full"}}, "upstream.format: debezium, without before: full"),
+        ({"upstream": "orders"}, "upstream.format: debezium, without before: full"),
+        (
+            {"table": {**TABLE, "distribution": "upstream"}},
+            "which is their vnode with table.distribution: upstream",
+        ),
+        ({"jobs": [{"name": "log", "output": "log", "read": "topic"}]}, "job log: read: topic needs an upst"),
+        ({"initial": {"postgres": {**POSTGRES, "dsn_file": "none"}}}, "initial.postgres.dsn_file"),
+        (
+            {"initial": {"postgres": {**POSTGRES, "dsn_file": 7}}},
+            "initial.postgres.dsn_file: input should be",
+        ),
+        (
+            {
+                "initial": {
+                    "postgres": {**POSTGRES, "connector_url": "https://planted:planted@c/connectors/a"}
+                }
+            },
+            "initial.postgres.connector_url: ",
+        ),
+        ({"initial": {"postgres": {**POSTGRES, "statement_timeout": "1ms"}}}, "'1ms' is not in 1s..1h"),
+        ({"initial": {"postgres": {**POSTGRES, "slots": "a"}}}, "did you mean 'slot'"),
+    ],
+)
+def test_a_start_from_postgres_that_does_not_fit_is_refused(
+    tmp_path: Path, over: dict[str, Any], complaint: str
+) -> None:
+    refused = refusal_of(tmp_path, from_postgres(tmp_path, **over))
+    assert complaint in str(refused)
+    assert "planted" not in str(refused)
+
+
+def test_a_connection_string_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    declared = from_postgres(tmp_path)
+    (tmp_path / "orders.dsn").chmod(0o644)
+    assert "initial.postgres.dsn_file" in str(refusal_of(tmp_path, declared, Code.SECRET_FILE_MODE))

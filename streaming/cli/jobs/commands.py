@@ -9,23 +9,30 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
-from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption, usage
+from schemas.settings.config import load
+from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption, required_config, usage
 from streaming.cli.jobs import options
 from streaming.cli.jobs.served import Served
 from streaming.control.state_view import JobView
+
+if TYPE_CHECKING:
+    from streaming.control.pace import Action
 
 _TIMEOUT_S = 30.0
 _SENT = {"sent": True}
 _JobArgument = Annotated[str, typer.Argument(help="Name of the job.")]
 _JobOrAllArgument = Annotated[str | None, typer.Argument(help="Name of the job.")]
 _AllOption = Annotated[bool, typer.Option("--all", help="All jobs, in place of one.")]
+_InitialOption = Annotated[
+    bool, typer.Option("--initial", help="The reading of the table from PostgreSQL, in place of a job.")
+]
 _NoWaitOption = Annotated[
     bool, typer.Option("--no-wait", help="Send the request, and don't wait for its barrier.")
 ]
@@ -154,6 +161,7 @@ def pause(
     job: _JobOrAllArgument = None,
     config: ConfigOption = None,
     every: _AllOption = False,
+    initial: _InitialOption = False,
     no_wait: _NoWaitOption = False,
     timeout: _TimeoutOption = _TIMEOUT_S,
     as_json: JsonOption = False,
@@ -162,33 +170,50 @@ def pause(
 
     It stays so through restarts, until `backfill resume`.
     """
-    _steer(config, Pause(_one(job, every)), no_wait, timeout, as_json)
+    if initial:
+        _pace(config, "pause", job, every=every, as_json=as_json)
+    else:
+        _steer(config, Pause(_one(job, every)), no_wait, timeout, as_json)
 
 
 def resume(
     job: _JobOrAllArgument = None,
     config: ConfigOption = None,
     every: _AllOption = False,
+    initial: _InitialOption = False,
     no_wait: _NoWaitOption = False,
     timeout: _TimeoutOption = _TIMEOUT_S,
     as_json: JsonOption = False,
 ) -> None:
     """Go on with the backfill of a job, or of all, from the next barrier on."""
-    _steer(config, Resume(_one(job, every)), no_wait, timeout, as_json)
+    if initial:
+        _pace(config, "resume", job, every=every, as_json=as_json)
+    else:
+        _steer(config, Resume(_one(job, every)), no_wait, timeout, as_json)
 
 
 def throttle(
-    job: _JobArgument,
+    job: Annotated[str, typer.Argument(help="Name of the job; left out with --initial.")],
     rows_per_second: Annotated[
-        str, typer.Argument(help="Rows per second, 0 for none, `unlimited` to take the limit away.")
-    ],
+        str | None, typer.Argument(help="Rows per second, 0 for none, `unlimited` to take the limit away.")
+    ] = None,
     config: ConfigOption = None,
+    initial: _InitialOption = False,
     no_wait: _NoWaitOption = False,
     timeout: _TimeoutOption = _TIMEOUT_S,
     as_json: JsonOption = False,
 ) -> None:
     """Limit the backfill of a job, all its lanes together. Live changes are never limited."""
-    _steer(config, Throttle(job, _limit(rows_per_second)), no_wait, timeout, as_json)
+    if initial:
+        surplus = None if rows_per_second is None else job
+        limit = _limit(job if rows_per_second is None else rows_per_second)
+        _pace(config, "throttle", surplus, limit=limit, as_json=as_json)
+    elif rows_per_second is None:
+        raise usage(
+            "no rows per second", "a job and its rows per second, or --initial and those of the table"
+        )
+    else:
+        _steer(config, Throttle(job, _limit(rows_per_second)), no_wait, timeout, as_json)
 
 
 def drop(
@@ -217,6 +242,26 @@ def _one(job: str | None, every: bool) -> str | None:
     if (job is None) != every:
         raise usage("no job" if job is None else "a job and --all", "the name of a job, or --all")
     return job
+
+
+def _pace(
+    config: Path | None,
+    action: Action,
+    job: str | None,
+    *,
+    as_json: bool,
+    every: bool = False,
+    limit: int | None = None,
+) -> None:
+    """Change the pace at which the service reads its table, and say what it is now."""
+    from streaming.control.pace import set_pace
+
+    if job is not None or every:
+        raise usage("a job and --initial", "one or the other")
+    shown = set_pace(load(required_config(config)).http, action, limit)
+    rate = "any number of" if shown["rate_limit"] is None else f"{shown['rate_limit']:,}"
+    text = "paused" if shown["paused"] else f"{rate} rows per second"
+    _say(f"table: {text}, {shown['rows']:,} of about {shown['of']:,} rows were read", shown, as_json)
 
 
 def _steer(config: Path | None, mutation: Mutation, no_wait: bool, timeout_s: float, as_json: bool) -> None:

@@ -7,19 +7,23 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from schemas.errors import BackfillError
+from schemas.errors import BackfillError, Code, StateError
 from schemas.job import JobDefinition
 from schemas.records import Add
+from schemas.settings.config import ServiceConfig, load
+from state.initial.survey import Survey
 from state.initial.table import SourceTable
-from streaming.cli.configuration import ConfigOption, JsonOption
+from streaming.cli.configuration import ConfigOption, JsonOption, required_config
 from streaming.cli.jobs import options
 from streaming.cli.jobs.served import Served
+from streaming.cli.jobs.status import reading_text
 from streaming.cli.jobs.watching import seconds_text
 from streaming.control.cost import Cost, estimate, of_records
 from streaming.kafka.topics import known_settings, partitions_of, watermarks
@@ -64,7 +68,9 @@ def command(
         barrier_topic=barrier_topic,
         read=read,
     )
-    served = Served.of(config)
+    served = _served(config, as_json)
+    if served is None:
+        return
     job = served.counted(options.checked(declared, served.config.table, file))
     if job.scan.reads_upstream:
         cost = of_records(watermarks(served.kafka, served.config.upstream))
@@ -87,9 +93,42 @@ def command(
     typer.echo("\n".join(f"warning: {each}" for each in warnings) or "nothing is in its way")
 
 
+def _served(config: Path | None, as_json: bool) -> Served | None:
+    """The service; None where it has never run, and what its start will read from PostgreSQL was said in its place."""
+    try:
+        return Served.of(config)
+    except StateError as error:
+        declared = load(required_config(config))
+        if error.code is not Code.STATE_PATH_INVALID or declared.initial_postgres is None:
+            raise
+        from streaming.service.initial.database import survey_of
+
+        facts = {"starts with": _reading_text(survey_of(declared, declared.initial_postgres), declared)}
+        typer.echo(json.dumps({"facts": facts}) if as_json else "", nl=as_json)
+        if not as_json:
+            _show(facts)
+            typer.echo("nothing is in its way; what a job costs is known once the service runs")
+        return None
+
+
+def _reading_text(survey: Survey, config: ServiceConfig) -> str:
+    declared = config.initial_postgres
+    assert declared is not None
+    limit, readers = declared.rate_limit, declared.readers
+    if limit is None:
+        takes = f"as fast as {readers} connection{'s' if readers > 1 else ''} can read them"
+    else:
+        takes = "never: its limit is 0" if limit == 0 else f"{seconds_text(survey.rows / limit)} or more"
+        takes += "" if limit == 0 else f" with its limit of {limit:,} rows/s"
+    return f"about {survey.rows:,} rows in {_bytes_text(survey.size)} of {declared}: {takes}"
+
+
 def _start(served: Served) -> dict[str, str]:
-    """What comes before any job, where the state starts from a table that is not copied yet."""
+    """What comes before any job, where the state starts from a table that is not there yet."""
     view = served.state_reader.look()
+    if view.database is not None and view.read is not None:
+        text = f"{_reading_text(view.database.survey, served.config)}; {reading_text(view)}"
+        return {"starts with": text}
     if view.start is None or view.copy is None:
         return {}
     declared = view.start.declared

@@ -60,7 +60,8 @@ def command(
     else:
         condition = _condition(answer, view, late_after_s(served.config.barrier_interval_ms))
         keeps = served.config.table.has_key
-        _show(Console(), condition, view, jobs, forecasts, has_replica=keeps)
+        reading = None if view.read is None else reading_text(view, answer)
+        _show(Console(), condition, view, jobs, forecasts, has_replica=keeps, reading=reading)
 
 
 def _two_looks(state_reader: StateReader) -> tuple[StateView, dict[str, Forecast]]:
@@ -104,6 +105,7 @@ def _show(
     forecasts: dict[str, Forecast],
     *,
     has_replica: bool,
+    reading: str | None = None,
 ) -> None:
     facts = Table.grid(padding=(0, 3))
     words, reason = condition
@@ -115,6 +117,8 @@ def _show(
     facts.add_row("replica", f"{view.rows_stored:,} rows" if has_replica else "none, for rows without a key")
     if view.copy is not None:
         facts.add_row("copying", _copy_text(view.copy))
+    if reading is not None:
+        facts.add_row("reading", reading)
     age_s = _age_s(view)
     facts.add_row("barrier", "none yet" if age_s is None else f"{view.epoch}, {seconds_text(age_s)} ago")
     console.print(facts, highlight=False)
@@ -129,6 +133,27 @@ def _copy_text(copy: CopyProgress) -> str:
     if copy.sorted:
         return f"{copy.copied:,} rows copied, {copy.sorted:,} of them sorted"
     return f"{copy.copied:,} of {'unknown' if copy.of is None else f'{copy.of:,}'} rows"
+
+
+def reading_text(view: StateView, answer: Answer | None = None) -> str:
+    """How far the table is read: the service's own words if it could be asked, else what its state tells."""
+    said = None if answer is None else answer.reading
+    if said is None:
+        assert view.read is not None
+        waiting = sum(chunk.rows for chunk in view.read.chunks)
+        return f"{view.rows_stored:,} rows released, {waiting:,} wait for their changes"
+    parts = [
+        f"{said['rows']:,} of about {said['of']:,} rows, {said['waiting_rows']:,} wait for their changes"
+    ]
+    if said["paused"]:
+        parts.append("paused")
+    elif said["seconds_left"] is not None:
+        parts.append(f"{seconds_text(said['seconds_left'])} left")
+    if said["rate_limit"] is not None:
+        parts.append(f"limit {said['rate_limit']:,}/s")
+    if said["trouble"] is not None:
+        parts.append(f"waits: {said['trouble']}")
+    return ", ".join(parts)
 
 
 def _age_s(view: StateView) -> float | None:
@@ -166,6 +191,7 @@ def _as_dict(
         "barrier": view.epoch,
         "rows_stored": view.rows_stored,
         "copy": None if view.copy is None else asdict(view.copy),
+        "reading": None if answer is None else answer.reading,
         "jobs": [
             as_dict(job)
             | {

@@ -14,6 +14,8 @@ from streaming.core.forecast import Forecast, RateEstimators
 LOOK_EVERY_S = 0.5
 _PLAIN_EVERY_S = 5.0
 _BAR_WIDTH = 24
+_READING = " reading"
+"""Among the bars, beside names of jobs, none of which begins so."""
 
 
 class Bars:
@@ -23,6 +25,7 @@ class Bars:
         self._console = console
         self._tasks: dict[str, TaskID] = {}
         self._told = 0.0
+        self._began: tuple[float, int] | None = None
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(_BAR_WIDTH),
@@ -46,6 +49,25 @@ class Bars:
             if plain:
                 self._told = time.monotonic()
                 self._console.print(f"{job.name}: {note}", soft_wrap=True, highlight=False)
+
+    def tell_reading(self, view: StateView) -> None:
+        """How far the table is that the state starts from, as far as it is released."""
+        if view.read is None or view.database is None:
+            if _READING in self._tasks:
+                self._progress.update(self._tasks[_READING], visible=False)
+            return
+        of = max(view.database.survey.rows, view.rows_stored, 1)
+        done, now_s = view.rows_stored, time.monotonic()
+        began_s, before = self._began = self._began or (now_s, done)
+        note = f"{done:,} of about {of:,} rows of the database"
+        if done > before:
+            note += f", {seconds_text((of - done) * (now_s - began_s) / (done - before))} left"
+        if _READING not in self._tasks:
+            self._tasks[_READING] = self._progress.add_task("reading", total=1.0, note="")
+        self._progress.update(self._tasks[_READING], completed=done / of, note=note)
+        if not self._console.is_terminal and now_s - self._told >= _PLAIN_EVERY_S:
+            self._told = now_s
+            self._console.print(f"reading: {note}", soft_wrap=True, highlight=False)
 
 
 def described(job: JobView, forecast: Forecast) -> str:
@@ -88,8 +110,9 @@ def watch(
         while True:
             view = state_reader.look()
             forecasts, jobs = forecasts_after(rates, view), chosen(view)
+            bars.tell_reading(view)
             bars.tell(jobs, forecasts)
-            if all(job.phase == "live" for job in jobs):
+            if view.read is None and all(job.phase == "live" for job in jobs):
                 break
             time.sleep(LOOK_EVERY_S)
     for job in jobs:

@@ -18,7 +18,7 @@ from rich.table import Table
 from schemas.errors import Code, ConfigError, LawViolation
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
-from schemas.settings.config import load
+from schemas.settings.config import ServiceConfig, load
 from streaming.cli.configuration import (
     ConfigOption,
     JobOrConfigArgument,
@@ -88,6 +88,8 @@ def command(
     jobs = {} if path is None else known_jobs(load(path))
     if output is not None:
         _refuse("--output", {"--job": job})
+        if path is not None and upstream is None:
+            _refuse_read_once(load(path))
         target = upstream_target(path, broker, upstream, table, barrier_topic)
         cases = [_described(target, output, columns, condition, read)]
     else:
@@ -116,9 +118,18 @@ def _configured(
             Code.NO_JOB, where=str(path), found="no job, neither in the configuration nor in its state"
         )
     chosen = [job_named(name, jobs)] if name else jobs.values()
-    upstream, config = upstream_target(path, broker, None, None), load(path)
+    config = load(path)
+    _refuse_read_once(config)
+    upstream = upstream_target(path, broker, None, None)
     schemas = OutputSchemas(config.registry, config.table)
     return [Case(upstream, schemas.registered(job)) for job in chosen]
+
+
+def _refuse_read_once(config: ServiceConfig) -> None:
+    """What the topic's changes begin from was read once, in many snapshots, and can't be read again."""
+    if config.initial_postgres is not None:
+        found = f"a start from {config.initial_postgres}"
+        raise ConfigError(Code.INITIAL_READ_ONCE, where="initial.postgres", found=found)
 
 
 def _described(

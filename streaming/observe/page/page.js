@@ -74,6 +74,14 @@ function showFacts() {
     const value = of ? `${Math.floor((100 * done) / of)} %` : number(done);
     facts.unshift([what, value, `${number(done)} rows of the table that the replica starts from`]);
   }
+  const reading = status.reading;
+  if (reading !== null) {
+    const left = reading.paused ? "paused" : `${seconds(reading.seconds_left)} left`;
+    const waiting = `${number(reading.waiting_rows)} wait for their changes`;
+    const title = `${number(reading.rows)} of ${number(reading.of)} rows of the database, ${waiting}, ${left}`;
+    const share = reading.of ? `${Math.floor((100 * reading.rows) / reading.of)} %` : number(reading.rows);
+    facts.unshift(["read", share, reading.trouble ?? title, reading.trouble !== null]);
+  }
   const shown = facts.map(([label, value, title, isLate]) => {
     const box = document.createElement("div");
     box.title = title;

@@ -1,0 +1,125 @@
+"""A start from a table of PostgreSQL: what is decided once, before the state has an owner."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import structlog
+
+from schemas.errors import Code, TopicError
+from schemas.formats.debezium import DebeziumFormat
+from schemas.kinds.postgres import PostgresStart
+from schemas.settings.config import ServiceConfig
+from state.initial.pace import ReadPace
+from state.initial.start import DatabaseStart
+from state.initial.survey import Survey
+from state.storage import Storage
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import known_settings, watermarks
+from streaming.postgres.checks import Declared
+from streaming.postgres.reader import ChunkReader
+from streaming.postgres.session import Gone
+from streaming.postgres.start import Begun, access_of, begin, declared_of
+from streaming.service.initial.offsets import offsets_at
+from streaming.service.initial.reading import DatabaseReading, ReadingOrder
+
+MARGIN_S = 600
+"""So much before the first snapshot the topic is read from. A commit is streamed once it is in the database's log, and
+seen by snapshots only afterwards: with a synchronous standby that answers late, seconds or minutes later. Its event has
+to be among those that are read. The rest of it is for clocks that differ: the topic's times are the connector's."""
+
+log = structlog.get_logger(__name__)
+
+
+def debezium_of(config: ServiceConfig) -> DebeziumFormat:
+    """The upstream's format, which the configuration has been checked to have."""
+    assert isinstance(config.upstream_format, DebeziumFormat)
+    return config.upstream_format
+
+
+def database_start(config: ServiceConfig, declared: PostgresStart, kafka: KafkaSettings) -> DatabaseStart:
+    """What a new state is bound to. The topic's place is looked up before anything is asked of the database.
+
+    Raises: TopicError(COMPACTED_INPUT); EnvironmentProblem(POSTGRES_UNREACHABLE, BROKER_UNREACHABLE); as
+    `streaming.postgres.start.begin`.
+    """
+    _refuse_compacted(kafka, config.upstream)
+    offsets = offsets_at(kafka, config.upstream, round((time.time() - MARGIN_S) * 1_000))
+    begun = _begun(config, declared)
+    log.info(
+        "starts_at",
+        upstream=config.upstream,
+        offsets=list(offsets),
+        table=declared.table,
+        rows=begun.survey.rows,
+        ranges=len(begun.survey.ranges),
+    )
+    return DatabaseStart(
+        declared.to_dict(),
+        offsets,
+        begun.identity,
+        begun.survey,
+        begun.declared.forms.time,
+        begun.declared.publication,
+    )
+
+
+def survey_of(config: ServiceConfig, declared: PostgresStart) -> Survey:
+    """What a start would read, with all that it would check. Raises: as `database_start`, but for the topic."""
+    return _begun(config, declared).survey
+
+
+def _begun(config: ServiceConfig, declared: PostgresStart) -> Begun:
+    try:
+        return begin(declared, config.table, debezium_of(config))
+    except Gone as gone:
+        raise gone.problem() from None
+
+
+def _refuse_compacted(kafka: KafkaSettings, topic: str) -> None:
+    """Which events a chunk holds is decided by each event's own transaction, so none may be missing."""
+    settings = known_settings(kafka, topic)
+    if settings is not None and "compact" in (policy := settings["cleanup.policy"]):
+        raise TopicError(
+            Code.COMPACTED_INPUT,
+            where=topic,
+            found=f"cleanup.policy={policy}, and a table that starts from PostgreSQL",
+        )
+
+
+def declared_by(start: DatabaseStart, config: ServiceConfig, declared: PostgresStart) -> Declared:
+    """What is read, as it was when the state was made, where the configuration alone does not say it."""
+    found = declared_of(declared, config.table, debezium_of(config))
+    time_mode = found.forms.time or start.time
+    return replace(found, forms=replace(found.forms, time=time_mode), publication=start.publication)
+
+
+def reading_of(
+    start: DatabaseStart,
+    config: ServiceConfig,
+    declared: PostgresStart,
+    storage: Storage,
+    kafka: KafkaSettings,
+) -> DatabaseReading:
+    """What reads the table for the batches of a run."""
+    return DatabaseReading(
+        ReadingOrder(
+            storage=storage,
+            table=config.table,
+            survey=start.survey,
+            whole=declared.mode == "whole",
+            chunk_rows=declared.chunk_rows,
+            readers=declared.readers,
+            pace=ReadPace(declared.rate_limit),
+            reader=lambda: reader_of(start, config, declared),
+            ends=lambda: [marks.high for marks in watermarks(kafka, config.upstream)],
+        )
+    )
+
+
+def reader_of(start: DatabaseStart, config: ServiceConfig, declared: PostgresStart) -> ChunkReader:
+    """Another session that reads, of the table that the state was made from. Raises: as `ChunkReader.open`."""
+    access, found = access_of(declared), declared_by(start, config, declared)
+    reader, _ = ChunkReader.open(access, found, expected=start.identity)
+    return reader
