@@ -57,7 +57,10 @@ class ReadsTable(Protocol):
         """When the oldest chunk began that was not taken yet (Unix time); None if there is none. By any thread."""
 
     def released(self, read: TableRead) -> None:
-        """A batch is done; the reading stands here. It is over when it `is_done`."""
+        """A batch is done; the reading stands here. It is over when it `is_done`, of a batch before `go_on` as well."""
+
+    def over(self) -> None:
+        """It was over before this run: nothing is to be read."""
 
 
 class TableReading:
@@ -120,12 +123,14 @@ class TableReading:
         if self._reads is None:
             return
         read = self._stand(plan.reading, 0 if plan.reading is None else plan.reading.due)
-        if read is not None and self._reading:
+        if read is not None and (self._reading or read.is_done):
             self._reads.released(read)
 
     def _stand(self, reading: Reading | None, released: int) -> TableRead | None:
         """Behind the first chunks of a reading."""
         if reading is None:
+            if self._reads is not None and not self._over:
+                self._reads.over()
             self._over = True
             return None
         self._read = read = reading.read.release(released)

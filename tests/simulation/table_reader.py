@@ -82,6 +82,9 @@ class TableReader(ReadsTable):
     def released(self, read: TableRead) -> None:
         self.closed = self.closed or read.is_done
 
+    def over(self) -> None:
+        self.closed = True
+
     # chunks ------------------------------------------------------------------------------------------------
 
     def _read(self, rest: Unread) -> None:

@@ -141,8 +141,14 @@ class DatabaseReading(ReadsTable):
         if self._staging is not None:
             self._staging.released(read)
         if read.is_done:
-            log.info("table_is_read", rows=self.status().rows)
+            log.info(
+                "table_is_read", rows=self._rows_before(read) if self._copying is None else self.status().rows
+            )
             self.close()
+
+    def over(self) -> None:
+        """As `ReadsTable.over`."""
+        self.close()
 
     # for any -------------------------------------------------------------------------------------------------
 

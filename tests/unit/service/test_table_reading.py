@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,17 @@ from state.initial.survey import Identity, Survey
 from state.journal import Entry
 from state.storage import Storage
 from state.values.chunks import Chunk, KeyRange, Streamed
+from state.values.reading import Reading
 from state.values.transactions import TransactionSnapshot
 from streaming.cli.app import main
 from streaming.core.cdc.proofs import Proofs
 from streaming.kafka.clients import KafkaSettings
+from streaming.protocol.table_read import TableReading
 from streaming.service.initial import staging
 from streaming.service.initial.offsets import start_of
 from streaming.service.initial.staging import Staging
 from tests.kit.table_reading import FIRST, RANGES, SURVEY, TABLE, TAIL, reading
+from tests.unit.state.test_journal import plan
 
 
 def chunk(after: int | None, upto: int, rows: int = 1, written_lsn: int = 100) -> Chunk:
@@ -255,3 +259,23 @@ def test_verify_of_what_was_read_once_is_refused_before_any_topic_is_read(
     for options in ([], ["--output", "copy"]):
         assert main(["verify", "-c", str(path), *options]) == 2
         assert "INITIAL_READ_ONCE at initial.postgres: found a start from table t" in capsys.readouterr().err
+
+
+def test_a_reading_is_over_with_a_batch_that_is_done_again(storage: Storage) -> None:
+    """Or status would show a reading that nobody goes on with."""
+    reads, read = reading(storage), SURVEY.begin()
+    for keys in (*RANGES, TAIL.keys):
+        read = read.read(Chunk(keys, FIRST, 100, 0))
+    last = replace(plan(1), reading=Reading(read, ((),) * 3, 0, due=3))
+    state = TableReading(storage, TABLE, reads)
+    state.begin_from(last)
+    assert (state.is_on, reads.is_on) == (True, True)
+    state.settle(last)
+    assert (state.is_on, reads.is_on) == (False, False)
+
+
+def test_a_reading_that_was_over_before_is_over(storage: Storage) -> None:
+    reads = reading(storage)
+    state = TableReading(storage, TABLE, reads)
+    state.begin_from(plan(1))
+    assert (state.is_on, reads.is_on) == (False, False)
