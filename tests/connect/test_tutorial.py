@@ -10,7 +10,7 @@ import pytest
 
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import partitions_of
-from tests.connect.conftest import Platform
+from tests.kit.connect.platform import Platform
 from tests.kit.pages import Command, Walk, steps
 from tests.kit.real import await_condition
 
