@@ -6,6 +6,8 @@ mkdocs calls the functions by their names.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from markdown import Extension, Markdown
@@ -27,8 +29,20 @@ class _ListsAsOnGitHub(Extension):
 
 
 def on_config(config: Any) -> None:
-    """Set the indent before other extensions add to the parser, which is made anew for it."""
+    """Set the indent before other extensions add to the parser, which is made anew for it; place new pages."""
     config.markdown_extensions.insert(0, _ListsAsOnGitHub())
+    placed = {page for section in config.nav for page in _pages(section)}
+    if new := sorted({page.name for page in Path(config.docs_dir).glob("*.md")} - placed):
+        config.nav.append({"Further": new})
+
+
+def _pages(section: Any) -> Iterator[str]:
+    """Of a part of the navigation: a page, or a title with a page or with parts."""
+    if isinstance(section, str):
+        yield section
+    for parts in section.values() if isinstance(section, dict) else ():
+        for part in parts if isinstance(parts, list) else [parts]:
+            yield from _pages(part)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

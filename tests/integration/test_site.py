@@ -1,4 +1,4 @@
-"""`make site`: every page is in the navigation, and every link and anchor leads somewhere, or it does not come."""
+"""`make site`: every page is there, and every link and anchor leads somewhere, or the site does not come."""
 
 from __future__ import annotations
 

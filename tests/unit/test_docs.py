@@ -101,7 +101,8 @@ def compose_commands() -> list[str]:
     "line",
     [
         *re.findall(
-            r"\$ (?:docker compose run --rm )?backfill ([^|\n]*?)(?= > \S+\n|[|\n])", README + BEGINNINGS
+            r"\$ (?:docker compose run --rm )?backfill ([^|\n]*?)(?= > \S+\n|[|\n])",
+            (README + BEGINNINGS).replace("\\\n", " "),
         ),
         *compose_commands(),
     ],
