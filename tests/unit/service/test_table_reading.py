@@ -255,3 +255,20 @@ def test_verify_of_what_was_read_once_is_refused_before_any_topic_is_read(
     for options in ([], ["--output", "copy"]):
         assert main(["verify", "-c", str(path), *options]) == 2
         assert "INITIAL_READ_ONCE at initial.postgres: found a start from table t" in capsys.readouterr().err
+
+
+def test_plan_of_a_start_asks_the_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "dsn").write_text("host=127.0.0.1 port=1 password=planted")
+    (tmp_path / "dsn").chmod(0o600)
+    found = {
+        "upstream": {"topic": "t", "format": "debezium"},
+        "state": "state",
+        "table": TABLE.to_dict(),
+        "initial": {"postgres": {"dsn_file": "dsn", "table": "t", "slot": "s"}},
+    }
+    path = tmp_path / "config.yaml"
+    path.write_text(json.dumps(found))
+    assert main(["plan", "-c", str(path), "--name", "copy", "--output", "copy"]) == 7
+    said = capsys.readouterr().err
+    assert "POSTGRES_UNREACHABLE at initial.postgres.dsn_file" in said
+    assert "planted" not in said
