@@ -31,7 +31,8 @@ connect: setup jars  ## Run the tests against real PostgreSQL, Kafka Connect and
 
 simulate: setup  ## Play every crash, hand-over and canary, and random histories (SEEDS=100000); or show one (SEED=123)
 	$(RUN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) \
-		$(if $(CRASHES),--crashes $(CRASHES)) $(if $(HANDOVER),--hand-over $(HANDOVER)) $(if $(ORDER),--order $(ORDER))
+		$(if $(CRASHES),--crashes $(CRASHES)) $(if $(HANDOVER),--hand-over $(HANDOVER)) $(if $(ORDER),--order $(ORDER)) \
+		$(if $(READING),--reading)
 
 check: setup  ## Lint, check the format and the types
 	$(RUN)/ruff check .

@@ -106,6 +106,8 @@ class Planner:
         a table can't be read as of a barrier that is over.
         """
         if self._reading.is_on:
+            if self._journal.is_superseded:  # what the outputs hold is the successor's
+                raise self._journal.fenced()
             raise out_of_step(
                 f"outputs that hold barrier {step.upto}, and a table that is not yet read to its end",
                 "a state that is older than its outputs only once its table is there",

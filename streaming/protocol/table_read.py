@@ -110,6 +110,18 @@ class TableReading:
             reads.go_on(self._read)
         return self._read
 
+    def begin_from(self, plan: BatchPlan) -> None:
+        """Stand where a plan of the journal begins, which may not be carried out again."""
+        if self._reads is None:
+            return
+        if plan.reading is None:
+            self._over = True
+            return
+        reading = plan.reading
+        self._read = reading.read
+        pairs = zip(reading.read.chunks, reading.files, strict=True)
+        self._files = {chunk.keys: files for chunk, files in pairs}
+
     def settle(self, plan: BatchPlan) -> None:
         """Stand at the end of a plan that is done, or of a part."""
         if self._reads is None:

@@ -14,13 +14,16 @@ Modelled, below those ports:
                 them go on
     processes   one or two instances; each may die, or stop and go on later, before any of its steps
     upstream    arrives bit by bit, with mutations and with records at fault
+    database    a table of PostgreSQL and its connector: transactions side by side, snapshots, a slot; chunks of it are
+                read at any moment, lost, or read once more
     clock       stands still until something lets it go on
 
 The service stops before each effect or question to the world outside; what it does in between touches nobody. So a
 history is a list of choices: who goes on, who dies, what becomes of an effect. The same choices make the same history.
 
     seeds       choices drawn at random (`histories`)
-    crashes     all of them, in one job: before each step, in recoveries too, any number of them (`crashes`)
+    crashes     all of them, in one job: before each step, in recoveries too, any number of them (`crashes`); pairs of
+                them while a table is read from its database (`from_database`)
     power       all failures of the service's host in one job: before each step, any part of what was not synced is lost
     restores    an older state, or none, in the place of the newest: each one of a job, at many later moments
     hand-overs  all of them: whenever a rival takes over, whenever the one before goes on (`handovers`)

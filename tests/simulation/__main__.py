@@ -3,6 +3,7 @@
 make simulate SEEDS=100000                  everything enumerated, the canaries, and seeds 0 to 99,999
 make simulate SEED=123                      one history: its trace, and what is wrong with it
 make simulate CRASHES="40 5" ORDER=1        likewise: crashes before step 40, and before step 5 of the recovery
+make simulate CRASHES="40" READING=1        likewise, of a table that is read from its database
 make simulate HANDOVER="57 5" ORDER=0       likewise: stopped before step 57, going on after 5 of its rival's
 """
 
@@ -25,6 +26,7 @@ from rich.table import Table
 from tests.simulation import handovers
 from tests.simulation.canaries import CANARIES
 from tests.simulation.crashes import ORDERS, Exploration, replay, twelve_epochs
+from tests.simulation.from_database import reading_that_is_over_early, small_reading
 from tests.simulation.histories import Verdict, play
 from tests.simulation.power import power_failures
 from tests.simulation.restores import jobs_that_come_and_go, rebuilds, restores
@@ -37,6 +39,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2_000)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--crashes", type=int, nargs="+")
+    parser.add_argument("--reading", action="store_true")
     parser.add_argument("--hand-over", type=int, nargs=2)
     parser.add_argument("--order", type=int, choices=range(len(ORDERS)), default=0)
     arguments = parser.parse_args()
@@ -45,7 +48,8 @@ def main() -> int:
         verdict = play(arguments.seed)
         return _show([*verdict.trace, f"digest {verdict.digest}"], verdict.complaints)
     if arguments.crashes is not None:
-        return _show(*replay(twelve_epochs(), order, tuple(arguments.crashes)))
+        setting = small_reading() if arguments.reading else twelve_epochs()
+        return _show(*replay(setting, order, tuple(arguments.crashes)))
     if arguments.hand_over is not None:
         played = handovers.hand_over(order, *arguments.hand_over)
         return _show(*(played or ([], ["there is no such history"])))
@@ -80,14 +84,22 @@ def _crashes(piece: tuple[int, bool]) -> tuple[int, list[str]]:
     return sum(exploration.distinct), exploration.broken
 
 
+def _crashes_while_reading(piece: int) -> tuple[int, list[str]]:
+    exploration = Exploration(small_reading(), ORDERS[piece], " READING=1")
+    exploration.run(most_crashes=2)
+    return sum(exploration.distinct), exploration.broken
+
+
 def _power_failures(piece: int) -> tuple[int, list[str]]:
-    played = list(power_failures(twelve_epochs(), ORDERS[piece]))
+    settings = twelve_epochs(), small_reading()
+    played = [each for setting in settings for each in power_failures(setting, ORDERS[piece])]
     return len(played), [f"order {piece}, {where}\n  {wrong[0]}" for where, wrong in played if wrong]
 
 
 def _restores(piece: int) -> tuple[int, list[str]]:
     setting, order = jobs_that_come_and_go(), ORDERS[piece]
     played = [*restores(setting, order), *rebuilds(setting, order, every=1)]
+    played += restores(reading_that_is_over_early(), order)
     return len(played), [f"order {piece}, {where}\n  {wrong[0]}" for where, wrong in played if wrong]
 
 
@@ -115,6 +127,7 @@ def _play_all(seeds: int) -> int:
     parts = [
         Part("any number of crashes", _crashes, [(order, False) for order in orders]),
         Part("pairs of crashes, with compaction", _crashes, [(order, True) for order in orders]),
+        Part("pairs of crashes while a table is read", _crashes_while_reading, orders),
         Part("power failures", _power_failures, orders),
         Part("older states, and lost ones", _restores, orders),
         Part(

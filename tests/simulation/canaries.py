@@ -17,15 +17,18 @@ from tests.simulation import broken_disk as disk
 from tests.simulation import broken_driver as driver
 from tests.simulation import broken_forward as ahead
 from tests.simulation import broken_lanes as lanes
+from tests.simulation import broken_reading as reading
 from tests.simulation import broken_scan as scan
 from tests.simulation.broker import Broker
 from tests.simulation.crashes import ORDERS, play_on, twelve_epochs
-from tests.simulation.histories import play
+from tests.simulation.from_database import quiet_reading, small_reading
+from tests.simulation.histories import play, play_from_database
 from tests.simulation.instance import Instance
 from tests.simulation.power import power_failures
 from tests.simulation.restores import jobs_that_come_and_go, restores
 from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
+from tests.simulation.table_reader import TableReader
 from tests.simulation.world import Lasting
 
 WITHIN_SEEDS = 1_000
@@ -42,13 +45,15 @@ class Canary:
     """Looked for among all power failures of a job."""
     restored: bool = False
     """Looked for among older states that are restored."""
+    reading: bool = False
+    """Looked for where a table is read from its database."""
 
     def __str__(self) -> str:
         return self.broken
 
     def passes_without_faults(self) -> list[str]:
         """What is wrong where nothing goes wrong: nothing, or the canary would be dead from the start."""
-        setting = twelve_epochs()
+        setting = quiet_reading() if self.reading else twelve_epochs()
         beginning = Lasting.beginning(setting)
         return play_on(setting, ORDERS[0], beginning, instance_type=self.instance_type)[1]
 
@@ -60,12 +65,14 @@ class Canary:
         if self.restored:
             return restores(jobs_that_come_and_go(), ORDERS[0], self.instance_type)
         if self.power:
-            return power_failures(twelve_epochs(), ORDERS[0], self.instance_type)
+            setting = small_reading() if self.reading else twelve_epochs()
+            return power_failures(setting, ORDERS[0], self.instance_type)
         return self._seeds()
 
     def _seeds(self) -> Iterator[tuple[str, list[str]]]:
+        played, kind = (play_from_database, " from a database") if self.reading else (play, "")
         for seed in range(WITHIN_SEEDS):
-            yield f"seed {seed}", play(seed, self.instance_type).complaints
+            yield f"seed {seed}{kind}", played(seed, self.instance_type).complaints
 
 
 def _breaking(
@@ -76,6 +83,7 @@ def _breaking(
     batches: type[Batches] = Batches,
     forward: type[Forward] = Forward,
     store: type[SimulatedStore] = SimulatedStore,
+    reader: type[TableReader] = TableReader,
 ) -> type[Instance]:
     parts = {
         "broker_type": broker,
@@ -84,9 +92,24 @@ def _breaking(
         "batches_type": batches,
         "forward_type": forward,
         "store_type": store,
+        "reader_type": reader,
     }
     return type("Broken", (Instance,), parts)
 
+
+_READING: dict[str, type[Instance]] = {
+    "LSNs are compared": reading.ComparesLsns,
+    "events of unread keys are dropped": reading.DropsWhatIsUnread,
+    "a chunk is released at the next barrier": _breaking(reader=reading.ReleasesAtOnce),
+    "a chunk is released a barrier early": _breaking(reader=reading.ReleasesEarly),
+    "the topic is asked before the slot": _breaking(reader=reading.AsksTheTopicFirst),
+    "the log is asked before the snapshot": _breaking(reader=reading.AsksForTheLogEarly),
+    "files of somebody who is gone are taken": _breaking(reader=reading.TakesFilesOfOthers),
+    "jobs read behind what is released": _breaking(batches=reading.ReadsBehindWhatIsReleased),
+    "what waits is kept behind the progress": _breaking(batches=reading.WaitingBehindProgress),
+    "what goes on waiting is not written anew": _breaking(batches=reading.WritesNothingAnew),
+    "what waited stays behind a release": _breaking(batches=reading.WritesOnTop),
+}
 
 CANARIES = (
     Canary("1 plan", "the plan is written behind the lanes", _breaking(batches=driver.WritesPlanLate)),
@@ -135,6 +158,10 @@ CANARIES = (
     Canary("power", "the base is not synced", _breaking(storage=disk.UnsyncedBase), power=True),
     Canary("power", "nothing waits for its sync", _breaking(storage=disk.NeverWaits), power=True),
     Canary("power", "a torn commit stays", _breaking(storage=disk.LeavesTornCommits), power=True),
+    *(Canary("reading", broken, how, reading=True) for broken, how in _READING.items()),
+    Canary(
+        "power", "chunks are not synced", _breaking(storage=reading.UnsyncedChunks), power=True, reading=True
+    ),
     *(
         Canary("forward", broken, _breaking(forward=how), restored=True)
         for broken, how in {

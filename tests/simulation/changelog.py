@@ -17,7 +17,7 @@ from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.position import Key
 from schemas.records import Barrier, Op, Row
-from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
+from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.values.plan import AlignedBarrier, Parked
 from streaming.core.history import history_ranges, readers
 from streaming.lane.task import LaneTask
@@ -42,6 +42,7 @@ from tests.kit.appended import RowsUpstream
 from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
 from tests.simulation.connector import ConnectorUpstream
+from tests.simulation.database import DatabaseUpstream
 from tests.simulation.initial import MemorySource
 
 Wait = Callable[[Callable[[], bool]], None]
@@ -56,7 +57,8 @@ class Changelog:
 
     `entries` are those that the judge goes by: without `extra`, the records that stand for no change.
 
-    `initial` is the table that it starts from, and where: what lies before that is not read, by nobody.
+    `initial` is the table that it starts from, and where: what lies before that is not read, by nobody. With a
+    `timeline` it is not copied: it is what the database's table was at these offsets.
 
     `faulty` are the places, (partition, offset), of records that the contract forbids. Of a format without rows before
     the lanes get no more than it has.
@@ -85,9 +87,12 @@ class Changelog:
             for number, records in enumerate(self.records)
         ]
         self.barriers = [list(_barriers(number, entries)) for number, entries in enumerate(self.entries)]
+        self.timeline = upstream.timeline if isinstance(upstream, DatabaseUpstream) else None
         schema = decoded_schema(self.table)
         for name, kind in _OF_CONNECTORS.items() if self._connector else ():
             schema = schema.append(pa.field(name, kind))
+        if self.timeline is not None:
+            schema = schema.append(pa.field(TRANSACTION, pa.int64()))
         self.rows = pa.RecordBatch.from_pylist(
             [row for number in range(len(self.records)) for row in self._decoded(number)], schema=schema
         )
@@ -232,12 +237,14 @@ class Changelog:
         connector = self._connector
         if connector is None:
             return {}
-        lsn, last = connector.positions.get(place), self.table.column_names[-1]
-        position = None if lsn is None else {"commit": 1, "lsn": lsn}
+        found, last = connector.positions.get(place), self.table.column_names[-1]
+        own: dict[str, Any] = {POSITION: found and dict(zip(("commit", "lsn"), found, strict=True))}
+        if self.timeline is not None:
+            own[TRANSACTION] = connector.transactions.get(place)
         if after is None or place not in connector.without or not self.format.may_be_unchanged:
-            return {POSITION: position, UNCHANGED: None}
+            return {**own, UNCHANGED: None}
         index = len(self.table.column_names) - 1
-        return {POSITION: position, UNCHANGED: [index], AFTER: {**after, last: None}}
+        return {**own, UNCHANGED: [index], AFTER: {**after, last: None}}
 
 
 def _barriers(number: int, entries: Sequence[Entry]) -> Iterator[FoundBarrier]:
@@ -253,18 +260,35 @@ class Arrivals:
 
     The closing ones stay back until everything else is done; then they come one by one, each after all the work that
     the one before gave. `most` says how many may come so far.
+
+    `moment` is how far the database is by then, from which the changes come: it may be ahead of what arrives.
     """
 
     changelog: Changelog
     most: int
     counts: list[int] = field(default_factory=list)
+    moment: int = 0
 
     def __post_init__(self) -> None:
         self.counts = self.counts or [0] * self.changelog.count
 
     def copy(self) -> Arrivals:
         """The same once more."""
-        return Arrivals(self.changelog, self.most, list(self.counts))
+        return Arrivals(self.changelog, self.most, list(self.counts), self.moment)
+
+    def arrive(self, number: int) -> None:
+        """The next barrier of a partition."""
+        self.counts[number] += 1
+        if self.changelog.timeline is not None:
+            self.moment = max(self.moment, self.changelog.timeline.barriers[self.counts[number] - 1])
+
+    @property
+    def latest_moment(self) -> int:
+        """How far the database may be ahead: up to where the barrier after the next one is written."""
+        timeline = self.changelog.timeline
+        if timeline is None:
+            return 0
+        return timeline.barriers[min(max(self.counts) + 1, len(timeline.barriers) - 1)]
 
     def waiting(self) -> list[int]:
         """Partitions that have more to bring."""

@@ -10,21 +10,48 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.errors import CommitConflict
-from schemas.position import order_key
-from schemas.records import Row
-from state.columns import EPOCH, OFFSET, VNODE
+from schemas.position import Key, order_key
+from schemas.records import Op, Row
+from schemas.table import TableSchema
+from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE
 from state.replica import BASE_PATH, LOG_PATH, Replica, ReplicaFiles, write_log_file
 from state.storage import DataFile
+from tests.simulation.storage import Files
 
 if TYPE_CHECKING:
     from tests.simulation.instance import Instance
 
 ROWS_PER_FILE = 3
+
+
+def rows_of(files: ReplicaFiles, memory: Files, table: TableSchema, *, upto: int) -> dict[Key, Row]:
+    """What base and log say that the table is as of a barrier."""
+    rows: dict[Key, Row] = {}
+    for file in (file for of_vnode in files.base.values() for file in of_vnode):
+        content = memory.contents[f"{BASE_PATH}/{file.path}"].select(list(table.column_names))
+        for row in content.to_pylist():
+            rows[table.key_of(tuple(row.values()))] = tuple(row.values())
+    changes = [change for change in changes_of(files, memory) if change[EPOCH] <= upto]
+    # Rows of a chunk come behind all changes of their keys that they hold.
+    for change in sorted(changes, key=lambda change: (change[EPOCH], change[PARTITION], change[OFFSET])):
+        row = tuple(change[name] for name in table.column_names)
+        rows.pop(table.key_of(row), None)
+        if change[OP] != Op.DELETE:
+            rows[table.key_of(row)] = row
+    return rows
+
+
+def changes_of(files: ReplicaFiles, memory: Files) -> list[dict[str, Any]]:
+    """What the log has behind the base."""
+    behind = pc.field(EPOCH) > files.compacted_epoch
+    contents = (memory.contents[f"{LOG_PATH}/{file.path}"] for file in files.log)
+    return [change for content in contents for change in content.filter(behind).to_pylist()]
 
 
 class Compactor:
@@ -78,8 +105,10 @@ class Compactor:
         table = self._instance.table
         by_vnode: dict[int, list[Row]] = {}
         changelog = self._instance.arrivals.changelog
-        rows = changelog.rows_at(epoch).values()
-        for row in sorted(rows, key=lambda row: order_key(table.key_of(row))):
+        rows = changelog.rows_at(epoch)
+        if changelog.timeline is not None:  # the table may be read in part only
+            rows = rows_of(old, self._instance.storage.memory, table, upto=epoch)
+        for row in sorted(rows.values(), key=lambda row: order_key(table.key_of(row))):
             by_vnode.setdefault(changelog.vnode_of(table.key_of(row)), []).append(row)
         added = [
             self._write(vnode, part[start : start + ROWS_PER_FILE])

@@ -37,8 +37,9 @@ class WholeFromConnector(ChangeFormat):
 class ConnectorUpstream(Upstream):
     """`extra` are the records that stand for no change: those that came again, and tombstones.
 
-    `positions` has the place in the database's log of every record but tombstones; `without` are those that leave the
-    last column out, so many of those that could.
+    `positions` has the place in the database's log of every record but tombstones, (commit before it, LSN), and
+    `transactions` what it tells of its transaction's number, where events do; `without` are those that leave the last
+    column out, so many of those that could.
     """
 
     def __init__(
@@ -48,11 +49,13 @@ class ConnectorUpstream(Upstream):
         chance: random.Random | None = None,
         *,
         without: float = 0.7,
+        tombstones: bool = True,
     ) -> None:
         super().__init__(table, partitions)
-        self._share = without
+        self._share, self._tombstones = without, tombstones
         self.extra: set[Place] = set()
-        self.positions: dict[Place, int] = {}
+        self.positions: dict[Place, tuple[int, int]] = {}
+        self.transactions: dict[Place, int] = {}
         self.without: set[Place] = set()
         self._events: list[list[list[int]]] = [[] for _ in range(partitions)]
         self._chance, self._lsn = chance or random.Random(0), 0
@@ -68,7 +71,7 @@ class ConnectorUpstream(Upstream):
         number = self.home(key) if partition is None else partition
         self._lsn += 1
         place = self._last(number)
-        self.positions[place] = self._lsn
+        self.positions[place] = (1, self._lsn)
         before, after = change.before, change.after
         if (
             before is not None
@@ -78,7 +81,7 @@ class ConnectorUpstream(Upstream):
         ):
             self.without.add(place)
         event = [place[1]]
-        if change.op is Op.DELETE:
+        if change.op is Op.DELETE and self._tombstones:
             entry = self.topic.partitions[number][-1]
             self.topic.append(number, entry.key, entry.value or b"")
             self.extra.add(self._last(number))
@@ -87,16 +90,20 @@ class ConnectorUpstream(Upstream):
 
     def again(self, number: int, events: int) -> None:
         """The last events of a partition once more."""
-        by_offset = {entry.offset: entry for entry in self.topic.partitions[number]}
         for offset in [offset for event in self._events[number][-events:] for offset in event]:
-            entry = by_offset[offset]
-            self.topic.append(number, entry.key, entry.value or b"")
-            place, original = self._last(number), (number, offset)
-            self.extra.add(place)
-            if original in self.positions:
-                self.positions[place] = self.positions[original]
-            if original in self.without:
-                self.without.add(place)
+            self._repeat(number, offset)
+
+    def _repeat(self, number: int, offset: int) -> None:
+        entry = next(entry for entry in self.topic.partitions[number] if entry.offset == offset)
+        self.topic.append(number, entry.key, entry.value or b"")
+        place, original = self._last(number), (number, offset)
+        self.extra.add(place)
+        if original in self.positions:
+            self.positions[place] = self.positions[original]
+        if original in self.transactions:
+            self.transactions[place] = self.transactions[original]
+        if original in self.without:
+            self.without.add(place)
 
     def _last(self, number: int) -> Place:
         return number, self.topic.partitions[number][-1].offset

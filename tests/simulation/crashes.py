@@ -104,10 +104,13 @@ def play_on(
 
 
 class Exploration:
-    """`steps` counts the crashes that were considered, `distinct` those that leave something new, by round."""
+    """`steps` counts the crashes that were considered, `distinct` those that leave something new, by round.
 
-    def __init__(self, setting: Setting, order: Order) -> None:
-        self.setting, self.order = setting, order
+    `named` is what the command that shows one says of the setting.
+    """
+
+    def __init__(self, setting: Setting, order: Order, named: str = "") -> None:
+        self.setting, self.order, self._named = setting, order, named
         self.steps = 0
         self.distinct: list[int] = []
         self.broken: list[str] = []
@@ -135,7 +138,7 @@ class Exploration:
         _, wrong = play_on(self.setting, self.order, left, look if goes_on else unseen)
         if wrong:
             crashes = " ".join(map(str, path))
-            command = f'make simulate CRASHES="{crashes}" ORDER={ORDERS.index(self.order)}'
+            command = f'make simulate CRASHES="{crashes}" ORDER={ORDERS.index(self.order)}{self._named}'
             self.broken.append(f"{command}\n  {wrong[0]}")
         return further
 

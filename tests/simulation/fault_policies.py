@@ -71,6 +71,10 @@ class Odds:
         )
 
 
+_NO_FAULTS = ("arrival", "power", "moments", "rows of a chunk", "a chunk")
+"""Choices of which each is as good as another, also when nothing goes wrong any more."""
+
+
 class Seeded:
     """Everything by one random generator. After `heal` nothing goes wrong any more."""
 
@@ -99,7 +103,7 @@ class Seeded:
         return "nothing"
 
     def outcome(self, of: str, harmless: str, *others: str) -> str:
-        if of in ("arrival", "power"):
+        if of in _NO_FAULTS:
             return self.rng.choice((harmless, *others))
         if self.healed or not others:
             return harmless

@@ -17,6 +17,7 @@ from schemas.records import Add, Change, Drop, Mutation, Op, Pause, Resume, Thro
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
+from tests.simulation import from_database
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
 from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFromConnector
@@ -24,7 +25,7 @@ from tests.simulation.fault_policies import Seeded
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
 from tests.simulation.rows import AfterOnly
-from tests.simulation.world import Setting, World
+from tests.simulation.world import Setting, World, may_restore
 
 KEYS = 8
 CLOSING = (Resume(None), Throttle("copy", None), Throttle("late", None), None, None)
@@ -52,6 +53,10 @@ CONNECTOR = 0.15
 
 FROM_TOPIC = 0.35
 """Of all histories, those in which jobs may read the topic; their upstream has rows before."""
+
+
+FROM_DATABASE = 0.1
+"""Of all histories, those whose table starts from its database."""
 
 
 NO_SHUFFLE = 0.2
@@ -248,8 +253,16 @@ class Verdict:
 
 def play(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
     """The history of a seed."""
+    if random.Random(f"database {seed}").random() < FROM_DATABASE:
+        return play_from_database(seed, instance_type)
     rng = random.Random(seed)
     return played(draw_setting(rng), rng, seed, instance_type)
+
+
+def play_from_database(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
+    """A history of a table that starts from its database, whatever kind the seed itself has."""
+    rng = random.Random(seed)
+    return played(from_database.draw_setting(rng), rng, seed, instance_type)
 
 
 def played(
@@ -277,7 +290,7 @@ def _run(world: World, policy: Seeded) -> None:
         if backup is not None and rng.random() < 0.01:
             if rng.random() < 0.6:
                 backup = world.lasting.files.copy()
-            elif backup.has_plan():
+            elif backup.has_plan() and may_restore(world.setting, backup):
                 world.restore(backup)
         moving = [instance for instance in world.alive if not instance.process.paused]
         if not moving and len(world.alive) <= MOST_INSTANCES and rng.random() < 0.3:

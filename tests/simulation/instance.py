@@ -55,6 +55,7 @@ from tests.simulation.rows import Disk, SimulatedStore
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.sink import SimulatedSink
 from tests.simulation.storage import Files, MemoryStorage
+from tests.simulation.table_reader import TableReader
 
 ROWS_PER_PART = 2
 """Of a table that a history starts from."""
@@ -69,6 +70,7 @@ class Instance:
     batches_type: type[Batches] = Batches
     forward_type: type[Forward] = Forward
     store_type: type[SimulatedStore] = SimulatedStore
+    reader_type: type[TableReader] = TableReader
 
     def __init__(
         self,
@@ -94,6 +96,7 @@ class Instance:
         self.compactions, self.limits = compactions, limits
         self.forwards: list[Forward] = []
         self.rebuilds = False
+        self._reader: TableReader | None = None
         self._worked = False
         self.ended_as_owner = False
         """Whether it gave way to somebody although nobody had taken the state over."""
@@ -146,7 +149,7 @@ class Instance:
     def copy(self, journal: Journal, replica: Replica) -> None:
         """The table that the history starts from, if it does."""
         initial = self.arrivals.changelog.initial
-        if initial is not None:
+        if initial is not None and self.arrivals.changelog.timeline is None:
             Copying(
                 workers=SimulatedWorkers(self.scheduler),
                 journal=journal,
@@ -185,12 +188,22 @@ class Instance:
             forward=self._forward(),
             limits=self.limits,
             upstream_format=self.arrivals.changelog.format,
+            reads=self._reads_table(),
             now_ms=lambda: self.scheduler.now_ms,
         )
         if former is not None:
             self.fence(transactional_id(batches.replica), max(former.lanes, lanes))
         batches.configure(self.jobs)
         return batches
+
+    def _reads_table(self) -> TableReader | None:
+        """Of the database that the history starts from, if it does; the one of a run before reads no further."""
+        if self.arrivals.changelog.timeline is None:
+            return None
+        if self._reader is not None:
+            self._reader.closed = True
+        self._reader = self.reader_type(self.process, self.scheduler, self.storage, self.table, self.arrivals)
+        return self._reader
 
     def _forward(self) -> Forward:
         forward = self.forward_type(
@@ -211,6 +224,10 @@ class Instance:
     def open_store(self, name: str, table: TableSchema) -> SimulatedStore:
         """Of a lane's rows."""
         return self.store_type(self.disk, name, table, self.scheduler)
+
+    def lane_rows(self, task: LaneTask, lane: int) -> pa.RecordBatch:
+        """Of the upstream's records those that a lane gets."""
+        return self.arrivals.changelog.lane_rows(task, lane)
 
     def lanes(self) -> Lanes:
         return Lanes(self)
@@ -262,7 +279,7 @@ class Lanes:
 
     def run_lane(self, task: LaneTask, lane: int) -> LaneResult:
         plan, task = task.plan, replace(task, open_store=self.instance.open_store)
-        rows = self.instance.arrivals.changelog.lane_rows(task, lane)
+        rows = self.instance.lane_rows(task, lane)
         batches = list(_in_order(rows, plan)) if task.in_parts else [rows]
         try:
             return run_lane(task, lane, batches, rows.schema)

@@ -4,6 +4,7 @@ law           each output, read committed, is what `verify` asks for (docs/contr
 barriers      no partition holds one twice
 progress      the progress table says what the outputs say, and each thing once
 plans         each plan goes on where the one before it ended, with the jobs that it leaves
+reading       likewise what came from a database (`tests.simulation.judge_reading`)
 log           base and log together hold every change of the upstream once, and fold to its table
 ends          an instance that ended by itself was fenced, or came second in taking over
 """
@@ -16,22 +17,19 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-import pyarrow.compute as pc
-
 from schemas.avro.codec import decode_barrier
 from schemas.errors import CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
 from schemas.position import Key, position_to_text
-from schemas.records import Op, Row, VnodeProgress
-from state.columns import EPOCH, OFFSET, OP, PARTITION
-from state.journal import PATH as JOURNAL_PATH
+from schemas.records import Row, VnodeProgress
+from state.columns import OFFSET, PARTITION
 from state.journal import Journal
 from state.ledger import Ledger
 from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import SCHEMA, ProgressTable
-from state.replica import BASE_PATH, LOG_PATH, Replica
-from state.values.plan import BatchPlan, JobState
+from state.replica import Replica
+from state.values.plan import JobState
 from state.values.progress import Completed, Progress
 from streaming.core.jobs import jobs_after
 from streaming.protocol.overrun import without_slices
@@ -47,7 +45,9 @@ from streaming.verify.sources.beside import Merged
 from tests.kit.encoded_histories import ListSource
 from tests.simulation.broker import Topics
 from tests.simulation.changelog import Changelog
+from tests.simulation.compaction import changes_of, rows_of
 from tests.simulation.initial import rows_as
+from tests.simulation.judge_reading import complaints_of_reading, places_of_released, plans_of
 from tests.simulation.world import World
 
 ENDS = Fenced, CommitConflict, EnvironmentProblem, OutcomeUnknown
@@ -83,6 +83,7 @@ def _complaints(world: World) -> Iterator[str]:
     yield from _progress(world, last)
     yield from _replica(world, last)
     yield from _plans(world)
+    yield from complaints_of_reading(world)
 
 
 def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterator[str]:
@@ -175,9 +176,7 @@ def _progress(world: World, last: int) -> Iterator[str]:
 
 def _plans(world: World) -> Iterator[str]:
     table = world.setting.table
-    texts = dict.fromkeys(world.storage.every_row(JOURNAL_PATH, "plan"))
-    plans = [BatchPlan.from_json(text, table) for text in texts if text is not None]
-    for before, plan in pairwise(plans):
+    for before, plan in pairwise(plans_of(world)):
         same = replace(before, skipped=plan.skipped, parked=plan.parked)
         if plan in (same, without_slices(same)):
             continue  # the same without records at fault, or without slices that were too much
@@ -207,28 +206,15 @@ def _replica(world: World, last: int) -> Iterator[str]:
         if files.base or files.log:
             yield f"rows without identity are kept: {files}"
         return
-    contents = world.lasting.files.contents
-    rows: dict[Key, Row] = {}
-    for file in (file for of_vnode in files.base.values() for file in of_vnode):
-        for row in contents[f"{BASE_PATH}/{file.path}"].select(list(table.column_names)).to_pylist():
-            rows[table.key_of(tuple(row.values()))] = tuple(row.values())
-    changes = [
-        change
-        for file in files.log
-        for change in contents[f"{LOG_PATH}/{file.path}"]
-        .filter(pc.field(EPOCH) > files.compacted_epoch)
-        .to_pylist()
-    ]
-    changes.sort(key=lambda change: (change[PARTITION], change[OFFSET]))
-    places = [(change[PARTITION], change[OFFSET]) for change in changes]
+    memory = world.lasting.files
+    changes = changes_of(files, memory)
+    places = sorted((change[PARTITION], change[OFFSET]) for change in changes)
     wanted = list(_places(world, files.compacted_epoch))
+    if changelog.timeline is not None:
+        wanted = sorted(places_of_released(world, files.compacted_epoch))
     if [place for place in places if place not in changelog.extra] != wanted:
         yield f"the log holds {places}, the upstream {wanted}"
-    for change in changes:
-        row = tuple(change[name] for name in table.column_names)
-        rows.pop(table.key_of(row), None)
-        if change[OP] != Op.DELETE:
-            rows[table.key_of(row)] = row
+    rows = rows_of(files, memory, table, upto=last)
     if not _are_equal(rows, changelog.rows_at(last + 1)):
         yield "base and log do not fold to the upstream's table"
 

@@ -18,7 +18,7 @@ from tests.simulation.fault_policies import Order
 from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
 from tests.simulation.storage import Files
-from tests.simulation.world import Lasting, Setting, World
+from tests.simulation.world import Lasting, Setting, World, may_restore
 
 EVERY = 9
 """Steps from one restore to the next: more than the commits of a batch, and no divisor of its steps."""
@@ -70,7 +70,7 @@ def restores(
     _, wrong = play_on(setting, order, Lasting.beginning(setting), look, instance_type)
     yield "none", wrong
     for moment in range(every, len(left), every):
-        for older, files in _copies(left[:moment]):
+        for older, files in _copies(setting, left[:moment]):
             lasting = left[moment].copy()
             lasting.files.restore(files)
             lasting.restored = True
@@ -95,12 +95,14 @@ def rebuilds(setting: Setting, order: Order, every: int) -> Iterator[tuple[str, 
         yield f"step {moment}", play_on(setting, order, lasting, instance_type=_Rebuilds)[1]
 
 
-def _copies(left: list[Lasting]) -> Iterator[tuple[int, Files]]:
+def _copies(setting: Setting, left: list[Lasting]) -> Iterator[tuple[int, Files]]:
     """States that differ, with a plan at least: a new one is no older state."""
     known: set[tuple[int, ...]] = set()
     for step, lasting in enumerate(left):
         tables = lasting.files.tables
         versions = tuple(len(tables.get(path, ())) for path in sorted(tables))
-        if len(tables) == 4 and lasting.files.has_plan() and versions not in known:
-            known.add(versions)
+        if len(tables) < 4 or not lasting.files.has_plan() or versions in known:
+            continue
+        known.add(versions)
+        if may_restore(setting, lasting.files):
             yield step, lasting.files

@@ -2,7 +2,7 @@
 
     outputs     what is committed or undecided, in order; transactions by what they hold, not by their numbers
     tables      rows and marks of the newest version, file by file; the replica also as the journal's plan pins it
-    upstream    how much of it has arrived
+    upstream    how much of it has arrived, and how far its database is
 
 Left out are the clock, the numbers of versions, transactions and producer epochs, names of files and owners, and what
 was aborted: a new instance takes a new number, or looks at what the number stands for.
@@ -16,6 +16,7 @@ from hashlib import blake2b
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from state.initial.chunks import CHUNKS_PATH, WAITING_PATH
 from state.journal import PATH as JOURNAL_PATH
 from state.replica import BASE_PATH, LOG_PATH
 from tests.simulation.broker import Topics
@@ -28,7 +29,13 @@ _PINNED = {"base": BASE_PATH, "log": LOG_PATH}
 def state_digest(lasting: Lasting) -> bytes:
     """A digest of it."""
     topics, arrivals = lasting.topics, lasting.arrivals
-    told = (list(_outputs(topics)), list(_tables(lasting.files)), arrivals.counts, arrivals.most)
+    told = (
+        list(_outputs(topics)),
+        list(_tables(lasting.files)),
+        arrivals.counts,
+        arrivals.most,
+        arrivals.moment,
+    )
     return blake2b(repr(told).encode(), digest_size=16).digest()
 
 
@@ -70,4 +77,12 @@ def _plan(files: Files, text: str | None) -> Any:
     plan = json.loads(text)
     pinned = plan.pop("replica")
     replica = [_version(files, path, pinned[part]) for part, path in _PINNED.items()]
-    return plan, pinned["folded"], replica
+    return plan, pinned["folded"], replica, _reading(files, plan.pop("reading", None))
+
+
+def _reading(files: Files, reading: dict[str, Any] | None) -> Any:
+    if reading is None:
+        return None
+    names = reading.pop("files")
+    rows = [[files.contents[f"{CHUNKS_PATH}/{name}"].to_pylist() for name in each] for each in names]
+    return reading, rows, _version(files, WAITING_PATH, reading.pop("waiting"))

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+from pyarrow import fs
 
 from state.ledger import LOG
 from state.storage import DataFile, Storage, corrupt
@@ -135,6 +136,14 @@ class MemoryStorage(Storage):
     memory: Files
     scheduler: Scheduler
     begun: list[Sequence[str]]
+
+    @property
+    def filesystem(self) -> fs.FileSystem:
+        """Of it nothing is used but the making of folders, which takes no time here."""
+        return fs._MockFileSystem()
+
+    def path(self, *parts: str) -> str:
+        return "/".join(parts)
 
     def sync(self, *parts: str) -> None:
         self.memory.synced("/".join(parts))

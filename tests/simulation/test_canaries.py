@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.broken_driver import FencesNobody
+from tests.simulation.broken_reading import WaitingBeforeLog
 from tests.simulation.canaries import CANARIES, WITHIN_SEEDS, Canary
-from tests.simulation.histories import play
+from tests.simulation.histories import play, play_from_database
+from tests.simulation.instance import Instance
 
 
 @pytest.mark.parametrize("canary", CANARIES, ids=str)
@@ -27,3 +29,14 @@ def test_fencing_at_take_over_is_a_second_line() -> None:
         verdict.seed for verdict in (play(seed, FencesNobody) for seed in range(50)) if verdict.complaints
     ]
     assert not broken
+
+
+@pytest.mark.slow
+def test_the_order_of_log_and_waiting_events_is_of_no_matter() -> None:
+    """A plan names the version of what waits, and both are there before the batch counts as done."""
+
+    class Turned(Instance):
+        batches_type = WaitingBeforeLog
+
+    verdicts = (play_from_database(seed, Turned) for seed in range(50))
+    assert not [verdict.seed for verdict in verdicts if verdict.complaints]

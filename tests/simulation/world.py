@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from schemas.job import JobDefinition
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
+from state.journal import Journal
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals, Changelog
+from tests.simulation.fault_policies import Straight
 from tests.simulation.instance import Instance
 from tests.simulation.rows import Disk
 from tests.simulation.scheduler import FaultPolicy, Process, Scheduler
@@ -68,6 +70,16 @@ class Lasting:
         return Lasting(*lasting, self.now_ms, self.starts, self.restored)
 
 
+def may_restore(setting: Setting, backup: Files) -> bool:
+    """Whether a state is one that a service can go on from: while a table is read it has to be the newest."""
+    if setting.changelog.timeline is None:
+        return True
+    storage = MemoryStorage(backup.copy(), Scheduler(Straight()))
+    entry = Journal(storage, setting.table).current
+    assert entry is not None and entry.plan is not None  # noqa: PT018
+    return entry.plan.reading is None
+
+
 class World:
     """Lets a setting run. `instance_type` may be one with a broken protocol."""
 
@@ -87,6 +99,8 @@ class World:
         self._nature = Process("world")
         self.scheduler.spawn(self._nature, "broker", Broker(self.lasting.topics, self.scheduler).work)
         self.scheduler.spawn(self._nature, "upstream", self._arrive)
+        if setting.changelog.timeline is not None:
+            self.scheduler.spawn(self._nature, "database", self._go_on)
 
     # what happens by itself --------------------------------------------------------------------------------
 
@@ -98,8 +112,17 @@ class World:
             slowest = min(arrivals.counts)
             near = [number for number in waiting if arrivals.counts[number] < slowest + 2]
             number = int(self.scheduler.outcome("arrival", *map(str, near)))
-            arrivals.counts[number] += 1
+            arrivals.arrive(number)
             self.pass_time(INTERVAL_MS // arrivals.changelog.count)
+
+    def _go_on(self) -> None:
+        """The database is ahead of what arrives."""
+        arrivals = self.lasting.arrivals
+        while True:
+            self.scheduler.step("moments pass", lambda: arrivals.moment < arrivals.latest_moment)
+            moments = self.scheduler.outcome("moments", "all", "1", "3", "10")
+            ahead = arrivals.latest_moment - arrivals.moment
+            arrivals.moment += ahead if moments == "all" else min(int(moments), ahead)
 
     def pass_time(self, milliseconds: int) -> None:
         """Let the clock go on."""

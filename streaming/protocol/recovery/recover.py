@@ -26,6 +26,7 @@ class Recovery:
             executor.forward.begin_anew()
             return ()
         executor.state.position = plan.start
+        executor.reading.begin_from(plan)
         if plan.until is not None:
             return self.finish_part(plan)
         executor.state.jobs = tuple(job.state for job in plan.jobs)
