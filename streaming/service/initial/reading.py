@@ -97,21 +97,19 @@ class DatabaseReading(ReadsTable):
         staging = Staging(order.storage, order.table, survey, read)
         tail = None if survey.tail is None else survey.tail.keys
         unread = [each.keys for each in read.unread if each.keys != tail]
-        copying = TableCopying(
-            CopyOrder(
-                unread,
-                rows=survey.rows,
-                rows_before=min(self._rows_before(read), survey.rows),
-                chunk_rows=order.chunk_rows,
-                readers=order.readers,
-                reader=order.reader,
-                store=staging,
-                whole=order.whole,
-            ),
-            Pace(self._pace.rate_limit, paused=self._pace.paused),
+        copy_order = CopyOrder(
+            unread,
+            rows=survey.rows,
+            rows_before=min(self._rows_before(read), survey.rows),
+            chunk_rows=order.chunk_rows,
+            readers=order.readers,
+            reader=order.reader,
+            store=staging,
+            whole=order.whole,
         )
         watch = SlotWatch(order.reader, order.ends, lambda: staging.unreleased)
-        with self._lock:
+        with self._lock:  # a pace that is said now is that of this copy, or it is said to it
+            copying = TableCopying(copy_order, Pace(self._pace.rate_limit, paused=self._pace.paused))
             self._staging, self._copying, self._watch = staging, copying, watch
         self._begin(copying.run, "initial")
         self._begin(watch.run, "initial-slot")
