@@ -112,30 +112,27 @@ class TableReading:
 
     def begin_from(self, plan: BatchPlan) -> None:
         """Stand where a plan of the journal begins, which may not be carried out again."""
-        if self._reads is None:
-            return
-        if plan.reading is None:
-            self._over = True
-            return
-        reading = plan.reading
-        self._read = reading.read
-        pairs = zip(reading.read.chunks, reading.files, strict=True)
-        self._files = {chunk.keys: files for chunk, files in pairs}
+        if self._reads is not None:
+            self._stand(plan.reading, 0)
 
     def settle(self, plan: BatchPlan) -> None:
         """Stand at the end of a plan that is done, or of a part."""
         if self._reads is None:
             return
-        if plan.reading is None:
-            self._over = True
-            return
-        reading = plan.reading
-        self._read = read = reading.read.release(reading.due)
-        pairs = zip(reading.read.chunks, reading.files, strict=True)
-        self._files = {chunk.keys: files for chunk, files in list(pairs)[reading.due :]}
-        self._over = read.is_done
-        if self._reading:
+        read = self._stand(plan.reading, 0 if plan.reading is None else plan.reading.due)
+        if read is not None and self._reading:
             self._reads.released(read)
+
+    def _stand(self, reading: Reading | None, released: int) -> TableRead | None:
+        """Behind the first chunks of a reading."""
+        if reading is None:
+            self._over = True
+            return None
+        self._read = read = reading.read.release(released)
+        pairs = zip(reading.read.chunks, reading.files, strict=True)
+        self._files = {chunk.keys: files for chunk, files in list(pairs)[released:]}
+        self._over = read.is_done
+        return read
 
     def files(self, plan: BatchPlan) -> tuple[DataFile, ...]:
         """Those of the events that wait, of the version that a plan names; none where they are not looked at."""
