@@ -188,6 +188,7 @@ def connector_with(connect: Connect, postgres: Postgres, settings: dict[str, str
         ({"time.precision.mode": "connect"}, "time.precision.mode=adaptive"),
         ({"skipped.operations": "u,t"}, "skipped.operations=t"),
         ({"binary.handling.mode": "hex"}, "binary.handling.mode=bytes"),
+        ({"snapshot.mode": "initial"}, "snapshot.mode=no_data"),
     ],
 )
 def test_a_connectors_settings_that_do_not_fit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import signal
 import threading
 import uuid
@@ -16,11 +17,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from schemas.errors import StateError
+from schemas.errors import BackfillError, Code, StateError
 from schemas.job import JobDefinition
 from schemas.records import Add, Barrier
 from schemas.table import declare
 from state.storage import Storage
+from streaming.cli.app import main
 from streaming.control.state_view import StateReader
 from streaming.kafka.clients import KafkaSettings
 from tests.kit.connect import large_table
@@ -30,7 +32,7 @@ from tests.kit.connect.source import ConnectorUpstream, Source
 from tests.kit.connect.table import Database
 from tests.kit.folded import epoch_of, folded
 from tests.kit.process import Process
-from tests.kit.real import Stage, await_condition
+from tests.kit.real import Run, Stage, await_condition
 
 pytestmark = [pytest.mark.connect, pytest.mark.timeout(1_200)]
 ROWS = 50_000
@@ -150,10 +152,26 @@ def await_running(process: Process, condition: Callable[[], bool], what: str) ->
     assert process.popen.poll() is None, process.lines[-5:]
 
 
-def test_outputs_add_up_to_the_table_that_is_read_while_it_changes(table: Table) -> None:
+def planned(table: Table, over: Mapping[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
+    """What `plan` says before the service has ever run."""
+    path = table.stage.folder / "plan.json"
+    path.write_text(json.dumps(table.stage.declared(**over)), encoding="utf-8")
+    assert main(["plan", "-c", str(path), "--name", "copy", "--output", "copy", "--json"]) == 0
+    return str(json.loads(capsys.readouterr().out)["facts"]["starts with"])
+
+
+def test_outputs_add_up_to_the_table_that_is_read_while_it_changes(
+    table: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Jobs are created at a tenth of it, and the service is killed in the middle."""
-    slowly = {**table.with_start(rate_limit=3_000), "jobs": []}
+    slowly = {**table.with_start(rate_limit=1_000), "jobs": []}
     table.source.begin()
+    plan = planned(table, slowly, capsys)
+    assert re.fullmatch(
+        r"about (49|50|51),\d{3} rows in [\d.]+ MiB of table public.items of PostgreSQL and slot \w+: "
+        r"(49|50|51) s or more with its limit of 1,000 rows/s",
+        plan,
+    ), plan
     process = started(table, slowly)
     try:
         with table.writers.writing():
@@ -165,8 +183,9 @@ def test_outputs_add_up_to_the_table_that_is_read_while_it_changes(table: Table)
                 await_running(process, lambda: table.upto() > ROWS, "the middle")
                 process.kill()
                 assert process.end() == -9
+                assert table.upto() < math.inf
                 process = started(table, {**table.with_start(), "jobs": []})
-                await_running(process, lambda: process.says("table_is_read"), "the table's end")
+                await_running(process, lambda: table.upto() == math.inf, "the table's end")
         last = table.barrier()
         config, kafka = table.stage.config(), table.upstream.kafka
         await_running(
@@ -177,3 +196,8 @@ def test_outputs_add_up_to_the_table_that_is_read_while_it_changes(table: Table)
         assert process.end(signal.SIGTERM) == 0
     finally:
         process.kill()
+    service = table.stage.service()
+    service.rebuild = True
+    error = Run(service).end()
+    assert isinstance(error, BackfillError)
+    assert error.code is Code.OUTPUT_OUT_OF_STEP

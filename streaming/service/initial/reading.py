@@ -81,35 +81,35 @@ class DatabaseReading(ReadsTable):
         self._watch: SlotWatch | None = None
         self._threads: list[threading.Thread] = []
         self._error: BaseException | None = None
-        self._closing = False
+        self._begun = self._closing = False
 
     # for batches, as `ReadsTable` ----------------------------------------------------------------------------
 
     def begin(self) -> TableRead:
         """What the state is bound to says it all."""
+        self._begun = True
         return self._order.survey.begin()
 
     def go_on(self, read: TableRead) -> None:
         """As `ReadsTable.go_on`; returns at once."""
+        self._begun = True
         order, survey = self._order, self._order.survey
         staging = Staging(order.storage, order.table, survey, read)
         tail = None if survey.tail is None else survey.tail.keys
         unread = [each.keys for each in read.unread if each.keys != tail]
-        copying = TableCopying(
-            CopyOrder(
-                unread,
-                rows=survey.rows,
-                rows_before=min(self._rows_before(read), survey.rows),
-                chunk_rows=order.chunk_rows,
-                readers=order.readers,
-                reader=order.reader,
-                store=staging,
-                whole=order.whole,
-            ),
-            Pace(self._pace.rate_limit, paused=self._pace.paused),
+        copy_order = CopyOrder(
+            unread,
+            rows=survey.rows,
+            rows_before=min(self._rows_before(read), survey.rows),
+            chunk_rows=order.chunk_rows,
+            readers=order.readers,
+            reader=order.reader,
+            store=staging,
+            whole=order.whole,
         )
         watch = SlotWatch(order.reader, order.ends, lambda: staging.unreleased)
-        with self._lock:
+        with self._lock:  # a pace that is said now is that of this copy, or it is said to it
+            copying = TableCopying(copy_order, Pace(self._pace.rate_limit, paused=self._pace.paused))
             self._staging, self._copying, self._watch = staging, copying, watch
         self._begin(copying.run, "initial")
         self._begin(watch.run, "initial-slot")
@@ -171,8 +171,8 @@ class DatabaseReading(ReadsTable):
 
     @property
     def is_on(self) -> bool:
-        """Whether something is left to be read or released."""
-        return not self._closing
+        """Whether something is left to be read or released, as batches have it; not before they begin."""
+        return self._begun and not self._closing
 
     def throttle(self, rate_limit: int | None) -> None:
         """Rows per second from the next chunk on, kept for later starts. Raises: OSError."""

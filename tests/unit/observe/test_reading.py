@@ -42,6 +42,7 @@ def cache(storage: Storage) -> StatusCache:
     found = StatusCache("up", "orders", "me", 4, vitals, can_steer=True)
     found.note(report([job("copy")]))
     vitals.reads = reading(storage)
+    vitals.reads.begin()
     return found
 
 
@@ -65,6 +66,15 @@ def test_status_and_metrics_say_how_far_it_is(client: TestClient, cache: StatusC
     cache.vitals.reads.close()
     assert client.get("/api/v1/status").json()["reading"] is None
     assert samples()["backfill_initial_rows_of"] == 0
+
+
+def test_a_state_whose_table_is_there_has_none_to_read(
+    client: TestClient, cache: StatusCache, storage: Storage
+) -> None:
+    """Batches never begin it, for their plans hold no reading any more."""
+    cache.vitals.reads = reading(storage)
+    assert client.get("/api/v1/status").json()["reading"] is None
+    assert client.post("/api/v1/initial/pause", headers=_WITH_TOKEN).status_code == 409
 
 
 def test_its_pace_needs_the_token_and_is_kept(client: TestClient, storage: Storage) -> None:

@@ -279,3 +279,20 @@ def test_a_reading_that_was_over_before_is_over(storage: Storage) -> None:
     state = TableReading(storage, TABLE, reads)
     state.begin_from(plan(1))
     assert (state.is_on, reads.is_on) == (False, False)
+
+
+def test_plan_of_a_start_asks_the_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "dsn").write_text("host=127.0.0.1 port=1 password=planted")
+    (tmp_path / "dsn").chmod(0o600)
+    found = {
+        "upstream": {"topic": "t", "format": "debezium"},
+        "state": "state",
+        "table": TABLE.to_dict(),
+        "initial": {"postgres": {"dsn_file": "dsn", "table": "t", "slot": "s"}},
+    }
+    path = tmp_path / "config.yaml"
+    path.write_text(json.dumps(found))
+    assert main(["plan", "-c", str(path), "--name", "copy", "--output", "copy"]) == 7
+    said = capsys.readouterr().err
+    assert "POSTGRES_UNREACHABLE at initial.postgres.dsn_file" in said
+    assert "planted" not in said
