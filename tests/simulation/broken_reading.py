@@ -83,7 +83,7 @@ class ReleasesEarly(TableReader):
 class AsksTheTopicFirst(TableReader):
     def prove(self) -> Streamed:
         ends = self.now.ends
-        self.wait("ask the slot, behind the topic")
+        self.wait("ask the slot, behind the topic", self.later())
         return Streamed(self.now.confirmed_lsn, ends)
 
 

@@ -100,7 +100,7 @@ class TableReader(ReadsTable):
                 case "lost":
                     continue
                 case "slow":
-                    self.wait("read on", self._is_later())
+                    self.wait("read on", self.later())
             self.wait("stage a chunk")
             if self._is_over():
                 return
@@ -114,7 +114,7 @@ class TableReader(ReadsTable):
         first = 0 if keys.after is None else int(keys.after[0])
         return lambda: self.closed or pace is None or first <= arrivals.counts[0] * pace
 
-    def _is_later(self) -> Callable[[], bool]:
+    def later(self) -> Callable[[], bool]:
         """Whether another barrier has come, if one comes at all."""
         arrivals, before = self._arrivals, self._arrivals.counts[0]
         return lambda: self.closed or arrivals.counts[0] > before or not arrivals.waiting()
