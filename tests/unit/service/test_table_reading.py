@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -262,16 +263,17 @@ def test_verify_of_what_was_read_once_is_refused_before_any_topic_is_read(
 
 
 def test_a_reading_is_over_with_a_batch_that_is_done_again(storage: Storage) -> None:
-    """Or status would show a reading that nobody goes on with."""
     reads, read = reading(storage), SURVEY.begin()
     for keys in (*RANGES, TAIL.keys):
         read = read.read(Chunk(keys, FIRST, 100, 0))
     last = replace(plan(1), reading=Reading(read, ((),) * 3, 0, due=3))
     state = TableReading(storage, TABLE, reads)
     state.begin_from(last)
-    assert (state.is_on, reads.is_on) == (True, True)
-    state.settle(last)
+    assert state.is_on
+    with structlog.testing.capture_logs() as logged:
+        state.settle(last)
     assert (state.is_on, reads.is_on) == (False, False)
+    assert [line["event"] for line in logged] == ["table_is_read"]
 
 
 def test_a_reading_that_was_over_before_is_over(storage: Storage) -> None:
