@@ -66,7 +66,7 @@ image:  ## Build the image (PLATFORM=linux/arm64 for another architecture than t
 	docker build $(if $(PLATFORM),--platform $(PLATFORM)) --file docker/Dockerfile --tag arrangement-backfill:$(VERSION) .
 
 sbom: setup  ## Print the bill of materials, CycloneDX: Python packages and jars, from the lock files
-	@$(UV) export --quiet --frozen --no-dev --format cyclonedx1.5 --preview-features sbom-export \
+	@$(UV) export --quiet --frozen --no-dev --extra traces --format cyclonedx1.5 --preview-features sbom-export \
 		| $(RUN)/python -m streaming.dev.release.sbom
 
 audit: setup  ## Check what a release is made of against known advisories (ADVISORIES=folder, in the form of OSV)

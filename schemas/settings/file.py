@@ -21,6 +21,7 @@ from schemas.settings.http import HttpConfig
 from schemas.settings.kafka import KafkaConfig
 from schemas.settings.limits import Limits, size_bytes
 from schemas.settings.registry import RegistryConfig
+from schemas.settings.security import OAuthConfig
 from schemas.settings.spark import SparkConfig
 from schemas.topics import CONTROL_SUFFIX, is_topic_name
 
@@ -207,8 +208,10 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     "initial.delta": DeltaStart,
     "initial.postgres": PostgresStart,
     "kafka": KafkaConfig,
+    "kafka.oauth": OAuthConfig,
     "limits": LimitsConfig,
     "http": HttpConfig,
     "spark": SparkConfig,
     "registry": RegistryConfig,
+    "registry.oauth": OAuthConfig,
 }

@@ -15,9 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from schemas.errors import BackfillError
 from schemas.faults import Faults
 from schemas.settings.security import (
+    OAUTH_SECRET_KEYS,
     PRINTABLE_PATTERN,
     VARIABLE_PATTERN,
     Mechanism,
+    OAuthConfig,
     Protocol,
     Secret,
     Security,
@@ -26,9 +28,9 @@ from schemas.settings.security import (
 from schemas.settings.topic_config import MAX_REPLICATION_FACTOR
 
 _HOST_AND_PORT = r"[A-Za-z0-9._-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}"
-_LOGIN_KEYS = ("sasl_mechanism", "username", "password_file", "password_env")
+_LOGIN_KEYS = ("sasl_mechanism", "username", "password_file", "password_env", "oauth")
 _TLS_KEYS = ("ca_file", "certificate_file", "key_file", "key_password_file", "key_password_env")
-SECRET_KEYS = frozenset({"password_file", "password_env", "key_password_file", "key_password_env"})
+SECRET_KEYS = OAUTH_SECRET_KEYS | {"password_file", "password_env", "key_password_file", "key_password_env"}
 """Their values are never quoted in a message: a user may have written the secret itself there."""
 
 
@@ -47,7 +49,9 @@ class KafkaConfig(BaseModel):
         description="`plaintext`, `ssl`, `sasl_ssl` or `sasl_plaintext`, see [security](security.md).",
     )
     sasl_mechanism: Mechanism | None = Field(
-        None, description="`SCRAM-SHA-512` (which `sasl_*` takes by default), `SCRAM-SHA-256` or `PLAIN`."
+        None,
+        description="`SCRAM-SHA-512` (which `sasl_*` takes by default), `SCRAM-SHA-256`, `PLAIN`, or `OAUTHBEARER`, "
+        "which goes with `oauth` alone.",
     )
     username: str | None = Field(
         None, max_length=255, pattern=PRINTABLE_PATTERN, description="Name to log in with."
@@ -59,6 +63,9 @@ class KafkaConfig(BaseModel):
         None,
         pattern=VARIABLE_PATTERN,
         description="Environment variable with its password, instead of the file.",
+    )
+    oauth: OAuthConfig | None = Field(
+        None, description="A token server to log in by, in place of name and password, see below."
     )
     ca_file: str | None = Field(
         None,
@@ -91,11 +98,13 @@ class KafkaConfig(BaseModel):
     def declared_security(self) -> Security:
         """The security settings, secrets as references."""
         sasl = self.security.startswith("sasl")
+        by_default: Mechanism = "SCRAM-SHA-512" if self.oauth is None else "OAUTHBEARER"
         return Security(
             protocol=self.security,
-            mechanism=(self.sasl_mechanism or "SCRAM-SHA-512") if sasl else None,
+            mechanism=(self.sasl_mechanism or by_default) if sasl else None,
             username=self.username,
             password=self._secret("password"),
+            oauth=self.oauth.declared("kafka.oauth") if self.oauth else None,
             ca_file=_path(self.ca_file),
             certificate_file=_path(self.certificate_file),
             key_file=_path(self.key_file),
@@ -120,6 +129,8 @@ def check_kafka(declared: KafkaConfig, *, folder: Path, faults: Faults) -> Kafka
         for key, value in declared.model_dump().items()
         if key.endswith("_file") and value is not None
     }
+    if declared.oauth is not None:
+        files = {**files, "oauth": declared.oauth.below(folder)}
     resolved = declared.model_copy(update=files)
     before = _contradictions(resolved)
     for fault in before:
@@ -134,6 +145,14 @@ def _contradictions(kafka: KafkaConfig) -> list[str]:
     security, found = kafka.security, []
     if not security.startswith("sasl"):
         found += [f"kafka.{key} with security: {security}" for key in _LOGIN_KEYS if key in given]
+    elif kafka.oauth is not None:
+        beside = ("username", "password_file", "password_env")
+        found += [f"both kafka.oauth and kafka.{key}" for key in beside if key in given]
+        if kafka.sasl_mechanism not in (None, "OAUTHBEARER"):
+            found.append(f"kafka.oauth with sasl_mechanism: {kafka.sasl_mechanism}")
+        found += kafka.oauth.contradictions("kafka.oauth", may_be_plain=kafka.allow_plaintext)
+    elif kafka.sasl_mechanism == "OAUTHBEARER":
+        found.append("'kafka.oauth' is missing, which sasl_mechanism: OAUTHBEARER takes")
     else:
         if "username" not in given:
             found.append("'kafka.username' is missing")
@@ -179,6 +198,8 @@ def _is_loopback(bootstrap: str | None) -> bool:
 def _try(security: Security, faults: Faults) -> None:
     """Read what a client would read, once, to find everything that is wrong with it."""
     unreadable = False
+    if security.oauth is not None:
+        security.oauth.find_unusable(faults)
     for secret in (security.password, security.key_password):
         if secret is not None:
             try:

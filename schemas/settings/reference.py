@@ -36,10 +36,12 @@ _TITLES = {
     "initial.delta": "Where the table starts",
     "initial.postgres": "A start from PostgreSQL",
     "kafka": "Kafka",
+    "kafka.oauth": "Tokens for Kafka",
     "limits": "Limits",
     "http": "Page, API and metrics",
     "spark": "Spark",
     "registry": "Schema registry",
+    "registry.oauth": "Tokens for the schema registry",
 }
 
 

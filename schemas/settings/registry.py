@@ -8,18 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.errors import BackfillError
 from schemas.faults import Faults
-from schemas.settings.security import PRINTABLE_PATTERN, VARIABLE_PATTERN, Secret, Security, is_loopback
+from schemas.settings.security import (
+    OAUTH_SECRET_KEYS,
+    PRINTABLE_PATTERN,
+    VARIABLE_PATTERN,
+    OAuthConfig,
+    Secret,
+    Security,
+    is_loopback,
+)
 
 _URL = r"https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~/-]*)?"
 """Without a name and password in it, which would show wherever the URL does."""
 _TLS_KEYS = ("ca_file", "certificate_file", "key_file")
-SECRET_KEYS = frozenset({"url", "password_file", "password_env", "token_file", "token_env"})
+SECRET_KEYS = OAUTH_SECRET_KEYS | {"url", "password_file", "password_env", "token_file", "token_env"}
 """Their values are never quoted in a message: a user may have written the secret itself there, or into the URL."""
 
 
@@ -54,6 +63,9 @@ class RegistryConfig(BaseModel):
         None,
         pattern=VARIABLE_PATTERN,
         description="Environment variable with the token, instead of the file.",
+    )
+    oauth: OAuthConfig | None = Field(
+        None, description="A token server that gives bearer tokens, in place of one that is fixed, see below."
     )
     ca_file: str | None = Field(
         None,
@@ -100,11 +112,13 @@ def check_registry(declared: RegistryConfig, *, folder: Path, faults: Faults) ->
 
     Files and variables are looked at too: what can't be read here can't be read when the client is made.
     """
-    files = {
+    files: dict[str, Any] = {
         key: str(folder.resolve() / value)
         for key, value in declared.model_dump().items()
         if key.endswith("_file") and value is not None
     }
+    if declared.oauth is not None:
+        files["oauth"] = declared.oauth.below(folder)
     resolved = declared.model_copy(update=files)
     found = list(_contradictions(resolved))
     for fault in found:
@@ -122,6 +136,10 @@ def _contradictions(registry: RegistryConfig) -> Iterator[str]:
     for name in ("password", "token"):
         if {f"{name}_file", f"{name}_env"} <= given:
             yield f"both registry.{name}_file and registry.{name}_env"
+    if registry.oauth is not None:
+        others = {"token", "username", "password"} & {key.rpartition("_")[0] or key for key in given}
+        yield from (f"both registry.oauth and registry.{key}" for key in sorted(others))
+        yield from registry.oauth.contradictions("registry.oauth", may_be_plain=registry.allow_plaintext)
     if registry.token is not None and (registry.username or registry.password):
         yield "both a registry.token and a registry.username or password"
     elif (registry.username is None) != (registry.password is None):
@@ -141,6 +159,8 @@ def _contradictions(registry: RegistryConfig) -> Iterator[str]:
 
 def _try(registry: RegistryConfig, faults: Faults) -> None:
     """Read what the client would read, once, to find everything that is wrong with it."""
+    if registry.oauth is not None:
+        registry.oauth.declared("registry.oauth").find_unusable(faults)
     for secret in (registry.password, registry.token):
         if secret is not None:
             try:

@@ -11,18 +11,25 @@ import ipaddress
 import os
 import ssl
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
-from schemas.errors import Code, ConfigError
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.errors import BackfillError, Code, ConfigError
+from schemas.faults import Faults
 
 Protocol = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
-Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
+Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"]
 
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,254}$"
 PRINTABLE_PATTERN = r"^[^\x00-\x1f\x7f]+$"
 MAX_SECRET_BYTES = 1 << 16
+OAUTH_SECRET_KEYS = frozenset({"token_url", "client_secret_file", "client_secret_env"})
+"""Their values are never quoted in a message: a user may have written the secret itself there, or into the URL."""
 _OTHERS_MAY = 0o077
 _NEEDED_KEY = "a key in PKCS#8 PEM, the only form that both of Kafka's clients read"
 
@@ -72,6 +79,90 @@ def is_loopback(host: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class OAuth:
+    """A client of a token server, which gives tokens for its own credentials; the secret is a reference."""
+
+    token_url: str
+    client_id: str
+    client_secret: Secret
+    scope: str | None = None
+    ca_file: Path | None = None
+    section: str = "kafka.oauth"
+    """Of the configuration, for errors."""
+
+    def tls_context(self) -> ssl.SSLContext:
+        """Whom to believe that it is the token server. Raises: ConfigError for a file without certificates."""
+        return _trust(f"{self.section}.ca_file", self.ca_file)
+
+    def find_unusable(self, faults: Faults) -> None:
+        """Read secret and certificates as a client would, once, to find everything that is wrong with them."""
+        for attempt in (self.client_secret.read, self.tls_context):
+            try:
+                attempt()
+            except BackfillError as error:
+                faults.merge(str(error.where), error)
+
+
+class OAuthConfig(BaseModel):
+    """The section `oauth` of `kafka` and `registry`. Files are absolute once `below` has passed it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    token_url: str = Field(
+        pattern=r"^https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~/%-]*)?$",
+        description="The token endpoint of the OIDC provider; `http` to another machine takes the section's "
+        "`allow_plaintext`.",
+    )
+    client_id: str = Field(
+        min_length=1, max_length=255, pattern=PRINTABLE_PATTERN, description="Name of this client there."
+    )
+    client_secret_file: str | None = Field(
+        None, pattern=PRINTABLE_PATTERN, description="File with its secret, mode `0600`."
+    )
+    client_secret_env: str | None = Field(
+        None,
+        pattern=VARIABLE_PATTERN,
+        description="Environment variable with the secret, instead of the file.",
+    )
+    scope: str | None = Field(
+        None, max_length=1_024, pattern=PRINTABLE_PATTERN, description="What to ask for, space-separated."
+    )
+    ca_file: str | None = Field(
+        None,
+        pattern=PRINTABLE_PATTERN,
+        description="PEM of the authorities to believe there. None: the system's.",
+    )
+
+    def below(self, folder: Path) -> OAuthConfig:
+        """The same with its files below `folder` where they are relative."""
+        declared = self.model_dump(include={"client_secret_file", "ca_file"}, exclude_none=True)
+        return self.model_copy(update={key: str(folder.resolve() / value) for key, value in declared.items()})
+
+    def declared(self, section: str) -> OAuth:
+        """What a client is made of; exactly one of file and variable has to be given."""
+        secret = Secret.declared(f"{section}.client_secret", self.client_secret_file, self.client_secret_env)
+        assert secret is not None
+        ca_file = None if self.ca_file is None else Path(self.ca_file)
+        return OAuth(self.token_url, self.client_id, secret, self.scope, ca_file, section)
+
+    def contradictions(self, section: str, *, may_be_plain: bool) -> Iterator[str]:
+        """What can't work or is not safe, as it is written."""
+        secrets = [self.client_secret_file, self.client_secret_env]
+        if secrets.count(None) != 1:
+            which = "neither" if None in secrets else "both"
+            yield f"{which} {section}.client_secret_file and {section}.client_secret_env"
+        if self.token_url.startswith("https:"):
+            return
+        if self.ca_file is not None:
+            yield f"{section}.ca_file with an http URL"
+        if not may_be_plain and not is_loopback(urlsplit(self.token_url).hostname or ""):
+            yield (
+                f"{section}.token_url is another machine with http, which sends the secret in the clear: use https, or "
+                "say allow_plaintext: true"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Security:
     """Every setting of a secured connection, checked, without a secret in it. The default is none: plaintext."""
 
@@ -79,6 +170,7 @@ class Security:
     mechanism: Mechanism | None = None
     username: str | None = None
     password: Secret | None = None
+    oauth: OAuth | None = None
     ca_file: Path | None = None
     certificate_file: Path | None = None
     key_file: Path | None = None

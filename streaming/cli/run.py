@@ -102,9 +102,10 @@ def serve(
                 take_over=take_over,
             ) as service,
         ):
+            from streaming.observe.traces import traced
             from streaming.observe.wiring import observed
 
-            with observed(service, token):
+            with observed(service, token), traced(service):
                 service.run()
 
 

@@ -95,7 +95,7 @@ class EmbeddedBroker:
     `data` is kept when given; otherwise a temporary folder is made and deleted at the end. `port` 0 takes
     a free one, and keeps it for a later `start`. `heap` is the JVM's. `log` is the broker's log file,
     kept in any case. `listeners` come beside the plain one, each on a free port (see `address`); `settings` are
-    further settings of the broker.
+    further settings of the broker, `java_options` of its JVM.
     """
 
     def __init__(
@@ -107,13 +107,14 @@ class EmbeddedBroker:
         log: Path | None = None,
         listeners: Sequence[Listener] = (),
         settings: Mapping[str, str] = MappingProxyType({}),
+        java_options: Sequence[str] = (),
     ) -> None:
         self._owns_data = data is None
         self.data = data.absolute() if data else Path(tempfile.mkdtemp(prefix="backfill-kafka-"))
         self.port = port
         self.heap = heap
         self.log = (log or log_folder() / f"kafka-{self.data.name}.log").absolute()
-        self._listeners, self._settings = listeners, settings
+        self._listeners, self._settings, self._options = listeners, settings, java_options
         self._ports: dict[str, int] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -148,7 +149,7 @@ class EmbeddedBroker:
         properties.write_text(self._properties(), encoding="utf-8")
         if not (self.data / "topics" / "meta.properties").exists():
             self._format(properties)
-        options = [f"-Xmx{self.heap}", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+        options = [f"-Xmx{self.heap}", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", *self._options]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603
                 self._java(options, "kafka.Kafka", str(properties)),

@@ -17,8 +17,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, Fenced, InputError, TopicError
 from schemas.settings.kafka import KafkaConfig
-from schemas.settings.security import Security
+from schemas.settings.security import OAuth, Security
 from streaming.kafka.security import for_java, for_librdkafka, why_no_handshake
+from streaming.kafka.tokens import why_no_token
 
 DEFAULT_WAIT_S = 15.0
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -182,6 +183,10 @@ def translate(error: KafkaError, settings: KafkaSettings, *, what: str) -> Backf
             reason := why_no_handshake(settings.bootstrap, settings.security)
         ):
             return _no_tls(reason, settings, what=what)
+        # Nor does one that waits for a token that its server does not give just now say so.
+        oauth = settings.security.oauth
+        if oauth is not None and (problem := why_no_token(oauth)):
+            return problem
         return EnvironmentProblem(
             Code.BROKER_UNREACHABLE,
             where=what,
@@ -220,7 +225,7 @@ def _no_tls(reason: str, settings: KafkaSettings, *, what: str) -> EnvironmentPr
     )
 
 
-def _refused(code: int, name: str, settings: KafkaSettings, *, what: str) -> EnvironmentProblem:
+def _refused(code: int, name: str, settings: KafkaSettings, *, what: str) -> BackfillError:
     if code in _NO_RIGHT:
         return EnvironmentProblem(
             Code.AUTH_FAILED,
@@ -229,8 +234,21 @@ def _refused(code: int, name: str, settings: KafkaSettings, *, what: str) -> Env
             expected="the rights that docs/security.md lists",
             next_step="grant them to this user on the broker",
         )
+    if settings.security.oauth is not None:
+        return _no_login_by_token(settings.security.oauth, name, settings, what=what)
     return EnvironmentProblem(
         Code.AUTH_FAILED, where=what, found=f"{settings.bootstrap} refused the login ({name})"
+    )
+
+
+def _no_login_by_token(oauth: OAuth, name: str, settings: KafkaSettings, *, what: str) -> BackfillError:
+    """The client says the same where the token server is away, refuses, or gives what the broker does not take."""
+    return why_no_token(oauth) or EnvironmentProblem(
+        Code.AUTH_FAILED,
+        where=what,
+        found=f"{settings.bootstrap} refused a login by token ({name})",
+        expected="a broker that takes OAUTHBEARER and the tokens of kafka.oauth.token_url",
+        next_step="compare the issuer, audience, scope and keys that the broker asks for, and its mechanisms",
     )
 
 

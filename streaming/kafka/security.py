@@ -14,17 +14,19 @@ from contextlib import suppress
 from cryptography.hazmat.primitives import serialization
 
 from schemas.errors import BackfillError
-from schemas.settings.security import Security
+from schemas.settings.security import OAuth, Security
 
 HANDSHAKE_TIMEOUT_S = 5.0
 JAVA_SECRETS = "(?i)secret|password|token|access[.]?key|sasl[.]jaas|ssl[.]keystore|ssl[.]truststore"
 """For Spark's redaction: names and values that it must not print."""
 
 _LOGIN_MODULES = {
+    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+_LOGIN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
 
 def for_librdkafka(security: Security) -> dict[str, str | bool]:
@@ -33,7 +35,9 @@ def for_librdkafka(security: Security) -> dict[str, str | bool]:
     Raises: ConfigError when a secret can't be read.
     """
     settings: dict[str, str | bool] = {"security.protocol": security.protocol}
-    if security.sasl:
+    if security.oauth is not None:
+        settings |= _native_oidc(security.oauth)
+    elif security.sasl:
         assert security.mechanism is not None
         assert security.password is not None
         settings |= {
@@ -59,7 +63,9 @@ def for_librdkafka(security: Security) -> dict[str, str | bool]:
 def for_java(security: Security) -> dict[str, str]:
     """Settings of a Java client, secrets included. Raises: ConfigError when a secret can't be read."""
     settings = {"security.protocol": security.protocol.upper()}
-    if security.sasl:
+    if security.oauth is not None:
+        settings |= _java_oidc(security.oauth)
+    elif security.sasl:
         assert security.mechanism is not None
         assert security.password is not None
         settings["sasl.mechanism"] = security.mechanism
@@ -76,6 +82,38 @@ def for_java(security: Security) -> dict[str, str]:
                 "ssl.keystore.key": _opened(security),
             }
     return settings
+
+
+def _native_oidc(oauth: OAuth) -> dict[str, str | bool]:
+    """The client asks the token server itself, on a thread of its own, and again before a token ends."""
+    settings: dict[str, str | bool] = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": oauth.token_url,
+        "sasl.oauthbearer.client.id": oauth.client_id,
+        "sasl.oauthbearer.client.secret": oauth.client_secret.read(),
+    }
+    if oauth.scope is not None:
+        settings["sasl.oauthbearer.scope"] = oauth.scope
+    if oauth.ca_file is not None:
+        settings["https.ca.location"] = str(oauth.ca_file)
+    return settings
+
+
+def _java_oidc(oauth: OAuth) -> dict[str, str]:
+    """The Java client likewise; what its HTTPS believes stands in the JAAS line too (Kafka's JaasOptionsUtils)."""
+    options = {"clientId": oauth.client_id, "clientSecret": oauth.client_secret.read()}
+    if oauth.scope is not None:
+        options["scope"] = oauth.scope
+    if oauth.ca_file is not None:
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(oauth.ca_file)}
+    said = " ".join(f"{key}={jaas_quoted(value)}" for key, value in options.items())
+    return {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f"{_LOGIN_MODULES['OAUTHBEARER']} required {said};",
+        "sasl.login.callback.handler.class": _LOGIN_HANDLER,
+        "sasl.oauthbearer.token.endpoint.url": oauth.token_url,
+    }
 
 
 def _opened(security: Security) -> str:

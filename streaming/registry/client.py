@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from schemas.avro.registered import MAX_SCHEMA_ID, WriterSchema
 from schemas.errors import Code, ConfigError, EnvironmentProblem
 from schemas.settings.registry import RegistryConfig
+from schemas.settings.security import OAuth
+from streaming.kafka.tokens import token_for
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -56,6 +58,13 @@ class Registry:
             settings["bearer.auth.credentials.source"] = "STATIC_TOKEN"
             settings["bearer.auth.token"] = config.token.read()
             settings["bearer.auth.logical.cluster"] = ""  # of Confluent's cloud; the client wants one
+        if config.oauth is not None:
+            # Its own client of token servers believes the authorities of a package, and no others.
+            settings["bearer.auth.credentials.source"] = "CUSTOM"
+            settings["bearer.auth.custom.provider.function"] = _bearer
+            settings["bearer.auth.custom.provider.config"] = {
+                "oauth": config.oauth.declared("registry.oauth")
+            }
         if config.password is not None:
             settings["basic.auth.user.info"] = f"{config.username}:{config.password.read()}"
         return {key: value for key, value in settings.items() if value is not None}
@@ -160,6 +169,12 @@ class Registry:
         if may_pass:
             return EnvironmentProblem(Code.REGISTRY_UNREACHABLE, where=where, found=found)
         return EnvironmentProblem(Code.REGISTRY_REFUSED, where=where, found=found)
+
+
+def _bearer(provided: dict[str, OAuth]) -> dict[str, str]:
+    """Asked before each request. Raises: as `token_for`."""
+    token = token_for(provided["oauth"])
+    return {"bearer.auth.token": token.text, "bearer.auth.logical.cluster": ""}
 
 
 def incompatible(subject: str) -> ConfigError:

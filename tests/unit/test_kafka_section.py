@@ -19,6 +19,12 @@ from tests.kit.secure import Certificates, private
 TABLE = {"name": "orders", "columns": {"id": "bigint"}, "primary_key": ["id"]}
 LOGIN = {"security": "sasl_ssl", "username": "backfill", "password_file": "password"}
 FAR = {"bootstrap": "far.example:9093"}
+OAUTH = {
+    "token_url": "https://issuer.example/realms/a/token",
+    "client_id": "backfill",
+    "client_secret_file": "password",
+}
+TOKENS: dict[str, Any] = {"security": "sasl_ssl", "oauth": OAUTH}
 
 
 @pytest.fixture
@@ -68,6 +74,28 @@ def test_a_login_over_tls_is_the_same_for_both_clients(folder: Path) -> None:
     }
 
 
+def test_a_token_server_is_the_same_for_both_clients(folder: Path) -> None:
+    kafka = read(folder, {**FAR, **TOKENS, "oauth": {**OAUTH, "scope": 'a "b"', "ca_file": "ca.pem"}})
+    assert "hunter2" not in repr(kafka)
+    native, java = for_librdkafka(kafka.security), for_java(kafka.security)
+    assert {name: value for name, value in native.items() if name.startswith(("sasl", "https"))} == {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": OAUTH["token_url"],
+        "sasl.oauthbearer.client.id": "backfill",
+        "sasl.oauthbearer.client.secret": "hunter2",
+        "sasl.oauthbearer.scope": 'a "b"',
+        "https.ca.location": str(folder / "ca.pem"),
+    }
+    assert java["sasl.jaas.config"] == (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'clientId="backfill" clientSecret="hunter2" scope="a \\"b\\"" '
+        f'ssl.truststore.type="PEM" ssl.truststore.location="{folder / "ca.pem"}";'
+    )
+    assert java["sasl.mechanism"] == "OAUTHBEARER"
+    assert java["sasl.oauthbearer.token.endpoint.url"] == OAUTH["token_url"]
+
+
 def test_a_client_certificate_is_the_same_for_both_clients(folder: Path) -> None:
     mutual = {
         "security": "ssl",
@@ -111,6 +139,40 @@ def test_a_client_certificate_is_the_same_for_both_clients(folder: Path) -> None
         ({**FAR, **LOGIN, "password_file": "hunter2"}, "kafka.password_file: a file that can't be read"),
         ({**FAR, **LOGIN, "password_file": "."}, "kafka.password_file: a file that can't be read"),
         ({**FAR, **LOGIN, "password_file": None, "password_env": "hunter2"}, "not set"),
+        ({**FAR, **TOKENS, "oauth": {**OAUTH, "token": "hunter2"}}, "unknown key 'kafka.oauth.token'"),
+        (
+            {**FAR, **TOKENS, "oauth": {**OAUTH, "token_url": "https://a:hunter2@b"}},
+            "kafka.oauth.token_url: string",
+        ),
+        (
+            {**FAR, **TOKENS, "oauth": {**OAUTH, "token_url": "http://far.example/t"}},
+            "with http, which sends the",
+        ),
+        (
+            {**FAR, **TOKENS, "oauth": {**OAUTH, "token_url": "http://[::1]/t", "ca_file": "ca.pem"}},
+            "with an http URL",
+        ),
+        (
+            {**FAR, **TOKENS, "oauth": {**OAUTH, "ca_file": "password"}},
+            "kafka.oauth.ca_file: no certificates in PEM",
+        ),
+        (
+            {**FAR, **TOKENS, "oauth": {**OAUTH, "client_secret_file": None}},
+            "neither kafka.oauth.client_secret_file",
+        ),
+        (
+            {**FAR, **TOKENS, "oauth": {**OAUTH, "client_secret_env": "P"}},
+            "both kafka.oauth.client_secret_file",
+        ),
+        (
+            {**FAR, **TOKENS, "oauth": {**OAUTH, "client_secret_file": "."}},
+            "kafka.oauth.client_secret_file: a file",
+        ),
+        ({**FAR, **TOKENS, "oauth": {**OAUTH, "client_id": "a\nb"}}, "kafka.oauth.client_id"),
+        ({**FAR, **TOKENS, "username": "a"}, "both kafka.oauth and kafka.username"),
+        ({**FAR, **TOKENS, "sasl_mechanism": "PLAIN"}, "kafka.oauth with sasl_mechanism: PLAIN"),
+        ({**FAR, "security": "ssl", "oauth": OAUTH}, "kafka.oauth with security: ssl"),
+        ({**FAR, "security": "sasl_ssl", "sasl_mechanism": "OAUTHBEARER"}, "'kafka.oauth' is missing"),
         ({**FAR, "security": "ssl", "username": "a"}, "kafka.username with security: ssl"),
         ({"bootstrap": "localhost:1", "ca_file": "ca.pem"}, "kafka.ca_file with security: plaintext"),
         ({**FAR, "security": "ssl", "key_file": "client.key"}, "certificate_file and key_file go together"),

@@ -15,6 +15,7 @@ from tests.kit.secure import Certificates, private
 TABLE = {"name": "orders", "columns": {"id": "bigint"}, "primary_key": ["id"]}
 UPSTREAM = {"topic": "orders", "format": "upsert", "encoding": "avro-registry"}
 NEAR, FAR = {"url": "http://127.0.0.1:8081"}, {"url": "https://registry.example/apis/ccompat/v7"}
+OAUTH = {"token_url": "http://127.0.0.1:9/token", "client_id": "backfill", "client_secret_file": "password"}
 LOGIN = {"username": "backfill", "password_file": "password"}
 
 
@@ -91,6 +92,17 @@ def test_a_format_with_schemas_by_id_needs_a_registry_and_others_do_not(folder: 
         ({"url": "http://registry.example:8081"}, "allow_plaintext: true"),
         ({"url": "http://me:hunter2@127.0.0.1:8081"}, "registry.url: "),
         ({"url": "ftp://127.0.0.1"}, "registry.url: "),
+        ({**NEAR, **LOGIN, "oauth": OAUTH}, "both registry.oauth and registry.username"),
+        ({**NEAR, "token_file": "password", "oauth": OAUTH}, "both registry.oauth and registry.token"),
+        ({"oauth": OAUTH}, "registry.oauth without registry.url"),
+        (
+            {**NEAR, "oauth": {**OAUTH, "client_secret_file": "absent"}},
+            "registry.oauth.client_secret_file: a file",
+        ),
+        (
+            {**NEAR, "oauth": {**OAUTH, "token_url": "http://far.example"}},
+            "registry.oauth.token_url is another",
+        ),
         ({"url": "mock://hunter2"}, "registry.url: "),
     ],
 )

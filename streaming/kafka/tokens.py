@@ -1,0 +1,166 @@
+"""Tokens of an OIDC token server, for the client credentials of the configuration (RFC 6749, 4.4).
+
+For the schema registry's client, and to learn why a client of Kafka got no token: those ask by themselves, each for a
+token of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPMessage
+from typing import IO, Any
+
+from schemas.errors import BackfillError, Code, EnvironmentProblem
+from schemas.settings.security import OAuth
+
+WAIT_S = 10.0
+"""For the token server's answer."""
+_MAX_ANSWER_BYTES = 1 << 18
+_USED_SHARE = 0.8
+"""Of a token's life, as Kafka's clients do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A bearer token; `expires_s` is its end and `stale_s` when the next is asked for, both by `time.time`."""
+
+    text: str
+    expires_s: float
+    stale_s: float
+
+    def __repr__(self) -> str:
+        return f"Token(…, expires_s={self.expires_s})"
+
+
+_AWAY = frozenset({Code.BROKER_UNREACHABLE, Code.REGISTRY_UNREACHABLE})
+_tokens: dict[OAuth, Token] = {}
+_asking: dict[OAuth, threading.Lock] = {}
+_lock = threading.Lock()
+
+
+def token_for(oauth: OAuth) -> Token:
+    """One that is good for a while, from memory or from the token server; threads that ask together get the same.
+
+    A server that is away is no trouble for as long as the token before is good.
+
+    Raises: EnvironmentProblem: for Kafka AUTH_FAILED or BROKER_UNREACHABLE, for the registry REGISTRY_REFUSED or
+    REGISTRY_UNREACHABLE; ConfigError when the secret can't be read.
+    """
+    with _lock:
+        mine = _asking.setdefault(oauth, threading.Lock())
+    with mine:
+        known, now_s = _tokens.get(oauth), time.time()
+        if known is not None and now_s < known.stale_s:
+            return known
+        try:
+            _tokens[oauth] = _asked(oauth)
+        except EnvironmentProblem as problem:
+            if known is None or now_s >= known.expires_s or problem.code not in _AWAY:
+                raise
+            return known
+        return _tokens[oauth]
+
+
+def forget_tokens() -> None:
+    """Ask again for every one, as when a token server does not know what it gave."""
+    with _lock:
+        _tokens.clear()
+
+
+def why_no_token(oauth: OAuth) -> BackfillError | None:
+    """Ask the token server now, whatever is in memory: what it has against this client, None if it gives a token.
+
+    For errors of clients that ask by themselves and say only that they could not.
+    """
+    try:
+        _asked(oauth)
+    except BackfillError as problem:
+        return problem
+    return None
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The secret goes to the address that was declared, and to no other."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> None:
+        return None
+
+
+def _asked(oauth: OAuth) -> Token:
+    # As Kafka's clients send it by default, without the encoding of RFC 6749, 2.3.1: all three have to be understood.
+    login = f"{oauth.client_id}:{oauth.client_secret.read()}"
+    wanted = {"grant_type": "client_credentials"} | ({"scope": oauth.scope} if oauth.scope else {})
+    request = urllib.request.Request(  # noqa: S310 (http or https, by the configuration's pattern)
+        oauth.token_url,
+        urllib.parse.urlencode(wanted).encode(),
+        {
+            "Authorization": "Basic " + base64.b64encode(login.encode()).decode(),
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Accept": "application/json",
+        },
+    )
+    https = urllib.request.HTTPSHandler(context=oauth.tls_context())
+    began_s = time.time()
+    try:
+        with urllib.request.build_opener(https, _NoRedirects).open(request, timeout=WAIT_S) as answer:
+            said = answer.read(_MAX_ANSWER_BYTES)
+    except urllib.error.HTTPError as error:
+        if error.code >= 500 or error.code == 429:
+            raise _unreachable(oauth, f"status {error.code}") from None
+        raise _refused(oauth, f"status {error.code}") from None
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", None)
+        raise _unreachable(oauth, type(reason if isinstance(reason, Exception) else error).__name__) from None
+    return _read(oauth, said, began_s)
+
+
+def _read(oauth: OAuth, said: bytes, began_s: float) -> Token:
+    """The token of an answer. Its life counts from before the question, so that it never ends early."""
+    try:
+        answer: dict[str, Any] = json.loads(said)
+        text, life_s = answer["access_token"], float(answer.get("expires_in", 0))
+        kind = str(answer.get("token_type", "bearer")).lower()
+        if not isinstance(text, str) or not text.isascii() or not text.isprintable() or not text:
+            raise TypeError
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise _refused(oauth, "an answer without an access_token") from None
+    if kind != "bearer" or not life_s > 0:
+        raise _refused(oauth, "a token that is no bearer token, or has no expires_in")
+    return Token(text, began_s + life_s, began_s + life_s * _USED_SHARE)
+
+
+def _refused(oauth: OAuth, found: str) -> EnvironmentProblem:
+    code = Code.REGISTRY_REFUSED if oauth.section.startswith("registry") else Code.AUTH_FAILED
+    return EnvironmentProblem(
+        code,
+        where=f"{oauth.section}.token_url",
+        found=f"no token from the token server ({found})",
+        expected="a client that it knows, with this secret, and a scope that it may have",
+        next_step=f"check client_id, its secret, scope and token_url in {oauth.section}",
+    )
+
+
+def _unreachable(oauth: OAuth, found: str) -> EnvironmentProblem:
+    code = Code.REGISTRY_UNREACHABLE if oauth.section.startswith("registry") else Code.BROKER_UNREACHABLE
+    return EnvironmentProblem(
+        code,
+        where=f"{oauth.section}.token_url",
+        found=f"no answer from the token server ({found})",
+        expected="a token server there",
+        next_step=f"start it, or correct token_url or ca_file in {oauth.section}",
+    )
