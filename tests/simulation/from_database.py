@@ -72,8 +72,8 @@ def small_reading() -> Setting:
 
 
 def quiet_reading() -> Setting:
-    """The same of a table in which nothing is done before it is there."""
-    return _paced(moves=0)
+    """Nothing is done in the table before it is there, and nobody reads it before."""
+    return _paced(moves=0, pace=None, added_with=6)
 
 
 def reading_that_is_over_early() -> Setting:
@@ -81,7 +81,7 @@ def reading_that_is_over_early() -> Setting:
     return _paced(moves=6, pace=None, rate_limit=1)
 
 
-def _paced(moves: int, pace: int | None = 1, rate_limit: int = 2) -> Setting:
+def _paced(moves: int, *, pace: int | None = 1, rate_limit: int = 2, added_with: int = 1) -> Setting:
     table = table_of_database(4)
     upstream = DatabaseUpstream(table, 2, random.Random(PACED_SEED), bounds=[(3,)], pace=pace)
     upstream.live(60)
@@ -91,7 +91,7 @@ def _paced(moves: int, pace: int | None = 1, rate_limit: int = 2) -> Setting:
     job = job_of(table, "copy", "copy", rate_limit=rate_limit)
     for number in range(8):
         upstream.live(moves)
-        upstream.barrier(Add(job.to_json()) if number == 1 else None)
+        upstream.barrier(Add(job.to_json()) if number == added_with else None)
     return _setting(upstream, {"copy": job})
 
 
