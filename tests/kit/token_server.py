@@ -88,8 +88,8 @@ class TokenServer:
         if login != f"{CLIENT}:{SECRET}" or wanted.get("grant_type") != "client_credentials":
             return 401, b'{"error": "invalid_client"}'
         self.given.append(self.token())
-        told = {"access_token": self.given[-1], "token_type": "Bearer", "expires_in": self.life_s}
-        return 200, json.dumps(told).encode()
+        answer = {"access_token": self.given[-1], "token_type": "Bearer", "expires_in": self.life_s}
+        return 200, json.dumps(answer).encode()
 
 
 @contextmanager

@@ -148,7 +148,7 @@ def test_lanes_get_the_numbers_of_transactions() -> None:
     made = written(0)
     rows = made.changelog.rows
     places = zip(rows[PARTITION].to_pylist(), rows[OFFSET].to_pylist(), strict=True)
-    told = dict(zip(places, rows[TRANSACTION].to_pylist(), strict=True))
+    known = dict(zip(places, rows[TRANSACTION].to_pylist(), strict=True))
     assert {
-        place: number for place, number in told.items() if number is not None
+        place: number for place, number in known.items() if number is not None
     } == made.upstream.transactions

@@ -130,7 +130,7 @@ def token_of_another_key(tokens: TokenBroker, _: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "code", "told"),
+    ("trouble", "code", "expected"),
     [
         (wrong_secret, Code.AUTH_FAILED, "no token from the token server (status 401)"),
         (unknown_client, Code.AUTH_FAILED, "no token from the token server (status 401)"),
@@ -148,14 +148,14 @@ def token_of_another_key(tokens: TokenBroker, _: Path) -> dict[str, Any]:
     ids=lambda value: value.__name__ if callable(value) else "",
 )
 def test_why_there_is_no_login_is_named(
-    tokens: TokenBroker, tmp_path: Path, trouble: Any, code: Code, told: str
+    tokens: TokenBroker, tmp_path: Path, trouble: Any, code: Code, expected: str
 ) -> None:
     kafka = settings(tmp_path, tokens.section(**trouble(tokens, tmp_path)))
     for attempt in (lambda: partitions_of(kafka, "nowhere"), lambda: TransactionalProducer(kafka, "nobody")):
         with pytest.raises(EnvironmentProblem) as caught:
             attempt()
         assert caught.value.code is code
-        assert told in str(caught.value)
+        assert expected in str(caught.value)
         assert "hunter2" not in str(caught.value)
         assert "details" not in str(caught.value)
 
