@@ -29,14 +29,14 @@ _PINNED = {"base": BASE_PATH, "log": LOG_PATH}
 def state_digest(lasting: Lasting) -> bytes:
     """A digest of it."""
     topics, arrivals = lasting.topics, lasting.arrivals
-    told = (
+    content = (
         list(_outputs(topics)),
         list(_tables(lasting.files)),
         arrivals.counts,
         arrivals.most,
         arrivals.moment,
     )
-    return blake2b(repr(told).encode(), digest_size=16).digest()
+    return blake2b(repr(content).encode(), digest_size=16).digest()
 
 
 def _outputs(topics: Topics) -> Iterator[Any]:
