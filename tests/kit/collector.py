@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+
+from tests.kit.serving import serving
 
 Attributes = dict[str, Any]
 
@@ -91,11 +92,5 @@ def collector() -> Iterator[Collector]:
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     running = Collector(f"http://127.0.0.1:{http.server_port}")
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with serving(http):
         yield running
-    finally:
-        http.shutdown()
-        thread.join()
-        http.server_close()

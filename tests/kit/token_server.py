@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from streaming.dev.broker import EmbeddedBroker, Listener
 from tests.kit.secure import Certificates, private
+from tests.kit.serving import serving
 
 CLIENT, SECRET, SCOPE = "backfill", "canaryOauth+&% secret", "kafka"
 AUDIENCE, ISSUER = "the-broker", "https://issuer.example"
@@ -118,14 +118,8 @@ def token_server(certificates: Certificates | None, **settings: Any) -> Iterator
         context.load_cert_chain(*certificates.issue("token-server"))
         http.socket = context.wrap_socket(http.socket, server_side=True)
     server.url = f"http{'' if certificates is None else 's'}://127.0.0.1:{http.server_address[1]}/token"
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with serving(http):
         yield server
-    finally:
-        http.shutdown()
-        thread.join()
-        http.server_close()
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
 
 from schemas.job import JobDefinition
-from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
+from schemas.records import Add, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.connector import FromConnector, WholeFromConnector
 from tests.simulation.database import KEYS, DatabaseUpstream, table_of_database
 from tests.simulation.initial import MemorySource
+from tests.simulation.mutations import mutations
 from tests.simulation.world import Setting
 
 CLOSING = (None, Resume(None), Throttle("copy", None), Throttle("late", None), None, None)
@@ -46,14 +46,14 @@ def draw_setting(rng: random.Random) -> Setting:
         output: job_of(table, name, output, rng.choice([1, 2, 4, None]), rng.choice([None, "n >= 1"]), form)
         for name, output in (("copy", "copy"), ("late", "late"), ("late", "later"))
     }
-    mutations = _mutations(list(jobs.values()), rng)
+    riding = mutations(list(jobs.values()), rng)
     faulty: list[tuple[int, int]] = []
     is_faulty = rng.random() < FAULTY
     for _ in range(intervals):
         upstream.live(rng.choice([0, 5, 15, 30]))
         if is_faulty and rng.random() < 0.5:
             faulty.append(_spoil(upstream, rng))
-        upstream.barrier(next(mutations) if rng.random() < 0.4 else None)
+        upstream.barrier(next(riding) if rng.random() < 0.4 else None)
     return _setting(
         upstream,
         jobs,
@@ -138,19 +138,6 @@ def _limits(rng: random.Random) -> Limits:
     if rng.random() >= LONG:
         return Limits()
     return Limits(interval_records=rng.choice([1, 3, 6]), part_records=rng.choice([1, 2]))
-
-
-def _mutations(jobs: Sequence[JobDefinition], rng: random.Random) -> Iterator[Mutation]:
-    adds: list[Mutation] = [Add(job.to_json()) for job in jobs]
-    others: list[Mutation] = [
-        Pause(None),
-        Resume(None),
-        Throttle("copy", 0),
-        Throttle("copy", 2),
-        Drop("late"),
-    ]
-    while True:
-        yield rng.choice([*adds, *adds, *others])
 
 
 def _spoil(upstream: DatabaseUpstream, rng: random.Random) -> tuple[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -13,7 +12,7 @@ from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.kinds.scans import TopicScan
-from schemas.records import Add, Change, Drop, Mutation, Op, Pause, Resume, Throttle
+from schemas.records import Change, Op, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
@@ -24,6 +23,7 @@ from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFr
 from tests.simulation.fault_policies import Seeded
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
+from tests.simulation.mutations import mutations
 from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting, World, may_restore
 
@@ -145,13 +145,13 @@ def draw_setting(rng: random.Random) -> Setting:
         Upstream(table, partitions) if connector is None else ConnectorUpstream(table, partitions, connector)
     )
     vandal = Vandal(upstream, apart)
-    mutations = _mutations(list(jobs.values()), rng)
+    riding = mutations(list(jobs.values()), rng)
     for _ in range(rng.randint(3, 6)):
         _interval(upstream, rng)
         vandal.interval()
         if isinstance(upstream, ConnectorUpstream) and connector is not None:
             _again(upstream, connector)
-        upstream.barrier(next(mutations) if rng.random() < 0.4 else None)
+        upstream.barrier(next(riding) if rng.random() < 0.4 else None)
     for last in CLOSING:
         upstream.barrier(last)
     limits = _limits(apart)
@@ -190,19 +190,6 @@ def _limits(chance: random.Random) -> Limits:
     if chance.random() < 2 / 3:
         return Limits()
     return Limits(interval_records=chance.choice([1, 3, 6]), part_records=chance.choice([1, 2]))
-
-
-def _mutations(jobs: list[JobDefinition], rng: random.Random) -> Iterator[Mutation]:
-    adds: list[Mutation] = [Add(job.to_json()) for job in jobs]
-    others: list[Mutation] = [
-        Pause(None),
-        Resume(None),
-        Throttle("copy", 0),
-        Throttle("copy", 2),
-        Drop("late"),
-    ]
-    while True:
-        yield rng.choice([*adds, *adds, *others])
 
 
 def _interval(upstream: Upstream, rng: random.Random) -> None:

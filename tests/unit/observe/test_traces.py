@@ -23,7 +23,7 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 @dataclass
-class Told:
+class Listener:
     """What a service calls, and what is read of it; the service itself takes Spark."""
 
     batches: list[BatchReport] = field(default_factory=list)
@@ -82,11 +82,11 @@ def test_what_is_not_spoken_is_refused(variables: dict[str, str]) -> None:
 
 
 def test_off_costs_nothing() -> None:
-    """Not a package is loaded, and batches are told to the one who was told before."""
-    told = Told()
-    before = told.on_batch
-    with traced(told.service):
-        assert told.on_batch == before
+    """Not a package is loaded, and batches go to the listener that was there before."""
+    listener = Listener()
+    before = listener.on_batch
+    with traced(listener.service):
+        assert listener.on_batch == before
     code = "import sys, streaming.cli.run, streaming.observe.traces as t\nwith t.traced(None): pass\n"
     code += "print([name for name in sys.modules if name.startswith('opentelemetry.sdk')])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -98,19 +98,19 @@ def below(spans: list[Sent], parent: Sent) -> list[Sent]:
 
 
 def test_a_batch_is_a_span_and_so_is_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told()
+    listener = Listener()
     batch = replace(report(rows={"copy": 7}), lane_ms={"commit": 12.5}, hindrances=(Code.FENCED,))
     problem = EnvironmentProblem(Code.BROKER_UNREACHABLE, where="kafka", found="a secret place")
     with collector() as running:
         monkeypatch.setenv(ENDPOINT, running.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20mine")
         monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
-        with traced(told.service):
+        with traced(listener.service):
             begun_ns = time.time_ns()
-            told.on_batch(batch)
+            listener.on_batch(batch)
             ended_ns = time.time_ns()
-            told.on_trouble(problem)
-    assert (told.batches, told.troubles) == ([batch], [problem])
+            listener.on_trouble(problem)
+    assert (listener.batches, listener.troubles) == ([batch], [problem])
     (whole,) = [each for each in running.spans if each.name == "batch"]
     steps = below(running.spans, whole)
     assert [each.name for each in steps] == ["plan", "lanes"]
@@ -131,12 +131,12 @@ def test_a_batch_is_a_span_and_so_is_each_step(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_name_of_the_service_may_be_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told()
+    listener = Listener()
     with collector() as running:
         monkeypatch.setenv(ENDPOINT, running.url)
         monkeypatch.setenv("OTEL_SERVICE_NAME", "orders-backfill")
-        with traced(told.service):
-            told.on_batch(report())
+        with traced(listener.service):
+            listener.on_batch(report())
     assert running.resource["service.name"] == "orders-backfill"
 
 
@@ -144,19 +144,19 @@ def test_the_name_of_the_service_may_be_another(monkeypatch: pytest.MonkeyPatch)
 def test_a_collector_that_does_not_take_them_is_told_once_and_holds_up_nothing(
     monkeypatch: pytest.MonkeyPatch, status: int | None
 ) -> None:
-    told = Told()
+    listener = Listener()
     with collector() as running:
         running.status = status or 200
         monkeypatch.setenv(ENDPOINT, running.url if status else "http://127.0.0.1:1")
         with capture_logs() as logs:
-            with traced(told.service):
+            with traced(listener.service):
                 begun = time.monotonic()
                 for _ in range(1_000):
-                    told.on_batch(report())
+                    listener.on_batch(report())
                 took_s = time.monotonic() - begun
                 ending = time.monotonic()
             ended_s = time.monotonic() - ending
-    assert len(told.batches) == 1_000
+    assert len(listener.batches) == 1_000
     assert took_s < 30
     assert ended_s < 8
     assert [each["event"] for each in logs] == ["traces", "traces_not_sent"]
@@ -168,7 +168,7 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(
         sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", cast("Any", None)
     )
-    with pytest.raises(EnvironmentProblem) as caught, traced(Told().service):
+    with pytest.raises(EnvironmentProblem) as caught, traced(Listener().service):
         pass
     assert caught.value.code is Code.DEPENDENCY_MISMATCH
     assert "arrangement-backfill[traces]" in str(caught.value)
