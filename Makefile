@@ -33,7 +33,7 @@ compare-initial: setup jars  ## Compare a start from PostgreSQL with Debezium's 
 	$(RUN)/python -m tests.connect.compare_initial $(if $(ROWS),--rows $(ROWS)) $(ARGS)
 
 simulate: setup  ## Play every crash, hand-over and canary, and random histories (SEEDS=100000); or show one (SEED=123)
-	$(RUN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) \
+	$(RUN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(CRASHES),--crashes $(CRASHES)) $(if $(HANDOVER),--hand-over $(HANDOVER)) $(if $(ORDER),--order $(ORDER)) \
 		$(if $(READING),--reading)
 

@@ -1,6 +1,7 @@
 """`make simulate`: all there is to be played, on all cores; or one history that is to be looked at.
 
 make simulate SEEDS=100000                  everything enumerated, the canaries, and seeds 0 to 99,999
+make simulate SEEDS=100000 FROM=40000       goes on with a run that was stopped: seeds 40,000 to 99,999 alone
 make simulate SEED=123                      one history: its trace, and what is wrong with it
 make simulate CRASHES="40 5" ORDER=1        likewise: crashes before step 40, and before step 5 of the recovery
 make simulate CRASHES="40" READING=1        likewise, of a table that is read from its database
@@ -22,6 +23,7 @@ import structlog
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from tests.simulation import handovers
 from tests.simulation.canaries import CANARIES
@@ -37,6 +39,7 @@ CHUNK = 50
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make simulate")
     parser.add_argument("--seeds", type=int, default=2_000)
+    parser.add_argument("--from", type=int, dest="first", help="play seeds alone, from this one on")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--crashes", type=int, nargs="+")
     parser.add_argument("--reading", action="store_true")
@@ -53,7 +56,7 @@ def main() -> int:
     if arguments.hand_over is not None:
         played = handovers.hand_over(order, *arguments.hand_over)
         return _show(*(played or ([], ["there is no such history"])))
-    return _play_all(arguments.seeds)
+    return _play_all(range(arguments.first or 0, arguments.seeds), seeds_alone=arguments.first is not None)
 
 
 def _show(trace: list[str], complaints: list[str]) -> int:
@@ -122,9 +125,18 @@ def _canary(number: int) -> tuple[str, str]:
     return CANARIES[number].dies() or ("", "it lives")
 
 
-def _play_all(seeds: int) -> int:
+def _play_all(seeds: range, *, seeds_alone: bool) -> int:
+    console = Console()
+    with ProcessPoolExecutor(os.cpu_count(), initializer=_quiet) as pool:
+        alive = 0 if seeds_alone else _print_canaries(console, pool)
+        parts = [] if seeds_alone else _enumerated()
+        broken = sum(_play_part(console, pool, part) for part in [*parts, _random(seeds)])
+    return bool(alive or broken)
+
+
+def _enumerated() -> list[Part]:
     orders = range(len(ORDERS))
-    parts = [
+    return [
         Part("any number of crashes", _crashes, [(order, False) for order in orders]),
         Part("pairs of crashes, with compaction", _crashes, [(order, True) for order in orders]),
         Part("pairs of crashes while a table is read", _crashes_while_reading, orders),
@@ -133,13 +145,11 @@ def _play_all(seeds: int) -> int:
         Part(
             "hand-overs", _hand_overs, [(n, stop) for n in orders for stop in handovers.every_stop(ORDERS[n])]
         ),
-        Part("seeds", _seeds, [range(start, min(start + CHUNK, seeds)) for start in range(0, seeds, CHUNK)]),
     ]
-    console = Console()
-    with ProcessPoolExecutor(os.cpu_count(), initializer=_quiet) as pool:
-        alive = _print_canaries(console, pool)
-        broken = sum(_play_part(console, pool, part) for part in parts)
-    return bool(alive or broken)
+
+
+def _random(seeds: range) -> Part:
+    return Part("seeds", _seeds, [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)])
 
 
 def _quiet() -> None:
@@ -147,12 +157,14 @@ def _quiet() -> None:
 
 
 def _print_canaries(console: Console, pool: ProcessPoolExecutor) -> int:
-    """Gives how many are alive."""
-    table = Table("step", "broken", "found by", title="Canaries", expand=True)
-    table.add_column("what is wrong then", no_wrap=True, ratio=1)
+    """Gives how many are alive. Two lines a canary, for a terminal of 80 columns."""
+    table = Table("step", "what is broken, and what is wrong then", title="Canaries", expand=True)
     found = list(pool.map(_canary, range(len(CANARIES))))
     for canary, (where, wrong) in zip(CANARIES, found, strict=True):
-        table.add_row(canary.step, canary.broken, where, wrong.splitlines()[0])
+        shown = Text.assemble(
+            (canary.broken, "bold"), f" ({where})\n" if where else "\n", wrong.splitlines()[0]
+        )
+        table.add_row(canary.step, shown)
     console.print(table)
     return sum(not where for where, _ in found)
 
