@@ -7,6 +7,9 @@ PYTHON ?= python3
 # uv from the PATH if there is one, else a private one under .uv.
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 RUN := .venv/bin
+# Hundreds of processes start in the tests: where the environment says that none may keep its bytecode, each compiles
+# all that it imports, three seconds of CPU for a service.
+unexport PYTHONDONTWRITEBYTECODE
 DIST ?= dist
 SITE ?= site
 VERSION := $(shell sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)

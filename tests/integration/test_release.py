@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from streaming.runtime.java.jars import JarSet, ensure, listed
 
@@ -81,6 +79,10 @@ def test_the_wheel_holds_every_file_of_the_packages(dist: Path) -> None:
 
 
 def test_the_bill_of_materials_is_valid_and_has_every_package_and_jar(dist: Path) -> None:
+    # Not on top: its import builds grammars for five seconds, in every process that only collects.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     bill = json.loads((dist / BILL).read_text())
     # To check that an address is one takes this validator a second each: some stand for all, written by the same code.
     short = {**bill, "components": [_with_one_address(each) for each in bill["components"][:2]]}
