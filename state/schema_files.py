@@ -46,7 +46,7 @@ class SchemaFiles:
         storage, name = self._storage, f"{schema.id}.json"
         storage.filesystem.create_dir(storage.path(FOLDER), recursive=True)
         data = json.dumps(asdict(schema)).encode()
-        if "://" in storage.root:  # a store shows an object once it is complete
+        if storage.is_store:
             with storage.filesystem.open_output_stream(storage.path(FOLDER, name)) as out:
                 out.write(data)
             return

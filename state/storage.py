@@ -1,4 +1,4 @@
-"""Where durable state lives: a folder, or a URI that pyarrow and delta-rs both know (`s3://…`).
+"""Where durable state lives: a folder, or an object store (`state.backend.object_store`).
 
 Everything below the root is an ordinary Delta table or Parquet file:
 
@@ -27,11 +27,13 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from schemas.errors import Code, StateError
+from state.backend.object_store import delta_options, is_store, one_commit_wins, open_store
+from state.backend.sync import Background, set_torn_aside, sync_path
 from state.retention import Retention
-from state.sync import Background, set_torn_aside, sync_path
 
 _BATCH_ROWS = 4_096
 _OURS = (
@@ -74,7 +76,7 @@ class Storage:
     """The root of the state. Cheap to make and to pickle: lanes build their own filesystem from it.
 
     Everything durable is read and written through here. With `synced`, what is written to a local file system is on
-    the disk before anything relies on it (`state.sync`).
+    the disk before anything relies on it (`state.backend.sync`).
     """
 
     root: str
@@ -83,7 +85,7 @@ class Storage:
     synced: bool = True
 
     def __post_init__(self) -> None:
-        if "://" not in self.root:
+        if not self.is_store:
             object.__setattr__(self, "root", str(Path(self.root).resolve()))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -93,16 +95,23 @@ class Storage:
         for name, value in state.items():
             object.__setattr__(self, name, value)
 
+    @property
+    def is_store(self) -> bool:
+        """Whether the root is in an object store, which shows an object once it is complete, and answers for it."""
+        return is_store(self.root)
+
     def uri(self, *parts: str) -> str:
         """The path or URI of a part of the state for delta-rs and Spark."""
         return "/".join((self.root.rstrip("/"), *parts))
 
     @cached_property
     def _resolved(self) -> tuple[fs.FileSystem, str]:
-        filesystem, path = fs.FileSystem.from_uri(
-            self.root if "://" in self.root else Path(self.root).as_uri()
-        )
+        filesystem, path = open_store(self.root if self.is_store else Path(self.root).as_uri())
         return filesystem, path.rstrip("/")
+
+    @cached_property
+    def _delta_options(self) -> dict[str, str] | None:
+        return delta_options(self.root)
 
     @property
     def filesystem(self) -> fs.FileSystem:
@@ -115,11 +124,14 @@ class Storage:
     def prepare(self) -> None:
         """Make sure of a root that can be written, and that nothing in it leads elsewhere.
 
-        Raises: StateError(STATE_PATH_INVALID). A URI is not checked here; errors come from its store.
+        Raises: StateError(STATE_PATH_INVALID).
         """
-        if "://" in self.root:
-            return
-        root = Path(self.root)
+        if self.is_store:
+            self._prepare_store()
+        else:
+            self._prepare_folder(Path(self.root))
+
+    def _prepare_folder(self, root: Path) -> None:
         try:
             root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=root):
@@ -129,6 +141,20 @@ class Storage:
         for name in _OURS:
             if not (root / name).resolve().is_relative_to(root):
                 raise self._invalid(name, "a link that leads out of the state's folder")
+
+    def _prepare_store(self) -> None:
+        """A new state is not begun where two instances could both win the same commit."""
+        probe = f"probe-{uuid.uuid4().hex[:12]}"
+        try:
+            if self.exists("journal"):
+                return
+            wins_once = one_commit_wins(self.uri(probe), self._delta_options)
+            self.filesystem.delete_dir(self.path(probe))
+        except (OSError, DeltaError, pa.ArrowInvalid) as error:
+            # Its message may quote credentials of the URI.
+            raise self._invalid("", f"a store that does not let it write ({type(error).__name__})") from error
+        if not wins_once:
+            raise self._invalid("", "a store on which two commits of one version both landed")
 
     def sync(self, *parts: str) -> None:
         """Wait until a file, or the names in a folder, are on the disk. Nothing on a store that answers for itself."""
@@ -147,7 +173,7 @@ class Storage:
 
     @property
     def _syncs(self) -> bool:
-        return self.synced and "://" not in self.root
+        return self.synced and not self.is_store
 
     @cached_property
     def _background(self) -> Background:
@@ -155,7 +181,7 @@ class Storage:
 
     def set_torn_aside(self) -> list[str]:
         """Take what a power failure has left half written out of the way; paths below the root. For the owner only."""
-        if "://" in self.root:
+        if self.is_store:
             return []
         torn = [path for name in _OURS for path in set_torn_aside(Path(self.root, name))]
         return [str(path.relative_to(self.root)) for path in torn]
@@ -179,7 +205,7 @@ class Storage:
         for info in self.filesystem.get_file_info(log):
             if info.extension == "json" and not info.size:
                 raise corrupt(self.uri(path), f"the empty commit {info.base_name}")
-        return DeltaTable(self.uri(path), version=version)
+        return DeltaTable(self.uri(path), version=version, storage_options=self._delta_options)
 
     def create_delta(
         self,
@@ -202,6 +228,7 @@ class Storage:
             schema,
             partition_by=list(partition_by) or None,
             configuration=dict(configuration),
+            storage_options=self._delta_options,
         )
         names = path.split("/")
         for depth in range(len(names) + 1):

@@ -25,6 +25,7 @@ from schemas.errors import Code, ConfigError
 from schemas.kinds.initial import DeltaStart
 from schemas.table import TableSchema, nearest
 from schemas.types import ColumnType, TypeName
+from state.backend.object_store import delta_options
 
 BYTES_PER_PART = 128 << 20
 """Of Parquet, about: some seconds' work of a core."""
@@ -49,7 +50,7 @@ class SourcePart:
         Raises: OSError, DeltaError, pa.ArrowInvalid for what can't be read.
         """
         names, schema = list(table.column_names), _declared(table)
-        source = DeltaTable(self.uri, version=self.version)
+        source = _opened(self.uri, self.version)
         for batch in _whole(source, names) if self.files is None else _of_files(source, names, *self.files):
             read = pa.Table.from_batches([batch]).select(names)
             yield read.cast(schema)
@@ -92,7 +93,7 @@ class SourceTable:
         """Raises: ConfigError(INITIAL_TABLE_MISSING, INITIAL_VERSION_MISSING, INITIAL_TABLE_UNREADABLE)."""
         self.uri, self.version = uri, version
         try:
-            newest = DeltaTable(uri)
+            newest = _opened(uri, None)
             last = newest.version()
             self._source = newest if last == version else _at(uri, version, last)
         except (TableNotFoundError, OSError, ValueError) as error:
@@ -166,9 +167,13 @@ def checked_table(declared: DeltaStart, table: TableSchema) -> SourceTable:
     return source
 
 
+def _opened(uri: str, version: int | None) -> DeltaTable:
+    return DeltaTable(uri, version=version, storage_options=delta_options(uri))
+
+
 def _at(uri: str, version: int, last: int) -> DeltaTable:
     try:
-        return DeltaTable(uri, version=version)
+        return _opened(uri, version)
     except DeltaError as error:
         found = f"a table whose newest version is {last}"
         where = f"{uri}@{version}"

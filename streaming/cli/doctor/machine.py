@@ -66,11 +66,10 @@ def state(config: ServiceConfig) -> Finding:
 
 
 def _store(uri: str) -> Finding:
-    from pyarrow import fs
+    from state.storage import Storage
 
     try:
-        filesystem, path = fs.FileSystem.from_uri(uri)
-        seen = filesystem.get_file_info(path).type != fs.FileType.NotFound
+        seen = Storage(uri).exists()
     except (OSError, ValueError) as error:
         # Its message may quote credentials of the URI.
         found = f"a store that does not answer ({type(error).__name__})"

@@ -72,6 +72,18 @@ def test_dead_files_go_on_either_side_of_a_checkpoint(
     assert data_files(often) == {last.path}
 
 
+@pytest.mark.any_storage
+def test_what_no_version_needs_goes_at_once_without_a_retention(storage: Storage) -> None:
+    at_once = replace(storage, retention=Retention(files_s=0, log_s=0, checkpoint_commits=10))
+    table = Ledger(at_once, "t", SCHEMA)
+    last = replaced(table, 15)
+    cleaned = clean(at_once, "t", open_since_ms=now_ms() + LONG_S)
+    assert (cleaned.data, cleaned.log > 0) == (14, True)
+    assert clean(at_once, "t").data == 0
+    again = Ledger(at_once, "t", SCHEMA)
+    assert (again.files(), again.epoch, again.read().num_rows) == ([last], table.epoch, 1)
+
+
 def test_files_that_were_never_committed_go_once_they_are_old(
     often: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import xxhash
-from deltalake import DeltaTable
 
 from schemas.errors import Code, CommitConflict
 from schemas.position import Key
@@ -94,13 +93,13 @@ def spark_hash(schema: TableSchema, row: Row) -> int:
 
 
 @pytest.fixture
-def changelog(tmp_path: Path) -> Changelog:
-    return Changelog(Replica(Storage(str(tmp_path / "state")), TABLE))
+def changelog(storage: Storage) -> Changelog:
+    return Changelog(Replica(storage, TABLE))
 
 
 def base_rows(replica: Replica) -> list[Row]:
     """The base as any reader of Delta sees it."""
-    found = DeltaTable(replica.storage.uri(BASE_PATH)).to_pyarrow_table().to_pylist()
+    found = replica.storage.delta(BASE_PATH).to_pyarrow_table().to_pylist()
     return sorted((tuple(row[name] for name in TABLE.column_names) for row in found), key=repr)
 
 
@@ -125,6 +124,7 @@ def some_changes(changelog: Changelog, number: int, chance: random.Random) -> No
             changelog.put((key, chance.choice([None, 1, 2]), None))
 
 
+@pytest.mark.any_storage
 def test_the_base_becomes_the_table_and_the_replica_is_the_table_all_along(changelog: Changelog) -> None:
     chance = random.Random(1)
     for number in range(6):
@@ -139,6 +139,7 @@ def test_the_base_becomes_the_table_and_the_replica_is_the_table_all_along(chang
             assert changelog.replica.files(changelog.replica.pin()).log_rows == 0
 
 
+@pytest.mark.any_storage
 def test_a_vnode_that_lost_all_its_rows_is_empty_and_the_others_are_left_alone(changelog: Changelog) -> None:
     for number in range(20):
         changelog.put((str(number), number, None))
@@ -179,6 +180,7 @@ def test_changes_that_contradict_the_table_are_counted_and_the_first_is_named(ch
     assert base_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
 
 
+@pytest.mark.any_storage
 def test_a_compaction_that_is_run_again_does_nothing(changelog: Changelog) -> None:
     some_changes(changelog, 30, random.Random(2))
     changelog.barrier()
@@ -294,6 +296,7 @@ def test_rows_that_are_wider_than_their_file_s_average_are_read_in_smaller_piece
     assert base_rows(changelog.replica) == sorted(changelog.rows.values(), key=repr)
 
 
+@pytest.mark.any_storage
 def test_a_second_writer_of_the_base_is_refused(changelog: Changelog) -> None:
     changelog.put(("a", 1, None))
     changelog.barrier()

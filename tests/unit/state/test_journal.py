@@ -19,6 +19,8 @@ from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from tests.kit.tables import table
 
+pytestmark = pytest.mark.any_storage
+
 TABLE = table()
 
 
@@ -114,8 +116,8 @@ def paused_for_long(storage: Storage, first: Journal) -> None:
     assert not (log / f"{first.version + 1:020d}.json").exists()
 
 
-def test_an_owner_paused_for_longer_than_the_log_is_kept_sees_that_it_is_superseded(storage: Storage) -> None:
-    often = dataclasses.replace(storage, retention=Retention(checkpoint_commits=5))
+def test_an_owner_paused_for_longer_than_the_log_is_kept_sees_that_it_is_superseded(folder: Storage) -> None:
+    often = dataclasses.replace(folder, retention=Retention(checkpoint_commits=5))
     first = owned(often, "first")
     paused_for_long(often, first)
     assert first.is_superseded
@@ -125,23 +127,23 @@ def test_an_owner_paused_for_longer_than_the_log_is_kept_sees_that_it_is_superse
 
 
 def test_an_owner_whose_own_commit_is_the_newest_is_not_superseded_however_old_it_is(
-    storage: Storage,
+    folder: Storage,
 ) -> None:
-    often = dataclasses.replace(storage, retention=Retention(checkpoint_commits=5))
+    often = dataclasses.replace(folder, retention=Retention(checkpoint_commits=5))
     first = owned(often, "first")
     paused_for_long(often, first)
     heir = Journal(often, TABLE)
     assert not heir.is_superseded
 
 
-def test_a_journal_that_is_gone_has_no_other_owner(storage: Storage) -> None:
-    journal = owned(storage, "first")
-    shutil.rmtree(storage.root)
+def test_a_journal_that_is_gone_has_no_other_owner(folder: Storage) -> None:
+    journal = owned(folder, "first")
+    shutil.rmtree(folder.root)
     assert not journal.is_superseded
 
 
-def test_a_plan_that_was_cleaned_away_is_not_found(storage: Storage) -> None:
-    often = dataclasses.replace(storage, retention=Retention(checkpoint_commits=5))
+def test_a_plan_that_was_cleaned_away_is_not_found(folder: Storage) -> None:
+    often = dataclasses.replace(folder, retention=Retention(checkpoint_commits=5))
     paused_for_long(often, owned(often, "first"))
     journal = Journal(often, TABLE)
     assert journal.plan_with(11 << 16) == plan(11)

@@ -15,6 +15,8 @@ from schemas.errors import Code, CommitConflict, StateError
 from state.ledger import Ledger
 from state.storage import DataFile, Storage
 
+pytestmark = pytest.mark.any_storage
+
 SCHEMA = pa.schema([("n", pa.int64())])
 
 
@@ -84,12 +86,12 @@ def test_an_old_version_keeps_its_files(storage: Storage) -> None:
     assert [found.path for found in table.files_at(version)] == [first.path]
 
 
-def test_many_commits_are_read_by_a_reader_that_was_never_there(storage: Storage) -> None:
+def test_many_commits_are_read_by_a_reader_that_was_never_there(folder: Storage) -> None:
     """More than a checkpoint's worth of them."""
-    table = ledger(storage)
+    table = ledger(folder)
     for number in range(120):
-        table.commit([file(storage, number)], epoch=number + 1)
-    again = ledger(storage)
+        table.commit([file(folder, number)], epoch=number + 1)
+    again = ledger(folder)
     assert (numbers(again), again.epoch) == (list(range(120)), 120)
     assert {found.bounds["n"] for found in again.files(("n",))} == {(n, n) for n in range(120)}
 
@@ -104,10 +106,10 @@ def test_a_table_that_does_not_open_is_named(storage: Storage) -> None:
     assert (caught.value.code, caught.value.where) == (Code.STATE_TABLE_CORRUPT, storage.uri("t"))
 
 
-def test_the_table_is_an_ordinary_delta_table(storage: Storage) -> None:
-    table = ledger(storage)
-    table.commit([file(storage, 1, 2)], epoch=1)
-    assert DeltaTable(storage.uri("t")).to_pyarrow_table()["n"].to_pylist() == [1, 2]
+def test_the_table_is_an_ordinary_delta_table(folder: Storage) -> None:
+    table = ledger(folder)
+    table.commit([file(folder, 1, 2)], epoch=1)
+    assert DeltaTable(folder.uri("t")).to_pyarrow_table()["n"].to_pylist() == [1, 2]
 
 
 def break_first_commit(log: Path) -> None:
@@ -163,11 +165,11 @@ def overwrite_the_data(log: Path) -> None:
     ],
 )
 def test_a_damaged_table_is_named_and_never_made_anew(
-    storage: Storage, damage: Callable[[Path], None], code: Code
+    folder: Storage, damage: Callable[[Path], None], code: Code
 ) -> None:
-    ledger(storage).commit([file(storage, 1)], epoch=1)
-    damage(Path(storage.root, "t", "_delta_log"))
+    ledger(folder).commit([file(folder, 1)], epoch=1)
+    damage(Path(folder.root, "t", "_delta_log"))
     with pytest.raises(StateError) as caught:
-        numbers(ledger(storage))
+        numbers(ledger(folder))
     assert (caught.value.code, caught.value.exit_status) == (code, 6)
-    assert str(caught.value.where).startswith(storage.uri("t"))
+    assert str(caught.value.where).startswith(folder.uri("t"))

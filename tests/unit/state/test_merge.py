@@ -91,13 +91,13 @@ def rows(*changes: tuple[int, int, int]) -> pa.Table:
     return pa.Table.from_pylist(values, schema=log_schema(TABLE))
 
 
+@pytest.mark.any_storage
 @pytest.mark.parametrize("part_rows", [1, 7, 250_000])
 def test_a_merged_file_has_the_same_rows_and_true_bounds_however_many_parts_it_was_made_in(
-    tmp_path: object, monkeypatch: pytest.MonkeyPatch, part_rows: int
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, part_rows: int
 ) -> None:
     monkeypatch.setattr(merge, "PART_ROWS", part_rows)
     chance = random.Random(1)
-    storage = Storage(str(tmp_path))
     replica = Replica(storage, TABLE)
     changes = [(chance.randrange(1, 7), chance.randrange(5, 9), offset) for offset in range(100)]
     files = [write_log_file(storage, rows(*changes[n::5]), "log") for n in range(5)]
@@ -105,7 +105,7 @@ def test_a_merged_file_has_the_same_rows_and_true_bounds_however_many_parts_it_w
     made = merge_files(Merge(storage, TABLE, tuple(files)))
     replica.replace_log_files(made.files, made.into)
     (found,) = Replica(storage, TABLE).log.files(LOG_BOUNDS)
-    held = pq.read_table(storage.path(LOG_PATH, found.path), partitioning=None)
+    held = pq.read_table(storage.path(LOG_PATH, found.path), filesystem=storage.filesystem, partitioning=None)
     assert held.schema.equals(log_schema(TABLE))
     assert found.rows == held.num_rows == 100
     assert sorted(zip(*(held[name].to_pylist() for name in (VNODE, EPOCH, OFFSET)), strict=True)) == sorted(

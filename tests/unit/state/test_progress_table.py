@@ -13,6 +13,8 @@ from state.storage import Storage
 from state.values.progress import Completed, InProgress, NotStarted, Progress
 from tests.kit.tables import table
 
+pytestmark = pytest.mark.any_storage
+
 AMOUNT = Decimal("1.50")
 TABLE = table({"a": "decimal(5,2)", "b": "string", "n": "int"}, key=["b", "a"], vnode_count=8)
 
@@ -98,7 +100,7 @@ def test_rows_of_dropped_jobs_leave_the_table_when_it_is_rewritten(
     store.commit([*rows("again", v0=Completed(None, 3), v1=Completed(None, 4))], 20)
     store.commit(rows("again", v1=InProgress(("x", AMOUNT), 5)), 30, {"kept": 0, "again": 20})
     store.commit([], 40, {"kept": 0, "again": 20})
-    left = DeltaTable(storage.uri("progress")).to_pyarrow_table().select(["job", "vnode", "barrier"])
+    left = storage.delta("progress").to_pyarrow_table().select(["job", "vnode", "barrier"])
     assert sorted(map(tuple, (row.values() for row in left.to_pylist()))) == [
         ("again", 1, 30),
         ("kept", 0, 10),
@@ -129,9 +131,9 @@ def test_all_jobs_are_loaded_at_once(storage: Storage, monkeypatch: pytest.Monke
     assert reads == ["progress"]
 
 
-def test_anybody_can_read_the_table(storage: Storage) -> None:
-    opened(storage).commit(rows(v3=InProgress(('a"b', AMOUNT), 3)), 10)
-    assert DeltaTable(storage.uri("progress")).to_pyarrow_table().to_pylist() == [
+def test_anybody_can_read_the_table(folder: Storage) -> None:
+    opened(folder).commit(rows(v3=InProgress(('a"b', AMOUNT), 3)), 10)
+    assert DeltaTable(folder.uri("progress")).to_pyarrow_table().to_pylist() == [
         {
             "job": "copy",
             "vnode": 3,

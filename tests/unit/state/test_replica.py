@@ -16,6 +16,8 @@ from state.replica import BASE_PATH, Replica, write_log_file
 from state.storage import DataFile, Storage
 from tests.kit.tables import table
 
+pytestmark = pytest.mark.any_storage
+
 TABLE = table(vnode_count=8)
 
 
@@ -137,10 +139,10 @@ def test_a_lane_is_given_only_the_files_that_may_hold_its_vnodes(storage: Storag
     assert (nothing.log, dict(nothing.base)) == ((), {})
 
 
-def test_the_few_commits_of_compactions_have_a_checkpoint_sooner_than_a_month(storage: Storage) -> None:
+def test_the_few_commits_of_compactions_have_a_checkpoint_sooner_than_a_month(folder: Storage) -> None:
     """Commits go in front of a checkpoint only; a base is compacted some times a day."""
-    replica = opened(storage)
-    for number in range(storage.retention.base_checkpoint_commits):
-        commit_compaction(storage, replica, number + 1, number)
-    log = Path(storage.root, BASE_PATH, "_delta_log")
+    replica = opened(folder)
+    for number in range(folder.retention.base_checkpoint_commits):
+        commit_compaction(folder, replica, number + 1, number)
+    log = Path(folder.root, BASE_PATH, "_delta_log")
     assert len(list(log.glob("*.checkpoint.parquet"))) == 1

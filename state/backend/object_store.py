@@ -1,0 +1,93 @@
+"""State in an object store: what pyarrow and delta-rs have to be given so that both reach the same one.
+
+The address is `s3://bucket/prefix`. Everything else comes from AWS's own variables: AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or AWS_ROLE_ARN with AWS_WEB_IDENTITY_TOKEN_FILE; AWS_REGION; and
+AWS_ENDPOINT_URL for a store that is not Amazon's. Both clients read the credentials by themselves. The endpoint pyarrow
+does not look at (apache/arrow#49643), and plain http delta-rs refuses unless it is allowed by name.
+
+Of two commits on top of one version exactly one may land. A file system decides that by a name that is there already,
+a store by a *conditional put* (`If-None-Match: *`). One that takes the header and ignores it would let two instances
+own one state, so a new state tries it first (`one_commit_wins`).
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
+from pyarrow import fs
+
+_SCHEME = "s3://"
+_PROBE = pa.schema([("probe", pa.bool_())])
+_RIVALS, _ROUNDS = 4, 3
+
+
+def is_store(root: str) -> bool:
+    """Whether this names an object store and no folder of this machine."""
+    return "://" in root
+
+
+def open_store(root: str) -> tuple[fs.FileSystem, str]:
+    """The file system, and the path in it. Raises: OSError, pa.ArrowInvalid for an address that names no store."""
+    endpoint = _endpoint()
+    if not root.startswith(_SCHEME) or endpoint is None:
+        filesystem, path = fs.FileSystem.from_uri(root)
+        return filesystem, path
+    address = urlsplit(endpoint)
+    filesystem = fs.S3FileSystem(
+        endpoint_override=address.netloc,
+        scheme=address.scheme,
+        region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1",
+        tls_ca_file_path=os.environ.get("AWS_CA_BUNDLE"),
+    )
+    return filesystem, root.removeprefix(_SCHEME)
+
+
+def delta_options(root: str) -> dict[str, str] | None:
+    """Options of delta-rs for tables below `root`; credentials it takes from the environment itself.
+
+    Raises: OSError where the bucket's region is not said and can't be found.
+    """
+    if not root.startswith(_SCHEME):
+        return None
+    options = {"AWS_REGION": str(open_store(root)[0].region), "aws_conditional_put": "etag"}
+    endpoint = _endpoint()
+    if endpoint is not None:
+        options["AWS_ENDPOINT_URL"] = endpoint
+        options["AWS_ALLOW_HTTP"] = "true" if endpoint.startswith("http://") else "false"
+    return options
+
+
+def _endpoint() -> str | None:
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+
+
+def one_commit_wins(uri: str, options: dict[str, str] | None) -> bool:
+    """Whether of several commits at one moment never two landed, as tried with a table at `uri` that is left there.
+
+    delta-rs looks for a rival before it writes, so only those that look at the same moment try the store. That it held
+    is no proof; that it did not is one.
+    """
+    DeltaTable.create(uri, _PROBE, storage_options=options)
+    with ThreadPoolExecutor(_RIVALS) as pool:
+        for _ in range(_ROUNDS):
+            rivals = [DeltaTable(uri, storage_options=options) for _ in range(_RIVALS)]
+            if sum(pool.map(_lands, rivals)) > 1:
+                return False
+    return True
+
+
+def _lands(table: DeltaTable) -> bool:
+    added = AddAction(f"{uuid.uuid4().hex}.parquet", 0, {}, 0, True, "{}")
+    once = CommitProperties(max_commit_retries=0)
+    try:
+        table.create_write_transaction([added], mode="append", schema=_PROBE, commit_properties=once)
+    except CommitFailedError:
+        return False
+    return True

@@ -1,0 +1,100 @@
+"""A state in an object store that speaks S3: who owns it, which stores are refused, and a service on it.
+
+What its tables do there is in tests/unit/state, marked `any_storage`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from pyarrow import fs
+
+from schemas.errors import Code, Fenced, StateError
+from state.journal import Journal
+from state.storage import Storage
+from streaming.kafka.clients import KafkaSettings
+from tests.kit.kill_scenario import KillScenario
+from tests.kit.object_store import new_bucket, object_store
+from tests.kit.tables import table
+
+pytestmark = pytest.mark.slow
+TABLE = table({"id": "bigint"}, key=["id"], vnode_count=4)
+TAKE_OVERS = 20
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[dict[str, str]]:
+    with object_store() as variables:
+        yield variables
+
+
+@pytest.fixture
+def root(store: dict[str, str]) -> Iterator[str]:
+    with new_bucket(store) as root:
+        yield root
+
+
+def take_overs(root: str, owner: str, together: Barrier) -> list[bool]:
+    """Whether it got the state, each time both have seen the same owner before."""
+    won = []
+    for number in range(TAKE_OVERS):
+        journal = Journal(Storage(root), TABLE)
+        together.wait()
+        try:
+            journal.take_over(f"{owner} {number}", 1, "{}")
+            won.append(True)
+        except Fenced:
+            won.append(False)
+        together.wait()
+    return won
+
+
+def test_of_two_that_take_over_at_one_moment_exactly_one_gets_the_state(root: str) -> None:
+    Journal(Storage(root), TABLE).take_over("before", 1, "{}")
+    spawned = multiprocessing.get_context("spawn")
+    with spawned.Manager() as manager, ProcessPoolExecutor(2, spawned) as pool:
+        together = manager.Barrier(2)
+        rivals = [pool.submit(take_overs, root, owner, together) for owner in ("first", "second")]
+        first, second = (rival.result() for rival in rivals)
+    assert [one + other for one, other in zip(first, second, strict=True)] == [1] * TAKE_OVERS
+
+
+def test_a_store_that_ignores_the_condition_of_a_put_is_refused() -> None:
+    with object_store("--blind") as variables, new_bucket(variables) as root:
+        with pytest.raises(StateError, match="both landed") as refused:
+            Storage(root).prepare()
+        assert refused.value.code is Code.STATE_PATH_INVALID
+
+
+def test_a_bucket_that_is_not_there_is_refused(root: str) -> None:
+    with pytest.raises(StateError) as refused:
+        Storage(root.replace("bucket-", "nobody-")).prepare()
+    assert refused.value.code is Code.STATE_PATH_INVALID
+
+
+def test_a_new_state_leaves_nothing_of_what_it_tried(root: str) -> None:
+    storage = Storage(root)
+    storage.prepare()
+    storage.prepare()
+    everything = fs.FileSelector(storage.path(), recursive=True, allow_not_found=True)
+    assert storage.filesystem.get_file_info(everything) == []
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_service_is_killed_and_goes_on(bootstrap: str, root: str, tmp_path: Path) -> None:
+    tried = KillScenario(
+        KafkaSettings(bootstrap), tmp_path, rows=300, rate_limit=None, live_rate=20, config={"state": root}
+    )
+    try:
+        with tried.live():
+            tried.falls("replicated@3:kill")
+            tried.completes()
+        assert tried.judge().snapshot_rows > 0
+    finally:
+        tried.leave_nothing()

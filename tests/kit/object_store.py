@@ -1,0 +1,87 @@
+"""An object store that speaks S3 (moto), as a process of its own: one request at a time, so conditional puts are exact.
+
+    python -m tests.kit.object_store PORT [--blind]
+
+`--blind` takes the condition of a put and ignores it, as some stores do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from pyarrow import fs
+
+from streaming.dev.broker import free_port
+from tests.kit.real import await_condition
+
+_USER = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "not-a-secret", "AWS_REGION": "us-east-1"}
+
+
+@contextmanager
+def object_store(*options: str) -> Iterator[dict[str, str]]:
+    """The variables that lead to it."""
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-m", __name__, str(port), *options])
+    endpoint = f"http://127.0.0.1:{port}"
+    try:
+        await_condition(lambda: _answers(endpoint) or process.poll() is not None, "an object store")
+        yield {**_USER, "AWS_ENDPOINT_URL": endpoint}
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def new_bucket(variables: dict[str, str]) -> Iterator[str]:
+    """A root for a state in a bucket of its own, for this process and those that it starts in the block."""
+    bucket = f"bucket-{uuid.uuid4().hex[:8]}"
+    with mock.patch.dict(os.environ, variables):
+        endpoint = variables["AWS_ENDPOINT_URL"].removeprefix("http://")
+        fs.S3FileSystem(endpoint_override=endpoint, scheme="http", allow_bucket_creation=True).create_dir(
+            bucket
+        )
+        yield f"s3://{bucket}/state"
+
+
+def _answers(endpoint: str) -> bool:
+    try:
+        with urlopen(endpoint, timeout=5):  # noqa: S310 (http, of our own)
+            return True
+    except (URLError, OSError):
+        return False
+
+
+def _blind(application: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+    def answer(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        environment.pop("HTTP_IF_NONE_MATCH", None)
+        return application(environment, start)
+
+    return answer
+
+
+def main() -> None:
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import run_simple
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int)
+    parser.add_argument("--blind", action="store_true")
+    arguments = parser.parse_args()
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    application = DomainDispatcherApplication(create_backend_app)
+    run_simple("127.0.0.1", arguments.port, _blind(application) if arguments.blind else application)
+
+
+if __name__ == "__main__":
+    main()
