@@ -34,6 +34,10 @@ settings.register_profile(
 settings.register_profile("quick", parent=settings.get_profile("dev"), max_examples=25)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
+# Every JVM of a test is over before its second compiler has paid for itself: half of a service's CPU time in its first
+# half minute. Options that are given already stay.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
 TopicFactory = Callable[..., str]
 
 
