@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from schemas.avro.registered import WriterSchema
-from schemas.formats.outputs.encoded import EncodedOutput
-from schemas.formats.protocol import Framed, Half, Images, OutputRows, Rows, ValueEncoder
+from schemas.formats.outputs.encoded import RowOutput
+from schemas.formats.protocol import Framed, Half, Images, OutputRows, Rows
 from schemas.formats.with_registry import RegistryFormat
 from schemas.table import Column, TableSchema
 
@@ -70,7 +70,7 @@ class AppendFormat(RegistryFormat):
         return JsonRows(columns)
 
 
-class AppendOutput(EncodedOutput):
+class AppendOutput(RowOutput):
     """Of an output: a value is the row after the projection, and the key is the upstream record's."""
 
     format: Annotated[
@@ -110,22 +110,7 @@ class AppendOutput(EncodedOutput):
             return WrittenRows(framed_values(columns, self.registered.value))
         return WrittenRows(JsonValues(columns, self.encoding))
 
-    def values(self, columns: Sequence[Column]) -> ValueEncoder:
-        if self.encoding == "avro-registry":
-            from schemas.formats.outputs.avro_records import FramedUpserts
-
-            return FramedUpserts(tuple(columns), self.registered.value)
-        from schemas.formats.outputs.upsert_json import JsonUpserts
-
-        return JsonUpserts(tuple(columns), self.encoding)
-
     def schemas(
         self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str
     ) -> dict[Half, dict[str, object]]:
-        if self.encoding == "avro-registry":
-            from schemas.avro.output_schemas import row_record
-
-            return {"value": row_record("Value", columns, topic)}
-        from schemas.formats.outputs.json_records import row_schema
-
-        return {"value": row_schema("Value", columns, self.encoding)}
+        return {"value": self.row_schema("Value", columns, topic)}

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PrivateAttr
 
 from schemas.avro.registered import SchemaIds
-from schemas.formats.protocol import Framed, KeyEncoder, OutputFormat
+from schemas.formats.protocol import Framed, KeyEncoder, OutputFormat, ValueEncoder
 from schemas.table import Column
 
 
@@ -62,3 +62,26 @@ class KeyedOutput(EncodedOutput):
         from schemas.formats.outputs.json_records import JsonKeys
 
         return JsonKeys(tuple(key_columns), self.encoding)
+
+
+class RowOutput(EncodedOutput):
+    """One whose value is the row after the projection."""
+
+    def values(self, columns: Sequence[Column]) -> ValueEncoder:
+        if self.encoding == "avro-registry":
+            from schemas.formats.outputs.avro_records import FramedUpserts
+
+            return FramedUpserts(tuple(columns), self.registered.value)
+        from schemas.formats.outputs.upsert_json import JsonUpserts
+
+        return JsonUpserts(tuple(columns), self.encoding)
+
+    def row_schema(self, name: str, columns: Sequence[Column], topic: str) -> dict[str, object]:
+        """Of such a value, or of a key of these columns."""
+        if self.encoding == "avro-registry":
+            from schemas.avro.output_schemas import row_record
+
+            return row_record(name, columns, topic)
+        from schemas.formats.outputs.json_records import row_schema
+
+        return row_schema(name, columns, self.encoding)

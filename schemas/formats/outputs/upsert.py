@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.formats.outputs.encoded import KeyedOutput
-from schemas.formats.protocol import Half, Images, OutputRows, ValueEncoder
+from schemas.formats.outputs.encoded import KeyedOutput, RowOutput
+from schemas.formats.protocol import Half, Images, OutputRows
 from schemas.table import Column
 
 
-class UpsertOutput(KeyedOutput):
+class UpsertOutput(RowOutput, KeyedOutput):
     """A value is the row after the projection, and a null is a DELETE."""
 
     format: Annotated[
@@ -37,28 +37,10 @@ class UpsertOutput(KeyedOutput):
 
         return json_upsert_rows(columns, key_columns, self.encoding)
 
-    def values(self, columns: Sequence[Column]) -> ValueEncoder:
-        if self.encoding == "avro-registry":
-            from schemas.formats.outputs.avro_records import FramedUpserts
-
-            return FramedUpserts(tuple(columns), self.registered.value)
-        from schemas.formats.outputs.upsert_json import JsonUpserts
-
-        return JsonUpserts(tuple(columns), self.encoding)
-
     def schemas(
         self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str
     ) -> dict[Half, dict[str, object]]:
-        if self.encoding == "avro-registry":
-            from schemas.avro.output_schemas import row_record
-
-            return {
-                "key": row_record("Key", key_columns, topic),
-                "value": row_record("Value", columns, topic),
-            }
-        from schemas.formats.outputs.json_records import row_schema
-
         return {
-            "key": row_schema("Key", key_columns, self.encoding),
-            "value": row_schema("Value", columns, self.encoding),
+            "key": self.row_schema("Key", key_columns, topic),
+            "value": self.row_schema("Value", columns, topic),
         }
