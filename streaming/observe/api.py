@@ -1,8 +1,9 @@
 """The HTTP API: what the panel shows, and the control requests that the command line can send too.
 
     GET    /healthz, /readyz, /metrics            for machines
-    GET    /api/v1/status, /history               the whole service, and its last minutes
+    GET    /api/v1/status, /history               the whole service, and its last hour
     GET    /api/v1/jobs/{job}/vnodes              the heat map
+    POST   /api/v1/jobs/plan                      what a job would read, send and take
     POST   /api/v1/jobs                           create; DELETE /api/v1/jobs/{job} drops
     POST   /api/v1/jobs/{job}/pause, /resume, /throttle
     POST   /api/v1/initial/pause, /resume, /throttle
@@ -32,14 +33,17 @@ from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.table import TableSchema
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import Bounded, Doorkeeper, NotAllowed, not_allowed, problem
-from streaming.observe.models import Point, Problem, ReadingStatus, Status, Taken, VnodeStatus
+from streaming.observe.models import JobPlan, Point, Problem, ReadingStatus, Status, Taken, VnodeStatus
 from streaming.observe.status_cache import StatusCache, shown_reading
 
 if TYPE_CHECKING:
     from streaming.service.initial.reading import DatabaseReading
 
 _STATIC = File(__file__).parent / "page"
-_PAGE = {"/": "index.html", "/page.js": "page.js", "/page.css": "page.css"}
+_PAGE = {
+    f"/{'' if name == 'index.html' else name}": name
+    for name in ("index.html", "page.js", "charts.js", "new-job.js", "page.css")
+}
 _HTTP_STATUS = {
     Code.JOB_UNKNOWN: 404,
     Code.JOB_EXISTS: 409,
@@ -64,6 +68,8 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 
 Requests = Callable[[Mutation], str]
 """Checks a mutation, sends it and returns the request's id. Raises: BackfillError."""
+Plans = Callable[[JobDefinition], JobPlan]
+"""What a job will cost. Raises: BackfillError for one that can't be created."""
 
 JobName = Annotated[str, Path(description="Name of a job.", max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
 
@@ -114,6 +120,8 @@ def build(
     table: TableSchema,
     door: Doorkeeper,
     hosts: list[str],
+    *,
+    plans: Plans,
 ) -> FastAPI:
     """The application. `hosts` are the names that it answers to."""
     app = FastAPI(
@@ -132,7 +140,7 @@ def build(
     app.add_exception_handler(HTTPException, _not_here)
     app.include_router(_machines(cache, metrics, door))
     app.include_router(_looking(cache, door))
-    app.include_router(_steering(cache, requests, table, door))
+    app.include_router(_steering(requests, plans, table, door))
     app.include_router(_pacing(cache, door))
     _serve_page(app)
     return app
@@ -212,7 +220,7 @@ def _looking(cache: StatusCache, door: Doorkeeper) -> APIRouter:
 
     @router.get("/history")
     def history() -> list[Point]:
-        """The last minutes, a point a batch, oldest first."""
+        """The last hour, oldest first: a point a second, of ten seconds where it is more than ten minutes ago."""
         return cache.history()
 
     @router.get("/jobs/{job}/vnodes")
@@ -231,7 +239,7 @@ def unknown_job(job: str) -> ConfigError:
     return ConfigError(Code.JOB_UNKNOWN, found=f"no job {job}")
 
 
-def _steering(cache: StatusCache, requests: Requests, table: TableSchema, door: Doorkeeper) -> APIRouter:
+def _steering(requests: Requests, plans: Plans, table: TableSchema, door: Doorkeeper) -> APIRouter:
     router = APIRouter(
         prefix="/api/v1/jobs",
         tags=["steering"],
@@ -245,6 +253,11 @@ def _steering(cache: StatusCache, requests: Requests, table: TableSchema, door: 
         """A new job: the whole table, then every change, into a topic of its own."""
         definition = JobDefinition.declare(job.model_dump(exclude_none=True), table)
         return Taken(wanted=requests(Add(definition.to_json())))
+
+    @router.post("/plan")
+    def plan(job: NewJob) -> JobPlan:
+        """What it would read, send and take; nothing is started or changed."""
+        return plans(JobDefinition.declare(job.model_dump(exclude_none=True), table))
 
     @router.delete("/{job}", status_code=202)
     def drop(job: JobName) -> Taken:

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from schemas.job import JobDefinition
 from schemas.records import Add, Mutation
 from schemas.table import TableSchema
+from state.storage import Storage
 from streaming.control.client import refuse, send_request
+from streaming.control.cost import estimate, of_records
 from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import watermarks
+from streaming.observe.models import JobPlan
 from streaming.observe.status_cache import StatusCache
 from streaming.registry.outputs import OutputSchemas
 from streaming.sink.protocol import SinkOf
@@ -19,7 +23,9 @@ class Gateway:
     """Of one service. It reads the jobs from the panel, so it sees the state as of the last batch."""
 
     cache: StatusCache
+    storage: Storage
     kafka: KafkaSettings
+    upstream: str
     control_topic: str
     table: TableSchema
     sink_of: SinkOf
@@ -31,12 +37,39 @@ class Gateway:
         Raises: ConfigError as the service would refuse it, TopicError for an output that is in use,
         EnvironmentProblem; as `OutputSchemas.register`.
         """
-        epoch, lanes, jobs = self.cache.jobs()
-        partitions = self.cache.partitions()
-        refuse(mutation, epoch, jobs, lanes=lanes, table=self.table, partitions=partitions or None)
+        self._refuse(mutation)
         if isinstance(mutation, Add):
-            job = JobDefinition.from_json(mutation.job, self.table).with_partitions(partitions)
-            self.sink_of(job).refuse_used(job)
+            job = self._addable(mutation)
             if job.format.framed:
                 self.schemas.register(job)
         return send_request(self.kafka, self.control_topic, mutation)
+
+    def plan(self, job: JobDefinition) -> JobPlan:
+        """What a job will cost. Reads a sample of the replica, for a second or so. Raises: as for its creation."""
+        mutation = Add(job.to_json())
+        self._refuse(mutation)
+        job = self._addable(mutation)
+        if job.scan.reads_upstream:
+            cost = of_records(watermarks(self.kafka, self.upstream))
+        else:
+            cost = estimate(self.storage, self.table, job)
+        return JobPlan(
+            rows=cost.rows,
+            kept_share=cost.kept_share,
+            output_rows=cost.output_rows,
+            output_bytes=cost.output_bytes,
+            seconds=cost.seconds(job, self.cache.jobs()[1]),
+            output_partitions=job.output_partitions,
+            columns=list(job.columns),
+            form=job.form,
+        )
+
+    def _refuse(self, mutation: Mutation) -> None:
+        epoch, lanes, jobs = self.cache.jobs()
+        partitions = self.cache.partitions() or None
+        refuse(mutation, epoch, jobs, lanes=lanes, table=self.table, partitions=partitions)
+
+    def _addable(self, mutation: Add) -> JobDefinition:
+        job = JobDefinition.from_json(mutation.job, self.table).with_partitions(self.cache.partitions())
+        self.sink_of(job).refuse_used(job)
+        return job

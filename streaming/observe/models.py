@@ -31,6 +31,7 @@ class JobStatus(_Model):
     )
     rows_read: int
     rows_left: int = Field(description="An estimate from file statistics; 0 only when complete.")
+    sent: int = Field(description="Records that this process has sent, rows of the snapshot and changes.")
     rows_per_s: float | None
     seconds_left: float | None
     parts: int = Field(description="Into how many parts the read falls, each with a position of its own.")
@@ -115,6 +116,7 @@ class Status(_Model):
     late_s: float = Field(description="A last batch that is older than this many seconds makes it not ready.")
     upstream: str
     table: str
+    columns: list[str] = Field(description="Of the table, in their order.")
     owner: str
     started: float
     barrier: int = Field(description="Epoch of the last barrier that is done; 0 before the first.")
@@ -150,13 +152,16 @@ class VnodeStatus(_Model):
 
 
 class Point(_Model):
-    """One batch of the last minutes."""
+    """What went on from the point before until `at`: the batches of a second, or of ten where it is long ago."""
 
     at: float
-    latency_s: float | None
-    changes_per_s: float
-    rows_per_s: dict[str, float] = Field(description="Snapshot rows by job.")
-    batch_s: float
+    latency_s: float | None = Field(description="The longest, from a barrier's injection to the outputs.")
+    batch_s: float = Field(description="The longest.")
+    changes_per_s: float = Field(description="Of the upstream.")
+    rows_per_s: dict[str, float] = Field(
+        description="Snapshot rows by job; those that read none are left out."
+    )
+    sent_per_s: dict[str, float] = Field(description="Records into its output by job, likewise.")
 
 
 class Problem(_Model):
@@ -166,6 +171,23 @@ class Problem(_Model):
     found: str
     expected: str
     next_step: str
+
+
+class JobPlan(_Model):
+    """What a job would read, send and take, as `backfill plan` says; nothing is started or changed."""
+
+    rows: int = Field(
+        description="Rows that it reads; with `read: topic` offsets, some of which hold no record."
+    )
+    kept_share: float | None = Field(
+        description="Of a sample, what its filter lets through; null without rows."
+    )
+    output_rows: int | None
+    output_bytes: int | None = Field(description="Keys and values, uncompressed.")
+    seconds: float | None = Field(description="At the least; null where it never ends, or nothing is known.")
+    output_partitions: int
+    columns: list[str]
+    form: str = Field(description="Format and encoding of the output, as in `debezium json`.")
 
 
 class Taken(_Model):

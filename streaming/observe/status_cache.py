@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -22,6 +22,7 @@ from state.values.progress import Completed, InProgress, Progress
 from streaming.control.state_view import JobView
 from streaming.core.clocks import Age
 from streaming.core.forecast import Forecast, RateEstimators
+from streaming.observe.history import History, Span
 from streaming.observe.models import (
     CopyStatus,
     JobStatus,
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from streaming.service.initial.reading import TableStatus
 
 _VERSION = version("arrangement-backfill")
-HISTORY = 600
-"""Points that are kept, one a second at most: ten minutes and more."""
 _LATENCY_WINDOW_S = 60.0
 
 
@@ -61,6 +60,7 @@ class StatusCache:
     vitals: Vitals
     can_steer: bool = False
     by_partition: bool = False
+    columns: Sequence[str] = ()
     clock: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic
     newest: Callable[[], Sequence[tuple[Barrier | None, int]]] = list
@@ -75,7 +75,8 @@ class StatusCache:
     _done: Age = field(default_factory=Age)
     _ages: dict[int, Age] = field(default_factory=dict)
     _latencies: deque[tuple[float, float]] = field(default_factory=deque)
-    _points: deque[Point] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    _sent: Counter[str] = field(default_factory=Counter)
+    _history: History = field(default_factory=History)
 
     def __post_init__(self) -> None:
         self.started, self._noted_s = self.clock(), self.steady()
@@ -103,19 +104,22 @@ class StatusCache:
             self._latencies.extend((now_s, latency_s) for latency_s in latencies)
             while self._latencies and self._latencies[0][0] < now_s - _LATENCY_WINDOW_S:
                 self._latencies.popleft()
-            self._add_point(report, wall_s, now_s)
+            self._add_to_history(report, wall_s, now_s)
         return latencies
 
-    def _add_point(self, report: BatchReport, wall_s: float, now_s: float) -> None:
-        elapsed = max(now_s - self._noted_s, 1e-3)
-        self._noted_s = now_s
-        self._points.append(
-            Point(
+    def _add_to_history(self, report: BatchReport, wall_s: float, now_s: float) -> None:
+        sent = Counter(report.sent_snapshot) + Counter(report.sent_live)
+        self._sent.update(sent)
+        elapsed_s, self._noted_s = max(now_s - self._noted_s, 1e-3), now_s
+        self._history.note(
+            Span(
                 at=wall_s,
+                elapsed_s=elapsed_s,
                 latency_s=self._latencies[-1][1] if self._latencies else None,
-                changes_per_s=report.changes / elapsed,
-                rows_per_s={name: rows / elapsed for name, rows in report.snapshot_rows.items()},
                 batch_s=sum(report.step_ms.values()) / 1_000,
+                changes=report.changes,
+                rows={name: rows for name, rows in report.snapshot_rows.items() if rows},
+                sent=sent,
             )
         )
 
@@ -134,6 +138,7 @@ class StatusCache:
                 late_s=self.vitals.late_s,
                 upstream=self.upstream,
                 table=self.table,
+                columns=list(self.columns),
                 owner=self.owner,
                 started=self.started,
                 barrier=epoch,
@@ -182,6 +187,7 @@ class StatusCache:
             grew=forecast.grew,
             rows_read=view.extent.rows_read,
             rows_left=view.extent.rows_left,
+            sent=self._sent[job.name],
             rows_per_s=forecast.rows_per_s,
             seconds_left=forecast.seconds_left,
             parts=definition.part_count,
@@ -227,9 +233,9 @@ class StatusCache:
         ]
 
     def history(self) -> list[Point]:
-        """The last minutes, oldest first."""
+        """The last hour, oldest first."""
         with self._lock:
-            return list(self._points)
+            return self._history.points()
 
 
 def _vnode(vnode: int, lane: int, state: Progress | None, stored: int) -> VnodeStatus:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import structlog
 
 from schemas.errors import BackfillError
+from state.storage import Storage
 from streaming.observe.metrics import Metrics
 from streaming.observe.status_cache import StatusCache
 from streaming.protocol.report import BatchReport
@@ -35,6 +36,7 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
         service.vitals,
         can_steer=token is not None,
         by_partition=config.table.by_partition,
+        columns=config.table.column_names,
     )
     cache.newest = lambda: service.barriers.newest() if service.barriers else []
     told = service.on_batch
@@ -60,8 +62,18 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
     door = Doorkeeper(token, is_local=http.is_local)
     setup = SinkSetup(kafka=service.kafka, reserved=config.topics.all, limits=config.limits, parks=False)
     schemas = OutputSchemas(config.registry, config.table)
-    gateway = Gateway(cache, service.kafka, config.topics.control, config.table, Sinks(setup), schemas)
+    gateway = Gateway(
+        cache=cache,
+        storage=Storage(config.state),
+        kafka=service.kafka,
+        upstream=config.upstream,
+        control_topic=config.topics.control,
+        table=config.table,
+        sink_of=Sinks(setup),
+        schemas=schemas,
+    )
     hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]
-    with served(build(cache, metrics, gateway, config.table, door, hosts), http) as address:
+    app = build(cache, metrics, gateway, config.table, door, hosts, plans=gateway.plan)
+    with served(app, http) as address:
         log.info("page", address=address)
         yield address

@@ -22,7 +22,7 @@ from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import Doorkeeper
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
-from tests.kit.reports import TABLE
+from tests.kit.reports import TABLE, no_plan
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docker" / "kubernetes"
@@ -105,7 +105,7 @@ def test_probes_ask_for_paths_that_there_are_and_are_let_in() -> None:
     cache = StatusCache("up", "orders", "me", 4, vitals)
     door = Doorkeeper("a token of the test", is_local=False)
     hosts = read_mapping(FOLDER / "config.yaml", Code.CONFIG_INVALID, expected="a file")["http"]["hosts"]
-    app = build(cache, Metrics(), lambda _: "", TABLE, door, hosts)
+    app = build(cache, Metrics(), lambda _: "", TABLE, door, hosts, plans=no_plan)
     asked = {CONTAINER[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
     with TestClient(app, base_url="http://10.1.2.3:8080") as client:
         assert {path: client.get(path).status_code for path in asked} == {"/healthz": 200, "/readyz": 503}

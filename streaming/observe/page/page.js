@@ -16,8 +16,37 @@ const seconds = (value) => {
 };
 
 function headers() {
-  const token = byId("token").value;
+  const token = sessionStorage.getItem("token");
   return token ? { Authorization: `Bearer ${token}` } : {};
+}
+
+// Asks for the token. Resolves to whether one was given.
+function login(why = "") {
+  const dialog = byId("login");
+  byId("login-why").textContent = why;
+  if (!dialog.open) dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      const given = dialog.returnValue === "given" && byId("token").value !== "";
+      if (given) sessionStorage.setItem("token", byId("token").value);
+      byId("token").value = "";
+      dialog.returnValue = "";
+      resolve(given);
+    }, { once: true });
+  });
+}
+
+// A request that changes something, or costs: with the token, which is asked for where it lacks or is wrong.
+async function change(path, method, content) {
+  const options = { method };
+  if (content) Object.assign(options, { body: JSON.stringify(content), headers: { "Content-Type": "application/json" } });
+  if (!sessionStorage.getItem("token") && !(await login())) throw new Error("nothing was sent: no token");
+  try {
+    return await ask(path, options);
+  } catch (problem) {
+    if (problem.status !== 401 || !(await login("That is not the service's token."))) throw problem;
+    return ask(path, options);
+  }
 }
 
 async function ask(path, options = {}) {
@@ -117,50 +146,20 @@ function showPartitions() {
   byId("partitions").tBodies[0].replaceChildren(...rows);
 }
 
-// The top of a chart: a lone peak, the wait for the first build say, must not flatten all the rest.
-function topOf(known) {
-  const rising = [...known].sort((one, other) => one - other);
-  const usual = rising[Math.floor(rising.length * 0.95)] ?? 0;
-  return Math.max(Math.min(rising.at(-1) ?? 0, usual * 2), 1e-9);
-}
-
-function draw(svg, values, label) {
-  const known = values.filter((value) => value !== null);
-  const highest = topOf(known);
-  const step = 300 / Math.max(values.length - 1, 1);
-  const points = values.map((value, index) => [index * step, 58 - Math.min((value ?? 0) / highest, 1) * 54]);
-  const line = points.map(([x, y], index) => `${index ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
-  svg.replaceChildren();
-  svg.setAttribute("aria-label", `${label}, highest ${highest.toFixed(1)}`);
-  if (!known.length) return;
-  for (const [kind, path] of [["area", `${line}L300 60L0 60Z`], ["edge", line]]) {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", "path");
-    element.setAttribute("class", kind);
-    element.setAttribute("d", path);
-    svg.append(element);
-  }
-}
-
 function showCharts(history) {
-  const latencies = history.map((point) => point.latency_s);
-  const changes = history.map((point) => point.changes_per_s);
-  draw(byId("latency"), latencies, "seconds from injection to the outputs");
-  draw(byId("changes"), changes, "changes per second");
-  byId("latency-now").textContent = latencies.length ? seconds(latencies.at(-1)) : "";
-  byId("changes-now").textContent = changes.length ? number(changes.at(-1)) : "";
+  const times = history.map((point) => point.at);
+  draw(byId("latency"), times, history.map((point) => point.latency_s), "seconds from injection to the outputs", seconds);
+  draw(byId("changes"), times, history.map((point) => point.changes_per_s), "changes per second", number);
 }
 
 function card(name) {
   if (cards.has(name)) return cards.get(name);
   const root = byId("job").content.cloneNode(true).firstElementChild;
   const part = (key) => root.querySelector(`[data-${key}]`);
-  const act = (verb, body) => async () => {
+  const act = (verb, body, method = "POST") => async () => {
     part("answer").textContent = "…";
     try {
-      const options = { method: "POST" };
-      const content = body?.();
-      if (content) Object.assign(options, { body: JSON.stringify(content), headers: { "Content-Type": "application/json" } });
-      await ask(`jobs/${encodeURIComponent(name)}/${verb}`, options);
+      await change(`jobs/${encodeURIComponent(name)}${verb && `/${verb}`}`, method, body?.());
       part("answer").textContent = "sent: from the next barrier on";
     } catch (problem) {
       part("answer").textContent = problem.message;
@@ -168,25 +167,36 @@ function card(name) {
   };
   part("pause").addEventListener("click", act("pause"));
   part("resume").addEventListener("click", act("resume"));
+  part("drop").addEventListener("click", () => {
+    if (!window.confirm(`Drop ${name}? Its topic stays, and gets no further change.`)) return;
+    act("", null, "DELETE")();
+  });
   part("throttle").addEventListener("click", act("throttle", () => {
     const text = part("limit").value;
     return { rate_limit: text === "" ? null : Number(text) };
   }));
-  const made = { root, part };
+  const made = { root, part, phase: null };
   cards.set(name, made);
   return made;
 }
 
 function showJob(job, history) {
-  const { root, part } = card(job.name);
+  const made = card(job.name);
+  const { root, part } = made;
+  if (made.phase !== job.phase) {
+    // What is finished is folded, once: who opens it again has it open.
+    if (made.phase === null || job.phase === "live") root.open = job.phase !== "live";
+    made.phase = job.phase;
+  }
   part("name").textContent = job.name;
-  part("output").textContent = `topic ${job.output}, ${job.form}, ${job.output_partitions} partitions`;
+  const beside = job.barrier_topic ? `, barriers in ${job.barrier_topic}` : "";
+  part("output").textContent = `topic ${job.output}, ${job.form}, ${job.output_partitions} partitions${beside}`;
   part("described").textContent = `${job.columns.join(", ")}${job.filter ? ` where ${job.filter}` : ""}`;
   const percent = Math.floor(job.share * 1000) / 10;
   part("bar").setAttribute("aria-valuenow", percent);
   part("bar").setAttribute("aria-label", `${job.name}: share of the snapshot that was read`);
   part("bar").firstElementChild.style.width = `${percent}%`;
-  const words = [`${percent.toFixed(1)} %`, `${number(job.rows_read)} rows`, job.phase];
+  const words = [job.phase, `${percent.toFixed(1)} %`, `${number(job.rows_read)} rows read`, `${number(job.sent)} records sent`];
   if (job.phase === "backfilling") {
     if (job.rows_per_s !== null) words.push(`${number(job.rows_per_s)} rows/s`);
     if (job.seconds_left !== null) words.push(`${seconds(job.seconds_left)} left`);
@@ -195,12 +205,14 @@ function showJob(job, history) {
   if (job.rate_limit !== null && !live) words.push(`limit ${number(job.rate_limit)} rows/s`);
   if (job.grew) words.push("the table grew ahead of the read");
   part("line").textContent = words.join(" · ");
-  const rates = history.map((point) => point.rows_per_s[job.name] ?? 0);
-  draw(part("rate"), rates, "snapshot rows per second");
-  part("rate-now").textContent = rates.length ? number(rates.at(-1)) : "";
+  const times = history.map((point) => point.at);
+  part("rate").hidden = live;
+  if (!live) draw(part("rate"), times, history.map((point) => point.rows_per_s[job.name] ?? 0), "snapshot rows read per second", number);
+  draw(part("sent"), times, history.map((point) => point.sent_per_s[job.name] ?? 0), "records sent per second", number);
   part("parts").textContent = `${job.part_name}s`;
   part("vnodes-done").textContent = `${job.vnodes_done} of ${job.parts} completed`;
-  part("steer").hidden = !status.can_steer || live;
+  part("pacing").hidden = live;
+  part("steer").hidden = !status.can_steer;
   part("limit").placeholder = job.rate_limit === null ? "none" : number(job.rate_limit);
   part("pause").disabled = job.paused;
   part("resume").disabled = !job.paused;
@@ -248,7 +260,7 @@ async function refresh() {
     byId("table").textContent = now.table;
     byId("upstream").textContent = now.upstream;
     byId("version").textContent = `version ${now.version}, ${now.owner}`;
-    byId("login").hidden = !now.can_steer;
+    byId("create").hidden = !now.can_steer;
     byId("readonly").hidden = now.can_steer;
     document.title = `${now.table}: ${now.condition}`;
     showFacts();
@@ -256,16 +268,20 @@ async function refresh() {
     showPartitions();
     const names = new Set(now.jobs.map((job) => job.name));
     for (const name of cards.keys()) if (!names.has(name)) cards.delete(name);
-    const shown = now.jobs.map((job) => showJob(job, history));
+    const running = (job) => job.phase !== "live";
+    const inOrder = [...now.jobs.filter(running), ...now.jobs.filter((job) => !running(job))];
+    const shown = inOrder.map((job) => showJob(job, history));
     const place = byId("jobs");
     if (place.children.length !== shown.length || shown.some((root, index) => place.children[index] !== root)) {
       place.replaceChildren(...shown);
     }
-    await Promise.all(now.jobs.map(async (job) => showVnodes(job.name, await ask(`jobs/${encodeURIComponent(job.name)}/vnodes`))));
+    // Of what is folded nobody sees the vnodes.
+    const unfolded = now.jobs.filter((job) => card(job.name).root.open);
+    await Promise.all(unfolded.map(async (job) => showVnodes(job.name, await ask(`jobs/${encodeURIComponent(job.name)}/vnodes`))));
   } catch (problem) {
     if (problem.status === 401) {
-      byId("login").hidden = false;
       setCondition("unreachable", "token needed");
+      await login("This service shows its status to those who have its token.");
     } else if (problem.status !== 404) {
       setCondition("unreachable", "the service does not answer");
     }
@@ -273,7 +289,7 @@ async function refresh() {
   setTimeout(refresh, EVERY_MS);
 }
 
-byId("token").value = sessionStorage.getItem("token") ?? "";
-byId("token").addEventListener("input", (event) => sessionStorage.setItem("token", event.target.value));
-byId("login").addEventListener("submit", (event) => event.preventDefault());
+for (const button of document.querySelectorAll("[data-close]")) {
+  button.addEventListener("click", () => button.closest("dialog").close(""));
+}
 refresh();

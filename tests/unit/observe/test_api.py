@@ -15,12 +15,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from schemas.errors import Code, ConfigError, EnvironmentProblem
+from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from state.values.progress import Completed, InProgress, Progress
 from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import MAX_BODY_BYTES, Doorkeeper
+from streaming.observe.models import JobPlan
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
@@ -45,6 +47,22 @@ class Requests:
         self.sent.append(mutation)
         return f"request {len(self.sent)}"
 
+    def plan(self, new: JobDefinition) -> JobPlan:
+        if new.name == "copy":
+            raise ConfigError(
+                Code.JOB_EXISTS, found="a job of this name", expected="a new one", next_step="-"
+            )
+        return JobPlan(
+            rows=110,
+            kept_share=0.5,
+            output_rows=55,
+            output_bytes=5_500,
+            seconds=0.1,
+            output_partitions=new.output_partitions,
+            columns=list(new.columns),
+            form=new.form,
+        )
+
 
 def vitals(clock: Callable[[], float] = time.monotonic) -> Vitals:
     return Vitals("up", 1_000, late_s=30.0, injects=False, clock=clock)
@@ -56,7 +74,8 @@ def application(
     cache, metrics, requests = StatusCache("up", "orders", "me", 4, vitals(clock)), Metrics(), Requests()
     cache.newest = lambda: [(barrier(1_800_000_000_000), 0), (None, 2)]
     door = Doorkeeper(token, is_local=is_local)
-    return build(cache, metrics, requests, TABLE, door, ["testserver"]), cache, metrics, requests
+    app = build(cache, metrics, requests, TABLE, door, ["testserver"], plans=requests.plan)
+    return app, cache, metrics, requests
 
 
 @pytest.fixture
@@ -220,6 +239,19 @@ def test_every_change_needs_the_token_and_becomes_a_mutation(told: tuple[TestCli
     ]
 
 
+def test_a_job_is_planned_without_being_created(told: tuple[TestClient, Requests]) -> None:
+    client, requests = told
+    new = {"name": "other", "output": "other-out", "columns": ["id"], "format": "upsert"}
+    assert client.post("/api/v1/jobs/plan", json=new).status_code == 401
+    answer = client.post("/api/v1/jobs/plan", json=new, headers=WITH_TOKEN)
+    assert answer.status_code == 200
+    plan = answer.json()
+    assert (plan["output_rows"], plan["columns"], plan["form"]) == (55, ["id"], "upsert json")
+    taken = client.post("/api/v1/jobs/plan", json={**new, "name": "copy"}, headers=WITH_TOKEN)
+    assert (taken.status_code, taken.json()["code"]) == (409, "JOB_EXISTS")
+    assert requests.sent == []
+
+
 def test_what_is_wrong_has_the_code_of_the_command_line(told: tuple[TestClient, Requests]) -> None:
     client, requests = told
 
@@ -270,7 +302,13 @@ def test_another_host_and_a_large_body_are_refused(told: tuple[TestClient, Reque
 
 def test_the_page_loads_nothing_from_elsewhere(told: tuple[TestClient, Requests]) -> None:
     client, _ = told
-    for path, kind in (("/", "text/html"), ("/page.js", "javascript"), ("/page.css", "text/css")):
+    for path, kind in (
+        ("/", "text/html"),
+        ("/page.js", "javascript"),
+        ("/charts.js", "javascript"),
+        ("/new-job.js", "javascript"),
+        ("/page.css", "text/css"),
+    ):
         answer = client.get(path)
         assert answer.status_code == 200
         assert kind in answer.headers["content-type"]
@@ -303,7 +341,6 @@ schema = schemathesis.openapi.from_asgi(
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_request_makes_it_fail_and_every_answer_is_as_described(case: schemathesis.Case[Any]) -> None:
     # A job's columns and filter follow the table, which no schema can say.
-    left_out: list[Any] | None = (
-        [positive_data_acceptance] if case.operation.label == "POST /api/v1/jobs" else None
-    )
+    of_a_job = case.operation.label in ("POST /api/v1/jobs", "POST /api/v1/jobs/plan")
+    left_out: list[Any] | None = [positive_data_acceptance] if of_a_job else None
     case.call_and_validate(headers={**WITH_TOKEN, "Host": "testserver"}, excluded_checks=left_out)

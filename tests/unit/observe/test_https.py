@@ -22,7 +22,7 @@ from streaming.observe.middleware import Doorkeeper
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
-from tests.kit.reports import TABLE, job, report
+from tests.kit.reports import TABLE, job, no_plan, report
 from tests.kit.secure import Certificates, private
 
 _TOKEN = "a token of the test"
@@ -43,7 +43,7 @@ def running(certificates: Certificates, tmp_path: Path) -> Iterator[HttpConfig]:
     cache.note(report([job("copy")]))
     vitals.batch_done()
     door = Doorkeeper(_TOKEN, is_local=False)
-    app = build(cache, Metrics(), lambda _: "", TABLE, door, ["127.0.0.1"])
+    app = build(cache, Metrics(), lambda _: "", TABLE, door, ["127.0.0.1"], plans=no_plan)
     declared = {
         "listen": "127.0.0.1:0",
         "certificate_file": str(certificate),

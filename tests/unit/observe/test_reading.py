@@ -21,7 +21,7 @@ from streaming.observe.middleware import Doorkeeper
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
-from tests.kit.reports import TABLE, job, report
+from tests.kit.reports import TABLE, job, no_plan, report
 from tests.kit.secure import private
 from tests.kit.table_reading import reading
 
@@ -48,7 +48,15 @@ def cache(storage: Storage) -> StatusCache:
 
 @pytest.fixture
 def client(cache: StatusCache) -> Iterator[TestClient]:
-    app = build(cache, Metrics(), lambda _: "", TABLE, Doorkeeper(_TOKEN, is_local=True), ["testserver"])
+    app = build(
+        cache,
+        Metrics(),
+        lambda _: "",
+        TABLE,
+        Doorkeeper(_TOKEN, is_local=True),
+        ["testserver"],
+        plans=no_plan,
+    )
     with TestClient(app) as found:
         yield found
 
@@ -102,7 +110,9 @@ def test_a_table_that_is_there_has_no_pace(client: TestClient, cache: StatusCach
 
 
 def test_the_command_asks_the_service_itself(cache: StatusCache, storage: Storage, tmp_path: Path) -> None:
-    app = build(cache, Metrics(), lambda _: "", TABLE, Doorkeeper(_TOKEN, is_local=True), ["127.0.0.1"])
+    app = build(
+        cache, Metrics(), lambda _: "", TABLE, Doorkeeper(_TOKEN, is_local=True), ["127.0.0.1"], plans=no_plan
+    )
     token = {"token_file": str(private(tmp_path / "token", _TOKEN))}
     with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0", **token})) as address:
         listen = {"listen": address.removeprefix("http://")}

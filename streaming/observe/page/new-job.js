@@ -1,0 +1,81 @@
+// The form for a new job: what it will cost is shown before it can be created.
+"use strict";
+
+const form = byId("new-job").querySelector("form");
+const createButton = form.querySelector("[value=create]");
+let planned = null;
+
+const bytes = (count) => {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let [value, unit] = [count, 0];
+  while (value >= 1024 && unit < units.length - 1) [value, unit] = [value / 1024, unit + 1];
+  return `${unit ? value.toFixed(1) : value} ${units[unit]}`;
+};
+
+function declared() {
+  const fields = new FormData(form);
+  const job = {};
+  for (const [name, value] of fields) if (name !== "columns" && value !== "") job[name] = value;
+  if ("rate_limit" in job) job.rate_limit = Number(job.rate_limit);
+  const columns = fields.getAll("columns");
+  if (columns.length !== status.columns.length) job.columns = columns;
+  return job;
+}
+
+function planText(plan) {
+  const kept = plan.kept_share === null ? "" : `, of which ${(plan.kept_share * 100).toFixed(1)} % of a sample pass the filter`;
+  const sent = plan.output_rows === null ? "" : ` About ${number(plan.output_rows)} records, ${bytes(plan.output_bytes ?? 0)} before compression`;
+  const takes = plan.seconds === null ? "" : `, ${seconds(plan.seconds)} at the least`;
+  return `Reads ${number(plan.rows)} rows${kept}.${sent}${takes}. As ${plan.form}, into ${plan.output_partitions} partitions. Nothing is in its way.`;
+}
+
+function say(text, isWrong = false) {
+  byId("new-job-plan").textContent = text;
+  byId("new-job-plan").classList.toggle("late", isWrong);
+}
+
+async function check() {
+  const job = declared();
+  say("…");
+  const plan = await change("jobs/plan", "POST", job);
+  planned = JSON.stringify(job);
+  createButton.disabled = false;
+  say(planText(plan));
+}
+
+async function create() {
+  if (JSON.stringify(declared()) !== planned) return check();
+  await change("jobs", "POST", JSON.parse(planned));
+  say("sent: it begins with the next barrier");
+  createButton.disabled = true;
+  return undefined;
+}
+
+byId("create").addEventListener("click", () => {
+  const boxes = status.columns.map((name) => {
+    const label = document.createElement("label");
+    const box = document.createElement("input");
+    Object.assign(box, { type: "checkbox", name: "columns", value: name, checked: true });
+    label.append(box, ` ${name}`);
+    return label;
+  });
+  byId("new-job-columns").replaceChildren(...boxes);
+  createButton.disabled = true;
+  say("");
+  byId("new-job").showModal();
+});
+
+// A plan is that of the fields as they were.
+form.addEventListener("input", () => {
+  createButton.disabled = true;
+});
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  try {
+    await (event.submitter?.value === "create" ? create() : check());
+  } catch (problem) {
+    createButton.disabled = true;
+    say(problem.message, true);
+  }
+});
