@@ -120,18 +120,17 @@ class Shown:
         if world.setting.changelog.timeline is None:
             return
         if plan.reading is None:
-            yield "table: is over"
+            yield "table: over"
             return
         read = plan.reading.read.release(plan.reading.due if is_done else 0)
         last = read.chunks[-1].keys if read.chunks else read.released
-        released, upto = (
-            "nothing" if keys is None else f"up to {self._bound(keys)}" for keys in (read.released, last)
-        )
-        yield f"table: {upto} is read, {released} is released"
+        yield f"table: {self._upto('read', last)}, {self._upto('released', read.released)}"
         yield f"waiting: {', '.join(self._waiting(world)) or 'nothing'}"
 
-    def _bound(self, keys: KeyRange) -> str:
-        return "its end" if keys.upto is None else self._keys.name(int(keys.upto[0]))
+    def _upto(self, done: str, keys: KeyRange | None) -> str:
+        if keys is None:
+            return f"nothing {done}"
+        return f"{done} up to {'its end' if keys.upto is None else self._keys.name(int(keys.upto[0]))}"
 
     def _waiting(self, world: World) -> Iterator[str]:
         """The events that wait, in their order."""

@@ -106,7 +106,8 @@ class TableReader(ReadsTable):
             if self._is_over():
                 return
             chunk = Chunk(selected.keys, selected.moment.snapshot, written_lsn, len(selected.rows))
-            self._finished.append(Finished(chunk, self.stage(selected)))
+            files = self.stage(selected)  # before the list is looked up: it may take a while
+            self._finished.append(Finished(chunk, files))
             upto = selected.keys.upto
             keys = None if upto == keys.upto else KeyRange(upto, keys.upto)
 
