@@ -126,6 +126,12 @@ class DatabaseWriter(Writer):
             raise ScriptError(command.line, f"{name} is {'absent' if present else 'there already'}")
         return id_
 
+    def do_again(self, command: Command) -> None:
+        """Refused, as the topic's ends would be others than the slot knows."""
+        raise ScriptError(command.line, f"{command.name} is not for a table that is read from its database")
+
+    do_bad = do_again
+
     # the connector and the reader --------------------------------------------------------------------------
 
     def do_send(self, command: Command) -> None:

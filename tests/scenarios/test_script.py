@@ -72,6 +72,29 @@ def test_a_line_that_can_not_be_carried_out_is_named(line: str, reason: str) -> 
         found(SHORT[: SHORT.index("----")] + "\n" + line + "\n")
 
 
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["step"], "initial comes before"),
+        (["initial", "initial"], "is read already"),
+        (["insert a1 x"], "is there already"),
+        (["update a1 y by=t1", "update a1 z"], "is taken by a transaction"),
+        (["delete a1 by=t1", "commit t1", "commit t1"], "is not open"),
+        (["insert a2 x by=t1", "update a2 y"], "is taken by a transaction"),
+        (["move a2 a3"], "is absent"),
+        (["chunk a3", "chunk a2"], "behind the one before"),
+        (["chunk", "chunk"], "behind the one before"),
+        (["select a2", "select a3"], "is on its way"),
+        (["select a2", "chunk a3"], "another chunk"),
+        (["chunk z1"], "is no key"),
+        (["again events=1"], "is not for a table that is read"),
+    ],
+)
+def test_a_line_that_a_database_can_not_carry_out_is_named(lines: list[str], reason: str) -> None:
+    with pytest.raises(ScriptError, match=reason):
+        found("\n".join(["table connector=postgres", "insert a1 x", *lines, ""]))
+
+
 def test_a_barrier_carries_one_mutation() -> None:
     with pytest.raises(ScriptError, match="one mutation"):
         found(SHORT[: SHORT.index("----")] + "\npause copy\nresume copy\nstep\n")
