@@ -135,9 +135,9 @@ class Database:
                 self.change(transaction, key, None)
                 self.change(transaction, self._random.choice(others), self._row(None), moves=False)
 
-    def is_taken(self, key: int, by_others_than: Transaction | None) -> bool:
-        """Whether a transaction would have to wait for the row."""
-        return any(key in each.rows for each in self._running.values() if each is not by_others_than)
+    def is_taken(self, key: int, waiting: Transaction) -> bool:
+        """Whether a transaction has to wait for another one to write this row."""
+        return any(key in each.rows for each in self._running.values() if each is not waiting)
 
     def row_in(self, transaction: Transaction, key: int) -> Row | None:
         """As a transaction sees it."""
@@ -215,11 +215,12 @@ class Connector:
 
     def confirm_all(self) -> None:
         """What was sent; and if that is all of the log, what is written, as by a heartbeat."""
-        self._confirmed, log = self._sent, self.database.log
+        log = self.database.log
         if self._left is None and self._sent == len(log):
             self.confirmed_lsn = self.database.written_lsn
-        elif self._sent:
+        elif self._sent > self._confirmed:
             self.confirmed_lsn = log[self._sent - 1].committed_lsn or 0
+        self._confirmed = self._sent
 
     def catch_up(self) -> None:
         """All of the log is sent and confirmed."""

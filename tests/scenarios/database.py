@@ -106,7 +106,7 @@ class ScriptedDatabase(DatabaseUpstream):
         return None if row is None else row.large
 
     def is_taken(self, key: int, transaction: Transaction) -> bool:
-        """Whether a statement of this transaction would have to wait for another one."""
+        """Whether a statement of this transaction has to wait for another one."""
         return self._database.is_taken(key, transaction)
 
     def change(self, key: int, value: str | None, transaction: Transaction, *, moves: bool = True) -> None:

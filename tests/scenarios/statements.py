@@ -73,13 +73,6 @@ class DatabaseWriter(Writer):
 
     # statements --------------------------------------------------------------------------------------------
 
-    def do_insert(self, command: Command) -> None:
-        """`insert a1 x by=t1`: a statement of a transaction, which is open from its first one on until `commit t1`.
-
-        Without `by` it is a transaction of its own.
-        """
-        self._put(command, present=False)
-
     def do_delete(self, command: Command) -> None:
         """`delete a1 by=t1`."""
         command.expect(2, "by")
@@ -105,6 +98,10 @@ class DatabaseWriter(Writer):
             raise ScriptError(command.line, f"{command.words[1]} is not open")
 
     def _put(self, command: Command, *, present: bool) -> None:
+        """`insert a1 x by=t1`: a statement of a transaction, which is open from its first one on until `commit t1`.
+
+        Without `by` it is a transaction of its own.
+        """
         command.expect(3, "by")
         transaction = self._transaction(command)
         key = self._key(command, transaction, present=present)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.scenarios.database import ScriptedDatabase
+from tests.scenarios.keys import table_of
 from tests.scenarios.player import Player
 from tests.scenarios.script import ScriptError, differences, parse, render
 
@@ -93,6 +95,23 @@ def test_a_line_that_can_not_be_carried_out_is_named(line: str, reason: str) -> 
 def test_a_line_that_a_database_can_not_carry_out_is_named(lines: list[str], reason: str) -> None:
     with pytest.raises(ScriptError, match=reason):
         found("\n".join(["table connector=postgres", "insert a1 x", *lines, ""]))
+
+
+def test_a_slot_never_goes_back() -> None:
+    database = ScriptedDatabase(table_of(2), 1)
+    for key, name in ((1, "sent"), (2, "t1")):
+        database.change(key, "x", database.transaction(name))
+    database.commit("sent")
+    database.send()
+    database.change(3, "x", database.transaction("t1"))
+    database.confirm()
+    database.commit("t1")
+    database.confirm()
+    database.send()
+    database.confirm()
+    confirmed = [moment.confirmed_lsn for moment in database.timeline.moments]
+    assert confirmed == sorted(confirmed)
+    assert confirmed[-1] == database.timeline.moments[-1].written_lsn
 
 
 def test_a_barrier_carries_one_mutation() -> None:
