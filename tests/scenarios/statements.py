@@ -67,9 +67,12 @@ class DatabaseWriter(Writer):
 
     def do_barrier(self, command: Command) -> None:
         """As everywhere."""
-        if not self.database.has_begun:
-            raise ScriptError(command.line, "initial comes before the first barrier")
+        self._require_begun(command, "the first barrier")
         super().do_barrier(command)
+
+    def _require_begun(self, command: Command, what: str) -> None:
+        if not self.database.has_begun:
+            raise ScriptError(command.line, f"initial comes before {what}")
 
     # statements --------------------------------------------------------------------------------------------
 
@@ -147,6 +150,7 @@ class DatabaseWriter(Writer):
         The service has them with `chunk a3`.
         """
         chunks, upto = self.database.chunks, self._upto(command)
+        self._require_begun(command, "the first chunk")
         if chunks and chunks[-1].finished is None:
             raise ScriptError(command.line, "a chunk is on its way")
         if chunks and not _goes_on(chunks[-1].upto, upto):
