@@ -90,9 +90,10 @@ class BadRecords:
 def _was_left_out(plan: BatchPlan, fault: Fault) -> bool:
     """Whether it was decided about when its own batch was sent, before this one: such a record is left out again.
 
-    Not if it is too large: the limit may have been another one then.
+    Not if it is too large: the limit may have been another one then. Nor while the table is read from its database: an
+    event that waited for its row was fit for its own batch, and no job reads the topic.
     """
-    is_early = fault.offset < plan.first_offsets[fault.partition]
+    is_early = plan.reading is None and fault.offset < plan.first_offsets[fault.partition]
     return is_early and fault.code is not Code.RECORD_TOO_LARGE
 
 

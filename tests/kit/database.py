@@ -37,7 +37,9 @@ class Event(NamedTuple):
 
 
 @dataclass
-class _Transaction:
+class Transaction:
+    """It holds the rows that it has written until it ends."""
+
     number: int
     rows: dict[int, Row | None] = field(default_factory=dict)
     events: list[tuple[int, Row | None, int, Row | None]] = field(default_factory=list)
@@ -52,9 +54,9 @@ class Database:
         self._lsn, self._values = 1000, 0
         self._next = FIRST_TRANSACTION
         self._latest_over = FIRST_TRANSACTION - 1
-        self._running: dict[int, _Transaction] = {}
+        self._running: dict[int, Transaction] = {}
         self.rows = {key: self._row(None) for key in random.sample(range(keys), rows)}
-        self.log: list[_Transaction] = []
+        self.log: list[Transaction] = []
         """Of commits, in their order."""
 
     @property
@@ -71,29 +73,35 @@ class Database:
         open_ = [each for each in self._running.values() if each.committed_lsn is None]
         choice = self._random.random()
         if choice < 0.25 and len(self._running) < 4:
-            self._running[self._next] = _Transaction(self._next)
-            self._next += 1
+            self.begin()
         elif choice < 0.65 and open_:
             self._write(self._random.choice(open_))
         elif choice < 0.8 and open_:
-            self._commit(self._random.choice(open_))
+            self.log_commit(self._random.choice(open_))
         elif choice < 0.83 and open_:
             self._end(self._random.choice(open_))
         elif self._running:
-            self._finish(self._random.choice([*self._running.values()]))
+            self.finish(self._random.choice([*self._running.values()]))
 
     def settle(self) -> None:
         """Nothing runs any more."""
         for each in [*self._running.values()]:
             if each.committed_lsn is None:
-                self._commit(each)
-            self._finish(each)
+                self.log_commit(each)
+            self.finish(each)
 
-    def _commit(self, transaction: _Transaction) -> None:
+    def begin(self) -> Transaction:
+        """The next one. It is open."""
+        self._running[self._next] = begun = Transaction(self._next)
+        self._next += 1
+        return begun
+
+    def log_commit(self, transaction: Transaction) -> None:
+        """Its commit is in the log, for the connector to read; no snapshot sees it before `finish`."""
         transaction.committed_lsn = self._write_log()
         self.log.append(transaction)
 
-    def _finish(self, transaction: _Transaction) -> None:
+    def finish(self, transaction: Transaction) -> None:
         """What was committed is seen from now on, and its rows are free."""
         if transaction.committed_lsn is None:
             return
@@ -104,37 +112,43 @@ class Database:
                 self.rows[key] = row
         self._end(transaction)
 
-    def _end(self, transaction: _Transaction) -> None:
+    def _end(self, transaction: Transaction) -> None:
         del self._running[transaction.number]
         self._latest_over = max(self._latest_over, transaction.number)
 
-    def _write(self, transaction: _Transaction) -> None:
-        taken = {key for each in self._running.values() if each is not transaction for key in each.rows}
-        free = [key for key in range(self._keys) if key not in taken]
+    def _write(self, transaction: Transaction) -> None:
+        free = [key for key in range(self._keys) if not self.is_taken(key, transaction)]
         if not free:
             return
         key = self._random.choice(free)
-        before = transaction.rows[key] if key in transaction.rows else self.rows.get(key)
+        before = self.row_in(transaction, key)
         choice = self._random.random()
         if before is None:
-            self._change(transaction, key, self._row(None), None)
+            self.change(transaction, key, self._row(None))
         elif choice < 0.5:
-            self._change(transaction, key, self._row(before), before)
+            self.change(transaction, key, self._row(before))
         elif choice < 0.75:
-            self._change(transaction, key, None, before)
+            self.change(transaction, key, None)
         else:
-            others = [
-                other
-                for other in free
-                if (transaction.rows[other] if other in transaction.rows else self.rows.get(other)) is None
-            ]
-            if others:  # the row gets another key: two events at one place of the log
-                self._change(transaction, key, None, before)
-                self._change(transaction, self._random.choice(others), self._row(None), None, moves=False)
+            others = [other for other in free if self.row_in(transaction, other) is None]
+            if others:  # the row gets another key
+                self.change(transaction, key, None)
+                self.change(transaction, self._random.choice(others), self._row(None), moves=False)
 
-    def _change(
-        self, transaction: _Transaction, key: int, row: Row | None, before: Row | None, *, moves: bool = True
-    ) -> None:
+    def is_taken(self, key: int, waiting: Transaction) -> bool:
+        """Whether a transaction has to wait for another one to write this row."""
+        return any(key in each.rows for each in self._running.values() if each is not waiting)
+
+    def row_in(self, transaction: Transaction, key: int) -> Row | None:
+        """As a transaction sees it."""
+        return transaction.rows[key] if key in transaction.rows else self.rows.get(key)
+
+    def change(self, transaction: Transaction, key: int, row: Row | None, *, moves: bool = True) -> None:
+        """Write a row that is not taken; None deletes it.
+
+        A row gets another key by a delete and, without `moves`, an insert: two events at one place of the log.
+        """
+        before = self.row_in(transaction, key)
         lsn = self._write_log() if moves else self._lsn
         left_out = row is not None and before is not None and row.large == before.large
         shown = row._replace(large=NO_VALUE) if row is not None and left_out else row
@@ -194,11 +208,24 @@ class Connector:
     def restart(self) -> None:
         self._sent, self._left = self._confirmed, None
 
-    def catch_up(self) -> None:
-        """All of the log is sent and confirmed."""
+    def send_all(self) -> None:
+        """All of the log."""
         while self._left is not None or self._sent < len(self.database.log):
             self.send()
-        self._confirmed, self.confirmed_lsn = self._sent, self.database.written_lsn
+
+    def confirm_all(self) -> None:
+        """What was sent; and if that is all of the log, what is written, as by a heartbeat."""
+        log = self.database.log
+        if self._left is None and self._sent == len(log):
+            self.confirmed_lsn = self.database.written_lsn
+        elif self._sent > self._confirmed:
+            self.confirmed_lsn = log[self._sent - 1].committed_lsn or 0
+        self._confirmed = self._sent
+
+    def catch_up(self) -> None:
+        """All of the log is sent and confirmed."""
+        self.send_all()
+        self.confirm_all()
 
     def _events(self, place: int) -> Iterator[Event]:
         log = self.database.log

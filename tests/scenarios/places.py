@@ -11,6 +11,7 @@ WORDS = {
     r"commit journal": "commit journal",
     r"commit log": "commit replica/log",
     r"commit base": "commit replica/base",
+    r"commit waiting": "commit initial/waiting",
     r"commit progress": "commit progress",
     r"create topic (\S+)": r"create \1",
     r"read output (\S+)": r"read \1",

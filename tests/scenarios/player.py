@@ -8,11 +8,12 @@ from dataclasses import replace
 from schemas.errors import ConfigError
 from streaming.protocol.batches import Batches
 from streaming.protocol.report import BatchReport
+from tests.scenarios.database import ScriptedReader
 from tests.scenarios.incidents import Fault, Incident, Incidents
 from tests.scenarios.places import step_of
 from tests.scenarios.script import Block, Command, ScriptError
 from tests.scenarios.shown import Shown
-from tests.scenarios.upstream import Writer
+from tests.scenarios.statements import writer_for
 from tests.simulation.instance import Instance
 from tests.simulation.judge import complaints
 from tests.simulation.storage import Files
@@ -24,6 +25,8 @@ MOST_TURNS = 5_000
 
 class Observed(Instance):
     """Keeps which mutations were refused."""
+
+    reader_type = ScriptedReader
 
     refused: tuple[str, ...] = ()
 
@@ -44,8 +47,9 @@ class Player:
 
     def __init__(self, blocks: list[Block]) -> None:
         self._blocks = blocks
-        self._writer = Writer()
-        self._writer.write(command for block in blocks for command in block.commands)
+        commands = [command for block in blocks for command in block.commands]
+        self._writer = writer_for(commands)
+        self._writer.write(commands)
         self._incidents = Incidents()
         self._world = World(self._writer.setting(), self._incidents, instance_type=Observed)
         self._shown = Shown(self._writer.keys)
@@ -72,10 +76,19 @@ class Player:
             player, writer = (getattr(who, f"do_{command.name}", None) for who in (self, self._writer))
             if player is None and writer is None:
                 raise ScriptError(command.line, f"there is no command {command.name}")
+            self._go_on(command)
             if player is not None:
                 player(command)
         printed, self._lines = self._lines, []
         return printed
+
+    def _go_on(self, command: Command) -> None:
+        """The database is where it is behind a line, and whoever looks at it sees that at once."""
+        arrivals = self._world.lasting.arrivals
+        moment = self._writer.moments.get(command.line, arrivals.moment)
+        if moment != arrivals.moment:
+            arrivals.moment = moment
+            self._run()
 
     def _run(self) -> None:
         """Let all go on until none can, and print what came of it."""

@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
 from schemas.job import JobDefinition
 from schemas.records import Op, Row, VnodeProgress
+from state.columns import LEFT_OUT, OP
+from state.initial.chunks import WAITING_PATH, waiting_rows
 from state.journal import Journal
+from state.ledger import files_of
 from state.progress_table import ProgressTable
 from state.replica import Replica
+from state.values.chunks import KeyRange
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Completed, Progress
 from streaming.core.jobs import jobs_after
@@ -95,6 +99,7 @@ class Shown:
         table = ProgressTable(world.storage, world.setting.table)
         log = Replica(world.storage, world.setting.table)
         yield f"plan: {self._plan(plan)}"
+        yield from self._reading(world, plan, is_done=table.epoch >= plan.epoch)
         yield f"log: barrier {number_of(log.log_epoch)}, base: barrier {number_of(log.compacted_epoch)}"
         yield f"progress: barrier {number_of(table.epoch)}"
         # A batch whose progress is not there is open: its mutations have yet to take effect.
@@ -110,6 +115,32 @@ class Shown:
         part = "" if plan.until is None else f", a part up to {'/'.join(map(str, plan.until))}"
         parked = f", {len(plan.parked)} parked" if plan.parked else ""
         return f"{what}, {plan.lanes} {'lane' if plan.lanes == 1 else 'lanes'}{part}{parked}"
+
+    def _reading(self, world: World, plan: BatchPlan, *, is_done: bool) -> Iterator[str]:
+        if world.setting.changelog.timeline is None:
+            return
+        if plan.reading is None:
+            yield "table: over"
+            return
+        read = plan.reading.read.release(plan.reading.due if is_done else 0)
+        last = read.chunks[-1].keys if read.chunks else read.released
+        yield f"table: {self._upto('read', last)}, {self._upto('released', read.released)}"
+        yield f"waiting: {', '.join(self._waiting(world)) or 'nothing'}"
+
+    def _upto(self, done: str, keys: KeyRange | None) -> str:
+        if keys is None:
+            return f"nothing {done}"
+        return f"{done} up to {'its end' if keys.upto is None else self._keys.name(int(keys.upto[0]))}"
+
+    def _waiting(self, world: World) -> Iterator[str]:
+        """The events that wait, in their order."""
+        versions = world.lasting.files.tables.get(WAITING_PATH, [])
+        files = files_of(world.storage, WAITING_PATH, len(versions) - 1) if versions else []
+        table = world.setting.table
+        for event in waiting_rows(world.storage, table, files, range(table.vnode_count)).to_pylist():
+            value = "the same" if event[LEFT_OUT] else event["v"]
+            what = "deleted" if event[OP] == Op.DELETE else f"= {value}"
+            yield f"{self._keys.name(event['id'])} {what}"
 
     def _job(self, job: JobState, progress: dict[int, Progress]) -> str:
         vnodes = [

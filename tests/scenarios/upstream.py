@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from schemas.avro.codec import KeyCodec
 from schemas.formats.append import AppendFormat
@@ -57,6 +57,8 @@ class Writer:
         self._changelog: type[Changelog] = Changelog
         self._format: Format = DEFAULT
         self._initial: MemorySource | None = None
+        self.moments: dict[int, int] = {}
+        """At which moment the database is behind a line, where the table is read from one."""
         self.keys: Keys
 
     @property
@@ -74,16 +76,18 @@ class Writer:
         for command in commands:
             if self._upstream is None and command.name != "table":
                 raise ScriptError(command.line, "a scenario starts with `table`")
-            handler = getattr(self, f"do_{command.name}", None)
-            if handler is not None:
-                handler(command)
+            self._carry_out(command)
+
+    def _carry_out(self, command: Command) -> None:
+        handler = getattr(self, f"do_{command.name}", None)
+        if handler is not None:
+            handler(command)
 
     def setting(self) -> Setting:
         """All barriers stay back until the player lets them come; the last ones let every job finish."""
         if self._mutation is not None:
             self.upstream.barrier(self._mutation)
-        names = {job.name: None for job in self._jobs.values()}
-        for last in (Resume(None), *(Throttle(name, None) for name in names), None, None):
+        for last in self._closing():
             self.upstream.barrier(last)
         changelog = self._changelog(
             self.upstream, frozenset(self._faulty), self._format, initial=self._initial
@@ -98,6 +102,10 @@ class Writer:
             closing=len(changelog.barriers[0]),
             limits=self._limits,
         )
+
+    def _closing(self) -> Sequence[Mutation | None]:
+        names = {job.name: None for job in self._jobs.values()}
+        return Resume(None), *(Throttle(name, None) for name in names), None, None
 
     # before the first start --------------------------------------------------------------------------------
 
@@ -117,11 +125,7 @@ class Writer:
         ]
         partitions = command.number("partitions", 1)
         is_by_partition = command.options.get("distribution") == "upstream"
-        vnodes = partitions if is_by_partition else command.number("vnodes", 2)
-        if not 2 <= vnodes <= MOST_VNODES:
-            raise ScriptError(command.line, f"vnodes are 2 to {MOST_VNODES}")
-        table = table_of(vnodes)
-        self.keys = Keys(table)
+        table = self._table(command, partitions if is_by_partition else command.number("vnodes", 2))
         if is_by_partition:
             self._upstream = PartitionedUpstream(table)
             return
@@ -131,6 +135,13 @@ class Writer:
         self._upstream = (
             ConnectorUpstream(table, partitions, without=1) if is_connector else Upstream(table, partitions)
         )
+
+    def _table(self, command: Command, vnodes: int) -> TableSchema:
+        if not 2 <= vnodes <= MOST_VNODES:
+            raise ScriptError(command.line, f"vnodes are 2 to {MOST_VNODES}")
+        table = table_of(vnodes)
+        self.keys = Keys(table)
+        return table
 
     def do_job(self, command: Command) -> None:
         """`job copy rate=2 filter="v = 'x'" read=topic`: a job of the configuration."""
@@ -233,12 +244,17 @@ class Writer:
         self.upstream.put((self._id(command, present=present), value))
 
     def _id(self, command: Command, *, present: bool, word: int = 1) -> int:
-        name = command.words[word]
-        id_ = self.keys.id(name)
-        if id_ is None:
-            raise ScriptError(command.line, f"{name} is no key: a letter of a vnode and a number")
+        name, id_ = command.words[word], self._named(command, word)
         if ((id_,) in self.upstream.rows) != present:
             raise ScriptError(command.line, f"{name} is {'absent' if present else 'there already'}")
+        return id_
+
+    def _named(self, command: Command, word: int = 1) -> int:
+        id_ = self.keys.id(command.words[word])
+        if id_ is None:
+            raise ScriptError(
+                command.line, f"{command.words[word]} is no key: a letter of a vnode and a number"
+            )
         return id_
 
     # barriers ----------------------------------------------------------------------------------------------

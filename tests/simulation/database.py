@@ -51,6 +51,8 @@ class Timeline:
     barriers: Sequence[int]
     bounds: tuple[Key, ...] = ()
     pace: int | None = None
+    goes_on: bool = True
+    """Whether the database may be ahead of what arrives."""
 
 
 def table_of_database(vnode_count: int) -> TableSchema:
@@ -74,11 +76,12 @@ class DatabaseUpstream(ConnectorUpstream):
         bounds: Sequence[Key] = (),
         pace: int | None = None,
         tombstones: bool = True,
+        is_empty: bool = False,
     ) -> None:
         super().__init__(table, partitions, chance, without=0, tombstones=tombstones)
-        self._database = Database(chance, KEYS, chance.randint(0, KEYS))
+        self._database = Database(chance, KEYS, 0 if is_empty else chance.randint(0, KEYS))
         self._connector = Connector(self._database, chance, partitions)
-        self.rows = _as_rows(self._database.rows)
+        self.rows = self._as_rows()
         self._before = dict(self.rows)
         self._sent: dict[Event, list[int]] = {}
         self._history: list[tuple[Place, Key, Row | None]] = []
@@ -120,13 +123,13 @@ class DatabaseUpstream(ConnectorUpstream):
         choices = [database.work, connector.send, connector.confirm, connector.restart]
         for move in self._chance.choices(choices, (_WORK, _SEND, _CONFIRM, _RESTART), k=moves):
             move()
-            self._pass()
+            self.passes()
 
     def settle(self) -> None:
         """Every transaction comes to its end, and the connector has sent and confirmed all of them."""
         self._database.settle()
         self._connector.catch_up()
-        self._pass()
+        self.passes()
 
     def begin(self) -> None:
         """Somebody looks where to read the topic from: before the first event that a snapshot does not see now."""
@@ -152,7 +155,8 @@ class DatabaseUpstream(ConnectorUpstream):
         self._ends[number] = self.topic.partitions[number][-1].offset + 1
         return self._last(number)
 
-    def _pass(self) -> None:
+    def passes(self) -> None:
+        """What was sent is in the topic, and another moment has come."""
         for number, events in enumerate(self._connector.topic):
             for event in events[self._mirrored[number] :]:
                 self._receive(number, event)
@@ -160,7 +164,7 @@ class DatabaseUpstream(ConnectorUpstream):
         self._moments.append(self._moment())
 
     def _moment(self) -> Moment:
-        database, rows = self._database, _as_rows(self._database.rows)
+        database, rows = self._database, self._as_rows()
         confirmed = self._connector.confirmed_lsn
         return Moment(database.snapshot(), rows, database.written_lsn, confirmed, tuple(self._ends))
 
@@ -170,7 +174,7 @@ class DatabaseUpstream(ConnectorUpstream):
             for offset in self._sent[event]:
                 self._repeat(number, offset)
         else:
-            row = None if event.whole is None else _as_row(event.key, event.whole)
+            row = None if event.whole is None else self.as_row(event.key, event.whole)
             if row is None:
                 self.delete(event.key)
             else:
@@ -184,10 +188,9 @@ class DatabaseUpstream(ConnectorUpstream):
             self._history.append((place, (event.key,), row))
         self._ends[number] = self.topic.partitions[number][-1].offset + 1
 
+    def as_row(self, key: int, stored: Stored) -> Row:
+        """As the table has it."""
+        return key, int(stored.value[1:]) % 3, stored.value, stored.large
 
-def _as_row(key: int, stored: Stored) -> Row:
-    return key, int(stored.value[1:]) % 3, stored.value, stored.large
-
-
-def _as_rows(stored: dict[int, Stored]) -> dict[Key, Row]:
-    return {(key,): _as_row(key, row) for key, row in stored.items()}
+    def _as_rows(self) -> dict[Key, Row]:
+        return {(key,): self.as_row(key, row) for key, row in self._database.rows.items()}

@@ -47,7 +47,8 @@ class TableReader(ReadsTable):
     ) -> None:
         assert arrivals.changelog.timeline is not None
         self.storage, self.table, self.timeline = storage, table, arrivals.changelog.timeline
-        self._process, self._scheduler, self._arrivals = process, scheduler, arrivals
+        self.arrivals = arrivals
+        self._process, self._scheduler = process, scheduler
         self._finished: list[Finished] = []
         self._proofs: list[Streamed] = []
         self.closed = False
@@ -55,7 +56,7 @@ class TableReader(ReadsTable):
     @property
     def now(self) -> Moment:
         """What can be seen of the database."""
-        return self.timeline.moments[self._arrivals.moment]
+        return self.timeline.moments[self.arrivals.moment]
 
     # the door ----------------------------------------------------------------------------------------------
 
@@ -90,7 +91,7 @@ class TableReader(ReadsTable):
     def _read(self, rest: Unread) -> None:
         keys: KeyRange | None = rest.keys
         while keys is not None:
-            self.wait("select a chunk", self._may_read(keys))
+            self.wait("select a chunk", self.may_read(keys))
             if self._is_over():
                 return
             selected = self.select(keys)
@@ -105,18 +106,20 @@ class TableReader(ReadsTable):
             if self._is_over():
                 return
             chunk = Chunk(selected.keys, selected.moment.snapshot, written_lsn, len(selected.rows))
-            self._finished.append(Finished(chunk, self.stage(selected)))
+            files = self.stage(selected)  # before the list is looked up: it may take a while
+            self._finished.append(Finished(chunk, files))
             upto = selected.keys.upto
             keys = None if upto == keys.upto else KeyRange(upto, keys.upto)
 
-    def _may_read(self, keys: KeyRange) -> Callable[[], bool]:
-        arrivals, pace = self._arrivals, self.timeline.pace
+    def may_read(self, keys: KeyRange) -> Callable[[], bool]:
+        """Whether the time has come for the first of some keys."""
+        arrivals, pace = self.arrivals, self.timeline.pace
         first = 0 if keys.after is None else int(keys.after[0])
         return lambda: self.closed or pace is None or first <= arrivals.counts[0] * pace
 
     def later(self) -> Callable[[], bool]:
         """Whether another barrier has come, if one comes at all."""
-        arrivals, before = self._arrivals, self._arrivals.counts[0]
+        arrivals, before = self.arrivals, self.arrivals.counts[0]
         return lambda: self.closed or arrivals.counts[0] > before or not arrivals.waiting()
 
     def select(self, keys: KeyRange) -> Selected:

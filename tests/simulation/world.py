@@ -99,7 +99,8 @@ class World:
         self._nature = Process("world")
         self.scheduler.spawn(self._nature, "broker", Broker(self.lasting.topics, self.scheduler).work)
         self.scheduler.spawn(self._nature, "upstream", self._arrive)
-        if setting.changelog.timeline is not None:
+        timeline = setting.changelog.timeline
+        if timeline is not None and timeline.goes_on:
             self.scheduler.spawn(self._nature, "database", self._go_on)
 
     # what happens by itself --------------------------------------------------------------------------------

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from schemas.errors import Code, InputError
 from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked, ReplicaVersion
+from state.values.reading import Reading, TableRead
+from state.values.transactions import TransactionSnapshot
 from streaming.lane.faults import Fault
 from streaming.protocol.bad_records import MOST_PARKED, BadRecords, without_parked
 from tests.kit.tables import table
@@ -70,3 +74,17 @@ def test_a_record_that_came_to_every_lane_is_parked_by_the_first_of_them() -> No
     after = BadRecords("up", parks=True).leave_out(plan("a"), found)
     assert after.parked == (Parked(0, 7, Code.SCHEMA_UNKNOWN, 0),)
     assert after.skipped == ((0, 1), (0, 7))
+
+
+def test_an_event_that_waited_for_its_chunk_is_decided_about_only_now() -> None:
+    """Where jobs read the topic, what lies before the batch was left out by a batch of its own."""
+    found = [(fault(3, Code.TOAST_UNAVAILABLE), 1)]
+    early = replace(plan("a"), first_offsets=(5,))
+    read = TableRead.begin(TransactionSnapshot(1, 1))
+    waited = replace(early, reading=Reading(read, (), 0))
+    assert BadRecords("up", parks=True).leave_out(early, found).parked == ()
+    assert BadRecords("up", parks=True).leave_out(waited, found).parked == (
+        Parked(0, 3, Code.TOAST_UNAVAILABLE, 1),
+    )
+    with pytest.raises(InputError, match=r"start with --skip-record 0@3"):
+        BadRecords("up").leave_out(waited, found)
