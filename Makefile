@@ -26,8 +26,8 @@ test: setup jars  ## Run all tests but the faults (ARGS="..." goes to pytest)
 quick: setup jars  ## Run the tests that start neither Spark nor a broker
 	HYPOTHESIS_PROFILE=quick $(RUN)/pytest -n 2 --dist loadfile -m "not spark and not kafka and not slow and not faults and not connect" $(ARGS)
 
-faults: setup jars  ## Kill a real service at every point between effects, and more; half an hour or longer
-	$(RUN)/pytest -m faults $(ARGS)
+faults: setup jars  ## Kill a real service at every point between effects, and more; an hour or two
+	$(RUN)/pytest -m faults -n 2 --dist load $(ARGS)
 
 connect: setup jars  ## Run the tests against real PostgreSQL, Kafka Connect and a schema registry (fetches 250 MB once)
 	$(RUN)/pytest -m connect $(ARGS)

@@ -24,6 +24,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin, create_topic
 from streaming.runtime.session import SparkSettings, spark_session
 from tests.kit import containers
+from tests.kit.fault_results import FaultResults
 
 # A time limit on an example says more about the machine's load than about the code. `ci` draws the same
 # examples in each run (their seed is derived from the test's source) and prints how to repeat a failure.
@@ -39,6 +40,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 TopicFactory = Callable[..., str]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(FaultResults())
 
 
 def pytest_report_header() -> str:
