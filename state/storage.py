@@ -6,6 +6,7 @@ Everything below the root is an ordinary Delta table or Parquet file:
     journal                        the plan of the open batch, and who owns the state
     progress                       one row per changed vnode and barrier
     schemas                        the upstream's schemas by id, small JSON files
+    upstream                       what is known of the upstream's offsets, a small JSON file
     initial/chunks, /waiting       rows and events on their way in, while a table starts from a database
 """
 
@@ -41,6 +42,7 @@ _OURS = (
     "journal",
     "progress",
     "schemas",
+    "upstream",
     "initial",
     "initial/chunks",
     "initial/waiting",
@@ -162,6 +164,19 @@ class Storage:
 
     def _invalid(self, path: str, found: str) -> StateError:
         return StateError(Code.STATE_PATH_INVALID, where=self.uri(path) if path else self.root, found=found)
+
+    def write_file(self, data: bytes, folder: str, name: str) -> None:
+        """A small file. It is there as a whole or not at all, and on the disk when this returns."""
+        self.filesystem.create_dir(self.path(folder), recursive=True)
+        # A store shows an object once it is complete.
+        draft = name if "://" in self.root else f".{name}-{uuid.uuid4().hex[:12]}"
+        with self.filesystem.open_output_stream(self.path(folder, draft)) as out:
+            out.write(data)
+        if draft != name:
+            self.sync(folder, draft)
+            self.filesystem.move(self.path(folder, draft), self.path(folder, name))
+            self.sync(folder)
+            self.sync()
 
     def exists(self, *parts: str) -> bool:
         """Whether a file or folder is there."""

@@ -19,8 +19,8 @@ from streaming.source.barriers.beside import EmbeddedBeside, InjectedBeside
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import Beside, refuse_unfit
 from streaming.source.barriers.source import BarrierSetup
+from streaming.source.gaps import Gaps, refuse_lost
 from streaming.source.spark_topic import SparkTopic
-from streaming.source.upstream_checks import refuse_lost
 
 _FIRST_BARRIERS = 20_000
 """Which the look back returns at most; what is behind them comes from `poll`."""
@@ -38,7 +38,9 @@ class FollowedTopic:
         topics: UpstreamTopics,
         partitions: int,
         spark: Callable[[], SparkSession],
+        gaps: Gaps | None = None,
     ) -> None:
+        self._gaps = Gaps() if gaps is None else gaps
         self._kafka, self._topics, self._partitions, self._spark = kafka, topics, partitions, spark
         self._next: dict[int, int] = {}
         self._busy, self._closed = threading.Lock(), False
@@ -54,7 +56,7 @@ class FollowedTopic:
 
     def refuse_lost(self, first: Sequence[int]) -> None:
         """Raises: InputError(DATA_LOST)."""
-        refuse_lost(self._kafka, self._topics.data, first)
+        refuse_lost(self._kafka, self._topics.data, first, self._gaps)
 
     def behind(self, epoch: int) -> list[FoundBeside]:
         """Without Spark, and each record read at most twice."""
@@ -156,4 +158,4 @@ def injected(setup: BarrierSetup) -> InjectedBeside:
 
 
 def _followed(setup: BarrierSetup) -> FollowedTopic:
-    return FollowedTopic(setup.kafka, setup.topics, setup.partitions, setup.spark)
+    return FollowedTopic(setup.kafka, setup.topics, setup.partitions, setup.spark, setup.gaps)
