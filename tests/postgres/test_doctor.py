@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +96,39 @@ def test_a_server_that_does_not_answer_is_one_line_without_a_secret(
     assert found["postgres"]["found"].startswith("POSTGRES_UNREACHABLE")
     assert "hush" not in json.dumps(found)
     assert "slot" not in found
+
+
+def test_a_connector_is_held_to_the_slot_and_one_that_is_away_is_named(
+    database_of: DatabaseOf, asked: Any
+) -> None:
+    database = database_of(MADE)
+    away = f"http://127.0.0.1:{free_port()}/connectors/shop"
+    _, found = asked(database, connector_url=away)
+    assert found["connector"]["found"].startswith("CONNECTOR_UNREACHABLE")
+    assert found["slot"]["verdict"] == "ok"
+    with connect_says({"slot.name": "another"}) as url:
+        _, found = asked(database, connector_url=url)
+    assert found["connector"]["found"].startswith("CONNECTOR_MISFIT")
+    assert found["connector"]["next_step"]
+
+
+@contextmanager
+def connect_says(settings: dict[str, str]) -> Iterator[str]:
+    """The URL of a connector with these settings, over HTTP."""
+    status = {"connector": {"state": "RUNNING"}, "tasks": [{"state": "RUNNING"}]}
+    config = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", **settings}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(status if self.path.endswith("/status") else config).encode())
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/connectors/shop"
+        server.shutdown()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from schemas.errors import BackfillError, Code
+from schemas.formats.debezium import DebeziumFormat
 from schemas.kinds.postgres import PostgresStart
 from schemas.settings.config import ServiceConfig
 from state.storage import Storage
@@ -20,9 +21,9 @@ from streaming.postgres.checks import (
     check_server,
     check_slot,
 )
-from streaming.postgres.connector import connector_at
+from streaming.postgres.connector import Connector, check_connector, connector_at
 from streaming.postgres.session import Gone, Session
-from streaming.postgres.start import access_of, declared_of
+from streaming.postgres.start import access_of, declared_of, expected_of
 from streaming.service.initial.database import debezium_of
 
 _MUCH_BYTES = 10 * 1024**3
@@ -32,24 +33,35 @@ _IDENTITIES = {"d": "DEFAULT", "f": "FULL", "i": "USING INDEX", "n": "NOTHING"}
 
 def looked_at(config: ServiceConfig, start: PostgresStart) -> Iterator[Finding]:
     """Each in a line of its own; the server alone where it can't be reached, or is none that can be read from."""
+    connector = None
     try:
         connector = None if start.connector_url is None else connector_at(start.connector_url)
-        if connector is not None:
-            yield Finding.ok("connector", f"{connector.state.lower()}, with {len(connector.states)} tasks")
     except BackfillError as error:
-        connector = None
         yield Finding.of("connector", error)
     declared = declared_of(start, config.table, debezium_of(config), connector)
     try:
         session = Session.open(access_of(start))
         try:
             yield from _findings(session, declared, has_begun=_has_begun(config))
+            if connector is not None:
+                yield _connector(session, connector, declared, debezium_of(config))
         finally:
             session.close()
     except Gone as gone:
         yield Finding.of(_SUBJECT, gone.problem())
     except BackfillError as error:
         yield Finding.of(_SUBJECT, error)
+
+
+def _connector(
+    session: Session, connector: Connector, declared: Declared, upstream: DebeziumFormat
+) -> Finding:
+    said = f"running, with {len(connector.states)} tasks and the settings that are needed"
+    return _judged(
+        "connector",
+        lambda: check_connector(connector, expected_of(session, declared, upstream)),
+        said,
+    )
 
 
 def _has_begun(config: ServiceConfig) -> bool:

@@ -71,7 +71,12 @@ def command(
     count: Annotated[
         bool, typer.Option("--count", help="Print how many records there are of each kind.")
     ] = False,
-    fold: Annotated[bool, typer.Option("--fold", help="Print the table that the changes add up to.")] = False,
+    fold: Annotated[
+        bool,
+        typer.Option(
+            "--fold", help="Print the table that the changes add up to, from the one that they begin with."
+        ),
+    ] = False,
     follow: FollowOption = False,
     at: Annotated[
         str | None,
@@ -89,8 +94,7 @@ def command(
     """Read a topic from its beginning, committed records only, up to where it ends now.
 
     Printed are: place, epoch of the barrier before (a barrier's own), op, key, row. What barriers close belongs
-    together: with --at the topic is read exactly up to one, so --fold --at latest is a table that there was. An
-    upstream that starts from a table is folded from there.
+    together: with --at the topic is read exactly up to one, so --fold --at latest is a table that there was.
     """
     if count and fold:
         raise usage("both --count and --fold", "one of them")

@@ -96,8 +96,6 @@ def command(
     else:
         described = {"--upstream": upstream, "--barrier-topic": barrier_topic, "--table": table}
         _refuse("no --output", {**described, "--columns": columns, "--filter": condition, "--read": read})
-        if path is None or loaded is None:
-            raise usage("no configuration and no --output", "one of them")
         cases = _configured(path, loaded, jobs, job, broker)
     siblings = [each.output for each in jobs.values()]
     reports = []
@@ -112,8 +110,14 @@ def command(
 
 
 def _configured(
-    path: Path, config: ServiceConfig, jobs: dict[str, JobDefinition], name: str | None, broker: Broker
+    path: Path | None,
+    config: ServiceConfig | None,
+    jobs: dict[str, JobDefinition],
+    name: str | None,
+    broker: Broker,
 ) -> list[Case]:
+    if path is None or config is None:
+        raise usage("no configuration and no --output", "one of them")
     if not jobs:
         raise ConfigError(
             Code.NO_JOB, where=str(path), found="no job, neither in the configuration nor in its state"
