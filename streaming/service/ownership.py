@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 
 from schemas.formats.protocol import Format
 from schemas.settings.config import ServiceConfig
-from state.empty_ranges import EmptyRanges
+from state.files.empty_ranges import EmptyRanges
+from state.files.schema_files import SchemaFiles
 from state.initial.start import DatabaseStart, Start
 from state.journal import Journal
-from state.schema_files import SchemaFiles
 from state.storage import Storage
 from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings

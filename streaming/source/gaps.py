@@ -3,7 +3,7 @@
 A position mostly lies right behind a record, and behind that may come what no reader is given: the end of its
 transaction, an aborted one. When retention empties a topic that is idle, the log begins behind that, and so behind the
 position. So while the topic is idle a service looks once whether there is a record behind its position, and keeps what
-it saw (`state.empty_ranges`): from the log itself nobody can tell it afterwards.
+it saw (`state.files.empty_ranges`): from the log itself nobody can tell it afterwards.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from schemas.errors import Code, InputError
-from state.empty_ranges import EmptyRange, EmptyRanges
+from state.files.empty_ranges import EmptyRange, EmptyRanges
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located
 from streaming.kafka.topics import Watermarks, watermarks

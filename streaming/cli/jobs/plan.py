@@ -18,7 +18,7 @@ from schemas.errors import BackfillError, Code, StateError
 from schemas.job import JobDefinition
 from schemas.records import Add
 from schemas.settings.config import ServiceConfig, load
-from state.empty_ranges import EmptyRanges
+from state.files.empty_ranges import EmptyRanges
 from state.initial.survey import Survey
 from state.initial.table import SourceTable
 from streaming.cli.configuration import ConfigOption, JsonOption, required_config

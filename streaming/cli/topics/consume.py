@@ -71,12 +71,7 @@ def command(
     count: Annotated[
         bool, typer.Option("--count", help="Print how many records there are of each kind.")
     ] = False,
-    fold: Annotated[
-        bool,
-        typer.Option(
-            "--fold", help="Print the table that the changes add up to, from the one that they begin with."
-        ),
-    ] = False,
+    fold: Annotated[bool, typer.Option("--fold", help="Print the table that the changes add up to.")] = False,
     follow: FollowOption = False,
     at: Annotated[
         str | None,
