@@ -27,7 +27,6 @@ from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.status import reading_text
 from streaming.cli.jobs.watching import seconds_text
 from streaming.control.cost import Cost, estimate, of_records
-from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import known_settings, partitions_of, watermarks
 from streaming.registry.book import misfits
 from streaming.registry.client import Registry, incompatible
@@ -85,7 +84,7 @@ def command(
     lanes = served.state_reader.look().lanes or served.config.lanes
     seconds = cost.seconds(job, lanes)
     registers, misfitting = _verdicts(served, job)
-    kept_s = cache(partial(_kept_s, served.kafka))
+    kept_s = cache(partial(_kept_s, served))
     facts = _facts(job, cost, seconds, lanes, registers)
     facts = {**_start(served), **facts, "upstream keeps": _upstream_keeps(served, kept_s)}
     warnings = list(_warnings(served, job, seconds, misfitting, kept_s))
@@ -185,8 +184,8 @@ def _retention(served: Served, kept_s: float) -> str:
     return f"records for {seconds_text(kept_s)}, what was not read yet for {seconds_text(left_s)} more"
 
 
-def _kept_s(kafka: KafkaSettings, topic: str) -> float | None:
-    settings = known_settings(kafka, topic)
+def _kept_s(served: Served, topic: str) -> float | None:
+    settings = known_settings(served.kafka, topic)
     kept = None if settings is None else kept_ms(settings)
     return None if kept is None else kept / 1_000
 
