@@ -6,6 +6,7 @@ Everything below the root is an ordinary Delta table or Parquet file:
     journal                        the plan of the open batch, and who owns the state
     progress                       one row per changed vnode and barrier
     schemas                        the upstream's schemas by id, small JSON files
+    upstream                       what is known of the upstream's offsets, a small JSON file
     initial/chunks, /waiting       rows and events on their way in, while a table starts from a database
 """
 
@@ -27,26 +28,16 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from schemas.errors import Code, StateError
-from state.backend.object_store import delta_options, is_store, one_commit_wins, open_store
+from state.backend.object_store import delta_options, fault_of, is_store, open_store
 from state.backend.sync import Background, set_torn_aside, sync_path
 from state.retention import Retention
 
 _BATCH_ROWS = 4_096
-_OURS = (
-    "replica",
-    "replica/base",
-    "replica/log",
-    "journal",
-    "progress",
-    "schemas",
-    "initial",
-    "initial/chunks",
-    "initial/waiting",
-)
+_OURS = ("replica", "replica/base", "replica/log", "journal", "progress", "schemas", "upstream")
+_OURS += ("initial", "initial/chunks", "initial/waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +135,8 @@ class Storage:
 
     def _prepare_store(self) -> None:
         """A new state is not begun where two instances could both win the same commit."""
-        probe = f"probe-{uuid.uuid4().hex[:12]}"
-        try:
-            if self.exists("journal"):
-                return
-            wins_once = one_commit_wins(self.uri(probe), self._delta_options)
-            self.filesystem.delete_dir(self.path(probe))
-        except (OSError, DeltaError, pa.ArrowInvalid) as error:
-            # Its message may quote credentials of the URI.
-            raise self._invalid("", f"a store that does not let it write ({type(error).__name__})") from error
-        if not wins_once:
-            raise self._invalid("", "a store on which two commits of one version both landed")
+        if (fault := fault_of(self.root, self.uri("journal"))) is not None:
+            raise self._invalid("", fault)
 
     def sync(self, *parts: str) -> None:
         """Wait until a file, or the names in a folder, are on the disk. Nothing on a store that answers for itself."""
@@ -188,6 +170,19 @@ class Storage:
 
     def _invalid(self, path: str, found: str) -> StateError:
         return StateError(Code.STATE_PATH_INVALID, where=self.uri(path) if path else self.root, found=found)
+
+    def write_file(self, data: bytes, folder: str, name: str) -> None:
+        """A small file. It is there as a whole or not at all, and on the disk when this returns."""
+        self.filesystem.create_dir(self.path(folder), recursive=True)
+        # A store shows an object once it is complete.
+        draft = name if self.is_store else f".{name}-{uuid.uuid4().hex[:12]}"
+        with self.filesystem.open_output_stream(self.path(folder, draft)) as out:
+            out.write(data)
+        if draft != name:
+            self.sync(folder, draft)
+            self.filesystem.move(self.path(folder, draft), self.path(folder, name))
+            self.sync(folder)
+            self.sync()
 
     def exists(self, *parts: str) -> bool:
         """Whether a file or folder is there."""

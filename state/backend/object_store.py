@@ -7,7 +7,7 @@ does not look at (apache/arrow#49643), and plain http delta-rs refuses unless it
 
 Of two commits on top of one version exactly one may land. A file system decides that by a name that is there already,
 a store by a *conditional put* (`If-None-Match: *`). One that takes the header and ignores it would let two instances
-own one state, so a new state tries it first (`one_commit_wins`).
+own one state, so a new state tries it first (`fault_of`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 from pyarrow import fs
 
@@ -66,6 +66,24 @@ def delta_options(root: str) -> dict[str, str] | None:
 
 def _endpoint() -> str | None:
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+
+
+def fault_of(root: str, journal: str) -> str | None:
+    """What keeps a new state from lying below `root`, as tried with a table that is deleted again.
+
+    None where nothing does, or `journal` is there: the state is none that begins.
+    """
+    probe = f"{root.rstrip('/')}/probe-{uuid.uuid4().hex[:12]}"
+    try:
+        filesystem, path = open_store(journal)
+        if filesystem.get_file_info(path).type != fs.FileType.NotFound:
+            return None
+        wins = one_commit_wins(probe, delta_options(root))
+        filesystem.delete_dir(open_store(probe)[1])
+    except (OSError, DeltaError, pa.ArrowInvalid) as error:
+        # Its message may quote credentials of the address.
+        return f"a store that does not let it write ({type(error).__name__})"
+    return None if wins else "a store on which two commits of one version both landed"
 
 
 def one_commit_wins(uri: str, options: dict[str, str] | None) -> bool:

@@ -68,12 +68,6 @@ def token_for(oauth: OAuth) -> Token:
         return _tokens[oauth]
 
 
-def forget_tokens() -> None:
-    """Ask again for every one, as when a token server does not know what it gave."""
-    with _lock:
-        _tokens.clear()
-
-
 def why_no_token(oauth: OAuth) -> BackfillError | None:
     """Ask the token server now, whatever is in memory: what it has against this client, None if it gives a token.
 
@@ -145,22 +139,33 @@ def _read(oauth: OAuth, said: bytes, began_s: float) -> Token:
 
 
 def _refused(oauth: OAuth, found: str) -> EnvironmentProblem:
-    code = Code.REGISTRY_REFUSED if oauth.section.startswith("registry") else Code.AUTH_FAILED
-    return EnvironmentProblem(
-        code,
-        where=f"{oauth.section}.token_url",
-        found=f"no token from the token server ({found})",
-        expected="a client that it knows, with this secret, and a scope that it may have",
-        next_step=f"check client_id, its secret, scope and token_url in {oauth.section}",
+    return _problem(
+        oauth,
+        (Code.REGISTRY_REFUSED, Code.AUTH_FAILED),
+        f"no token from the token server ({found})",
+        "a client that it knows, with this secret, and a scope that it may have",
+        "check client_id, its secret, scope and token_url",
     )
 
 
 def _unreachable(oauth: OAuth, found: str) -> EnvironmentProblem:
-    code = Code.REGISTRY_UNREACHABLE if oauth.section.startswith("registry") else Code.BROKER_UNREACHABLE
+    return _problem(
+        oauth,
+        (Code.REGISTRY_UNREACHABLE, Code.BROKER_UNREACHABLE),
+        f"no answer from the token server ({found})",
+        "a token server there",
+        "start it, or correct token_url or ca_file",
+    )
+
+
+def _problem(
+    oauth: OAuth, codes: tuple[Code, Code], found: str, expected: str, step: str
+) -> EnvironmentProblem:
+    """`codes`: of the registry, and of Kafka."""
     return EnvironmentProblem(
-        code,
+        codes[0] if oauth.section.startswith("registry") else codes[1],
         where=f"{oauth.section}.token_url",
-        found=f"no answer from the token server ({found})",
-        expected="a token server there",
-        next_step=f"start it, or correct token_url or ca_file in {oauth.section}",
+        found=found,
+        expected=expected,
+        next_step=f"{step} in {oauth.section}",
     )

@@ -51,7 +51,11 @@ SELECT p.pubname, p.pubinsert AND p.pubupdate AND p.pubdelete, to_jsonb(t)
 FROM pg_publication p JOIN pg_publication_tables t ON t.pubname = p.pubname
 WHERE t.schemaname = %s AND t.tablename = %s ORDER BY p.pubname
 """
-_SLOT = "SELECT to_jsonb(s) FROM pg_replication_slots s WHERE s.slot_name = %s"
+_SLOT = """
+SELECT to_jsonb(s),
+       CASE WHEN NOT pg_is_in_recovery() THEN pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)::bigint END
+FROM pg_replication_slots s WHERE s.slot_name = %s
+"""
 _ESTIMATE = "EXPLAIN (FORMAT JSON) SELECT FROM {}"
 
 
@@ -122,7 +126,11 @@ class FoundTable:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A replication slot. `confirmed` is the LSN up to which its reader has acknowledged, as text."""
+    """A replication slot. `confirmed` is the LSN up to which its reader has acknowledged, as text.
+
+    `retained_bytes` of the log are kept for it, as far as that is known; `endangered`: the server is about to remove
+    them.
+    """
 
     name: str
     kind: str
@@ -131,6 +139,8 @@ class Slot:
     active: bool
     lost: bool
     confirmed: str | None
+    retained_bytes: int | None
+    endangered: bool
 
 
 def server_of(session: Session) -> Server:
@@ -187,7 +197,7 @@ def slot_of(session: Session, name: str) -> Slot | None:
     found = session.rows(_SLOT, [name])
     if not found:
         return None
-    [[row]] = found
+    [(row, retained_bytes)] = found
     lost = row.get("wal_status") == "lost" or row.get("invalidation_reason") is not None
     return Slot(
         name,
@@ -197,4 +207,6 @@ def slot_of(session: Session, name: str) -> Slot | None:
         row["active"],
         lost,
         row.get("confirmed_flush_lsn"),
+        retained_bytes,
+        row.get("wal_status") == "unreserved",
     )

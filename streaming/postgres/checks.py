@@ -109,25 +109,43 @@ def check_table(declared: Declared, found: FoundTable | None, server: Server, sl
     Raises: ConfigError: POSTGRES_TABLE_MISSING, POSTGRES_TABLE_MISFIT, POSTGRES_RIGHTS, POSTGRES_ROWS_HIDDEN,
     POSTGRES_EVENTS_MISFIT, POSTGRES_KEY_MISFIT, POSTGRES_KEY_ORDER.
     """
+    table = check_is_table(found)
+    readings = check_columns(declared, table)
+    check_rights(table)
+    check_key(declared, table, server)
+    check_events(declared, table, slot)
+    return readings
+
+
+def check_is_table(found: FoundTable | None) -> FoundTable:
+    """Raises: ConfigError(POSTGRES_TABLE_MISSING)."""
     if found is None:
         raise ConfigError(
             Code.POSTGRES_TABLE_MISSING, where="initial.postgres.table", found="no table with this name"
         )
-    place = f"table {found.place}"
     if found.kind in _KINDS:
-        raise ConfigError(Code.POSTGRES_TABLE_MISSING, where=place, found=_KINDS[found.kind])
-    readings = _readings(declared, found, place)
+        raise ConfigError(Code.POSTGRES_TABLE_MISSING, where=_place(found), found=_KINDS[found.kind])
+    return found
+
+
+def check_rights(found: FoundTable) -> None:
+    """Raises: ConfigError(POSTGRES_RIGHTS, POSTGRES_ROWS_HIDDEN)."""
     if not found.readable:
-        raise ConfigError(Code.POSTGRES_RIGHTS, where=place, found="a role that may not read it")
+        raise ConfigError(Code.POSTGRES_RIGHTS, where=_place(found), found="a role that may not read it")
     if found.hides_rows:
-        raise ConfigError(
-            Code.POSTGRES_ROWS_HIDDEN, where=place, found="row-level security, to which this role is subject"
-        )
-    _check_key(declared, found, server, place)
+        hidden = "row-level security, to which this role is subject"
+        raise ConfigError(Code.POSTGRES_ROWS_HIDDEN, where=_place(found), found=hidden)
+
+
+def check_events(declared: Declared, found: FoundTable, slot: Slot) -> None:
+    """Raises: ConfigError(POSTGRES_EVENTS_MISFIT)."""
     misfit = next(_misfits_of_events(declared, found, slot), None)
     if misfit is not None:
-        raise ConfigError(Code.POSTGRES_EVENTS_MISFIT, where=place, found=misfit)
-    return readings
+        raise ConfigError(Code.POSTGRES_EVENTS_MISFIT, where=_place(found), found=misfit)
+
+
+def _place(found: FoundTable) -> str:
+    return f"table {found.place}"
 
 
 def _present(found: FoundTable, name: str) -> FoundColumn:
@@ -136,7 +154,8 @@ def _present(found: FoundTable, name: str) -> FoundColumn:
     return column
 
 
-def _readings(declared: Declared, found: FoundTable, place: str) -> dict[str, ColumnReading]:
+def check_columns(declared: Declared, found: FoundTable) -> dict[str, ColumnReading]:
+    """How they are read. Raises: ConfigError(POSTGRES_TABLE_MISFIT)."""
     readings: dict[str, ColumnReading] = {}
     faults: list[str] = []
     for column in declared.table.columns:
@@ -155,7 +174,7 @@ def _readings(declared: Declared, found: FoundTable, place: str) -> dict[str, Co
         else:
             readings[column.name] = reading
     if faults:
-        raise ConfigError(Code.POSTGRES_TABLE_MISFIT, where=place, found="; ".join(faults))
+        raise ConfigError(Code.POSTGRES_TABLE_MISFIT, where=_place(found), found="; ".join(faults))
     return readings
 
 
@@ -167,8 +186,9 @@ def _hint(declared: Declared, found: FoundColumn) -> str:
     return ""
 
 
-def _check_key(declared: Declared, found: FoundTable, server: Server, place: str) -> None:
-    key = declared.table.primary_key
+def check_key(declared: Declared, found: FoundTable, server: Server) -> None:
+    """Its columns have to be there. Raises: ConfigError(POSTGRES_KEY_MISFIT, POSTGRES_KEY_ORDER)."""
+    key, place = declared.table.primary_key, _place(found)
     fits = found.primary_key == key or (declared.mode == "whole" and set(found.primary_key) == set(key))
     if not fits:
         there = f"the primary key ({', '.join(found.primary_key)})" if found.primary_key else "no primary key"

@@ -70,9 +70,14 @@ def begin(start: PostgresStart, table: TableSchema, upstream: DebeziumFormat) ->
 def _expected(access: Access, declared: Declared, upstream: DebeziumFormat) -> Expected:
     session = Session.open(access)
     try:
-        server = server_of(session)
-        check_server(server)
-        slot = check_slot(slot_of(session, declared.slot), server, must_stream=False)
+        return expected_of(session, declared, upstream)
     finally:
         session.close()
+
+
+def expected_of(session: Session, declared: Declared, upstream: DebeziumFormat) -> Expected:
+    """What the connector has to be. Raises: as `Session`, `check_server` and `check_slot`."""
+    server = server_of(session)
+    check_server(server)
+    slot = check_slot(slot_of(session, declared.slot), server, must_stream=False)
     return Expected(slot.name, server.database, slot.plugin or "", upstream.time, upstream.decimal)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from schemas.errors import Code, InputError
@@ -36,8 +37,9 @@ class TableFold:
     A change that does not fit them is an error, where changes say what was there (`images`).
     """
 
-    def __init__(self, images: Images = Images.FULL) -> None:
-        self.rows: dict[Key, Row] = {}
+    def __init__(self, images: Images = Images.FULL, begins: Iterable[tuple[Key, Row]] = ()) -> None:
+        """`begins` are the rows that were there before the first change."""
+        self.rows: dict[Key, Row] = dict(begins)
         self._images = images
 
     def apply(self, key: Key, change: Change, where: str) -> None:

@@ -7,24 +7,32 @@ Complete        of that, what lies before barriers that all partitions have, up 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from confluent_kafka import Message
 
 from schemas.epoch import NO_EPOCH
 from schemas.errors import Code, TopicError
-from schemas.records import Barrier
+from schemas.records import BARRIER_HEADER, Barrier
 from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
-from streaming.kafka.consumer import RangeReader, located
+from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.reading.records import Record, RecordDecoder
 
 
 class TopicReader:
     """Of the data topic and, if its barriers stand beside it, of the topic that has them."""
 
-    def __init__(self, reader: RangeReader, topic: str, barriers: str | None, decoder: RecordDecoder) -> None:
-        """`reader` is closed by whoever made it. The topics are read from their beginnings."""
+    def __init__(
+        self,
+        reader: RangeReader,
+        topic: str,
+        barriers: str | None,
+        decoder: RecordDecoder,
+        begins: Sequence[int] = (),
+    ) -> None:
+        """`reader` is closed by its maker. Topics are read from their beginnings; changes before `begins` are none."""
+        self._begins = dict(enumerate(begins))
         self._reader, self._topic, self._barriers, self._decoder = reader, topic, barriers, decoder
         self._next: dict[tuple[str, int], int] = {}
         self._ahead: defaultdict[int, deque[FoundBeside]] = defaultdict(deque)
@@ -43,6 +51,8 @@ class TopicReader:
         for message in self._read(self._topic):
             partition, offset = located(message)
             yield from self._closed(partition, offset)
+            if offset < self._begins.get(partition, 0) and header_of(message, BARRIER_HEADER) is None:
+                continue
             record = self._decoder.decode(message)
             if record is not None:
                 yield self._placed(record)

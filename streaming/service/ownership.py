@@ -18,9 +18,10 @@ from pyspark.sql import SparkSession
 
 from schemas.formats.protocol import Format
 from schemas.settings.config import ServiceConfig
+from state.files.empty_ranges import EmptyRanges
+from state.files.schema_files import SchemaFiles
 from state.initial.start import DatabaseStart, Start
 from state.journal import Journal
-from state.schema_files import SchemaFiles
 from state.storage import Storage
 from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
@@ -42,6 +43,7 @@ from streaming.sink.kinds import Sinks, SinkSetup
 from streaming.source.barriers.kinds import barrier_source
 from streaming.source.barriers.last import newest_barrier
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
+from streaming.source.gaps import Gaps, refuse_lost
 from streaming.source.kafka import UpstreamSource
 from streaming.source.quiet import QuietIntervals
 from streaming.source.upstream_checks import (
@@ -49,7 +51,6 @@ from streaming.source.upstream_checks import (
     binding,
     refuse_compacted,
     refuse_foreign,
-    refuse_lost,
 )
 
 if TYPE_CHECKING:
@@ -146,6 +147,7 @@ class Ownership:
             upstream_format,
             holds_barriers=config.topics.barriers is None,
             begins=() if start is None else start.offsets,
+            gaps=Gaps(EmptyRanges(storage), self.skip_records),
         )
         lanes = Lanes(source, QuietIntervals(self.kafka, config.upstream, source.begins))
         reads = self._reads(storage, start)
@@ -176,7 +178,7 @@ class Ownership:
     ) -> None:
         current = journal.current
         if current is None or current.plan is None:
-            refuse_lost(self.kafka, upstream.topic, beginning)
+            refuse_lost(self.kafka, upstream.topic, beginning, Gaps(named=self.skip_records))
             # Nothing was sent by this state, so what an output holds is not of it, unless it is made anew.
             for job in () if self.rebuild else self.config.jobs:
                 self.sinks(job).refuse_used(job)
@@ -252,6 +254,7 @@ class Ownership:
             owner=owned.batches.replica.id,
             is_ours=lambda: not owned.journal.is_superseded,
             begins=() if owned.start is None else owned.start.offsets,
+            gaps=owned.source.gaps,
         )
         return barrier_source(self.config.barriers, setup)
 

@@ -177,7 +177,8 @@ class Service:
         with presence.shown(self.owner), noting_fenced(presence, journal):
             owned = ownership.take_over(storage, journal, upstream)
             restart_policy.begins()
-            self._watched(ownership, owned, restart_policy, UpstreamGuard(self.kafka, upstream, storage.root))
+            guard = UpstreamGuard(self.kafka, upstream, storage.root, owned.source.gaps)
+            self._watched(ownership, owned, restart_policy, guard)
 
     def _watched(
         self, ownership: Ownership, owned: Owned, restart_policy: RestartPolicy, guard: UpstreamGuard
@@ -238,8 +239,8 @@ class Service:
             if recovered is not None:
                 on_batch(recovered)
             self._check_jobs(batches)
-            watch.next_offsets = batches.next_offsets
             known = barriers.begin(batches.position, batches.next_offsets())
+            watch.next_offsets = batches.next_offsets
             self.barriers = barriers
             micro_batches = MicroBatches(barriers, batches, compactor, on_batch)
             self.vitals.attach(barriers, micro_batches, owned.reads)

@@ -27,6 +27,7 @@ from streaming.runtime.spark_jobs import sorted_rows
 from streaming.source.barriers.found import FoundBarrier, Look, Marked, found_barrier, look_ahead
 from streaming.source.decoded import AFTER, AWAITS, BEFORE, KEY, MARKED, POSITION, SIZE, UNCHANGED, VALUE
 from streaming.source.formats.registry import decoder_of
+from streaming.source.gaps import Gaps
 from streaming.source.lane_keys import lane_keys
 from streaming.source.spark_topic import SparkTopic
 
@@ -39,7 +40,7 @@ class UpstreamSource:
 
     `left_out` are records, (partition, offset), that an operator named: a barrier among them is none. A topic that
     holds no barriers is not looked through for marks of them; headers are its owner's. `begins` are the first offsets
-    that are read, where they are not its first ones.
+    that are read, where they are not its first ones; `gaps` is what is known of the offsets behind the position.
     """
 
     def __init__(
@@ -53,11 +54,12 @@ class UpstreamSource:
         *,
         holds_barriers: bool = True,
         begins: Sequence[int] = (),
+        gaps: Gaps | None = None,
     ) -> None:
-        self.begins = tuple(begins)
+        self.begins, self.gaps = tuple(begins), Gaps() if gaps is None else gaps
         self._spark, self._kafka, self._topic, self._table = spark, kafka, topic, table
         self._holds_barriers = holds_barriers
-        self._records = SparkTopic(spark, kafka, topic, headers=holds_barriers)
+        self._records = SparkTopic(spark, kafka, topic, headers=holds_barriers, gaps=self.gaps)
         self._left_out = left_out
         self._format, self._decoder = format_, decoder_of(format_, table)
         self._has_before = format_.images is Images.FULL
@@ -78,7 +80,7 @@ class UpstreamSource:
 
     def look(self, first: Sequence[int]) -> Look:
         """As `look_ahead`: without Spark."""
-        return look_ahead(self._kafka, self._topic, first, self._left_out)
+        return look_ahead(self._kafka, self._topic, first, self._left_out, self.gaps)
 
     def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]:
         """The barriers among some records, in offset order within each partition.

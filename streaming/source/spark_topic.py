@@ -9,14 +9,25 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.kafka.clients import KafkaSettings
+from streaming.source.gaps import Gaps
 
 
 class SparkTopic:
-    """Committed records of one topic, as Spark reads them."""
+    """Committed records of one topic, as Spark reads them.
+
+    Spark refuses offsets that the log no longer has, so a range that begins in one of the `gaps` begins behind it.
+    """
 
     def __init__(
-        self, spark: Callable[[], SparkSession], kafka: KafkaSettings, topic: str, *, headers: bool
+        self,
+        spark: Callable[[], SparkSession],
+        kafka: KafkaSettings,
+        topic: str,
+        *,
+        headers: bool,
+        gaps: Gaps | None = None,
     ) -> None:
+        self._gaps = Gaps() if gaps is None else gaps
         self._spark, self._kafka, self._topic, self._headers = spark, kafka, topic, headers
         self._ranges = f"backfill-{uuid.uuid4()}"
 
@@ -46,6 +57,8 @@ class SparkTopic:
     def range(self, first: Sequence[int], end: Sequence[int], of: Sequence[int] | None = None) -> DataFrame:
         """The records of [first[p], end[p]) of every partition p, or only of those in `of`."""
         wanted = range(len(first)) if of is None else of
+        first = self._gaps.first(first)
+        end = tuple(map(max, first, end))
         return (
             self._spark()
             .read.format("kafka")

@@ -16,7 +16,7 @@ from typing import Self
 import structlog
 from confluent_kafka.admin import AdminClient
 
-from schemas.errors import BackfillError, Code, EnvironmentProblem, InputError, StateError, TopicError
+from schemas.errors import BackfillError, Code, EnvironmentProblem, StateError, TopicError
 from schemas.formats.protocol import Format, Images
 from schemas.table import TableSchema
 from state.initial.start import KEY as START
@@ -28,6 +28,7 @@ from state.replica import BASE_PATH, LOG_PATH
 from state.storage import Storage, corrupt
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import Watermarks, admin, describe_topic, known_settings, watermarks
+from streaming.source.gaps import Gaps
 from streaming.source.retention import Margin, Retention
 
 _log = structlog.get_logger(__name__)
@@ -119,17 +120,23 @@ def refuse_partial(storage: Storage, journal: Journal) -> None:
 
 
 class UpstreamGuard:
-    """Looks after one upstream for a running service. `state` is where its state lies, for messages."""
+    """Looks after one upstream for a running service. `state` is where its state lies, for messages.
 
-    def __init__(self, kafka: KafkaSettings, bound: UpstreamIdentity, state: str) -> None:
+    `gaps` is what is known of its offsets, and gets what the looks find.
+    """
+
+    def __init__(
+        self, kafka: KafkaSettings, bound: UpstreamIdentity, state: str, gaps: Gaps | None = None
+    ) -> None:
         self._kafka, self._bound, self._state = replace(kafka, wait_s=_WAIT_S), bound, state
+        self._gaps = Gaps() if gaps is None else gaps
         self._client: AdminClient | None = None
         self._retention = Retention(self._kafka, bound.topic)
 
     def look(self, next_offsets: Sequence[int]) -> tuple[Watermarks, ...]:
         """How far the upstream goes, which is the one it was, and holds everything from `next_offsets` on.
 
-        Not for several threads. Raises: as `UpstreamIdentity.refuse_other` and `refuse_lost`;
+        Not for several threads. Raises: as `UpstreamIdentity.refuse_other` and `Gaps.refuse_lost`;
         TopicError(TOPIC_MISSING); EnvironmentProblem.
         """
         topic = self._bound.topic
@@ -143,45 +150,23 @@ class UpstreamGuard:
         except EnvironmentProblem:
             self._client = None
             raise
-        refuse_lost_behind(topic, marks, next_offsets)
+        self._gaps.refuse_lost(topic, marks, next_offsets)
+        self._gaps.observe(self._kafka, topic, marks, next_offsets)
         return marks
 
     def margins(self, marks: Sequence[Watermarks], next_offsets: Sequence[int]) -> tuple[Margin, ...]:
         """As `Retention.look`."""
-        return self._retention.look(marks, next_offsets)
+        return self._retention.look(marks, self._gaps.first(next_offsets))
 
     def reason(self, problem: EnvironmentProblem, next_offsets: Sequence[int]) -> BackfillError:
         """What is behind Spark's giving up, if it is the upstream or its broker; else the problem itself."""
         if problem.code is not Code.SPARK_FAILED:
             return problem
         try:
-            UpstreamGuard(self._kafka, self._bound, self._state).look(next_offsets)
+            UpstreamGuard(self._kafka, self._bound, self._state, self._gaps).look(next_offsets)
         except BackfillError as reason:
             return reason
         return problem
-
-
-def refuse_lost(kafka: KafkaSettings, topic: str, next_offsets: Sequence[int]) -> None:
-    """As `refuse_lost_behind`, of the topic as it is now."""
-    refuse_lost_behind(topic, watermarks(kafka, topic), next_offsets)
-
-
-def refuse_lost_behind(topic: str, found: Sequence[Watermarks], next_offsets: Sequence[int]) -> None:
-    """Raises: InputError(DATA_LOST) when a partition no longer holds what was not read yet, at either end."""
-    for partition, (marks, wanted) in enumerate(zip(found, next_offsets, strict=False)):
-        if marks.earliest <= wanted <= marks.high:
-            continue
-        gone = (
-            f"{wanted} to {marks.earliest - 1}"
-            if wanted < marks.earliest
-            else f"{marks.high} to {wanted - 1}"
-        )
-        raise InputError(
-            Code.DATA_LOST,
-            where=f"{topic}-{partition}@{wanted}",
-            found=f"a partition without its records {gone}",
-            start=wanted,
-        )
 
 
 def refuse_compacted(kafka: KafkaSettings, topic: str, upstream_format: Format) -> None:

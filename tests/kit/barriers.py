@@ -15,7 +15,7 @@ from streaming.kafka.barrier_records import FoundBeside
 from streaming.kafka.topics import Watermarks
 from streaming.source.barriers.beside import BarrierTopic
 from streaming.source.barriers.found import FoundBarrier, Look
-from streaming.source.upstream_checks import refuse_lost_behind
+from streaming.source.gaps import Gaps
 
 NO_RECORDS = cast("DataFrame", None)
 EPOCH_STEP = 1 << 16
@@ -56,7 +56,7 @@ class MemoryRecords:
         return AlignedBarrier(barrier, tuple(self.ends))
 
     def look(self, first: Sequence[int]) -> Look:
-        refuse_lost_behind("up", [Watermarks(self.earliest, end, end) for end in self.ends], first)
+        Gaps().refuse_lost("up", [Watermarks(self.earliest, end, end) for end in self.ends], first)
         ends = tuple(min(end, begin + self.seen_by_look) for begin, end in zip(first, self.ends, strict=True))
         return Look(list(self._between(first, ends)), ends)
 
@@ -139,7 +139,7 @@ class BesideTopic(BarrierTopic):
         return
 
     def refuse_lost(self, first: Sequence[int]) -> None:
-        refuse_lost_behind("up", [Watermarks(self.earliest, end, end) for end in self.ends], first)
+        Gaps().refuse_lost("up", [Watermarks(self.earliest, end, end) for end in self.ends], first)
 
     def behind(self, epoch: int) -> list[FoundBeside]:
         self.polled = sum(each.epoch <= epoch for each in self.barriers)

@@ -199,7 +199,7 @@ class KillScenario:
 
     def judge(self) -> Report:
         """Nothing lost, nothing twice, the law at every barrier, every row there: `backfill verify` of the job."""
-        upstream = upstream_target(self.file, Broker(None, None), None, None)
+        upstream = upstream_target(load(self.file), Broker(None, None), None, None)
         config = load(self.file)
         job = OutputSchemas(config.registry, config.table).registered(known_jobs(config)[self._job.name])
         report = judged(Case(upstream, job), require_complete=True)

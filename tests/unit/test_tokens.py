@@ -13,11 +13,17 @@ import pytest
 from schemas.errors import Code, ConfigError, EnvironmentProblem
 from schemas.settings.registry import RegistryConfig
 from schemas.settings.security import OAuth, Secret
-from streaming.kafka.tokens import forget_tokens, token_for
+from streaming.kafka import tokens
+from streaming.kafka.tokens import token_for
 from streaming.registry.client import Registry
 from tests.kit.registry import FakeRegistry
 from tests.kit.secure import Certificates, private
 from tests.kit.token_server import CLIENT, SECRET, TokenServer, token_server
+
+
+def forget_tokens() -> None:
+    """Ask again for every one, as when a token server does not know what it gave."""
+    tokens._tokens.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -28,8 +28,9 @@ def command(
 ) -> None:
     """Look at everything that a service with this configuration needs, a line each with what to do.
 
-    Java, jars, disk, state, broker, topics, the rights to them, transactions, clock, schema registry. Nothing is
-    created or changed. The exit status is 7 if anything would keep the service from running.
+    Java, jars, disk, state, broker, topics, the rights to them, transactions, clock, schema registry, and the table of
+    PostgreSQL that a state starts from. Nothing is created or changed. The exit status is 7 if anything would keep the
+    service from running.
     """
     findings = []
     console = Console(highlight=False)
@@ -58,6 +59,10 @@ def _looked_at(path: Path) -> Iterator[Finding]:
     yield from _kafka(config)
     if (registry := machine.registry(config)) is not None:
         yield registry
+    if config.initial_postgres is not None:
+        from streaming.cli.doctor import postgres
+
+        yield from postgres.looked_at(config, config.initial_postgres)
 
 
 def _kafka(config: ServiceConfig) -> Iterator[Finding]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +18,7 @@ from schemas.errors import BackfillError, Code, StateError
 from schemas.job import JobDefinition
 from schemas.records import Add
 from schemas.settings.config import ServiceConfig, load
+from state.files.empty_ranges import EmptyRanges
 from state.initial.survey import Survey
 from state.initial.table import SourceTable
 from streaming.cli.configuration import ConfigOption, JsonOption, required_config
@@ -29,7 +30,11 @@ from streaming.control.cost import Cost, estimate, of_records
 from streaming.kafka.topics import known_settings, partitions_of, watermarks
 from streaming.registry.book import misfits
 from streaming.registry.client import Registry, incompatible
+from streaming.source.gaps import Gaps
 from streaming.source.retention import kept_ms, margins
+
+KeptSeconds = Callable[[str], float | None]
+"""For how long a topic keeps its records, None for ever or where that is not to be known."""
 
 
 def command(
@@ -78,18 +83,19 @@ def command(
         cost = estimate(served.storage, served.config.table, job)
     lanes = served.state_reader.look().lanes or served.config.lanes
     seconds = cost.seconds(job, lanes)
-    facts = _facts(job, cost, seconds, lanes, list(_schemas(served, job)))
-    facts = {**_start(served), **facts, "upstream keeps": _upstream_keeps(served)}
+    registers, misfitting = _verdicts(served, job)
+    kept_s = cache(partial(_kept_s, served))
+    facts = _facts(job, cost, seconds, lanes, registers)
+    facts = {**_start(served), **facts, "upstream keeps": _upstream_keeps(served, kept_s)}
+    warnings = list(_warnings(served, job, seconds, misfitting, kept_s))
     if as_json:
         figures = {"job": job.name, "output_rows": cost.output_rows, "seconds": seconds, **asdict(cost)}
         schemas = {"schemas": job.schemas(served.config.table)} if schema else {}
-        warned = {"warnings": list(_warnings(served, job, seconds))}
-        typer.echo(json.dumps({**figures, "facts": facts, **warned, **schemas}))
+        typer.echo(json.dumps({**figures, "facts": facts, "warnings": warnings, **schemas}))
         return
     _show(facts)
     if schema:
         typer.echo(json.dumps(job.schemas(served.config.table)))
-    warnings = list(_warnings(served, job, seconds))
     typer.echo("\n".join(f"warning: {each}" for each in warnings) or "nothing is in its way")
 
 
@@ -140,32 +146,37 @@ def _start(served: Served) -> dict[str, str]:
     }
 
 
-def _schemas(served: Served, job: JobDefinition) -> Iterator[str]:
-    """What the registry says to the schemas of a job; what is wrong with them is among the warnings."""
-    with suppress(BackfillError):
+def _verdicts(served: Served, job: JobDefinition) -> tuple[list[str], list[str]]:
+    """What the registry says to the schemas of a job, and what is wrong with them."""
+    said, wrong = [], []
+    try:
         for subject, verdict in served.output_schemas.verdicts(job):
-            yield f"{subject} ({verdict or 'incompatible'})"
+            said.append(f"{subject} ({verdict or 'incompatible'})")
+            if verdict is None:
+                wrong.append(str(incompatible(subject)))
+    except BackfillError as error:
+        wrong.append(str(error))
+    return said, wrong
 
 
-def _upstream_keeps(served: Served) -> str:
+def _upstream_keeps(served: Served, kept_s_of: KeptSeconds) -> str:
     """For how long, and how much of that is left for what the service has yet to read."""
     try:
-        return _retention(served)
+        kept_s = kept_s_of(served.config.upstream)
+        return "every record, as far as can be known" if kept_s is None else _retention(served, kept_s)
     except BackfillError as error:
         # A broker that is away, or records that are gone: the rest is there to be read.
         return f"unknown: {error.found}"
 
 
-def _retention(served: Served) -> str:
+def _retention(served: Served, kept_s: float) -> str:
     kafka, topic = served.kafka, served.config.upstream
-    kept_s = _kept_s(served, topic)
-    if kept_s is None:
-        return "every record, as far as can be known"
+    gaps = Gaps(EmptyRanges(served.storage))
     found = margins(
         kafka,
         topic,
         watermarks(kafka, topic),
-        served.state_reader.look().next_offsets,
+        gaps.first(served.state_reader.look().next_offsets),
         kept_ms=round(kept_s * 1_000),
         now_ms=time.time() * 1_000,
     )
@@ -240,7 +251,13 @@ def _duration(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int)
     return f"{seconds_text(seconds)} or more with {limit} and {lanes} lanes{tried}, Kafka not counted"
 
 
-def _warnings(served: Served, job: JobDefinition, seconds: float | None) -> Iterator[str]:
+def _warnings(
+    served: Served,
+    job: JobDefinition,
+    seconds: float | None,
+    misfitting: Sequence[str],
+    kept_s_of: KeptSeconds,
+) -> Iterator[str]:
     config = served.config
     yield from misfits(Registry(config.registry), config.upstream, config.upstream_format, config.table)
     try:
@@ -251,12 +268,7 @@ def _warnings(served: Served, job: JobDefinition, seconds: float | None) -> Iter
         served.sink_of(job).refuse_used(job)
     except BackfillError as error:
         yield str(error)
-    try:
-        for subject, verdict in served.output_schemas.verdicts(job):
-            if verdict is None:
-                yield str(incompatible(subject))
-    except BackfillError as error:
-        yield str(error)
+    yield from misfitting
     if job.rate_limit == 0:
         yield "with a limit of 0 it reads nothing until `backfill throttle`"
     for topic, who in (
@@ -265,7 +277,7 @@ def _warnings(served: Served, job: JobDefinition, seconds: float | None) -> Iter
     ):
         if seconds is None or partitions_of(served.kafka, topic) is None:
             continue
-        kept_s = _kept_s(served, topic)
+        kept_s = kept_s_of(topic)
         if kept_s is not None and kept_s < seconds:
             yield f"{topic} keeps records for {seconds_text(kept_s)}: {who}, would miss some"
 

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from schemas.epoch import NO_EPOCH
 from schemas.formats.protocol import Images
+from schemas.position import Key
 from schemas.records import Barrier, Row
 from streaming.cli.configuration import (
     ConfigOption,
@@ -25,6 +26,7 @@ from streaming.cli.configuration import (
     optional_config,
     usage,
 )
+from streaming.cli.topics.initial import initial_table
 from streaming.cli.topics.target import (
     BootstrapOption,
     Broker,
@@ -95,10 +97,10 @@ def command(
     until = _until(at, follow=follow or until_complete)
     named, file = job_or_config(word)
     source, job = optional_config(config, file), one_job(named, job)
-    target = output_target(source, Broker(bootstrap, kafka), topic, table, job, columns)
+    target = output_target(source, Broker(bootstrap, kafka), topic, table, job, columns, folds=fold)
     if fold and target.format.images is Images.ROWS:
         raise usage("--fold of rows without identity, which add up to no table", "--count, or neither")
-    tally, rows = Tally(), TableFold(target.format.images)
+    tally, rows = Tally(), TableFold(target.format.images, _first_rows(target))
     try:
         for record in _records(
             target, tally, until, whole=follow or at is not None, follow=follow, until_complete=until_complete
@@ -115,6 +117,15 @@ def command(
     elif count:
         _print_tally(tally, target, form)
     sys.stdout.flush()
+
+
+def _first_rows(target: Target) -> Iterator[tuple[Key, Row]]:
+    """Those that a topic's changes begin from."""
+    if target.start is not None:
+        names = target.table.column_names
+        places = [names.index(column.name) for column in target.columns]
+        for row in initial_table(target.start, target.table).decoded(target.table):
+            yield target.table.key_of(row), tuple(row[place] for place in places)
 
 
 def _form(form: Format, *, as_json: bool, fold: bool) -> Format:
@@ -146,7 +157,8 @@ def _records(
     """
     decoder = RecordDecoder(target.columns, target.table.key_columns, target.format)
     with RangeReader(target.kafka) as reader:
-        topic = TopicReader(reader, target.topic, target.barriers, decoder)
+        begins = target.start.offsets if target.start else ()
+        topic = TopicReader(reader, target.topic, target.barriers, decoder, begins)
         partitions = len(reader.watermarks(target.topic))
         parts = partitions if target.by_partition else target.table.vnode_count
         complete = Complete(partitions, until)

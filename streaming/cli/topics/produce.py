@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from schemas.formats.protocol import Format
+from schemas.settings.config import load
 from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption, optional_config, usage
 from streaming.cli.topics.target import (
     BootstrapOption,
@@ -71,7 +72,9 @@ def command(
     shares = Shares(updates_share, deletes_share)
     source = optional_config(config, file)
     own = FORMATS[form or Form.CHANGE]
-    target = upstream_target(source, Broker(bootstrap, kafka), topic, table, form=own)
+    target = upstream_target(
+        load(source) if source else None, Broker(bootstrap, kafka), topic, table, form=own
+    )
     _check(form, target.format)
     register = TopicSchemas(Registry(target.registry), target.topic) if target.registry else None
     made = invented(target.table)

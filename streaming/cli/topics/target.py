@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from schemas.errors import Code
+from schemas.errors import Code, ConfigError
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.settings.config import ServiceConfig, load, load_kafka, reach
@@ -80,7 +80,7 @@ class Broker:
 
 
 def upstream_target(
-    config: Path | None,
+    config: ServiceConfig | None,
     broker: Broker,
     topic: str | None,
     table: Path | None,
@@ -89,19 +89,18 @@ def upstream_target(
     form: Format = DEFAULT,
 ) -> Target:
     """An upstream topic: rows have all columns of the table. `form` is that of a topic that an option names."""
-    loaded = load(config) if config else None
-    format_ = _format(loaded, topic, form)
-    declared = _fitting(_table(loaded, table, format_), format_)
-    topics = topics_of(loaded, topic, barriers=barriers)
+    format_ = _format(config, topic, form)
+    declared = _fitting(_table(config, table, format_), format_)
+    topics = topics_of(config, topic, barriers=barriers)
     return Target(
-        kafka=broker.settings(loaded),
+        kafka=broker.settings(config),
         topic=topics.data,
         table=declared,
         columns=declared.columns,
         format=format_,
         barriers=topics.barriers,
-        registry=loaded.registry if loaded else None,
-        start=None if loaded is None or topic is not None else start_in(loaded),
+        registry=config.registry if config else None,
+        start=None if config is None or topic is not None else start_in(config),
     )
 
 
@@ -144,8 +143,13 @@ def output_target(
     table: Path | None,
     job: str | None,
     columns: str | None,
+    *,
+    folds: bool = False,
 ) -> Target:
-    """The output of a job, or any topic, by default the upstream. `columns` are those of its rows, if not all."""
+    """The output of a job, or any topic, by default the upstream. `columns` are those of its rows, if not all.
+
+    `folds`: it says what an upstream's changes begin from, too. Raises: as `refuse_read_once`.
+    """
     loaded = load(config) if config else None
     declared = _table(loaded, table, loaded.upstream_format if loaded else DEFAULT)
     names = tuple(name.strip() for name in columns.split(",")) if columns else declared.column_names
@@ -156,6 +160,10 @@ def output_target(
     format_, barriers, by_partition = _format(loaded, topic), None, declared.by_partition
     if loaded is not None and topic is None:
         barriers = loaded.topics.barriers
+    start = None
+    if folds and loaded is not None and topic is None and job is None:
+        refuse_read_once(loaded)
+        start = start_in(loaded)
     if job is not None:
         if loaded is None:
             raise usage("--job without a configuration", "a configuration, or --topic")
@@ -171,7 +179,18 @@ def output_target(
         format=format_,
         barriers=barriers,
         by_partition=by_partition,
+        start=start,
     )
+
+
+def refuse_read_once(config: ServiceConfig) -> None:
+    """What the topic's changes begin from was read once, in many snapshots, and can't be read again.
+
+    Raises: ConfigError(INITIAL_READ_ONCE).
+    """
+    if config.initial_postgres is not None:
+        found = f"a start from {config.initial_postgres}"
+        raise ConfigError(Code.INITIAL_READ_ONCE, where="initial.postgres", found=found)
 
 
 def _table(config: ServiceConfig | None, table: Path | None, format_: Format) -> TableSchema:

@@ -30,7 +30,7 @@ from streaming.cli.configuration import (
 from streaming.cli.jobs.definitions import job_named, known_jobs
 from streaming.cli.skipped import places
 from streaming.cli.topics.initial import initial_table
-from streaming.cli.topics.target import Broker, KafkaOption, Target, upstream_target
+from streaming.cli.topics.target import Broker, KafkaOption, Target, refuse_read_once, upstream_target
 from streaming.registry.outputs import OutputSchemas
 from streaming.verify.findings import Finding, Report
 from streaming.verify.judge import Progress as OnProgress
@@ -85,17 +85,18 @@ def command(
     named, file = job_or_config(word)
     path, job = optional_config(config, file), one_job(named, job)
     broker, left_out = Broker(bootstrap, kafka), places(skip_record)
-    jobs = {} if path is None else known_jobs(load(path))
+    loaded = None if path is None else load(path)
+    jobs = {} if loaded is None else known_jobs(loaded)
     if output is not None:
         _refuse("--output", {"--job": job})
-        if path is not None and upstream is None:
-            _refuse_read_once(load(path))
-        target = upstream_target(path, broker, upstream, table, barrier_topic)
+        if loaded is not None and upstream is None:
+            refuse_read_once(loaded)
+        target = upstream_target(loaded, broker, upstream, table, barrier_topic)
         cases = [_described(target, output, columns, condition, read)]
     else:
         described = {"--upstream": upstream, "--barrier-topic": barrier_topic, "--table": table}
         _refuse("no --output", {**described, "--columns": columns, "--filter": condition, "--read": read})
-        cases = _configured(path, jobs, job, broker)
+        cases = _configured(path, loaded, jobs, job, broker)
     siblings = [each.output for each in jobs.values()]
     reports = []
     for case in cases:
@@ -109,27 +110,23 @@ def command(
 
 
 def _configured(
-    path: Path | None, jobs: dict[str, JobDefinition], name: str | None, broker: Broker
+    path: Path | None,
+    config: ServiceConfig | None,
+    jobs: dict[str, JobDefinition],
+    name: str | None,
+    broker: Broker,
 ) -> list[Case]:
-    if path is None:
+    if path is None or config is None:
         raise usage("no configuration and no --output", "one of them")
     if not jobs:
         raise ConfigError(
             Code.NO_JOB, where=str(path), found="no job, neither in the configuration nor in its state"
         )
     chosen = [job_named(name, jobs)] if name else jobs.values()
-    config = load(path)
-    _refuse_read_once(config)
-    upstream = upstream_target(path, broker, None, None)
+    refuse_read_once(config)
+    upstream = upstream_target(config, broker, None, None)
     schemas = OutputSchemas(config.registry, config.table)
     return [Case(upstream, schemas.registered(job)) for job in chosen]
-
-
-def _refuse_read_once(config: ServiceConfig) -> None:
-    """What the topic's changes begin from was read once, in many snapshots, and can't be read again."""
-    if config.initial_postgres is not None:
-        found = f"a start from {config.initial_postgres}"
-        raise ConfigError(Code.INITIAL_READ_ONCE, where="initial.postgres", found=found)
 
 
 def _described(

@@ -9,6 +9,8 @@ from functools import cached_property
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
+from schemas.epoch import NO_EPOCH
+from schemas.errors import Code, InputError
 from schemas.records import BARRIER_HEADER
 from schemas.topics import UpstreamTopics
 from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
@@ -19,8 +21,8 @@ from streaming.source.barriers.beside import EmbeddedBeside, InjectedBeside
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import Beside, refuse_unfit
 from streaming.source.barriers.source import BarrierSetup
+from streaming.source.gaps import Gaps, refuse_lost
 from streaming.source.spark_topic import SparkTopic
-from streaming.source.upstream_checks import refuse_lost
 
 _FIRST_BARRIERS = 20_000
 """Which the look back returns at most; what is behind them comes from `poll`."""
@@ -38,9 +40,13 @@ class FollowedTopic:
         topics: UpstreamTopics,
         partitions: int,
         spark: Callable[[], SparkSession],
+        gaps: Gaps | None = None,
     ) -> None:
+        self._gaps = Gaps() if gaps is None else gaps
         self._kafka, self._topics, self._partitions, self._spark = kafka, topics, partitions, spark
         self._next: dict[int, int] = {}
+        self._epoch = NO_EPOCH
+        self._beheaded: set[int] = set()
         self._busy, self._closed = threading.Lock(), False
 
     @property
@@ -54,20 +60,24 @@ class FollowedTopic:
 
     def refuse_lost(self, first: Sequence[int]) -> None:
         """Raises: InputError(DATA_LOST)."""
-        refuse_lost(self._kafka, self._topics.data, first)
+        refuse_lost(self._kafka, self._topics.data, first, self._gaps)
 
     def behind(self, epoch: int) -> list[FoundBeside]:
         """Without Spark, and each record read at most twice."""
         barriers: list[FoundBeside] = []
         with RangeReader(self._kafka) as reader:
             marks = reader.watermarks(self.name)
-            self._next = {
-                number: self._first_behind(reader, number, epoch) or each.earliest
+            behind = [self._first_behind(reader, number, epoch) for number in range(len(marks))]
+            self._next = {number: behind[number] or each.earliest for number, each in enumerate(marks)}
+            self._epoch = epoch
+            self._beheaded = {
+                number
                 for number, each in enumerate(marks)
+                if epoch and each.earliest and behind[number] is None
             }
             ranges = {number: (self._next[number], each.stable) for number, each in enumerate(marks)}
             for chunk in reader.read(self.name, ranges):
-                barriers += found_beside(chunk)
+                barriers += self._following(found_beside(chunk))
                 self._next |= _next_offsets(chunk)
                 if len(barriers) >= _FIRST_BARRIERS:
                     break
@@ -101,7 +111,19 @@ class FollowedTopic:
             if first is None:
                 return []
             records = [first, *self._consumer.consume(_POLL_RECORDS, 0)]
-        return found_beside([each for each in records if self._is_record(each)])
+        return self._following(found_beside([each for each in records if self._is_record(each)]))
+
+    def _following(self, found: list[FoundBeside]) -> list[FoundBeside]:
+        """Where the topic no longer has the barrier to begin behind, its first one tells whether it was the only one.
+
+        Raises: InputError(DATA_LOST).
+        """
+        for each in found:
+            if each.partition in self._beheaded:
+                self._beheaded.discard(each.partition)
+                if each.barrier.prev != self._epoch:
+                    raise _beheaded(self.name, self._epoch, each)
+        return found
 
     def _is_record(self, message: Message) -> bool:
         error = message.error()
@@ -137,6 +159,19 @@ def found_beside(records: Sequence[Message]) -> list[FoundBeside]:
     return [found for record in records if (found := beside_barrier_in(record)) is not None]
 
 
+def _beheaded(topic: str, epoch: int, first: FoundBeside) -> InputError:
+    barrier = first.barrier
+    return InputError(
+        Code.DATA_LOST,
+        where=f"{topic}-{first.partition}@{first.offset}",
+        found=f"a barrier topic that begins with barrier {barrier.curr} behind {barrier.prev}, without barrier {epoch} "
+        "and those behind it",
+        expected=f"every barrier behind {epoch}, the last one that was handled",
+        next_step="take the retention from the topic of the barriers (retention.ms=-1, retention.bytes=-1), and begin "
+        "with a new state folder and new output topics",
+    )
+
+
 def _next_offsets(chunk: Sequence[Message]) -> Mapping[int, int]:
     """Behind the records of a chunk, in which those of a partition are in order."""
     return {partition: offset + 1 for partition, offset in map(located, chunk)}
@@ -156,4 +191,4 @@ def injected(setup: BarrierSetup) -> InjectedBeside:
 
 
 def _followed(setup: BarrierSetup) -> FollowedTopic:
-    return FollowedTopic(setup.kafka, setup.topics, setup.partitions, setup.spark)
+    return FollowedTopic(setup.kafka, setup.topics, setup.partitions, setup.spark, setup.gaps)

@@ -16,7 +16,7 @@ from schemas.errors import Code, InputError
 from schemas.records import BARRIER_HEADER, Barrier
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located
-from streaming.source.upstream_checks import refuse_lost_behind
+from streaming.source.gaps import Gaps
 
 _LOOK_RECORDS, _LOOK_BYTES = 200_000, 256 << 20
 """What a look takes at most: about a second, which Spark takes longer to come up."""
@@ -73,20 +73,24 @@ class Look:
 
 
 def look_ahead(
-    kafka: KafkaSettings, topic: str, first_offsets: Sequence[int], left_out: frozenset[RecordId]
+    kafka: KafkaSettings,
+    topic: str,
+    first_offsets: Sequence[int],
+    left_out: frozenset[RecordId],
+    gaps: Gaps,
 ) -> Look:
     """Look through committed records from these offsets on for barriers; ends early where there are very many.
 
     Raises: as `found_barrier`; EnvironmentProblem; InputError(DATA_LOST).
     """
     found: list[FoundBarrier] = []
-    next_offsets = list(first_offsets)
     records = size = 0
     with RangeReader(kafka) as reader:
         all_marks = reader.watermarks(topic)
-        refuse_lost_behind(topic, all_marks, first_offsets)
+        gaps.refuse_lost(topic, all_marks, first_offsets)
+        next_offsets = list(gaps.first(first_offsets))
         ends = [marks.stable for marks in all_marks]
-        for chunk in reader.read(topic, dict(enumerate(zip(first_offsets, ends, strict=True)))):
+        for chunk in reader.read(topic, dict(enumerate(zip(next_offsets, ends, strict=True)))):
             for message in chunk:
                 partition, offset = located(message)
                 next_offsets[partition] = offset + 1

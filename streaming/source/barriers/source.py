@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +22,7 @@ from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
 from streaming.source.barriers.found import FoundBarrier, Look, RecordId
+from streaming.source.gaps import Gaps
 
 Newest = Sequence[tuple[Barrier | None, int]]
 """Of each partition, the newest barrier and how many of its barriers wait for the other partitions."""
@@ -140,7 +141,8 @@ class BarrierSetup:
 
     `left_out` are records, (partition, offset), that an operator named: no barrier is among them. `owner` is the id of
     the state, and `is_ours` tells whether this instance is still the one that may write it. `spark` waits for the
-    session. `begins` are the first offsets that are read of the data, where they are not its first ones.
+    session. `begins` are the first offsets that are read of the data, where they are not its first ones; `gaps` is what
+    is known of the offsets behind the position.
     """
 
     kafka: KafkaSettings
@@ -153,3 +155,4 @@ class BarrierSetup:
     owner: str
     is_ours: Callable[[], bool]
     begins: tuple[int, ...] = ()
+    gaps: Gaps = field(default_factory=Gaps)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from schemas.avro.codec import KeyCodec
+from schemas.records import Row
 from schemas.table import TableSchema
 
 Rows = Iterable[tuple[bytes, bytes]]
@@ -27,6 +28,10 @@ class InitialTable:
     def encoded(self, table: TableSchema) -> Iterator[tuple[bytes, bytes]]:
         """Each key with its row, in canonical form."""
         whole, keys = KeyCodec(table.columns), KeyCodec(table.key_columns)
+        for row in self.decoded(table):
+            yield keys.encode(table.key_of(row)), whole.encode(row)
+
+    def decoded(self, table: TableSchema) -> Iterator[Row]:
+        """Each row, with the values of all declared columns."""
         for piece in self.rows:
-            for row in zip(*(piece[name].to_pylist() for name in table.column_names), strict=True):
-                yield keys.encode(table.key_of(row)), whole.encode(row)
+            yield from zip(*(piece[name].to_pylist() for name in table.column_names), strict=True)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from streaming.observe.wiring import observed
-from tests.kit.real import Run, Stage
+from tests.kit.real import Stage
 
 SetUp = Callable[..., Stage]
 TOKEN = "a token of the page"
@@ -51,9 +51,8 @@ def test_the_page_shows_a_backfill_halts_it_and_goes_on(
     stage = set_up({"name": "copy", "rate_limit": 20})
     for number in range(600):
         stage.upstream.put((number, "EU", None, None))
-    service = stage.service(barriers="inject", barrier_interval="100ms", http={"listen": "127.0.0.1:0"})
-    run = Run(service)
-    with observed(service, TOKEN) as address:
+    over = {"barriers": "inject", "barrier_interval": "100ms", "http": {"listen": "127.0.0.1:0"}}
+    with stage.running(**over) as run, observed(run.service, TOKEN) as address:
         assert address is not None
         run.until(lambda: len(run.reports) > 2)
         page = opened(browser, address)
@@ -94,5 +93,4 @@ def test_the_page_shows_a_backfill_halts_it_and_goes_on(
         narrow = opened(browser, address, width=360, scheme="dark")
         expect(narrow.locator("details.job").first).to_be_visible(timeout=WITHIN_MS)
         assert narrow.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        run.stop()
     assert stage.verify().clean

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from schemas.errors import Code, InputError
+from schemas.records import Barrier
+from schemas.topics import UpstreamTopics
+from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
+from streaming.source.barriers.beside import EmbeddedBeside
+from streaming.source.barriers.followed import FollowedTopic
+from streaming.source.barriers.injecting.injector import BarrierInjector
+from streaming.source.barriers.injecting.target import Beside, InData
 from streaming.source.retention import Retention
 from streaming.source.upstream_checks import UpstreamGuard, UpstreamIdentity
 from tests.kit.kafka_topics import remove_beginning
@@ -73,4 +82,46 @@ def test_what_was_read_may_go_and_what_was_not_is_named(bootstrap: str, topic: T
     with pytest.raises(InputError) as caught:
         guard.look((1, 0))
     assert (caught.value.code, caught.value.where) == (Code.DATA_LOST, f"{name}-0@1")
-    assert caught.value.found == "a partition without its records 1 to 2"
+    assert caught.value.found == (
+        "a partition without its offsets 1 to 2; whether a record was among them, or ends of transactions alone, "
+        "can't be known any more"
+    )
+
+
+def test_an_idle_topic_that_retention_empties_lacks_nothing_where_only_ends_of_transactions_were(
+    bootstrap: str, topic: Topic
+) -> None:
+    kafka, name = KafkaSettings(bootstrap), topic(2)
+    BarrierInjector(kafka, InData(name), HOUR_MS).inject_one()
+    guard = UpstreamGuard(kafka, UpstreamIdentity.of(kafka, name), "state")
+    behind_barriers = (1, 1)
+    for _ in range(2):
+        guard.look(behind_barriers)
+    remove_beginning(bootstrap, name, 2)
+    assert [each.earliest for each in guard.look(behind_barriers)] == [2, 0]
+
+
+def test_barriers_that_are_gone_from_their_topic_are_named_and_one_that_was_handled_may_go(
+    bootstrap: str, topic: Topic
+) -> None:
+    kafka, topics = KafkaSettings(bootstrap), UpstreamTopics.of(topic(1), barriers=topic(1))
+    injector = BarrierInjector(kafka, Beside(topics), HOUR_MS)
+    first, second, third = (injector.inject_one() for _ in range(3))
+    remove_beginning(bootstrap, topics.with_barriers, 4)
+
+    def begun(position: Barrier) -> list[int]:
+        source = EmbeddedBeside(FollowedTopic(kafka, topics, 1, no_spark), 1)
+        with closing(source):
+            found = source.begin(AlignedBarrier(position, (0,), in_data=False), (0,))
+        return [each.epoch for each in found]
+
+    assert begun(second) == [third.curr]
+    with pytest.raises(InputError) as caught:
+        begun(first)
+    assert (caught.value.code, caught.value.where) == (Code.DATA_LOST, f"{topics.with_barriers}-0@4")
+    assert "retention" in caught.value.next_step
+    injector.stop()
+
+
+def no_spark() -> SparkSession:
+    raise AssertionError("nothing is read by Spark here")

@@ -7,7 +7,6 @@ is decoded by it: a restart needs no registry for what it has met before. Losing
 from __future__ import annotations
 
 import json
-import uuid
 from dataclasses import asdict
 
 from pyarrow import fs
@@ -43,17 +42,4 @@ class SchemaFiles:
 
     def write(self, schema: WriterSchema) -> None:
         """Keep one. It is there as a whole or not at all, and on the disk when this returns."""
-        storage, name = self._storage, f"{schema.id}.json"
-        storage.filesystem.create_dir(storage.path(FOLDER), recursive=True)
-        data = json.dumps(asdict(schema)).encode()
-        if storage.is_store:
-            with storage.filesystem.open_output_stream(storage.path(FOLDER, name)) as out:
-                out.write(data)
-            return
-        draft = f".{name}-{uuid.uuid4().hex[:12]}"
-        with storage.filesystem.open_output_stream(storage.path(FOLDER, draft)) as out:
-            out.write(data)
-        storage.sync(FOLDER, draft)
-        storage.filesystem.move(storage.path(FOLDER, draft), storage.path(FOLDER, name))
-        storage.sync(FOLDER)
-        storage.sync()
+        self._storage.write_file(json.dumps(asdict(schema)).encode(), FOLDER, f"{schema.id}.json")

@@ -1,0 +1,1 @@
+"""Small files of a state, each there as a whole or not at all."""
