@@ -36,8 +36,8 @@ from state.backend.sync import Background, set_torn_aside, sync_path
 from state.retention import Retention
 
 _BATCH_ROWS = 4_096
-_OURS = ("replica", "replica/base", "replica/log", "journal", "progress", "schemas", "upstream")
-_OURS += ("initial", "initial/chunks", "initial/waiting")
+_INITIAL = ("initial", "initial/chunks", "initial/waiting")
+_OURS = ("replica", "replica/base", "replica/log", "journal", "progress", "schemas", "upstream", *_INITIAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Offsets of the upstream that held no record when they were looked at: `upstream/empty.json`.
 
-What is at an offset never changes, so what was seen once holds for good, whoever saw it. It is kept because the log
+What is at an offset never changes, so what was seen once holds for good. It is kept because the log
 forgets it: once retention has deleted these offsets, nothing tells an end of a transaction from a record that is lost.
 The file is a help and no part of the state: without it a loss is feared where there may be none.
 """

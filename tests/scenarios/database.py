@@ -1,4 +1,4 @@
-"""The database of a scenario whose table is read from it, and whoever reads it.
+"""The database of a scenario whose table is read from it, and its readers.
 
 Nothing happens by itself: statements, the connector, the slot and reads of chunks come when a line says so.
 """

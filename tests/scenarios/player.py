@@ -83,7 +83,7 @@ class Player:
         return printed
 
     def _go_on(self, command: Command) -> None:
-        """The database is where it is behind a line, and whoever looks at it sees that at once."""
+        """The database is where it is behind a line, and each reader sees that at once."""
         arrivals = self._world.lasting.arrivals
         moment = self._writer.moments.get(command.line, arrivals.moment)
         if moment != arrivals.moment:
