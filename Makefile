@@ -1,6 +1,6 @@
 # Needs Python 3.11 or newer with pip, Java 17 and make; everything else is fetched on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick connect compare-initial simulate faults check format setup jars jar-lock release image sbom audit site clean
+.PHONY: help demo test quick connect compare-initial simulate faults check format setup jars jar-lock release image sbom audit screenshots site clean
 
 UV_VERSION := 0.13.8
 PYTHON ?= python3
@@ -79,6 +79,9 @@ audit: setup  ## Check what a release is made of against known advisories (ADVIS
 	@$(MAKE) --no-print-directory sbom | $(RUN)/python -m streaming.dev.release.audit "$(ADVISORIES)"
 
 # In an environment of its own: what it takes shares no package with what is tested.
+screenshots: setup jars  ## Take the pictures of the status page in docs/images again (needs Chromium)
+	$(RUN)/python -m tests.kit.screenshots
+
 site: $(UV)  ## Make the site from docs/ (SITE=folder)
 	@NO_MKDOCS_2_WARNING=1 $(UV) run --quiet --frozen --isolated --only-group site \
 		mkdocs build --strict --config-file docs/site/mkdocs.yml --site-dir "$(abspath $(SITE))"
