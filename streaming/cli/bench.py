@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _TABLE_ROWS = (1_000_000, 4_000_000, 10_000_000)
 _START_ROWS, _WIDE_ROWS = 50_000, 200_000
-_JOBS, _QUIET_JOBS = 4, 6
+_JOBS, _QUIET_JOBS, _MANY_JOBS, _MANY_ROWS = (4, 16), 6, 50, 20_000
+_FREQUENT_MS, _PARTITIONS = 200, 1_000
 _BUILD_KEYS, _BUILD_CHANGES = 1_000_000, 5_000_000
 _HISTORY_RATE, _SOAK_RATE = 2_000, 5_000
 _KILL_EVERY_S = 300.0
@@ -39,10 +40,14 @@ class Case(StrEnum):
     STEADY = "steady"
     IDLE = "idle"
     QUIET = "quiet"
+    FREQUENT = "frequent"
+    CREATED = "created"
     SUSTAINED = "sustained"
     BUILD = "build"
     JOBS = "jobs"
     WIDE = "wide"
+    MANY = "many"
+    PARTITIONS = "partitions"
     FORMATS = "formats"
     OUTPUTS = "outputs"
     KINDS = "kinds"
@@ -72,7 +77,7 @@ class Sizes:
 
     def runs(self, case: Case) -> dict[int, Run]:
         """What a case consists of, by rows of the table."""
-        from streaming.dev.bench import formats, live, long, months, outputs, snapshot, start
+        from streaming.dev.bench import formats, live, long, months, outputs, scale, snapshot, start
         from streaming.dev.bench.compared import kinds
         from streaming.dev.bench.expected import KEYS
 
@@ -88,6 +93,10 @@ class Sizes:
                 return {first: partial(live.idle, first, self.seconds)}
             case Case.QUIET:
                 return {first: partial(live.quiet, first, _QUIET_JOBS, self.seconds)}
+            case Case.FREQUENT:
+                return {first: partial(scale.frequent, first, _FREQUENT_MS, self.seconds, self.rate)}
+            case Case.CREATED:
+                return {first: partial(scale.created, first)}
             case Case.SUSTAINED:
                 return {first: partial(live.sustained, first, self.high_rate, self.seconds)}
             case Case.BUILD:
@@ -96,6 +105,10 @@ class Sizes:
                 return {first: partial(snapshot.jobs, first, _JOBS)}
             case Case.WIDE:
                 return {_WIDE_ROWS: partial(snapshot.wide, _WIDE_ROWS)}
+            case Case.MANY:
+                return {_MANY_ROWS: partial(scale.many, _MANY_ROWS, _MANY_JOBS, self.seconds, self.rate)}
+            case Case.PARTITIONS:
+                return {first: partial(scale.partitions, first, _PARTITIONS, self.seconds, self.rate)}
             case Case.FORMATS:
                 return {first: partial(formats.formats, first, self.seconds, self.rate)}
             case Case.OUTPUTS:

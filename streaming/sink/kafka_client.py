@@ -33,7 +33,7 @@ _FULL_QUEUE_POLL_S = 0.02
 UNDECIDED_S = 15 + TRANSACTION_TIMEOUT_MS / 1_000
 """The broker ends a transaction some seconds after its time is over."""
 
-_THROUGHPUT: Mapping[str, object] = {
+THROUGHPUT: Mapping[str, object] = {
     "batch.size": 1_000_000,
     "message.max.bytes": MAX_VALUE_BYTES + HEADROOM_BYTES,  # each topic's own limit decides
     "queue.buffering.max.messages": 100_000,
@@ -119,7 +119,7 @@ def _asker(kafka: KafkaSettings) -> AdminClient:
 @contextmanager
 def open_kafka_writer(kafka: KafkaSettings, transactional_id: str, timeout_ms: int) -> Iterator[KafkaWriter]:
     """A writer with a fresh producer (step 1), as `OpenWriter`. Raises: as `TransactionalProducer`."""
-    over: dict[str, Any] = {**_THROUGHPUT, "client.id": transactional_id}
+    over: dict[str, Any] = {**THROUGHPUT, "client.id": transactional_id}
     with (
         TransactionalProducer(kafka, transactional_id, timeout_ms=timeout_ms, **over) as transactions,
         closing(open_columns(transactions.producer, transactional_id)) as columns,

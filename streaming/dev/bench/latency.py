@@ -145,12 +145,12 @@ class StableOffsets:
                 for message in chunk:
                     epoch = _epoch(message)
                     if epoch is not None:
-                        seen = self._readable_at(partition, located(message)[1])
+                        seen = self.readable_at(partition, located(message)[1])
                         if seen is not None:
                             last[epoch] = max(last.get(epoch, 0.0), seen)
         return last
 
-    def _readable_at(self, partition: int, offset: int) -> float | None:
+    def readable_at(self, partition: int, offset: int) -> float | None:
         """When a record was first seen to be readable, in Unix seconds; None if the watch ended before."""
         moves = self.moves[partition]
         index = bisect.bisect_right(moves, offset, key=lambda move: move[0])

@@ -42,13 +42,13 @@ def beside(rows: int, folder: Path, tell: Tell, *, latency_budget: str = "2s") -
         latencies = watch.latencies().between(first.at, done.at)
     of = f"backfill of {rows:,} rows, budget {latency_budget}"
     return [
-        *_latency_lines(of, latencies, 2_500),
+        *latency_lines(of, latencies, 2_500),
         Line(f"{of}: snapshot rate", rate, "rows/s", "target", 40_000),
         Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
     ]
 
 
-def _latency_lines(of: str, latencies: Latencies, target_p99_ms: float) -> list[Line]:
+def latency_lines(of: str, latencies: Latencies, target_p99_ms: float) -> list[Line]:
     """The median and the 99th percentile."""
     return [
         Line(f"{of}: live latency p50", latencies.percentile_ms(0.50), "ms"),
@@ -56,7 +56,7 @@ def _latency_lines(of: str, latencies: Latencies, target_p99_ms: float) -> list[
     ]
 
 
-def _batch_lines(of: str, batches: Sequence[Batch]) -> list[Line]:
+def batch_lines(of: str, batches: Sequence[Batch]) -> list[Line]:
     """The median batch, and the median of each of its steps."""
     return [
         Line(f"{of}: batch, median", median(batch.took_ms for batch in batches), "ms", "target", 800),
@@ -89,8 +89,8 @@ def steady(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> 
         verdict = bench.verdict()
     of = f"{rate:,.0f} changes/s for {seconds:g} s after completion"
     return [
-        *_batch_lines(of, batches),
-        *_latency_lines(of, latencies, 1_800),
+        *batch_lines(of, batches),
+        *latency_lines(of, latencies, 1_800),
         Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
         verdict,
     ]
@@ -108,7 +108,7 @@ def idle(rows: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
             run.await_seconds(SETTLE_S)
             batches = run.await_seconds(seconds)
     return [
-        *_batch_lines("no job", batches),
+        *batch_lines("no job", batches),
         Line("no job: age of a barrier, p99", percentile(_ages_ms(batches), 0.99), "ms", "target", 1_800),
     ]
 
@@ -135,7 +135,7 @@ def quiet(rows: int, jobs: int, seconds: float, folder: Path, tell: Tell) -> lis
         verdict = bench.verdict(*names)
     of = f"{jobs} completed jobs, no changes"
     return [
-        *_batch_lines(of, batches),
+        *batch_lines(of, batches),
         Line(f"{of}: CPU of driver, JVM and workers", share, "cores", "target", 0.15),
         Line(f"{of}: age of a barrier, p99", percentile(_ages_ms(batches), 0.99), "ms", "target", 1_800),
         verdict,

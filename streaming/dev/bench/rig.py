@@ -226,7 +226,10 @@ def rig(folder: Path, table: TableSchema = TABLE) -> Iterator[Rig]:
 
 @dataclass(frozen=True)
 class Rig:
-    """One upstream topic on one broker, with a folder for states. Its barriers are `beside` the data if need be."""
+    """One upstream topic on one broker, with a folder for states. Its barriers are `beside` the data if need be.
+
+    `partitions` is how many the upstream gets.
+    """
 
     kafka: KafkaSettings
     folder: Path
@@ -235,6 +238,7 @@ class Rig:
     format: Format = DEFAULT
     beside: bool = False
     registry: RegistryConfig = _NO_REGISTRY
+    partitions: int = PARTITIONS
 
     @property
     def barrier_topic(self) -> str | None:
@@ -267,7 +271,7 @@ class Rig:
 
     def fill(self, rows: int) -> ChangeGenerator:
         """Create the upstream and write `rows` INSERTs; the generator goes on from there."""
-        create_topic(self.kafka, self.upstream, PARTITIONS)
+        create_topic(self.kafka, self.upstream, self.partitions)
         register = TopicSchemas(Registry(self.registry), self.upstream)
         generator = ChangeGenerator(self.table, events=events_of(self.format, self.table, register))
         produce_rows(ChangeSender(self.kafka, self.upstream), generator, rows)

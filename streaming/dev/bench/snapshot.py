@@ -1,11 +1,14 @@
-"""How fast a table goes out: alone against Spark's own pass-through, several jobs at once, and many vnodes."""
+"""How fast a table goes out: against Spark's pass-through and librdkafka alone; several jobs at once, many vnodes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from schemas.table import declare
 from streaming.dev.bench.passthrough import passthrough_rows_per_s
+from streaming.dev.bench.raw import raw_rows_per_s
 from streaming.dev.bench.report.line import Line, Tell, median
 from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
@@ -27,7 +30,8 @@ _WIDE_S = 30.0
 def snapshot(rows: int, folder: Path, tell: Tell) -> list[Line]:
     """Snapshots into Kafka with transactions, no latency budget, beside live changes; against the pass-through.
 
-    That one runs twice, and its second run counts; so it is with two jobs here, one after the other.
+    That one runs twice, and its second run counts; so it is with two jobs here, one after the other. Then the output's
+    records go once more by librdkafka alone, already encoded: the limit.
     """
     with rig(folder) as bench:
         tell(f"writing {rows:,} rows")
@@ -40,11 +44,14 @@ def snapshot(rows: int, folder: Path, tell: Tell) -> list[Line]:
             bench.create(_SECOND)
             warm = run.await_batch(lambda batch: batch.completes(_SECOND), BACKFILL_TIMEOUT_S)
         rate, peak = run.snapshot_rate(warm, since=cold.at), run.peak_mib
+        tell("librdkafka alone")
+        limit = raw_rows_per_s(bench.kafka, _SECOND, "bench-raw", rows)
         tell("verify")
         verdict = bench.verdict(_SECOND)
     what = f"snapshot of {rows:,} rows, exactly once"
     return [
         Line(what, rate, "rows/s", "Spark pass-through", yardstick),
+        Line(f"{what}, of the limit", rate, "rows/s", "librdkafka alone", limit),
         Line(
             f"{what}, first after a start", run.snapshot_rate(cold), "rows/s", "Spark pass-through", yardstick
         ),
@@ -53,22 +60,25 @@ def snapshot(rows: int, folder: Path, tell: Tell) -> list[Line]:
     ]
 
 
-def jobs(rows: int, count: int, folder: Path, tell: Tell) -> list[Line]:
+def jobs(rows: int, counts: Sequence[int], folder: Path, tell: Tell) -> list[Line]:
     """Several jobs at once on one replica, beside live changes, against one job alone; each is verified."""
-    names = [f"bench-copy-{number}" for number in range(count + 1)]
+    names = [f"bench-copy-{number}" for number in range(1 + sum(counts))]
+    unused = iter(names)
     with rig(folder) as bench:
         tell(f"writing {rows:,} rows")
         generator = bench.fill(rows)
         tell("building the replica")
         bench.build(rows, state="jobs")
         tell("one alone")
-        alone = _took_s(bench, generator, names[:1])
-        tell(f"{count} at once")
-        together = _took_s(bench, generator, names[1:])
+        alone = _took_s(bench, generator, [next(unused)])
+        lines = []
+        for count in counts:
+            tell(f"{count} at once")
+            together = _took_s(bench, generator, list(islice(unused, count)))
+            what = f"{count} jobs at once, {rows:,} rows"
+            lines.append(Line(what, together * 1_000, "ms", "one alone", alone * 1_000))
         tell("verify")
-        verdict = bench.verdict(*names)
-    what = f"{count} jobs at once, {rows:,} rows"
-    return [Line(what, together * 1_000, "ms", "one alone", alone * 1_000), verdict]
+        return [*lines, bench.verdict(*names)]
 
 
 def _took_s(bench: Rig, generator: ChangeGenerator, names: list[str]) -> float:
