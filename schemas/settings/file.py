@@ -162,7 +162,11 @@ class ConfigFile(Model):
     )
     barrier_interval: Annotated[
         int, BeforeValidator(_duration_within(MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS))
-    ] = Field(1_000, description="Time between two barriers, `100ms` to `1h`.")
+    ] = Field(
+        1_000,
+        description="Longest time between two barriers, `100ms` to `1h`. A control request brings one at once, and so "
+        "does a backfill that could read on.",
+    )
     batch_timeout: Annotated[
         int, BeforeValidator(_duration_within(MIN_BATCH_TIMEOUT_MS, MAX_BATCH_TIMEOUT_MS))
     ] = Field(

@@ -181,6 +181,20 @@ class Batches:
         """Of each job, its parts that were started."""
         return self.state.progress
 
+    def reads_on(self, done: BatchReport) -> bool:
+        """Whether a job would go on at once after this batch: it read in it, or is new since, and nothing limits it.
+
+        While the table is read from its database, chunks come at their own pace, and jobs follow.
+        """
+        begun = {job.state.name for job in done.plan.jobs}
+        return not self.reading.is_on and any(
+            job.may_read
+            and job.rate_limit is None
+            and (job.name not in begun or done.snapshot_rows.get(job.name, 0) > 0)
+            and not is_complete(self.progress.get(job.name, {}), job.definition.part_count)
+            for job in self.jobs
+        )
+
     def next_offsets(self) -> tuple[int, ...]:
         """First offset of each upstream partition that no batch has handled."""
         return self.state.next_offsets()

@@ -76,6 +76,8 @@ class MicroBatches:
 
     def _after(self, report: BatchReport) -> None:
         nobody_reads = not any(job.state.opened for job in report.plan.jobs)
+        if not self._waiting and self._batches.reads_on(report):
+            self._source.hasten()
         self._settling = True
         self._compactor.between_batches(report.plan.epoch, wait_for_compaction=nobody_reads)
         self._settling = False

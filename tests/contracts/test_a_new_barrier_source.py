@@ -80,7 +80,7 @@ def test_a_kind_that_is_registered_is_configured_and_run(
         plan = BatchPlan(None, tuple(waiting), (0,), ReplicaVersion(0, 0, 0), 1)
         return cast("BatchReport", SimpleNamespace(plan=plan, outcome=SimpleNamespace(stop=False)))
 
-    batches = cast("Batches", SimpleNamespace(run=run))
+    batches = cast("Batches", SimpleNamespace(run=run, reads_on=lambda report: False))
     compactor = SimpleNamespace(
         batch_begins=lambda: None, between_batches=lambda epoch, wait_for_compaction: None
     )

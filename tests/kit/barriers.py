@@ -87,6 +87,7 @@ class MemoryInjector:
     hindrance: BackfillError | None = None
     failure: BackfillError | None = None
     stopped: int = 0
+    hastened: int = 0
 
     def start(self) -> None:
         self.inject()
@@ -96,6 +97,9 @@ class MemoryInjector:
         sent = barrier(last // EPOCH_STEP + 1, self.records.partitions)
         self.announce(self.records.mark(sent))
         return sent
+
+    def hasten(self) -> None:
+        self.hastened += 1
 
     def fence(self) -> None:
         self.failure = Fenced(Code.FENCED, where="up.barriers", found="a newer instance of the service")

@@ -28,7 +28,7 @@ _SENDERS = 2
 """As many as a service with the default settings has lanes on this machine."""
 _SAMPLE = 200_000
 _TRANSACTION = 1_000_000
-_PATIENCE_S = 600.0
+_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,13 @@ def raw_rows_per_s(kafka: KafkaSettings, output: str, target: str, rows: int) ->
     for sender in senders:
         sender.start()
     try:
-        together.wait(_PATIENCE_S)
+        together.wait(_TIMEOUT_S)
         began = time.perf_counter()
-        together.wait(_PATIENCE_S)
+        together.wait(_TIMEOUT_S)
         took_s = time.perf_counter() - began
     finally:
         for sender in senders:
-            sender.join(_PATIENCE_S)
+            sender.join(_TIMEOUT_S)
     return rows / took_s
 
 
@@ -120,7 +120,7 @@ def _send(work: _Work, together: Barrier) -> None:
                     count -= len(work.values)
 
         send(len(work.values))
-        together.wait(_PATIENCE_S)
+        together.wait(_TIMEOUT_S)
         for sent in range(0, work.count, _TRANSACTION):
             send(min(_TRANSACTION, work.count - sent))
-        together.wait(_PATIENCE_S)
+        together.wait(_TIMEOUT_S)

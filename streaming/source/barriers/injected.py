@@ -15,6 +15,8 @@ class Injecting(Protocol):
 
     def start(self) -> None: ...  # noqa: D102
 
+    def hasten(self) -> None: ...  # noqa: D102
+
     def check(self) -> None: ...  # noqa: D102
 
     def stop(self) -> None: ...  # noqa: D102
@@ -33,6 +35,10 @@ class WithInjector(BarrierSource):
     def start(self) -> None:
         """Raises: as `BarrierInjector.start`."""
         self._injector.start()
+
+    def hasten(self) -> None:
+        """As `BarrierInjector.hasten`."""
+        self._injector.hasten()
 
     def check(self) -> None:
         """Raises: as `BarrierInjector.check`."""

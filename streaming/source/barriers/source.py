@@ -104,6 +104,13 @@ class BarrierSource(Protocol):
     def newest(self) -> Newest:
         """The newest barriers, from `begin` on, for people to look at. Called by any thread."""
 
+    def hasten(self) -> None:
+        """A barrier would be of use now: there is work that waits for nothing else. Called by any thread.
+
+        A source whose barriers others write does nothing.
+        """
+        return
+
     def check(self) -> None:
         """Raise what has ended the writing of barriers for good, if something did. Called by any thread, often.
 

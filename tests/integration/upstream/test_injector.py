@@ -23,6 +23,7 @@ from streaming.kafka.transactions import TransactionalProducer
 from streaming.source.barriers.injecting.control_requests import ControlRequest, encode_request
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import InData
+from tests.kit.real import await_condition
 
 Topic = Callable[..., str]
 HOUR_MS = 3_600_000
@@ -271,3 +272,35 @@ def test_a_missing_upstream_is_an_error_at_the_start(kafka: KafkaSettings) -> No
     with pytest.raises(TopicError) as caught:
         BarrierInjector(kafka, InData("nowhere"), HOUR_MS).start()
     assert caught.value.code is Code.TOPIC_MISSING
+
+
+def test_a_request_does_not_wait_for_the_interval(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic(partitions=2)
+    throttles = [Throttle("copy", limit) for limit in (1, 2, 3)]
+    with BarrierInjector(kafka, InData(name), HOUR_MS):
+        request_for(kafka, name, *throttles)
+        await_condition(lambda: len(barriers_in(kafka, name)[1]) == 4, "a barrier for each request")
+    assert [barrier.mutation for barrier in barriers_in(kafka, name)[1]] == [None, *throttles]
+
+
+def test_a_request_from_before_the_start_is_taken_by_its_first_barrier_alone(
+    kafka: KafkaSettings, topic: Topic
+) -> None:
+    name = topic(partitions=1)
+    with injector(kafka, name) as driven:
+        driven.inject_one()
+        request_for(kafka, name, Pause(None))
+    with BarrierInjector(kafka, InData(name), HOUR_MS):
+        request_for(kafka, name, Resume(None))
+        await_condition(lambda: barriers_in(kafka, name)[0][-1].mutation == Resume(None), "the later request")
+    assert [barrier.mutation for barrier in barriers_in(kafka, name)[0]] == [None, Pause(None), Resume(None)]
+
+
+def test_a_barrier_that_is_asked_for_comes_at_once_and_the_interval_begins_anew(
+    kafka: KafkaSettings, topic: Topic
+) -> None:
+    name = topic(partitions=1)
+    with BarrierInjector(kafka, InData(name), HOUR_MS) as running:
+        for count in (2, 3):
+            running.hasten()
+            await_condition(lambda count=count: len(barriers_in(kafka, name)[0]) == count, "a barrier")  # type: ignore[misc]

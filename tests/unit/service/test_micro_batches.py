@@ -22,14 +22,20 @@ TOPIC = chain((3, 0), (7, 9), (20, 10))
 
 @dataclass
 class Ran:
-    """Batches that do nothing: one takes all barriers that wait, and more are told while it runs."""
+    """Batches that do nothing: one takes `most` of the barriers that wait, and more are announced while it runs."""
 
     announcements: Announcements
     told_meanwhile: list[Sequence[AlignedBarrier]]
     epochs: list[list[int]] = field(default_factory=list)
     while_it_runs: Callable[[], object] = lambda: None
+    jobs_read: bool = False
+    most: int = 3
+
+    def reads_on(self, _report: BatchReport) -> bool:
+        return self.jobs_read
 
     def run(self, waiting: Sequence[AlignedBarrier], _duplicates: object) -> BatchReport:
+        waiting = waiting[: self.most]
         self.epochs.append([barrier.epoch // EPOCH_STEP for barrier in waiting])
         for barrier in self.told_meanwhile.pop(0) if self.told_meanwhile else ():
             self.announcements.put(barrier)
@@ -38,13 +44,14 @@ class Ran:
         return cast("BatchReport", SimpleNamespace(plan=plan, outcome=SimpleNamespace(stop=False)))
 
 
-def micro_batches(ran: Ran) -> MicroBatches:
+def micro_batches(ran: Ran) -> tuple[MicroBatches, MemoryInjector]:
     records = MemoryRecords(PARTITIONS, TOPIC.markers, [21, 11], seen_by_look=0)
+    injector = MemoryInjector(records, ran.announcements.put)
     source = InjectedBarriers(
         "up",
         PARTITIONS,
         records,
-        injector=MemoryInjector(records, ran.announcements.put),
+        injector=injector,
         announcements=ran.announcements,
         stable=lambda: (100, 100),
     )
@@ -52,22 +59,44 @@ def micro_batches(ran: Ran) -> MicroBatches:
     compactor = SimpleNamespace(
         batch_begins=lambda: None, between_batches=lambda epoch, wait_for_compaction: None
     )
-    return MicroBatches(source, cast("Batches", ran), cast("Compactor", compactor), lambda report: None)
+    running = MicroBatches(source, cast("Batches", ran), cast("Compactor", compactor), lambda report: None)
+    return running, injector
 
 
 def test_barriers_that_are_named_during_a_batch_need_no_further_micro_batch() -> None:
     first, *later = announced(TOPIC)
     ran = Ran(Announcements(), [later])
     ran.announcements.put(first)
-    micro_batches(ran)(NO_RECORDS, 0)
+    running, _ = micro_batches(ran)
+    running(NO_RECORDS, 0)
     assert ran.epochs == [[1], [2, 3]]
 
 
 def test_nothing_that_is_named_is_run_once_it_is_closed() -> None:
     first, *later = announced(TOPIC)
     ran = Ran(Announcements(), [later])
-    running = micro_batches(ran)
+    running, _ = micro_batches(ran)
     ran.while_it_runs = lambda: running.close(timeout_s=0)
     ran.announcements.put(first)
     running(NO_RECORDS, 0)
     assert ran.epochs == [[1]]
+
+
+def test_a_barrier_is_asked_for_where_a_job_could_read_on_and_none_waits() -> None:
+    first, *later = announced(TOPIC)
+    ran = Ran(Announcements(), [later], jobs_read=True)
+    ran.announcements.put(first)
+    running, injector = micro_batches(ran)
+    running(NO_RECORDS, 0)
+    assert ran.epochs == [[1], [2, 3]]
+    assert injector.hastened == 2
+
+
+def test_none_is_asked_for_while_others_wait_or_no_job_could_read_on() -> None:
+    for jobs_read, taken_at_once, asked in ((True, 1, 1), (True, 3, 1), (False, 1, 0)):
+        ran = Ran(Announcements(), [], jobs_read=jobs_read, most=taken_at_once)
+        for barrier in announced(TOPIC):
+            ran.announcements.put(barrier)
+        running, injector = micro_batches(ran)
+        running(NO_RECORDS, 0)
+        assert injector.hastened == asked

@@ -26,6 +26,7 @@ from streaming.source.barriers.injecting.control_requests import (
 )
 
 _COORDINATOR_POLL_S = 0.05
+_FETCH_WAIT_MS = 5_000
 _COMMIT_EVERY_S = 3_600.0
 """Kafka forgets an offset that was not committed for a week, and with it which requests were taken."""
 _log = structlog.get_logger(__name__)
@@ -43,6 +44,9 @@ class ControlTopic:
         # A member of no group: it asks for the group's offset and lends its name to the transaction.
         self._group = Consumer(settings.consumer(**{"group.id": group}))
         self._reader = RangeReader(settings)
+        # The broker answers when a request comes, and otherwise nothing is asked for seconds.
+        waiting = {"enable.partition.eof": False, "fetch.wait.max.ms": _FETCH_WAIT_MS}
+        self._news = Consumer(settings.consumer(**waiting))
         self._taken_to = 0
         self._committed: int | None = None
         self._committed_s = 0.0
@@ -59,7 +63,12 @@ class ControlTopic:
             self._taken_to = found.offset
         elif last is not None:
             self._taken_to = self._first_since(last.injected_at_ms)
+        with translated(self._settings, what=self._topic):
+            self._news.assign([TopicPartition(self._topic, 0, max(self._taken_to, self._begin()))])
         return other_than(self._claim, found)
+
+    def _begin(self) -> int:
+        return self._reader.watermarks(self._topic)[0].earliest
 
     def _first_since(self, unix_ms: int) -> int:
         """Offset of the first request that is not older, the topic's end if there is none."""
@@ -74,8 +83,14 @@ class ControlTopic:
 
     def close(self) -> None:
         """Leave the broker. What was taken since the last `commit_with` will be found again."""
+        self._news.close()
         self._reader.close()
         self._group.close()
+
+    def await_request(self, timeout_s: float) -> bool:
+        """Whether a record that was not taken is there, or comes within the time. Trouble with the broker is none."""
+        record = self._news.poll(timeout_s)
+        return record is not None and record.error() is None and located(record)[1] >= self._taken_to
 
     def take(self) -> ControlRequest | None:
         """The oldest request that is in the topic now, or None. What is no request is reported and skipped."""

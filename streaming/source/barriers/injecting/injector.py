@@ -1,5 +1,8 @@
 """The barrier injector: at each interval one barrier for every partition, in one transaction.
 
+A control request does not wait for its turn, nor does a service that asks for a barrier (`hasten`): one is sent at
+once, and the interval begins anew.
+
 All copies of a barrier become visible together, so no two partitions disagree on the order of barriers. The
 topic itself is the only memory: a new injector fences the one before, finds the last barrier at the ends of
 the partitions, however much data follows it, and goes on from there.
@@ -47,6 +50,9 @@ from streaming.source.barriers.injecting.target import BarrierTarget
 _OTHERS_TRANSACTIONS_S = TRANSACTION_TIMEOUT_MS / 1000 + 15
 _ATTEMPTS = 3
 _END_WITHIN_S = 5.0
+_LOOK_EVERY_MS = 50
+_LEAST_INTERVAL_MS = 100
+"""Between a barrier and one that was asked for; the least that `barrier_interval` may be."""
 _log = structlog.get_logger(__name__)
 
 
@@ -58,6 +64,10 @@ def unix_ms() -> int:
 def injector_id(topics: UpstreamTopics) -> str:
     """Transactional id, and consumer group on the control topic, of the one injector of these barriers."""
     return f"{topics.data}.barriers" if topics.barriers is None else f"{topics.barriers}.injector"
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 class BarrierWatch:
@@ -114,6 +124,10 @@ class _Session:
             mutation = request.mutation if request else None
         return next_barrier(self.last, partitions=self._partitions, now_ms=now_ms, mutation=mutation)
 
+    def await_request(self, timeout_s: float) -> bool:
+        """As `ControlTopic.await_request`."""
+        return self._control_topic.await_request(timeout_s)
+
     def send(self, barrier: Barrier) -> AlignedBarrier:
         with self._producer.transaction() as producer:
             ends = self._target.send(producer, barrier)
@@ -155,7 +169,7 @@ class BarrierInjector:
         self._claim = Claim(owner, interval_ms, who())
         self._session: _Session | None = None
         self._lock = threading.Lock()
-        self._ending = threading.Event()
+        self._ending, self._hastened = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self.last_barrier: Barrier | None = None
         """The last barrier known to be in the topic: found there or sent."""
@@ -201,6 +215,10 @@ class BarrierInjector:
             self._thread = None
         with self._lock:
             self._close()
+
+    def hasten(self) -> None:
+        """Have the thread send its next barrier at once. Called by any thread."""
+        self._hastened.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Whether the thread has ended, by `stop` or by itself, within the time."""
@@ -268,15 +286,34 @@ class BarrierInjector:
                 self._close()
 
     def _inject_at_each_interval(self) -> None:
-        due_ms = time.monotonic_ns() // 1_000_000 + self._interval_ms
-        while not self._ending.wait(max(0, due_ms - time.monotonic_ns() // 1_000_000) / 1000):
+        due_ms = _now_ms() + self._interval_ms
+        while not self._ending.is_set():
+            if self._await_turn(due_ms):
+                due_ms = _now_ms()  # the next one a whole interval later
+            if self._ending.is_set():
+                return
             try:
                 self._inject_unless_hindered()
             except Exception as failure:  # noqa: BLE001  # its owner has to learn of it, whatever it is
                 _log.error("barriers_ended", upstream=self._target.topics.data, reason=type(failure).__name__)
                 self.failure = failure
                 return
-            due_ms = next_due_ms(due_ms, time.monotonic_ns() // 1_000_000, self._interval_ms)
+            due_ms = next_due_ms(due_ms, _now_ms(), self._interval_ms)
+
+    def _await_turn(self, due_ms: int) -> bool:
+        """Wait until a barrier is due, or asked for, or to end. Whether it was asked for before it was due."""
+        asked, least_ms = False, _now_ms() + _LEAST_INTERVAL_MS
+        while not self._ending.is_set() and (left_ms := due_ms - _now_ms()) > 0:
+            look_s = min(left_ms, _LOOK_EVERY_MS) / 1_000
+            asked = asked or self._hastened.is_set()
+            if self._session is None or asked:
+                self._ending.wait(look_s)
+            else:
+                asked = self._session.await_request(look_s)
+            if asked and _now_ms() >= least_ms:
+                break
+        self._hastened.clear()
+        return asked and due_ms > _now_ms()
 
     def _inject_unless_hindered(self) -> None:
         try:
