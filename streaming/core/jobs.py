@@ -7,7 +7,7 @@ A mutation that can't be carried out changes nothing; it leaves a report for the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schemas.errors import BackfillError, Code
@@ -15,6 +15,7 @@ from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
 from schemas.table import TableSchema
 from state.values.plan import BatchPlan, JobState
+from state.values.progress import Progress, is_complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,27 @@ def jobs_after(plan: BatchPlan, table: TableSchema) -> JobsOutcome:
                 partitions=len(plan.first_offsets),
             )
     return outcome
+
+
+def reads_on(
+    jobs: Iterable[JobState],
+    progress: Mapping[str, Mapping[int, Progress]],
+    plan: BatchPlan,
+    rows_read: Mapping[str, int],
+) -> bool:
+    """Whether one of the jobs after a batch would read on at once if there were another barrier.
+
+    `rows_read` are those of the batch, by job. A job that read none in it waits for something else, unless it is new
+    since; one with a rate limit waits for time to pass.
+    """
+    begun = {job.state.name for job in plan.jobs}
+    return any(
+        job.may_read
+        and job.rate_limit is None
+        and (job.name not in begun or rows_read.get(job.name, 0) > 0)
+        and not is_complete(progress.get(job.name, {}), job.definition.part_count)
+        for job in jobs
+    )
 
 
 def _behind(job: JobState, plan: BatchPlan) -> JobState:

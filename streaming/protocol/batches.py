@@ -17,6 +17,7 @@ from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Progress, is_complete
 from streaming.core.batch_sizer import BatchSizer
+from streaming.core.jobs import reads_on
 from streaming.core.parts import part_ends
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.effects import Effect, effects_of
@@ -182,18 +183,13 @@ class Batches:
         return self.state.progress
 
     def reads_on(self, done: BatchReport) -> bool:
-        """Whether a job would go on at once after this batch: it read in it, or is new since, and nothing limits it.
+        """As `streaming.core.jobs.reads_on`, after the batch of the report.
 
         While the table is read from its database, chunks come at their own pace, and jobs follow.
         """
-        begun = {job.state.name for job in done.plan.jobs}
-        return not self.reading.is_on and any(
-            job.may_read
-            and job.rate_limit is None
-            and (job.name not in begun or done.snapshot_rows.get(job.name, 0) > 0)
-            and not is_complete(self.progress.get(job.name, {}), job.definition.part_count)
-            for job in self.jobs
-        )
+        if self.reading.is_on:
+            return False
+        return reads_on(self.jobs, self.progress, done.plan, done.snapshot_rows)
 
     def next_offsets(self) -> tuple[int, ...]:
         """First offset of each upstream partition that no batch has handled."""

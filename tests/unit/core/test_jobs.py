@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.records import Add, Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion
-from streaming.core.jobs import add_configured, jobs_after
+from state.values.progress import Completed, Progress
+from streaming.core.jobs import add_configured, jobs_after, reads_on
 from tests.kit.tables import table
 
 TABLE = table(vnode_count=4)
@@ -84,3 +87,30 @@ def test_a_mutation_that_can_not_be_carried_out_changes_nothing(mutation: Mutati
     outcome = jobs_after(plan(mutation), TABLE)
     assert outcome.jobs == jobs_after(plan(None), TABLE).jobs
     assert [report.refused for report in outcome.reports] == [code]
+
+
+PART_READ, ALL_READ = {0: Completed(None, 1)}, {part: Completed(None, 1) for part in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("state", "progress", "rows", "expected"),
+    [
+        pytest.param({}, PART_READ, 5, True, id="it has read, and there is more"),
+        pytest.param({}, ALL_READ, 5, False, id="it has read to its end"),
+        pytest.param({}, PART_READ, 0, False, id="it waits for something else"),
+        pytest.param({"paused": True}, PART_READ, 5, False, id="it was paused in this batch"),
+        pytest.param({"rate_limit": 100}, PART_READ, 5, False, id="its limit decides when it goes on"),
+    ],
+)
+def test_when_a_job_would_read_on_at_once(
+    state: dict[str, Any], progress: dict[int, Progress], rows: int, expected: bool
+) -> None:
+    job = JobState(definition("a"), 0, opened=True, **state)
+    assert reads_on([job], {"a": progress}, plan(None), {"a": rows}) is expected
+
+
+def test_a_job_that_was_added_in_a_batch_reads_on_without_having_read_in_it() -> None:
+    new = JobState(definition("new"), 1 << 16)
+    assert reads_on([new], {"new": {}}, plan(None), {})
+    assert not reads_on([new], {"new": {}}, plan(None, jobs=("a", "new")), {})
+    assert not reads_on([], {}, plan(None), {})
