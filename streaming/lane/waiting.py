@@ -18,14 +18,13 @@ import pyarrow.compute as pc
 from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import (
-    BEFORE_HASH,
-    EPOCH,
     LEFT_OUT,
     OFFSET,
     OP,
     PARTITION,
     TRANSACTION,
     VNODE,
+    as_inserts,
     log_schema,
     waiting_schema,
 )
@@ -165,17 +164,8 @@ class LaneReading:
         return found.rows
 
     def _logged(self, rows: pa.Table) -> pa.Table:
-        count = rows.num_rows
-        own = {EPOCH: self.epoch, PARTITION: -1, OFFSET: -1, OP: Op.INSERT.value, BEFORE_HASH: None}
-        columns = [
-            vnodes_of(rows, self.table)
-            if each.name == VNODE
-            else pa.repeat(pa.scalar(own[each.name], each.type), count)
-            if each.name in own
-            else rows[each.name]
-            for each in log_schema(self.table)
-        ]
-        return pa.table(columns, schema=log_schema(self.table)).sort_by(VNODE)
+        logged = as_inserts(rows, vnodes_of(rows, self.table), self.epoch, log_schema(self.table))
+        return logged.sort_by(VNODE)
 
 
 def _events(changes: Changes, transactions: npt.NDArray[np.int64], table: TableSchema) -> pa.Table:
