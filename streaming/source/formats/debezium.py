@@ -44,7 +44,7 @@ class DebeziumDecoder(Decoder):
 
     def __init__(self, format_: DebeziumFormat, table: TableSchema) -> None:
         keys = frozenset(table.primary_key)
-        self._whole, self._transactions = format_.is_whole, format_.tells_transactions
+        self._whole, self._transactions = format_.is_whole, format_.reads_transactions
         self._halves = halves(whole=self._whole)
         self._table, self._forms = table, DebeziumForms(format_.time, format_.decimal, keys)
         self._row, self._key = JsonColumns(table.columns, self._forms), KeyObjects(table, self._forms)

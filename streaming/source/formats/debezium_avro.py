@@ -44,7 +44,7 @@ class AvroEventDecoder(Decoder):
 
     def __init__(self, format_: DebeziumFormat, table: TableSchema) -> None:
         self._table, self._whole = table, format_.is_whole
-        self._transactions = transactions = format_.tells_transactions
+        self._transactions = transactions = format_.reads_transactions
         read = projects(table.columns, table.key_columns, whole=self._whole, transactions=transactions)
         parts = {
             "source": source_columns(transactions=transactions),

@@ -1,6 +1,6 @@
 """Values of Debezium's JSON as Spark reads them, those of `schemas.json.debezium_values`.
 
-The schema that comes with a record (its frame) is read only where values depend on it: decimals whose scale it tells,
+The schema that comes with a record (its frame) is read only where values depend on it: decimals whose scale it has,
 and times of the mode `adaptive`.
 """
 
@@ -124,12 +124,12 @@ class DebeziumForms(CellForms):
         """Bytes in base64 at their own scale, at that of the frame, or at the declared one."""
         declared = column.type.scale or 0
         has_own = found.startswith("{")
-        told = self._described_as(column, "parameters", "scale")
+        in_frame = self._described_as(column, "parameters", "scale")
         is_usual = ~has_own & (F.octet_length(found) <= _SHORT_TEXT)
         scale: Column = F.lit(declared)
-        if told is not None:
-            is_usual &= told.isNull() | (told == str(declared))
-            scale = F.when(told.rlike(r"^[0-9]{1,3}\z"), told.cast("int")).otherwise(scale)
+        if in_frame is not None:
+            is_usual &= in_frame.isNull() | (in_frame == str(declared))
+            scale = F.when(in_frame.rlike(r"^[0-9]{1,3}\z"), in_frame.cast("int")).otherwise(scale)
         value = self._any_decimal(found, has_own, scale, column)
         if declared <= _MAX_SHORT_SCALE:
             value = F.when(is_usual, _short_decimal(found, column)).otherwise(value)

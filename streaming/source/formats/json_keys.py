@@ -1,6 +1,6 @@
 """Keys in JSON or as plain text, as Spark reads them (docs/formats.md#keys).
 
-Most keys are an object of numbers and plain texts, and such a one is told by its looks in a fifth of the time that
+Most keys are an object of numbers and plain texts, which a pattern recognises in a fifth of the time that
 reading JSON takes. All others are read.
 """
 
