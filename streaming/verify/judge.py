@@ -1,4 +1,4 @@
-"""The way in: judge a topic on a broker."""
+"""The entry point: check a topic on a broker."""
 
 from __future__ import annotations
 

@@ -60,17 +60,17 @@ class Positions:
     def move(self, partition: int, closed: Closed) -> list[Move]:
         """Take the progress that a barrier of this partition carries."""
         moves: list[Move] = []
-        told: set[int] = set()
+        seen: set[int] = set()
         for progress in closed.barrier.progress:
             vnode = progress.vnode
             if not 0 <= vnode < self._keys.vnode_count or self._keys.partition_of(vnode) != partition:
                 self._invalid(
                     closed, vnode, "progress of this partition's vnodes", f"progress of vnode {vnode}"
                 )
-            elif vnode in told:
+            elif vnode in seen:
                 self._invalid(closed, vnode, "one entry a vnode", "a second one")
             else:
-                told.add(vnode)
+                seen.add(vnode)
                 move = self._moved(progress, closed)
                 if move is not None:
                     moves.append(move)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 """Hears what is going on."""
 Course = tuple[tuple[float, float], ...]
 """How a value went: (seconds since the measuring began, value)."""
