@@ -276,10 +276,10 @@ def _start(conf: SparkConf, log: Path, own: Scratch, settings: SparkSettings) ->
     # At debug it would log each command to the JVM, and with them the secrets among the options of a source.
     logging.getLogger("py4j").setLevel(logging.INFO)
     output = log.with_suffix(".out")
-    with output.open("ab") as sink:
+    with output.open("ab") as out:
         try:
             # Of a session of its own: a SIGTERM for the whole process group is for this process to answer.
-            options = {"stdout": sink, "stderr": sink, "start_new_session": True, "pass_fds": (own.lock,)}
+            options = {"stdout": out, "stderr": out, "start_new_session": True, "pass_fds": (own.lock,)}
             gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
             if settings.authenticate_secret is not None:
                 # Spark asks for it as a setting, which it hides from its executors' command lines. By the gateway it

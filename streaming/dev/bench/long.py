@@ -1,4 +1,4 @@
-"""What time does to it: half an hour of live load, of compactions, and of kills."""
+"""Long runs: half an hour of live load, of compactions, and of kills."""
 
 from __future__ import annotations
 

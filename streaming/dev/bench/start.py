@@ -1,4 +1,4 @@
-"""How long it takes until something comes: after a start, after a SIGKILL, and until a replica is built."""
+"""How long a start takes: a first one, one after a SIGKILL, and the building of a replica."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from streaming.source.formats.json_columns import (
 
 _FIELD = "field string, name string, parameters struct<scale string>"
 FRAME = f"struct<fields array<struct<{_FIELD}, fields array<struct<{_FIELD}>>>>>"
-"""Of a record's `schema`, as `from_json` reads what is needed of it."""
+"""The type with which `from_json` reads what is needed of a record's `schema`."""
 
 _WHOLE = r"^-?(0|[1-9][0-9]{0,18})\z"
 _LONG_BYTES = 8
@@ -54,7 +54,7 @@ _UNAVAILABLE = {TypeName.STRING: UNAVAILABLE_TEXTS, TypeName.BINARY: (UNAVAILABL
 
 
 class DebeziumForms(CellForms):
-    """Of records of a connector with these settings. `described` are the fields of a record's frame, if it has one."""
+    """Forms under a connector's settings. `described` are the fields in a record's frame, None without frames."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 Notify = Callable[[str], None]
-"""Hears what is going on."""
+"""Called with a line on what the bench does now."""
 Course = tuple[tuple[float, float], ...]
 """How a value went: (seconds since the measuring began, value)."""
 
