@@ -1,4 +1,4 @@
-"""Asking a running service for something, and waiting until it is so.
+"""Sends requests to a running service, and waits until they have taken effect.
 
     request ──▶ control topic ──▶ the injector puts it on the next barrier ──▶ the batch that ends with or after it
 

@@ -1,4 +1,4 @@
-"""What a running service says of its own condition, asked at its address."""
+"""The condition of a running service, from its HTTP API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Answer:
 
 
 def ask(config: HttpConfig) -> Answer | None:
-    """The service's own words; one of them only where its token is not known here. None if it can't be asked."""
+    """The service's answer; only its condition where its token is not known here. None if it can't be asked."""
     if config.listen is None or config.port == 0:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Columns from a schema of a registry: as from Connect's own, no value has to be guessed by."""
+"""Columns from a schema of a registry: nothing has to be guessed from values."""
 
 from __future__ import annotations
 

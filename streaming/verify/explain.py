@@ -1,4 +1,4 @@
-"""Suspect keys, one by one: is it a difference at all, and if so, of which kind?"""
+"""Explains suspect keys, one by one: whether there is a real difference, and of which kind."""
 
 from __future__ import annotations
 
