@@ -7,8 +7,8 @@
     ├── StateError            our own durable state is missing, foreign or damaged
     ├── EnvironmentProblem    the machine lacks something (Java, a jar, memory, a broker)
     ├── LawViolation          `verify` found an output that breaks the law
-    ├── CommitConflict        somebody else committed first: look again before doing anything
-    ├── Fenced                ... and that somebody is a newer instance of this service: stop
+    ├── CommitConflict        another process committed first: read again before doing anything
+    ├── Fenced                ... and that process is a newer instance of this service: stop
     └── OutcomeUnknown        a commit may or may not have happened: read back before doing anything
 
 A message never holds a payload or a secret: it names the place (`topic-partition@offset`) where the
@@ -55,7 +55,7 @@ class BackfillError(Exception):
 
     @property
     def texts(self) -> dict[str, Any]:
-        """All but the code, by name: `where`, `found`, `expected`, `next_step`."""
+        """The texts by their names: `where`, `found`, `expected`, `next_step`."""
         return {name: getattr(self, name) for name in ("where", "found", "expected", "next_step")}
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""All that is wrong with a declaration, gathered: one round of mending should be enough.
+"""Collects all that is wrong with a declaration, so that one round of corrections is enough.
 
 The error that comes of it has the faults' own code when they share one, and the declaration's general code
 when they don't: a job with nothing but a forbidden filter is EXPRESSION_NOT_ALLOWED.

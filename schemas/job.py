@@ -67,8 +67,8 @@ class JobDefinition:
     broker's). `format` is that of the output's records, `sink` what they are written to. `barrier_topic` has its
     barriers; with None they are records of the output. `scan`, `read` in a definition, is what the snapshot is read
     from. `vnode_count` is the table's: it takes part in `part_count`, not in the definition as written; it is 0 where
-    vnodes are the upstream's partitions. `output_partitions` is 0 where the output has the upstream's partitions and
-    nobody has counted them: the service does (`with_partitions`).
+    vnodes are the upstream's partitions. `output_partitions` is 0 where the output has as many as the upstream, until
+    the service has counted those (`with_partitions`).
     """
 
     name: str
@@ -134,8 +134,8 @@ class JobDefinition:
     def to_json(self) -> str:
         """The definition as one line of JSON, equal for equal definitions.
 
-        What is said of the topic, its format, its sink and the scan is written only where it is said: versions that do
-        not know it read the rest.
+        Keys of topic, format, sink and scan are written only where they are not the default, so that older versions,
+        which do not know them, can read the rest.
         """
         budget = self.latency_budget_ms
         declaration: dict[str, Any] = {
@@ -179,9 +179,9 @@ class JobDefinition:
         return cls.declare(declaration, table)
 
     def differences(self, other: JobDefinition) -> list[str]:
-        """What `other`, the later one, says differently, for a person: `filter was ..., is ...`.
+        """How `other`, the later one, differs, as text for a person: `filter was ..., is ...`.
 
-        What may be done with its output is no part of what it is: `allow_retention` may change.
+        `allow_retention` may change: it is not compared.
         """
         ours, theirs = json.loads(self.to_json()), json.loads(other.to_json())
         return [
@@ -195,7 +195,7 @@ class JobDefinition:
         return self.format.schemas(table.select(self.columns), table.key_columns, self.output)
 
     def with_ids(self, ids: SchemaIds) -> JobDefinition:
-        """The same with the schemas that the registry has of it, which are no part of what is declared."""
+        """The same job with the ids of its registered schemas, which are no part of the declaration."""
         return replace(self, format=self.format.with_ids(ids))
 
     @property
@@ -221,7 +221,7 @@ class JobDefinition:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Those that it may write to."""
+        """The topics that it may write to."""
         beside = () if self.barrier_topic is None else (self.barrier_topic,)
         return self.output, *beside, self.dead_letters
 
@@ -232,7 +232,7 @@ class JobDefinition:
 
     @property
     def is_coupled(self) -> bool:
-        """Whether it is a no-shuffle backfill: one lane an upstream partition, until it is complete."""
+        """Whether it is a no-shuffle backfill: one lane for each upstream partition, until it is complete."""
         return not (self.vnode_count or self.scan.reads_upstream)
 
     @property
@@ -242,11 +242,11 @@ class JobDefinition:
 
     @property
     def part_name(self) -> str:
-        """What people call a part."""
+        """The word for a part in messages."""
         return "partition" if self.parts_are_partitions else "vnode"
 
     def with_partitions(self, upstream: int) -> JobDefinition:
-        """The same with the number of its partitions, where that is the upstream's and was not said."""
+        """The same job; `output_partitions` is set to the upstream's number where it is 0."""
         return self if self.output_partitions else replace(self, output_partitions=upstream)
 
     def partition_of(self, part: int) -> int:

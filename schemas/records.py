@@ -53,7 +53,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRecord:
-    """What a record of an upstream says beside its key; `change` is None where it is no data of the table.
+    """The content of an upstream's record beside its key; `change` is None where it is no data of the table.
 
     `unchanged` are columns, by index, whose value the record leaves out because it is what it was: None in `change`.
     `position` is where the change stands in the log of the database that it comes from, where that can be compared.

@@ -4,7 +4,7 @@ Declared once and fixed for the life of a replica. Two orders matter and must no
 are in declared order (rows), key columns in primary-key order (keys, positions). The distribution key
 is a subset of the primary key, in its own declared order, since a vnode is a hash over its columns in
 that order. Rows of some upstreams have no identity: such a table has neither key, and nothing is kept of it.
-Vnodes may also be the partitions of the upstream (`distribution: upstream`); how many there are, the topic says.
+Vnodes may also be the partitions of the upstream (`distribution: upstream`); then the topic has their number.
 """
 
 from __future__ import annotations

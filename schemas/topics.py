@@ -34,7 +34,7 @@ class UpstreamTopics:
 
     @classmethod
     def of(cls, data: str, *, barriers: str | None = None, control: str | None = None) -> UpstreamTopics:
-        """With the usual name of a topic for requests, unless it is given."""
+        """The topics of an upstream; the control topic is `<data>.control` unless it is given."""
         return cls(data=data, barriers=barriers, control=control or data + CONTROL_SUFFIX)
 
     @property

@@ -34,7 +34,7 @@ class TypeName(StrEnum):
 
 
 TYPE_NAMES = tuple(name if name != TypeName.DECIMAL else "decimal(p,s)" for name in TypeName)
-"""The types as one writes them."""
+"""The types as a declaration writes them."""
 
 NOT_IN_KEY = frozenset({TypeName.FLOAT, TypeName.DOUBLE, TypeName.BINARY})
 """Types without one agreed order and one byte form per value (NaN, -0.0), or too wide for a position."""

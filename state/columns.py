@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from schemas.records import Op
 from schemas.table import TableSchema
 
 VNODE = "_bf_vnode"
@@ -30,6 +31,26 @@ def log_schema(table: TableSchema) -> pa.Schema:
         (BEFORE_HASH, pa.int64()),
     ]
     return pa.schema([*own, *((column.name, column.type.arrow) for column in table.columns)])
+
+
+def as_inserts(rows: pa.Table, vnodes: pa.Array | int, epoch: int, schema: pa.Schema) -> pa.Table:
+    """Rows of a table as INSERTs of the log that no upstream record brought: before every offset, in no partition.
+
+    `vnodes` is one for each row, or one for all. `schema` is `log_schema` or some of its columns; `rows` has the others
+    of it, in the same types.
+    """
+    own = {EPOCH: epoch, PARTITION: -1, OFFSET: -1, OP: Op.INSERT.value, BEFORE_HASH: None}
+    if isinstance(vnodes, int):
+        own[VNODE] = vnodes
+    columns = [
+        pa.repeat(pa.scalar(own[field.name], field.type), rows.num_rows)
+        if field.name in own
+        else vnodes
+        if field.name == VNODE
+        else rows[field.name]
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def base_schema(table: TableSchema) -> pa.Schema:

@@ -1,7 +1,7 @@
 """Rows of Parquet files by their places, so that wide values are read where and when they are needed.
 
-A narrow look (`find`) says which rows there are and where; their values are read later, row group by row group
-(`stream`, `take`). So memory is what is asked for and one row group, however large the files are together.
+`find` reads narrow columns and gives each row's place; values are read later by places, row group by row group
+(`stream`, `take`). So memory holds what is asked for and one row group, however large the files are together.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def files_of(places: RowNumbers) -> RowNumbers:
 class FileRows:
     """Some files, each named by its table and its path below that; `schema` names every column that is asked for.
 
-    A column that a file lacks is null there. Not for threads.
+    A column that a file lacks is null there. For one thread.
     Every method raises StateError(STATE_TABLE_CORRUPT) for a file that is gone, or no Parquet.
     """
 
@@ -85,7 +85,7 @@ class FileRows:
             yield pa.concat_tables(held)
 
     def take(self, places: RowNumbers, columns: Sequence[str], most_bytes: int) -> pa.Table | None:
-        """The rows at some places, in this order; None where several rows turn out larger than that together."""
+        """The rows at some places, in this order; None if several rows together take more than `most_bytes`."""
         order = np.argsort(places)
         held = [pa.schema([self._schema.field(name) for name in columns]).empty_table()]
         size = 0

@@ -51,7 +51,7 @@ class Journal:
         self._table = table
         self._current = self._read()
         self._committing = threading.RLock()
-        """Held from a commit to the moment that its version is known: a look in between would take it for another's."""
+        """Held from a commit until its version is known: `is_superseded` would take it for another's in between."""
 
     @property
     def version(self) -> int:
@@ -145,7 +145,7 @@ class Journal:
         raise AssertionError("the last attempt returned or raised")
 
     def write_plan(self, plan: BatchPlan) -> None:
-        """Make a plan the one that counts, before its first effect.
+        """Write the plan of the next batch, before its first effect.
 
         Raises: Fenced when another instance took the state over since.
         """
@@ -188,13 +188,13 @@ class Journal:
 
 
 def is_superseded(storage: Storage, version: int) -> bool:
-    """Whether the journal has moved past `version`: two looks for a file, cheap enough for every lane task.
+    """Whether the journal has moved past `version`. It checks for two files, which is cheap enough for every lane task.
 
     The newest commit is never cleaned away, older ones are, in their order. So where both this commit and the next one
     are gone, the journal moved on long ago.
 
     Order matters to the caller: first init_transactions, then this, then send. A successor first writes the
-    journal, then fences every transactional id. So either this look sees the successor, or the producer made
+    journal, then fences every transactional id. So either this check sees the successor, or the producer made
     before it is fenced by it; with the two swapped, a zombie could slip between.
     """
     if _has_commit(storage, version + 1):

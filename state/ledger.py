@@ -65,16 +65,16 @@ class Ledger:
 
     @property
     def records(self) -> int:
-        """Where the last commit that was only a part of an epoch brought it to; 0 before any."""
+        """The mark of the last commit of a part of an epoch (`BatchPlan.end_records`); 0 before any."""
         return self._table.transaction_version(self._records_id) or 0
 
     @property
     def copied(self) -> int:
-        """Parts of another table that were copied into this one, as the last commit of some says; 0 before any."""
+        """How many parts of another table were copied into this one, by the last commit's mark; 0 before any."""
         return self._table.transaction_version(self._copied_id) or 0
 
     def reload(self) -> None:
-        """See what others committed. Only where no plan of ours is open."""
+        """Move to the newest version, with other writers' commits. Only where no plan of ours is open."""
         seen = self.version
         self._table.update_incremental()
         self._sync_commits(seen + 1)
@@ -102,7 +102,7 @@ class Ledger:
         copied: int | None = None,
         data_change: bool = True,
     ) -> None:
-        """Add and remove files in one commit on top of the version seen; what is None of the marks is left as it is.
+        """Add and remove files in one commit on top of the version seen; marks that are None are left as they are.
 
         It is on the disk before the next commit of any table; a caller that relies on it sooner waits (`await_synced`).
 
@@ -139,7 +139,7 @@ class Ledger:
         self._sync_commits(self.version)
 
     def _sync_commits(self, first: int) -> None:
-        """Those from `first` to the version seen: the next effect relies on them."""
+        """Begin to sync the commits from `first` to the version seen: the next effect relies on them."""
         names = [f"{version:020d}.json" for version in range(first, self.version + 1)]
         if names:
             self.storage.begin_sync(*((self.path, LOG, name) for name in names), (self.path, LOG))

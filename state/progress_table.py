@@ -77,7 +77,7 @@ class ProgressTable:
         return loaded
 
     def load(self, job: str, start_epoch: int) -> dict[int, Progress]:
-        """The same of one job. Several are cheaper together: each call reads the whole table."""
+        """As `load_all`, for one job. Several are cheaper together: each call reads the whole table."""
         return self.load_all({job: start_epoch})[job]
 
     def commit(

@@ -50,12 +50,12 @@ class BaseFile:
 
     @property
     def raw_bytes(self) -> int:
-        """What its rows take as Arrow columns."""
+        """Bytes that its rows take as Arrow columns."""
         return raw_bytes(self)
 
 
 def raw_bytes(file: BaseFile | DataFile) -> int:
-    """What the rows of a file of the replica take as Arrow columns: its name says so, or it is an estimate.
+    """Bytes that the rows of a file of the replica take as Arrow columns: from its name, or else an estimate.
 
     Compressed sizes say little: fifty kilobytes of one letter are some bytes on disk.
     """
@@ -83,26 +83,26 @@ class ReplicaFiles:
 
     @cached_property
     def base_bytes(self) -> int:
-        """What the base takes as Arrow columns."""
+        """Bytes that the base takes as Arrow columns."""
         return sum(raw_bytes(file) for files in self.base.values() for file in files)
 
     @cached_property
     def log_bytes(self) -> int:
-        """What the log takes as Arrow columns."""
+        """Bytes that the log takes as Arrow columns."""
         return sum(map(raw_bytes, self.log))
 
     def log_bytes_of(self, vnodes: frozenset[int]) -> int:
-        """About what the changes of some vnodes take: their share of the vnodes between each file's bounds."""
+        """An estimate of the bytes of some vnodes' changes: their share of the vnodes between each file's bounds."""
         ordered = sorted(vnodes)
         return sum(int(raw_bytes(file) * _share(file, ordered)) for file in self.log)
 
     @property
     def rows(self) -> int:
-        """About what a whole snapshot reads."""
+        """An estimate of the rows that a whole snapshot reads."""
         return self.base_rows + self.log_rows
 
     def rows_by_vnode(self, vnode_count: int) -> dict[int, int]:
-        """About what each vnode holds: its rows in the base or, before the first compaction, its share of the log."""
+        """About how many rows each vnode holds: those in the base or, before the first compaction, its log share."""
         if not self.base:
             return dict.fromkeys(range(vnode_count), -(-self.log_rows // vnode_count))
         return {vnode: sum(file.rows for file in files) for vnode, files in self.base.items()}
@@ -126,7 +126,7 @@ def _holds(file: DataFile, vnodes: Sequence[int]) -> bool:
 
 
 def _share(file: DataFile, vnodes: Sequence[int]) -> float:
-    """Of some vnodes, in order, among those that a file of the log may hold."""
+    """The share of some vnodes, in order, among those that a file of the log may hold."""
     bounds = file.bounds.get(VNODE)
     if bounds is None:
         return 1.0
@@ -181,7 +181,7 @@ class Replica:
 
         `removed` are all base files of these vnodes that the compaction has read, of the base as of `read_at`, the
         barrier that it was complete up to; the base is then complete up to `epoch`. Does nothing where that is done,
-        and where another compaction came in between: one of whom we took over from, seen by a `reload`.
+        and where another compaction came in between: one of the instance before, seen by a `reload`.
         Raises: CommitConflict when another writer committed to the base.
         """
         is_due = epoch > self.compacted_epoch and read_at in (None, self.compacted_epoch)
@@ -215,7 +215,7 @@ class Replica:
         return tuple(file for file in files if file.bounds[EPOCH][1] > version.compacted_epoch)
 
     def reload(self) -> None:
-        """See what others committed. The log first: it is never seen trimmed beyond what the base has compacted."""
+        """Move to the newest versions. The log first: it is never seen trimmed beyond what the base has compacted."""
         self.log.reload()
         self.base.reload()
 
@@ -240,7 +240,7 @@ class Replica:
         return self.log.records >= records
 
     def trim(self) -> int:
-        """Take log files out that the base has compacted. Returns how many. Only between two batches."""
+        """Remove log files that the base has compacted; returns how many. Only between two batches."""
         compacted = [
             file for file in self.log.files(LOG_BOUNDS) if file.bounds[EPOCH][1] <= self.compacted_epoch
         ]
@@ -298,7 +298,7 @@ def write_log_parts(
     of: Sequence[DataFile],
     stem: str,
 ) -> DataFile:
-    """The same of the rows of several files, which come in parts, of which one at a time is in memory."""
+    """As `write_log_file`, for the rows of the files `of`, which come in parts; one part at a time is in memory."""
     size = sum(map(raw_bytes, of))
     bounds = {
         name: (min(file.bounds[name][0] for file in of), max(file.bounds[name][1] for file in of))

@@ -1,4 +1,4 @@
-"""How long the state keeps what no longer counts."""
+"""How long the state keeps files and commits that no newest version needs."""
 
 from __future__ import annotations
 

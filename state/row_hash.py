@@ -46,7 +46,7 @@ def row_hashes(columns: Sequence[pa.Array], declared: Sequence[Column]) -> npt.N
 
 
 def _hashed(column: pa.Array, kind: ColumnType, seeds: Hashes) -> Hashes:
-    """Where a value is null the result is anything."""
+    """The hash of each value; arbitrary where the value is null."""
     match kind.name:
         case TypeName.BOOLEAN:
             return _of_ints(_numbers(column.cast(pa.uint8())).astype(np.uint64), seeds)

@@ -113,7 +113,7 @@ class Storage:
         return "/".join((self._resolved[1], *parts))
 
     def prepare(self) -> None:
-        """Make sure of a root that can be written, and that nothing in it leads elsewhere.
+        """Create the root; check that it can be written, and that no link in it leads out of it.
 
         Raises: StateError(STATE_PATH_INVALID).
         """
@@ -134,7 +134,7 @@ class Storage:
                 raise self._invalid(name, "a link that leads out of the state's folder")
 
     def _prepare_store(self) -> None:
-        """A new state is not begun where two instances could both win the same commit."""
+        """Refuse a store on which two instances could both win the same commit."""
         if (fault := fault_of(self.root, self.uri("journal"))) is not None:
             raise self._invalid("", fault)
 
@@ -144,7 +144,7 @@ class Storage:
             sync_path(Path(self.root, *parts))
 
     def begin_sync(self, *paths: Sequence[str]) -> None:
-        """Have these synced, in this order, by the time `await_synced` returns."""
+        """Start to sync these, in this order; `await_synced` waits for them."""
         if self._syncs:
             self._background.begin([Path(self.root, *parts) for parts in paths])
 
@@ -162,7 +162,7 @@ class Storage:
         return Background()
 
     def set_torn_aside(self) -> list[str]:
-        """Take what a power failure has left half written out of the way; paths below the root. For the owner only."""
+        """Rename files that a power failure left half written; returns their paths. For the state's owner only."""
         if self.is_store:
             return []
         torn = [path for name in _OURS for path in set_torn_aside(Path(self.root, name))]
@@ -172,7 +172,7 @@ class Storage:
         return StateError(Code.STATE_PATH_INVALID, where=self.uri(path) if path else self.root, found=found)
 
     def write_file(self, data: bytes, folder: str, name: str) -> None:
-        """A small file. It is there as a whole or not at all, and on the disk when this returns."""
+        """Write a small file, atomically; it is on the disk when this returns."""
         self.filesystem.create_dir(self.path(folder), recursive=True)
         # A store shows an object once it is complete.
         draft = name if self.is_store else f".{name}-{uuid.uuid4().hex[:12]}"
@@ -265,7 +265,7 @@ class Storage:
         wanted: pc.Expression,
         part_bytes: int,
     ) -> Iterator[pa.Table]:
-        """The same of all columns, in parts of about this many bytes, of which one at a time is in memory.
+        """As `read_parquet`, all columns, in parts of about `part_bytes`, of which one at a time is in memory.
 
         Raises: as `read_parquet`.
         """
@@ -321,7 +321,7 @@ class Storage:
         bounds: Mapping[str, tuple[Any, Any]],
         row_group_rows: int,
     ) -> DataFile:
-        """The same of rows that come in parts, of which one at a time is in memory. `bounds` are those of all rows."""
+        """As `write_parquet`, of rows in parts, one at a time in memory. `bounds` are those of all rows."""
         name, rows = f"{stem}-{uuid.uuid4().hex[:12]}.parquet", 0
         with self.filesystem.open_output_stream(self.path(table_path, name)) as out:
             with pq.ParquetWriter(out, schema, compression="zstd", store_decimal_as_integer=True) as writer:
@@ -339,5 +339,5 @@ def corrupt(where: str, found: str) -> StateError:
 
 
 def now_ms() -> int:
-    """The wall clock for file times; nothing is decided by it."""
+    """The wall clock in Unix milliseconds, for the age of files alone."""
     return time.time_ns() // 1_000_000

@@ -51,7 +51,7 @@ def hash_input(value: Any, kind: ColumnType) -> bytes:
         case TypeName.DECIMAL:
             return _decimal_input(value, kind)
         case _:
-            raise TypeError(f"{kind} has no bytes that everybody agrees on")
+            raise TypeError(f"{kind} has no bytes that all readers agree on")
 
 
 def _decimal_input(value: Decimal, kind: ColumnType) -> bytes:

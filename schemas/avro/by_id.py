@@ -1,8 +1,8 @@
-"""The strict reader of one half of a record that names its schema: the twin of what Spark reads of it."""
+"""The strict reader of one half of a record that names its schema: the twin of Spark's columns."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 
@@ -16,15 +16,23 @@ from schemas.errors import Code, InputError
 _FORM = "a zero byte, the id of a schema in four bytes, and Avro by this schema"
 
 
+class _Reader(NamedTuple):
+    """How records of one schema are read: a projection, and its two schemas as fastavro wants them."""
+
+    projection: Projection
+    writer: Any
+    reader: Any
+
+
 class RegisteredRecords:
-    """Reads halves of records, each by the schema that it names. `what` is said of them in errors."""
+    """Reads halves of records, each by the schema that it names. `what` names the half in errors, as `a value`."""
 
     def __init__(self, schemas: Schemas, project: Project, what: str) -> None:
         self._schemas, self._project, self._what = schemas, project, what
-        self._learnt: dict[int, tuple[Projection, Any, Any]] = {}
+        self._readers: dict[int, _Reader] = {}
 
     def read(self, data: bytes, *, general: Code, where: str | None = None) -> dict[str, Any]:
-        """The columns and parts that the writer has, as `Projection.row`.
+        """The columns and parts that the writer's schema has, as `Projection.row`.
 
         Raises: InputError: SCHEMA_UNKNOWN; SCHEMA_INCOMPATIBLE; AVRO_TRUNCATED, AVRO_TRAILING, AVRO_LIMIT;
         VALUE_OUT_OF_RANGE, BAD_ENCODING; `general` for anything else. And as `Schemas.get`.
@@ -33,9 +41,9 @@ class RegisteredRecords:
         if schema_id is None:
             found = f"{self._what} of {len(data)} bytes without the id of a schema in front"
             raise InputError(general, where=where, found=found, expected=_FORM)
-        if schema_id not in self._learnt:
-            self._learnt[schema_id] = self._projection(schema_id, where)
-        projection, writer, reader = self._learnt[schema_id]
+        if schema_id not in self._readers:
+            self._readers[schema_id] = self._reader(schema_id, where)
+        projection, writer, reader = self._readers[schema_id]
         try:
             return projection.row(read_record(data[FRAME_BYTES:], writer, reader))
         except CellError as reason:
@@ -48,7 +56,7 @@ class RegisteredRecords:
             found = f"{self._what} of {len(data)} bytes that is none of schema {schema_id} ({reason})"
             raise InputError(reason.code or general, where=where, found=found, expected=_FORM) from None
 
-    def _projection(self, schema_id: int, where: str | None) -> tuple[Projection, Any, Any]:
+    def _reader(self, schema_id: int, where: str | None) -> _Reader:
         schema = self._schemas.get(schema_id)
         if schema is None:
             found = f"{self._what} by schema {schema_id}, which the registry does not know"
@@ -58,8 +66,9 @@ class RegisteredRecords:
         except MisfitError as reason:
             found = f"{self._what} by schema {schema_id}: {reason}"
             raise InputError(Code.SCHEMA_INCOMPATIBLE, where=where, found=found) from None
-        writer, reader = (fastavro.parse_schema(half) for half in (projection.writer, projection.reader))
-        return projection, writer, reader
+        return _Reader(
+            projection, fastavro.parse_schema(projection.writer), fastavro.parse_schema(projection.reader)
+        )
 
 
 _BY_COLUMN = frozenset({Code.VALUE_OUT_OF_RANGE, Code.BAD_ENCODING})

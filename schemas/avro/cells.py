@@ -78,7 +78,7 @@ class MisfitError(ValueError):
 
 
 class CellError(MalformedError):
-    """Why a value is none of its column; the code is None for one that no writer of the schema writes."""
+    """A value that its column can't hold. `code` is None for bytes that no writer of the schema writes."""
 
     def __init__(self, reason: str, column: str, code: Code | None = None) -> None:
         self.column = column
@@ -232,19 +232,19 @@ def unwrapped(schema: Schema) -> Mapping[str, Any]:
 
 
 def meaning(kind: Mapping[str, Any]) -> str | None:
-    """What values of a type stand for, in Avro's words where it has any."""
+    """What values of a type stand for: its `logicalType`, or Avro's name for a type of Connect; None for neither."""
     named = kind.get("logicalType") or _BY_CONNECT.get(str(kind.get("connect.name")))
     # Without a zone they are taken for UTC, as everything is here.
     return str(named).removeprefix("local-") if named else None
 
 
 def _named(kind: Mapping[str, Any]) -> str:
-    told = meaning(kind)
-    return f"{kind['type']} ({told})" if told else str(kind["type"])
+    logical = meaning(kind)
+    return f"{kind['type']} ({logical})" if logical else str(kind["type"])
 
 
 def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
-    avro, told = kind["type"], meaning(kind)
+    avro, logical = kind["type"], meaning(kind)
     match column.type.name:
         case TypeName.BOOLEAN if avro == "boolean":
             return Cell(column, BOOLEAN_BYTE, Form.BOOLEAN)
@@ -260,27 +260,27 @@ def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
             return Cell(column, avro)
         case TypeName.STRING if avro == "enum" and kind["symbols"]:
             return Cell(column, "long", Form.SYMBOL, symbols=tuple(kind["symbols"]))
-        case TypeName.STRING if avro in ("string", "bytes") and told != "decimal":
+        case TypeName.STRING if avro in ("string", "bytes") and logical != "decimal":
             return Cell(column, "string")
-        case TypeName.BINARY if avro in ("string", "bytes") and told != "decimal":
+        case TypeName.BINARY if avro in ("string", "bytes") and logical != "decimal":
             return Cell(column, "bytes")
-        case TypeName.BINARY if avro == "fixed" and told is None:
+        case TypeName.BINARY if avro == "fixed" and logical is None:
             return Cell(column, _fixed(kind["size"]))
-        case TypeName.DECIMAL if avro in ("bytes", "fixed") and told == "decimal":
+        case TypeName.DECIMAL if avro in ("bytes", "fixed") and logical == "decimal":
             return _decimal_cell(column, kind)
         case TypeName.DECIMAL if avro == "record" and has_own_scale(kind):
             return Cell(column, OWN_SCALE, Form.OWN_SCALE)
-        case TypeName.DATE if avro == "int" and told == "date":
+        case TypeName.DATE if avro == "int" and logical == "date":
             return Cell(column, "long", Form.DAYS)
-        case TypeName.TIMESTAMP if avro == "long" and told in _UNITS:
-            return Cell(column, "long", Form.TIME, unit=_UNITS[told])
+        case TypeName.TIMESTAMP if avro == "long" and logical in _UNITS:
+            return Cell(column, "long", Form.TIME, unit=_UNITS[logical])
         case TypeName.DECIMAL | TypeName.DATE | TypeName.TIMESTAMP if avro == "string":
             return Cell(column, "string", Form.TEXT)
     return None
 
 
 def has_own_scale(kind: Mapping[str, Any]) -> bool:
-    """Whether a record is a decimal."""
+    """Whether a record is Debezium's decimal with its own scale."""
     fields = [(field["name"], unwrapped(field["type"])["type"]) for field in kind["fields"]]
     return kind["name"] == _OWN_SCALE_NAME and fields == [("scale", "int"), ("value", "bytes")]
 

@@ -204,7 +204,7 @@ def decode_barrier(header: bytes | None, data: bytes | None, *, where: str | Non
 
 
 def check_barrier(barrier: Barrier, header: bytes | None) -> None:
-    """What holds for a barrier in every form. Raises: MalformedError."""
+    """The conditions on a barrier in the data and beside it. Raises: MalformedError."""
     if header != barrier_header(barrier):
         raise MalformedError("header and value name different epochs")
     if not barrier.curr > barrier.prev >= 0:

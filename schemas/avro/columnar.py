@@ -50,7 +50,7 @@ _LONG_CONSTANT = 16
 """Bytes of a constant from which on Arrow's join copies it, rather than the matrix of short bytes."""
 
 Part: TypeAlias = bytes | tuple[Sequence[Column], Sequence[pa.Array]] | pa.BinaryArray | npt.NDArray[np.int32]
-"""Of a record: bytes that all rows have, the fields of columns, bytes that each row has, or an `int` of each."""
+"""A part of n records: constant bytes, the fields of columns, n byte strings, or n numbers written as Avro `int`."""
 
 
 def encode_keys(key_columns: Sequence[Column], arrays: Sequence[pa.Array]) -> pa.BinaryArray:

@@ -1,4 +1,4 @@
-"""What a few bytes of Avro may claim: lengths and counts are checked before anything is made of them.
+"""Limits for Avro: lengths and counts are checked before anything is allocated for them.
 
 Avro writes the length in front of a text and the count in front of an array, and nothing else says how much follows.
 Six bytes can announce a terabyte. The walk below goes over a record without building a value, so it costs no memory

@@ -59,7 +59,7 @@ def envelope(columns: Sequence[Column], topic: str) -> Schema:
 
 
 def text_of(schema: Mapping[str, Any]) -> str:
-    """As it is registered."""
+    """The text under which a schema is registered; it must not change between versions."""
     return json.dumps(schema, separators=(",", ":"))
 
 

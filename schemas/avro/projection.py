@@ -1,4 +1,4 @@
-"""What is read of a writer's records: the columns of a table, in plain types, and nothing of the rest.
+"""Which fields of a writer's records are read: those of a table's columns, in plain types, and no others.
 
 A projection has two schemas, for Avro's own schema resolution. By `writer` the bytes are walked over; it is the
 writer's schema with plain types where a column is read, without names that could clash, and without logical types.
@@ -47,7 +47,7 @@ class Projection:
 
 
 Project = Callable[[Schema], Projection]
-"""Of a parsed schema, what is read of its records. Raises: MisfitError."""
+"""Makes the projection of a parsed schema. Raises: MisfitError."""
 
 
 def parsed(schema: WriterSchema) -> Schema:
@@ -76,7 +76,7 @@ def projected(schema: WriterSchema, project: Project) -> Projection:
 
 
 def misfit(schema: WriterSchema, project: Project) -> str | None:
-    """Why no record by a schema can be read so."""
+    """Why no record by a schema can be read like this; None if records can."""
     try:
         projected(schema, project)
     except MisfitError as reason:

@@ -61,7 +61,7 @@ class KnownSchemas(Schemas):
         return self._by_id.get(schema_id)
 
     def unanswered(self, ids: Iterable[int]) -> frozenset[int]:
-        """Of some ids those that nobody has asked the registry about."""
+        """The ids of these for which the registry has not been asked yet."""
         return frozenset(ids) - self._by_id.keys() - self.refused
 
 

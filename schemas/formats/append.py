@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AppendFormat(RegistryFormat):
-    """Of an upstream: a value is a row, a null value nothing, and the key whatever the producer wants."""
+    """An upstream's: a value is a row, a null value nothing, and the key is not looked at."""
 
     format: Annotated[Literal["append"], Field(description="Rows without identity, with any key.")] = "append"
     encoding: Annotated[
@@ -57,7 +57,7 @@ class AppendFormat(RegistryFormat):
     # What reads and writes needs packages that commands such as `list` do without.
 
     def project(self, columns: Sequence[Column]) -> Project:
-        """What is read of a value in Avro."""
+        """How a value in Avro is read, by the writer's schema."""
         from schemas.formats.append_rows import project
 
         return project(columns)
@@ -71,7 +71,7 @@ class AppendFormat(RegistryFormat):
 
 
 class AppendOutput(RowOutput):
-    """Of an output: a value is the row after the projection, and the key is the upstream record's."""
+    """An output's: a value is the row after the projection, and the key is the upstream record's."""
 
     format: Annotated[
         Literal["append"],

@@ -22,12 +22,12 @@ from schemas.table import Column
 
 
 def project(columns: Sequence[Column]) -> Project:
-    """What is read of a value in Avro."""
+    """How a value in Avro is read, by the writer's schema."""
     return partial(of_record, columns=columns)
 
 
 class _AppendedRows(Rows):
-    """Of an upstream. A null value is no row."""
+    """An upstream's rows. A null value is no row."""
 
     def read_key(self, data: bytes, *, where: str | None = None) -> Key:
         """The empty one."""
@@ -36,7 +36,7 @@ class _AppendedRows(Rows):
     def read_record(
         self, key: bytes | None, value: bytes | None, *, where: str | None = None
     ) -> UpstreamRecord:
-        """Raises: InputError as `read_change`."""
+        """`change` is None for a null value. Raises: InputError as `read_change`."""
         return UpstreamRecord(None if value is None else self.read_change(key, value, where=where))
 
 
@@ -69,7 +69,7 @@ class AvroRows(_AppendedRows):
 
 
 class WrittenRows(OutputRows):
-    """Of an output, where each record has a value."""
+    """An output's rows; each record has a value."""
 
     def __init__(self, values: Values) -> None:
         self._values = values

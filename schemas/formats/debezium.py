@@ -19,7 +19,7 @@ _TIMES = {TypeName.DATE, TypeName.TIMESTAMP}
 
 
 class DebeziumFormat(RegistryFormat):
-    """Events with a row after, and deletes. Of an upstream only."""
+    """An upstream's only: events with a row after, and deletes."""
 
     format: Annotated[Literal["debezium"], Field(description="Change events of a Debezium connector.")] = (
         "debezium"
@@ -78,13 +78,13 @@ class DebeziumFormat(RegistryFormat):
     _asks_transactions: bool = PrivateAttr(default=False)
 
     @property
-    def tells_transactions(self) -> bool:
+    def reads_transactions(self) -> bool:
         return self._asks_transactions
 
     def with_transactions(self) -> Self:
-        """The same format, which reads of each change what transaction made it: of a PostgreSQL connector.
+        """The same format, which also reads the transaction of each change; for connectors of PostgreSQL.
 
-        It is no part of the declaration. Whole rows before need a replica that is whole: ValueError.
+        It is no part of the declaration. Raises: ValueError where events come with the row before.
         """
         if self.is_whole:
             raise ValueError("transactions are not read where events come with the row before")
@@ -142,6 +142,6 @@ class DebeziumFormat(RegistryFormat):
 
 
 def key_misfit(table: TableSchema) -> str | None:
-    """Why keys of this table could be taken for a frame."""
+    """Why keys of this table could be mistaken for a frame; None if they can't."""
     reserved = [name for name in table.primary_key if name in _FRAME]
     return f"a key column is named {reserved[0]}, as a part of a record" if reserved else None

@@ -1,7 +1,8 @@
-"""What the records of one partition of an upstream amount to, one by one: for `verify`, and as the model for lanes.
+"""The changes of one upstream partition, record by record: for `verify`, and as a model of what lanes do.
 
-It knows every record from the partition's beginning on. `streaming.lane.redelivered` and `streaming.lane.before` do the
-same by whole columns, with what a plan and the replica hold of the past.
+Redelivered records are left out, and values that a record leaves out are filled in. It remembers every record from the
+partition's beginning. `streaming.lane.redelivered` and `streaming.lane.before` do the same by whole columns, with what
+a plan and the replica hold of the past.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from schemas.records import Change, Op, Row, UpstreamRecord
 
 
 class InOrder:
-    """Of one partition; call `take` for each record, in order."""
+    """The state of one partition; call `take` for each record, in order."""
 
     def __init__(self) -> None:
         self._highest: tuple[int, int] | None = None
@@ -22,7 +23,7 @@ class InOrder:
         self._rows: dict[Key, Row] = {}
 
     def take(self, key: Key, record: UpstreamRecord) -> Change | None:
-        """The change, with the values that it leaves out; None for no change, and for one that came again.
+        """The change with its left-out values filled in; None for no change, and for one that came again.
 
         Raises: LookupError for a value that is left out of a row that is not there.
         """

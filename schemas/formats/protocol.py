@@ -12,7 +12,7 @@ So a format is a small value: immutable, comparable, hashable, picklable, withou
 that it makes may be made again in another process at any time. What encodes must be repeatable: the same rows give the
 same bytes in every process and version, in batches of any size, because a batch that is run again has to send what it
 has sent before, and one primary key has one encoding for the life of an output. What decodes must depend on nothing but
-the record. No loop over rows in Python, but in `Rows`.
+the record. Only `Rows` may loop over rows in Python.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 Half: TypeAlias = Literal["key", "value"]
-"""Of a record."""
+"""One half of a record."""
 
 
 class Images(Enum):
@@ -55,7 +55,7 @@ class Images(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """Halves of a record that begin with the id of a schema, as `schemas.avro.registered` says."""
+    """Which halves of a record begin with the id of a schema (its form: `schemas.avro.registered`)."""
 
     key: bool = False
     value: bool = False
@@ -67,7 +67,7 @@ class Framed:
 class Rows(Protocol):
     """The strict twin of a format's columns, one record at a time, over one list of columns.
 
-    It refuses every record that the format does not allow, and where it does not, its columns give the same row.
+    It refuses every record that the format does not allow; from all others it reads the same row as the columns do.
     Errors are InputError with the fault's own code, and `where` as their place.
     """
 
@@ -77,14 +77,14 @@ class Rows(Protocol):
     def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
         """A record, whose value is null only where `Format.may_be_null` allows it. Raises: InputError.
 
-        The key is for formats whose values do not say it all. They refuse a record whose key is wrong; the others
-        leave it unread, and it is for the caller to compare (`Format.keys`).
+        Formats whose values do not hold the whole change read the key, too, and refuse a record whose key is wrong. The
+        others leave the key unread: the caller has to compare it (`Format.keys`).
         """
 
     def read_record(
         self, key: bytes | None, value: bytes | None, *, where: str | None = None
     ) -> UpstreamRecord:
-        """A record of an upstream, which may be more or less than a change. Raises: InputError, as `read_change`."""
+        """As `read_change`, for an upstream's records, with what they have beside a change. Raises: InputError."""
         return UpstreamRecord(self.read_change(key, value, where=where))
 
     def is_key(self, data: bytes, key: Key) -> bool:
@@ -93,7 +93,7 @@ class Rows(Protocol):
 
 
 class OutputRows(Rows, Protocol):
-    """The twin of a format that is written, too."""
+    """The twin of an output's format, which can also write. Rows and keys are Python values, see `schemas.types`."""
 
     def write_key(self, key: Key) -> bytes:
         """What `OutputFormat.keys` gives. ValueError, TypeError or the like for a key that the columns can't hold."""
@@ -106,7 +106,7 @@ class OutputRows(Rows, Protocol):
 
 
 class KeyEncoder(Hashable, Protocol):
-    """Record keys of whole columns. Equal encoders give equal bytes, so what one gave is used for the other."""
+    """Encodes record keys from whole columns. The keys of an encoder may be reused for another one that is equal."""
 
     def __call__(self, arrays: Sequence[pa.Array]) -> pa.BinaryArray:
         """One key for each row, from the key columns in key order.
@@ -121,7 +121,7 @@ class KeyEncoder(Hashable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a row of an output comes from, for formats that say it: a job, a part of it, and an interval.
+    """Where a row of an output comes from, for formats that write it: a job, a part of it, and an interval.
 
     `barrier` is the upstream's that closes the interval, `part` the vnode, or what a job has in its place.
     """
@@ -134,7 +134,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Of n rows of one job: row i is in the part `parts[i]` and the interval that `barriers[intervals[i]]` closes."""
+    """The origins of n rows of one job; `parts` and `intervals` have length n.
+
+    Row i is in the part `parts[i]`, and in the interval that `barriers[intervals[i]]` closes.
+    """
 
     job: str
     table: str
@@ -147,9 +150,9 @@ class Origins:
 
 
 class ValueEncoder(Protocol):
-    """Record values of whole columns, those of an output in its order. Arrays and errors as in `KeyEncoder`.
+    """Encodes record values from whole columns, those of an output in its order. Arrays and errors as in `KeyEncoder`.
 
-    So is the result, but that it has a null for a record without a value, where `Format.may_be_null` allows that.
+    The result as well, but with a null for each record without a value, where `Format.may_be_null` allows that.
     """
 
     def inserts(self, arrays: Sequence[pa.Array], origins: Origins) -> pa.BinaryArray:
@@ -160,12 +163,12 @@ class ValueEncoder(Protocol):
     ) -> pa.BinaryArray:
         """Changes in the order of `ops` (values of `records.Op`), which may be mixed.
 
-        Both halves come at full length; what `before` holds of an INSERT and `after` of a DELETE means nothing.
+        Both halves have full length; `before` of an INSERT and `after` of a DELETE hold arbitrary values.
         """
 
 
 class Format(BaseModel):
-    """Of an upstream: what is needed to read it. See the module for what a format may be and do.
+    """The format of an upstream: all that is needed to read it. See the module for what a format may be and do.
 
     An implementation declares `format: Literal[<its name>]` and the further keys that it takes, with defaults.
     """
@@ -199,34 +202,34 @@ class Format(BaseModel):
 
     @property
     def comes_again(self) -> bool:
-        """Whether what was sent may be sent again, which `UpstreamRecord.position` tells."""
+        """Whether records may be sent again; they are recognised by `UpstreamRecord.position`."""
         return False
 
     @property
-    def tells_transactions(self) -> bool:
-        """Whether changes say what transaction made them (`UpstreamRecord.transaction`)."""
+    def reads_transactions(self) -> bool:
+        """Whether `UpstreamRecord.transaction` is read."""
         return False
 
     @property
     def framed(self) -> Framed:
-        """Which halves of a record name the schema that they are written by."""
+        """Which halves of a record begin with the id of the schema that they are written by."""
         return Framed()
 
     @property
     def known(self) -> KnownSchemas:
-        """The schemas that it was given as a value. A record that names another one waits for it."""
+        """The schemas that `with_schemas` gave it as a value. A record that names another one waits for it."""
         return KnownSchemas()
 
     def with_schemas(self, schemas: Schemas) -> Self:
-        """The same format, which looks schemas up here; lanes and decoders need `KnownSchemas`."""
+        """The same format, which looks schemas up in these. For lanes and decoders they must be `KnownSchemas`."""
         return self
 
     def misfit_of(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
-        """Why no record by this schema can be a row of such a table, for a half that is `framed`."""
+        """Why no record by this schema can be a row of the table, for a half that is `framed`; None if one can."""
         return None
 
     def misfit(self, table: TableSchema) -> str | None:
-        """Why records of this format can't hold such a table. The configuration asks; nothing else does."""
+        """Why records of this format can't hold the table; None if they can. Checked with the configuration alone."""
         name = self.model_dump()["format"]
         if self.images is not Images.ROWS and not table.primary_key:
             return f"format {name!r} needs a table with a primary key; without one there is `append`"
@@ -235,7 +238,7 @@ class Format(BaseModel):
         return self.misfit_of_columns(table)
 
     def misfit_of_columns(self, table: TableSchema) -> str | None:
-        """The same of the columns, for what is its own in a format."""
+        """As `misfit`, for a format's own conditions on the columns and on its keys."""
         return None
 
     @abstractmethod
@@ -243,27 +246,27 @@ class Format(BaseModel):
         """The strict twin over rows of these columns, tuples in this order."""
 
     def keys(self, key_columns: Sequence[Column]) -> KeyEncoder | None:
-        """The keys that are known for right without a second look; None where the decoder compares keys itself."""
+        """Encodes the keys that records should have: an equal key is right. None if the decoder compares keys."""
         return None
 
 
 class OutputFormat(Format):
-    """Of an output: what is needed to write it, and to read it back."""
+    """The format of an output: all that is needed to write it, and to read it back."""
 
     @property
     def tombstone_follows(self) -> bool:
-        """Whether each DELETE is followed by a record of the same key without a value, which says nothing new."""
+        """Whether each DELETE is followed by a tombstone: a record of the same key without a value."""
         return False
 
     @property
     def ids(self) -> SchemaIds | None:
-        """The schemas that records name, of a format that is `framed`; None as long as it was not given any."""
+        """The ids of schemas that records begin with, of a format that is `framed`; None until `with_ids`."""
         return None
 
     def with_ids(self, ids: SchemaIds) -> Self:
-        """The same format, whose records name these schemas; one that is not `framed` has no use for them.
+        """The same format, whose records begin with these ids; one that is not `framed` ignores them.
 
-        Without them a framed one neither encodes nor reads: ValueError.
+        Without ids, encoding and reading by a framed format raise ValueError.
         """
         return self
 
@@ -273,14 +276,17 @@ class OutputFormat(Format):
 
     @abstractmethod
     def keys(self, key_columns: Sequence[Column]) -> KeyEncoder | None:
-        """The keys of an output. None where each record has the key that it came with, of `Images.ROWS`."""
+        """Encodes the keys of an output. None where records keep the keys that they came with: with `Images.ROWS`."""
 
     @abstractmethod
     def values(self, columns: Sequence[Column]) -> ValueEncoder:
-        """Values over these columns, the job's, in its order."""
+        """Encodes values over these columns, the job's, in its order."""
 
     @abstractmethod
     def schemas(
         self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str
     ) -> dict[Half, dict[str, object]]:
-        """What a reader of this topic has to know of `key` and `value`, as JSON says it, in the same words for ever."""
+        """The schemas of `key` and `value` for readers of this topic, as JSON values.
+
+        They must not change between versions: another text is another schema in a registry.
+        """

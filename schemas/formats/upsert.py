@@ -16,7 +16,7 @@ KeyForm = Literal["record", "json", "text", "avro"]
 
 
 class UpsertFormat(RegistryFormat):
-    """A value is the row, and a null or empty one deletes it. Of an upstream only."""
+    """An upstream's only: a value is the row of its key, and a null or empty one deletes it."""
 
     format: Annotated[Literal["upsert"], Field(description="The row of a key, or null.")] = "upsert"
     encoding: Annotated[

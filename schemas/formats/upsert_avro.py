@@ -18,7 +18,7 @@ from schemas.table import Column
 
 
 def projects(key: KeyForm, columns: Sequence[Column], key_columns: Sequence[Column]) -> dict[str, Project]:
-    """What is read of a `value`, and of a `key` that is Avro too."""
+    """How a `value` is read, by the writer's schema, and a `key` that is in Avro, too."""
     found: dict[str, Project] = {"value": partial(of_record, columns=columns)}
     if key == "record":
         found["key"] = partial(of_record, columns=key_columns, exact=True)

@@ -76,7 +76,7 @@ _FORM = "JSON of the table's columns, in UTF-8"
 
 
 def read_row(data: bytes, columns: Mapping[str, Column]) -> dict[str, Value]:
-    """What an object has of some columns. Raises: JsonError."""
+    """The values that a JSON object has for these columns; other fields are ignored. Raises: JsonError."""
     row = {}
     for name, token in read_object(data):
         if (column := columns.get(name)) is not None:
@@ -85,7 +85,7 @@ def read_row(data: bytes, columns: Mapping[str, Column]) -> dict[str, Value]:
 
 
 def error(reason: JsonError, what: str, where: str | None) -> InputError:
-    """What is wrong with `a key` or `a value`, as `what` says."""
+    """The error for a half of a record; `what` is `a key` or `a value`."""
     column = f" in column {reason.column}" if reason.column else ""
     code = Code.KEY_MISMATCH if what == "a key" and reason.code is Code.JSON_MALFORMED else reason.code
     values = {"column": reason.column} if reason.column else {}

@@ -1,4 +1,4 @@
-"""What formats have in common whose records name schemas of a registry."""
+"""The common part of formats whose records may name schemas of a registry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RegistryFormat(Format):
 
     @property
     def schemas_by_id(self) -> Schemas:
-        """Where the twin looks them up."""
+        """Where the twin looks schemas up."""
         return self._schemas
 
     @property
@@ -28,7 +28,7 @@ class RegistryFormat(Format):
         return self._schemas if isinstance(self._schemas, KnownSchemas) else KnownSchemas()
 
     def with_schemas(self, schemas: Schemas) -> Self:
-        """The same format with these."""
+        """As `Format.with_schemas`; a format that is not framed ignores them."""
         if not self.framed:
             return self
         copy = self.model_copy()

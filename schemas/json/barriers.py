@@ -27,7 +27,7 @@ _Int = Annotated[int, Field(ge=0, le=_INT_MAX)]
 
 
 class _Model(BaseModel):
-    """Numbers are numbers and texts are texts. A field that is not known may be of a later version, and is left."""
+    """Values must have the declared JSON type. Unknown fields are ignored: a later version may write them."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 

@@ -53,7 +53,7 @@ def _laid_out(
     places: npt.NDArray[np.int64],
     size: int,
 ) -> Bytes:
-    """Zeros, with the values at their places."""
+    """A buffer of zeros with the values copied to their places."""
     laid = np.zeros(size, np.uint8)
     data = array.buffers()[2]
     if not size or data is None:
@@ -71,7 +71,7 @@ def _pairs() -> npt.NDArray[np.uint16]:
 
 
 def unscaled_texts(array: pa.Decimal128Array) -> pa.BinaryArray:
-    """The unscaled value in as few bytes as two's complement needs, big-endian; anything where it is null."""
+    """The unscaled value in as few bytes as two's complement needs, big-endian; arbitrary where it is null."""
     if array.type.precision > MAX_NARROW:
         return base64_texts(_unscaled_bytes(array))
     numbers = raw(array, np.int64)

@@ -30,7 +30,7 @@ _STEP = 1 << 16
 
 
 def cells(array: pa.Array, kind: ColumnType, encoding: Encoding) -> list[Piece]:
-    """The values of a column, of which there is one at least. A null is one of the only piece that there is then."""
+    """The texts of a column's values, at least one. A column with nulls is a single piece, null at the same places."""
     pieces = _CELLS[encoding][kind.name](array)
     return [null_where(array, join(pieces))] if array.null_count else pieces
 
@@ -62,7 +62,7 @@ def _strings(array: pa.StringArray) -> list[Piece]:
 
 
 def escaped(array: pa.StringArray) -> pa.StringArray:
-    """What stands between the quotes of JSON. Only the rows that hold something to escape are copied."""
+    """Texts escaped for JSON, without quotes. Only rows that hold something to escape are copied."""
     offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)
     first, end = int(offsets[0]), int(offsets[-1])
     if first == end:
@@ -81,7 +81,7 @@ def escaped(array: pa.StringArray) -> pa.StringArray:
 
 
 def _has_special(data: npt.NDArray[np.uint8]) -> bool:
-    """By what machines are best at, the least byte and searches for one, in steps that stay in their caches."""
+    """Whether any byte has to be escaped; by vectorised minimum and search, in steps that fit the CPU's cache."""
     for start in range(0, len(data), _STEP):
         step = data[start : start + _STEP]
         text = step.tobytes()

@@ -46,7 +46,7 @@ def encode_objects(
 def object_pieces(
     columns: Sequence[Column], arrays: Sequence[pa.Array], encoding: Encoding, length: int
 ) -> list[Piece]:
-    """The same, to be joined with more. Errors as `encode_objects`."""
+    """As `encode_objects`, in pieces that are to be joined with others."""
     pieces: list[Piece] = []
     for column, array in zip(columns, arrays, strict=True):
         _check(column, array, length)
@@ -56,7 +56,7 @@ def object_pieces(
 
 
 def joined(length: int, pieces: list[Piece]) -> pa.BinaryArray:
-    """Row by row, with `null` where a value is."""
+    """The pieces joined row by row, with `null` where a value is null."""
     return join(pieces, null=b"null") if length else pa.array([], pa.binary())
 
 

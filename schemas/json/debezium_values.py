@@ -63,14 +63,14 @@ _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 
 @dataclass(frozen=True, slots=True)
 class FieldSchema:
-    """What the schema of a record says of a column: what its values mean, and the scale of a decimal."""
+    """A column in the schema that comes with a record: the meaning of its values, and the scale of a decimal."""
 
     meaning: str | None = None
     scale: int | None = None
 
 
 def field_schemas(frame: Token, half: str | None = None) -> dict[str, FieldSchema]:
-    """Of the fields that the `schema` of a record describes, or of those of one of them; empty if it does not."""
+    """The fields in the `schema` of a record, or those of its field `half`; empty if it describes none."""
     try:
         fields = json.loads(frame.text)["fields"]
         if half is not None:

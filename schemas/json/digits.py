@@ -97,7 +97,7 @@ def decimals(array: pa.Decimal128Array) -> list[Piece]:
 
 
 def _fraction(numbers: Integers, digits: int) -> list[Words]:
-    """In groups of four, two or one, each a text."""
+    """Decimals as texts of four, two or one digit, side by side."""
     groups: list[Words] = []
     while digits:
         size = 4 if digits >= 4 else min(digits, 2)

@@ -1,4 +1,4 @@
-"""What readers of an output in JSON have to know of it, and Kafka Connect's frame, which tells them in each record.
+"""The schemas of outputs in JSON for readers, and Kafka Connect's frame, which has the schema in each record.
 
 The frame is `{"schema": ..., "payload": ...}`; names in a schema say what a number or bytes mean. Source:
 https://kafka.apache.org/documentation/#connect_schemas, and for timestamps
@@ -45,7 +45,7 @@ _JSON: dict[TypeName, Schema] = {
 
 
 def framed(schema: Schema) -> tuple[bytes, bytes]:
-    """What stands before a payload and behind it."""
+    """The constant bytes before a payload and behind it."""
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     return f'{{"schema":{text},"payload":'.encode(), b"}"
 
@@ -56,12 +56,12 @@ def connect_struct(name: str, fields: Sequence[Schema], *, optional: bool = Fals
 
 
 def connect_field(name: str, schema: Mapping[str, Any], *, optional: bool = False) -> Schema:
-    """Of a field by its name."""
+    """Connect's schema of a field of an object."""
     return {"type": schema["type"], "optional": optional, **schema, "field": name}
 
 
 def connect_row(name: str, columns: Sequence[Column], *, optional: bool = False) -> Schema:
-    """Of an object of columns."""
+    """Connect's schema of an object of these columns."""
     fields = [connect_field(each.name, _connect(each.type), optional=each.nullable) for each in columns]
     return connect_struct(name, fields, optional=optional)
 
@@ -84,14 +84,14 @@ def json_object(fields: Mapping[str, Schema]) -> Schema:
 
 
 def json_row(columns: Sequence[Column]) -> Schema:
-    """Of an object of columns."""
+    """JSON Schema of an object of these columns."""
     return json_object(
         {each.name: or_null(_json(each.type)) if each.nullable else _json(each.type) for each in columns}
     )
 
 
 def or_null(schema: Schema) -> Schema:
-    """Of what may be null, too."""
+    """JSON Schema of the same value, or null."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 

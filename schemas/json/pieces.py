@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 Integers = npt.NDArray[np.signedinteger[Any]]
 Words = npt.NDArray[np.unsignedinteger]
-"""A short text of each row: its bytes as one number of the machine."""
+"""A short text of each row: its bytes as one integer of 1, 2, 4 or 8 bytes."""
 
 _EMPTY = pa.scalar(b"", pa.binary())
 _MAX_OFFSET = 2**31 - 1
@@ -27,14 +27,14 @@ _LONG = 512
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Texts of one width: what all rows have, and at some places what each has for itself."""
+    """Texts of one width: constant parts, which all rows share, and parts of each row, side by side."""
 
     template: bytes
     fields: tuple[tuple[int, Words], ...]
 
     @classmethod
     def of(cls, *parts: str | Words) -> Fixed:
-        """Side by side."""
+        """The parts side by side."""
         whole = cls(b"", ())
         for part in parts:
             each = part.encode() if isinstance(part, str) else cls(bytes(part.itemsize), ((0, part),))
@@ -50,7 +50,7 @@ class Fixed:
         return Fixed(self.template + other.template, self.fields + moved)
 
     def texts(self) -> pa.BinaryArray:
-        """Of each row."""
+        """The text of each row."""
         length, width = len(self.fields[0][1]), len(self.template)
         if length * width > _MAX_OFFSET:
             raise pa.ArrowCapacityError(f"{length} rows at once are too many for 32-bit offsets")
@@ -71,11 +71,11 @@ class Fixed:
 
 
 Piece: TypeAlias = bytes | pa.BinaryArray | Fixed
-"""What all rows have, or what each has for itself."""
+"""A constant that all rows share, texts of one width, or any text of each row."""
 
 
 def join(pieces: Iterable[Piece], *, null: bytes = b"") -> pa.BinaryArray:
-    """Row by row, with `null` for what is null. One piece at least is no constant."""
+    """The pieces joined row by row, with `null` for what is null. At least one piece must not be a constant."""
     merged: list[Piece] = []
     for piece in pieces:
         if merged and not isinstance(piece, pa.Array) and not isinstance(merged[-1], pa.Array):
@@ -91,7 +91,7 @@ def join(pieces: Iterable[Piece], *, null: bytes = b"") -> pa.BinaryArray:
 
 
 def _interleaved(parts: list[pa.Array | pa.Scalar], null: bytes) -> pa.BinaryArray:
-    """What `binary_join_element_wise` gives, in two thirds of the time as long as the pieces are short.
+    """As Arrow's `binary_join_element_wise`, in two thirds of the time as long as the pieces are short.
 
     All pieces are put into one array, a constant once, from which each row's are taken side by side: that they are a
     row is then a matter of offsets.
@@ -145,7 +145,7 @@ def raw(array: pa.Array, kind: type[np.int32] | type[np.int64]) -> Integers:
 
 
 def binary(data: npt.NDArray[np.generic], offsets: npt.NDArray[np.int32]) -> pa.BinaryArray:
-    """Texts that lie one behind the other."""
+    """The Arrow array of texts that lie one behind the other in `data`; `offsets` has one more entry than rows."""
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 

@@ -1,4 +1,4 @@
-"""Values of columns as JSON: what docs/formats.md#json-values says, and nothing beside it.
+"""Values of columns from JSON, in exactly the forms of docs/formats.md#json-values.
 
 Each type has one reading, which is exact: a value that its column can't hold as it is written is refused, not rounded
 (but for float and double, where rounding to the nearest number is what the type means).
@@ -49,7 +49,7 @@ def value_of(token: Token, column: Column) -> Value:
 
 
 def plain_value(text: str, column: Column) -> Value:
-    """What a text without quotes stands for. Raises: JsonError, as `value_of`."""
+    """The value of a text without JSON's quotes. Raises: JsonError, as `value_of`."""
     kind = Kind.TEXT
     if column.type.name is TypeName.BOOLEAN and text in ("true", "false"):
         kind = Kind.BOOLEAN

@@ -83,7 +83,7 @@ def _double(value: float, _: ColumnType) -> str:
 
 
 def _float(value: float, _: ColumnType) -> str:
-    """With the digits that tell it from the other numbers of 32 bits."""
+    """With the fewest digits that distinguish it from the other numbers of 32 bits."""
     import numpy as np
 
     if math.isfinite(value) and struct.unpack("<f", struct.pack("<f", value))[0] != value:

@@ -1,1 +1,1 @@
-"""What a configuration chooses by its kind, but for formats: each kind's settings. What carries it out is elsewhere."""
+"""Settings of what a configuration chooses by kind, formats aside. The code behind each kind is in `streaming`."""

@@ -23,10 +23,10 @@ def declare_kind(
     beside: Collection[str] = (),
     place: str = "",
 ) -> _AnyModel | None:
-    """The model of the kind that a declaration names by the key `tag`; keys `beside` its own are someone else's.
+    """The model of the kind that a declaration names by the key `tag`; keys in `beside` are not the kind's.
 
     None if something is at fault: a kind that is not known (its own keys are not known then either), a key that is
-    nobody's, or a value. `place` goes in front of each key in the faults.
+    unknown to the chosen kind, or a value. `place` goes in front of each key in the faults.
     """
     kind = declaration.get(tag, default)
     model = kinds.get(kind) if isinstance(kind, str) else None

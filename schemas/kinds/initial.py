@@ -70,7 +70,7 @@ class DeltaStart(_Model):
         return self
 
     def below(self, folder: Path) -> DeltaStart:
-        """With an absolute folder, or a URI."""
+        """The same start; a relative path is made absolute, below `folder`."""
         if "://" in self.uri:
             return self
         return self.model_copy(update={"uri": str((folder / self.uri).resolve())})

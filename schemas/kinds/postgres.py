@@ -82,7 +82,7 @@ class PostgresStart(BaseModel):
         return Secret("initial.postgres.dsn_file", file=Path(self.dsn_file))
 
     def below(self, folder: Path) -> PostgresStart:
-        """With an absolute file."""
+        """The same start; a relative file is made absolute, below `folder`."""
         return self.model_copy(update={"dsn_file": str((folder / self.dsn_file).resolve())})
 
     def misfit_of(self, table: TableSchema) -> str | None:
@@ -95,7 +95,7 @@ class PostgresStart(BaseModel):
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """What a state is bound to, as JSON values: how fast and by which role it is read may change."""
+        """The part that a state is bound to, as JSON values; pace, timeouts and the role may change."""
         return {"table": self.table, "slot": self.slot, "mode": self.mode}
 
     def __str__(self) -> str:

@@ -63,7 +63,7 @@ class ReplicaScan(ScanConfig):
     kind: Literal["replica"] = "replica"
 
     def misfit_of(self, table: TableSchema) -> str | None:
-        """There is no replica of rows without identity."""
+        """A table without a primary key does not fit: there is no replica of it."""
         return (
             None
             if table.has_key
@@ -78,11 +78,11 @@ class TopicScan(ScanConfig):
 
     @property
     def reads_upstream(self) -> bool:
-        """They are all that it reads."""
+        """Always."""
         return True
 
     def misfit(self, upstream: Format) -> str | None:
-        """What is sent of a record must follow from the record alone, and none may come again."""
+        """Only formats fit whose records need nothing but themselves to be sent, and are never redelivered."""
         if upstream.images is Images.AFTER_ONLY or upstream.comes_again:
             return (
                 "read: topic needs an upstream whose records say what was there before, format: change, or whose rows "
@@ -91,11 +91,11 @@ class TopicScan(ScanConfig):
         return None
 
     def part_count(self, vnode_count: int, output_partitions: int) -> int:
-        """Its output has the upstream's partitions."""
+        """The number of partitions, which the output shares with the upstream."""
         return output_partitions
 
     def position_columns(self, table: TableSchema) -> tuple[Column, ...]:
-        """The first offset that was not read."""
+        """One column: the first offset that was not read."""
         return (Column("offset", ColumnType(TypeName.BIGINT), nullable=False),)
 
 

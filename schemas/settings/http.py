@@ -100,7 +100,7 @@ def check_http(declared: HttpConfig, *, folder: Path, faults: Faults) -> HttpCon
 
 
 def _find_no_certificate(http: HttpConfig, faults: Faults) -> None:
-    """Try the certificate and its key together, as a server would."""
+    """Load the certificate and its key together, as a server would, to find errors early."""
     if (http.certificate_file is None) != (http.key_file is None):
         faults.add("http.certificate_file and http.key_file go together")
     elif http.certificate_file is not None and http.key_file is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from schemas.faults import brief
 
 HEADROOM_BYTES = 16 * 1024
-"""What a record in its batch is longer than its key and value: frames, and the headers of a dead letter."""
+"""Bytes that a record in its batch has beyond key and value: frames, and the headers of a dead letter."""
 KAFKA_MESSAGE_BYTES = 1_048_588
 """`max.message.bytes` of a topic where neither the topic nor its broker sets it."""
 _SIZE = re.compile(r"([1-9][0-9]{0,11})([kmg]?)")
@@ -46,6 +46,6 @@ def size_bytes(declared: object) -> int:
 
 
 def size_text(size: int) -> str:
-    """Bytes as one writes them, in the largest unit that they are a whole number of."""
+    """Bytes as a configuration writes them, in the largest unit that divides them."""
     unit = next((unit for unit in "gmk" if size % (1 << _SHIFT[unit]) == 0), "")
     return f"{size >> _SHIFT[unit]}{unit}"

@@ -1,4 +1,4 @@
-"""How a client proves who it is, and whom it believes: protocol, credentials, certificates.
+"""How a client authenticates, and which servers it trusts: protocol, credentials, certificates.
 
 A secret is a *reference* (a file, or a variable of the environment) up to the moment a client is made of it. So
 what is defined here may be logged, pickled into a Spark task or kept in a file, and gives nothing away; and a
@@ -91,7 +91,7 @@ class OAuth:
     """Of the configuration, for errors."""
 
     def tls_context(self) -> ssl.SSLContext:
-        """Whom to believe that it is the token server. Raises: ConfigError for a file without certificates."""
+        """The certificates by which the token server is trusted. Raises: ConfigError for a file without any."""
         return _trust(f"{self.section}.ca_file", self.ca_file)
 
     def find_unusable(self, faults: Faults) -> None:
@@ -139,7 +139,7 @@ class OAuthConfig(BaseModel):
         return self.model_copy(update={key: str(folder.resolve() / value) for key, value in declared.items()})
 
     def declared(self, section: str) -> OAuth:
-        """What a client is made of; exactly one of file and variable has to be given."""
+        """The settings for a client; exactly one of file and variable must be given."""
         secret = Secret.declared(f"{section}.client_secret", self.client_secret_file, self.client_secret_env)
         assert secret is not None
         ca_file = None if self.ca_file is None else Path(self.ca_file)

@@ -50,7 +50,7 @@ def replication_factor(declared: object, faults: Faults) -> int | None:
 
 
 def allow_retention(declared: object, faults: Faults) -> bool:
-    """Whether the output may lose its beginning."""
+    """The key `allow_retention`: whether the output may lose its beginning."""
     if declared is None or isinstance(declared, bool):
         return bool(declared)
     faults.add(f"allow_retention {brief(declared)} is neither true nor false")

@@ -69,9 +69,9 @@ def _endpoint() -> str | None:
 
 
 def fault_of(root: str, journal: str) -> str | None:
-    """What keeps a new state from lying below `root`, as tried with a table that is deleted again.
+    """Why a new state can't be kept below `root`, as tried with a table that is deleted again; None if it can.
 
-    None where nothing does, or `journal` is there: the state is none that begins.
+    None as well where `journal` exists: an old state is not tested.
     """
     probe = f"{root.rstrip('/')}/probe-{uuid.uuid4().hex[:12]}"
     try:
@@ -87,10 +87,10 @@ def fault_of(root: str, journal: str) -> str | None:
 
 
 def one_commit_wins(uri: str, options: dict[str, str] | None) -> bool:
-    """Whether of several commits at one moment never two landed, as tried with a table at `uri` that is left there.
+    """Whether concurrent commits of one version never both landed, in a table at `uri` that is left there.
 
-    delta-rs looks for a rival before it writes, so only those that look at the same moment try the store. That it held
-    is no proof; that it did not is one.
+    delta-rs checks for a rival before it writes, so only commits that check at the same moment test the store. False is
+    a proof; True is none.
     """
     DeltaTable.create(uri, _PROBE, storage_options=options)
     with ThreadPoolExecutor(_RIVALS) as pool:

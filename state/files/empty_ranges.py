@@ -1,8 +1,8 @@
 """Offsets of the upstream that held no record when they were looked at: `upstream/empty.json`.
 
 What is at an offset never changes, so what was seen once holds for good. It is kept because the log
-forgets it: once retention has deleted these offsets, nothing tells an end of a transaction from a record that is lost.
-The file is a help and no part of the state: without it a loss is feared where there may be none.
+forgets it: once retention has deleted these offsets, an end of a transaction can't be distinguished from a lost record.
+The file is no necessary part of the state: without it DATA_LOST is reported where there may be no loss.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class EmptyRange:
 
 
 class EmptyRanges:
-    """Those that a state has kept, one a partition."""
+    """The empty ranges that a state keeps, at most one for each partition."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def read(self) -> dict[int, EmptyRange]:
-        """A file that is none is as good as not there."""
+        """By partition; nothing for a file that is missing or damaged."""
         if not self._storage.exists(_FOLDER, _NAME):
             return {}
         with self._storage.filesystem.open_input_stream(self._storage.path(_FOLDER, _NAME)) as file:

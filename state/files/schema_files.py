@@ -24,7 +24,7 @@ class SchemaFiles:
         self._storage = storage
 
     def read(self) -> tuple[WriterSchema, ...]:
-        """All of them, by id. A file that is none is as good as not there."""
+        """All schemas, in the order of their ids. Damaged files are ignored."""
         selector = fs.FileSelector(self._storage.path(FOLDER), allow_not_found=True)
         infos = self._storage.filesystem.get_file_info(selector)
         found = [self._read(info.path) for info in infos if info.extension == "json"]

@@ -27,11 +27,10 @@ CHUNKS_PATH, WAITING_PATH = "initial/chunks", "initial/waiting"
 
 
 def stage(storage: Storage, table: TableSchema, rows: pa.Table) -> str:
-    """Write some rows of a chunk, the table's columns, and give the path of the file. May be called by any thread.
+    """Write rows of a chunk, the table's columns, to a file; returns its path. May be called by any thread.
 
-    It is on the disk then.
-
-    What is named by no plan is garbage: of a chunk that was not finished, or came too late for a crash.
+    The file is on the disk when this returns. It counts once a plan in the journal names it; until then a crash leaves
+    it behind as garbage.
     """
     vnodes = vnodes_of(rows, table)
     names = list(table.column_names)
@@ -95,7 +94,7 @@ class WaitingEvents:
 
     @property
     def version(self) -> int:
-        """What a plan pins, between two batches."""
+        """The version that a plan pins. Read it between two batches."""
         return self._ledger.version
 
     @property
@@ -104,7 +103,7 @@ class WaitingEvents:
         return self._ledger.epoch
 
     def files(self, version: int) -> list[DataFile]:
-        """Those of a pinned version, of this process or of the one before."""
+        """The files of a pinned version, which may come from an earlier process."""
         if version == self._ledger.version:
             return self._ledger.files()
         return files_of(self._storage, WAITING_PATH, version)
@@ -122,11 +121,11 @@ class WaitingEvents:
             self._ledger.commit(added, removed, epoch=epoch)
 
     def commit_part(self, added: Sequence[DataFile], records: int) -> None:
-        """Add those of a part of an interval that is not over (`BatchPlan.end_records`). Raises: as `commit`."""
+        """As `commit`, for a part of an interval that is not over; `records` is `BatchPlan.end_records`."""
         added = [file for file in added if file.rows]
         if added and records > self._ledger.records:
             self._ledger.commit(added, epoch=None, records=records)
 
     def reload(self) -> None:
-        """See what others committed."""
+        """Move to the newest version."""
         self._ledger.reload()

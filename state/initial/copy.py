@@ -21,14 +21,13 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from schemas.errors import Code, ConfigError
-from schemas.records import Op
 from schemas.table import TableSchema
-from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
+from state.columns import VNODE, as_inserts, log_schema
+from state.initial.chunks import vnodes_of
 from state.initial.progress import ALL, CopyProgress, progress_of, staged
 from state.initial.table import SourcePart, SourceTable
 from state.maintenance.compaction import CompactionPart, CompactionResult, parts_of
 from state.replica import Replica, ReplicaFiles, write_log_file
-from state.row_hash import row_hashes
 from state.storage import DataFile, Storage
 from state.values.order import arrays
 
@@ -52,7 +51,7 @@ class CopyPart:
 class CopiedPart:
     """Files that hold the rows of a part; none where it is at fault: rows without a key, or files that can't be read.
 
-    Faults travel as values: what a worker raises says nothing but that a job has failed.
+    Faults travel as values: of what a worker raises, the driver learns only that the job failed.
     """
 
     number: int
@@ -100,25 +99,12 @@ def _without_key(rows: pa.Table, table: TableSchema) -> int:
 
 
 def _as_inserts(rows: pa.Table, table: TableSchema) -> pa.Table:
-    """As the log has them, those of a vnode next to each other."""
-    count = rows.num_rows
-    keys = table.select(table.distribution_key)
-    hashes = row_hashes(arrays(rows, table.distribution_key), keys)
-    vnodes = pa.array(hashes % table.vnode_count, pa.int32())
-    own = {EPOCH: 0, PARTITION: -1, OFFSET: -1, OP: Op.INSERT.value, BEFORE_HASH: None}
-    columns = [
-        vnodes
-        if field.name == VNODE
-        else pa.repeat(pa.scalar(own[field.name], field.type), count)
-        if field.name in own
-        else rows[field.name]
-        for field in log_schema(table)
-    ]
-    return pa.table(columns, schema=log_schema(table)).sort_by(VNODE)
+    """Rows of the log at epoch 0, those of a vnode next to each other."""
+    return as_inserts(rows, vnodes_of(rows, table), 0, log_schema(table)).sort_by(VNODE)
 
 
 class TableCopy:
-    """A copy under way: ask for the next parts, have them done anywhere, and commit what came of them.
+    """A copy under way: take the next parts, run them anywhere, and commit their results.
 
     One writer: that of the replica, before its first batch. Raises, from every commit: CommitConflict.
     """
@@ -145,7 +131,7 @@ class TableCopy:
         ]
 
     def copied(self, parts: Sequence[CopiedPart]) -> None:
-        """Remember parts that `to_copy` gave, all of them.
+        """Commit the results of all parts that `to_copy` gave.
 
         Raises: ConfigError(INITIAL_TABLE_UNREADABLE, INITIAL_KEY_NULL).
         """
@@ -172,7 +158,7 @@ class TableCopy:
         return self._sort_parts[done : done + most]
 
     def sorted(self, parts: int, result: CompactionResult) -> None:
-        """Remember so many parts that `to_sort` gave. Raises: ConfigError(INITIAL_KEY_DUPLICATE)."""
+        """Commit the result of `parts` parts that `to_sort` gave. Raises: ConfigError(INITIAL_KEY_DUPLICATE)."""
         if twice := result.rows_read - sum(file.rows for file in result.added):
             raise self._fault(Code.INITIAL_KEY_DUPLICATE, f"{twice} rows with the primary key of another one")
         base = self._replica.base

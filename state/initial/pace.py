@@ -1,6 +1,6 @@
-"""How fast a table is read from its database, where somebody has said so while the service ran.
+"""How fast a table is read from its database, as it was set by a command or the API while the service ran.
 
-It is no part of what makes batches exactly once: a pace that is lost is that of the configuration.
+It is no part of what makes batches exactly once: where it is lost, the configuration's counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ReadPace:
 
 
 def kept_pace(storage: Storage) -> ReadPace | None:
-    """What was said last; None if nothing was, or if it can't be read."""
+    """The pace that was set last; None if none was, or if it can't be read."""
     path = storage.path(_FOLDER, _FILE)
     if storage.filesystem.get_file_info(path).type is not fs.FileType.File:
         return None
@@ -39,7 +39,7 @@ def kept_pace(storage: Storage) -> ReadPace | None:
 
 
 def keep_pace(storage: Storage, pace: ReadPace) -> None:
-    """Remember it for the next start. Raises: OSError."""
+    """Keep a pace for the next start. Raises: OSError."""
     storage.filesystem.create_dir(storage.path(_FOLDER), recursive=True)
     with storage.filesystem.open_output_stream(storage.path(_FOLDER, _FILE)) as out:
         out.write(json.dumps(asdict(pace)).encode())

@@ -1,4 +1,4 @@
-"""How far the copy of a table into a replica is, as the replica's own tables tell it."""
+"""How far the copy of a table into a replica is, from the replica's own tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from state.replica import LOG_BOUNDS, Replica
 from state.storage import DataFile
 
 ALL = (1 << 62) - 1
-"""What the log says once there is nothing left to copy."""
+"""The log's mark `copied` once there is nothing left to copy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Where a table starts, as the state remembers it: what was declared, and what was decided by it once."""
+"""Where a table starts, as kept in the state's binding: what was declared, and what was decided from it once."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from schemas.table import TableSchema
 from state.initial.survey import Identity, Survey
 
 KEY = "initial"
-"""In what a state is bound to, the journal's `table`."""
+"""The key in a state's binding, which is the journal's `table`."""
 _KIND = "kind"
 _POSTGRES: Literal["postgres"] = "postgres"
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """From a Delta table.
+    """A start from a Delta table.
 
     `offsets[p]` is the first record of partition p that is read; `rows` are the table's, None where unknown.
     """
@@ -43,7 +43,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseStart:
-    """From a table of PostgreSQL.
+    """A start from a table of PostgreSQL.
 
     `declared` is what the state is bound to (`PostgresStart.to_dict`). `time` and `publication` are the connector's,
     None where it was not asked or does not say.

@@ -1,4 +1,4 @@
-"""What is to be read of a table in a database, decided once, before anything is read of it."""
+"""How a table in a database will be read, decided once, before anything is read of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from state.values.transactions import TransactionSnapshot
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which table it is. Transactions have other numbers elsewhere; a table that was made anew is another one."""
+    """Identifies a table. A restored or promoted server, or a table that was created again, is another one."""
 
     system: str
     database: str
@@ -49,7 +49,7 @@ class Survey:
     """Taken before any row is read, and as that of the tail."""
 
     def begin(self) -> TableRead:
-        """Nothing was read, the tail included."""
+        """The reading at its beginning; the tail has yet to be read, too."""
         bounds = [keys.upto for keys in self.ranges if keys.upto is not None]
         return TableRead.begin(self.first, bounds)
 

@@ -1,11 +1,11 @@
 """A Delta table that a replica starts from: one version of it, checked, cut into parts, and read.
 
-It is somebody else's table, so nothing is taken for granted. It is read as the state itself is, with delta-rs and
-Arrow, whose options (credentials of an object store, say) come from the environment.
+It is not the service's own table, so everything about it is checked. It is read as the state itself is, with delta-rs
+and Arrow, whose options (credentials of an object store, say) come from the environment.
 
 Where the files alone are not the rows (deletion vectors, mapped columns), delta-rs reads the table as a whole. There it
-takes INT96, which Spark writes, for nanoseconds, and a timestamp behind the year 2262 comes as another one without a
-word; so such a table is refused if a declared column is a timestamp.
+takes INT96, which Spark writes, for nanoseconds, and a timestamp after the year 2262 silently becomes another one; so
+such a table is refused if a declared column is a timestamp.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BATCH_ROWS = 4_096
 _DELTA_NAMES = {TypeName.INT: "integer", TypeName.BIGINT: "long"}
 """Types whose name in Delta's schema is not the declared one."""
 _BY_FILE = frozenset({"timestampNtz"})
-"""What a table may ask of its readers while its rows are those that its files have."""
+"""Reader features of Delta with which the rows are still those that the files have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +111,17 @@ class SourceTable:
 
     @property
     def rows(self) -> int | None:
-        """Deleted ones of files with a deletion vector included."""
+        """Rows of its files, those included that a deletion vector deletes; None if the log lacks counts."""
         counts = [rows for _, _, rows in self._files]
         return None if None in counts else sum(counts)
 
     @property
     def size(self) -> int:
-        """Of its files."""
+        """Bytes of its files."""
         return sum(size for _, size, _ in self._files)
 
     def check(self, table: TableSchema) -> None:
-        """Whether it has the declared columns. Others are left out. Raises: ConfigError(INITIAL_TABLE_MISFIT)."""
+        """Check that it has the declared columns; others are ignored. Raises: ConfigError(INITIAL_TABLE_MISFIT)."""
         types = {
             field.name: str(getattr(field.type, "type", "nested")) for field in self._source.schema().fields
         }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import suppress
 
 from pyarrow import fs
 
 from state.initial.chunks import CHUNKS_PATH
+from state.maintenance.cleaning import delete_files
 from state.storage import Storage, now_ms
 
 
@@ -25,13 +25,10 @@ def clean_chunks(
     since_ms = now_ms() if open_since_ms is None else open_since_ms
     latest_ns = (since_ms - storage.retention.files_s * 1_000) * 1_000_000
     folder = fs.FileSelector(storage.path(CHUNKS_PATH), allow_not_found=True)
-    kept, count = {storage.path(CHUNKS_PATH, name) for name in named}, 0
-    for info in storage.filesystem.get_file_info(folder):
-        if is_over():
-            break
-        if info.type != fs.FileType.File or info.path in kept or info.mtime_ns >= latest_ns:
-            continue
-        with suppress(FileNotFoundError):  # an instance that took over cleans as well
-            storage.filesystem.delete_file(info.path)
-            count += 1
-    return count
+    kept = {storage.path(CHUNKS_PATH, name) for name in named}
+    unnamed = (
+        info.path
+        for info in storage.filesystem.get_file_info(folder)
+        if info.type == fs.FileType.File and info.path not in kept and info.mtime_ns < latest_ns
+    )
+    return delete_files(storage, unnamed, is_over)

@@ -54,8 +54,8 @@ def clean(
     Raises: TableNotFoundError and DeltaError of deltalake, OSError. A file that is gone already is none.
     """
     since_ms = now_ms() if open_since_ms is None else open_since_ms
-    data = _delete(storage, _dead_data(storage, path, pinned, since_ms), is_over)
-    return Cleaned(data, _delete(storage, _dead_log(storage, path, pinned), is_over))
+    data = delete_files(storage, _dead_data(storage, path, pinned, since_ms), is_over)
+    return Cleaned(data, delete_files(storage, _dead_log(storage, path, pinned), is_over))
 
 
 def _dead_data(storage: Storage, path: str, pinned: Sequence[int], open_since_ms: int) -> Iterator[str]:
@@ -105,7 +105,8 @@ def _version(pattern: re.Pattern[str], info: fs.FileInfo) -> int | None:
     return None if match is None else int(match[1])
 
 
-def _delete(storage: Storage, paths: Iterable[str], is_over: Callable[[], bool]) -> int:
+def delete_files(storage: Storage, paths: Iterable[str], is_over: Callable[[], bool]) -> int:
+    """Delete files, by their paths in `storage.filesystem`, until `is_over`; returns how many there were."""
     count = 0
     for path in paths:
         if is_over():

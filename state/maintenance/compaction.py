@@ -47,7 +47,7 @@ _ILLEGAL = (
     Code.DELETE_MISSING_KEY,
     Code.OLD_ROW_MISMATCH,
 )
-"""What a change of the log can be charged with; the first that fits counts."""
+"""The ways in which a change of the log can be illegal; the first that fits counts."""
 _LEGAL = -1
 
 Mask = npt.NDArray[np.bool_]
@@ -192,7 +192,7 @@ class _History:
 
     @cached_property
     def _charges(self) -> npt.NDArray[np.int8]:
-        """What each change is charged with, a number of `_ILLEGAL`."""
+        """For each change an index of `_ILLEGAL`, or `_LEGAL`."""
         partitions, from_log = self._column(PARTITION), self._column(OFFSET) >= 0
         inserts = self._column(OP) == Op.INSERT.value
         follows = ~self._is_first

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.position import Key
-from schemas.records import Op
 from schemas.table import TableSchema
-from state.columns import BEFORE_HASH, EPOCH, LOG_OWN, OFFSET, OP, PARTITION, VNODE, log_schema
+from state.columns import EPOCH, LOG_OWN, VNODE, as_inserts, log_schema
 from state.file_rows import PLACE, FileRows, RowNumbers, files_of
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
 from state.storage import DataFile, Storage
@@ -78,8 +77,8 @@ class Held:
     def add_base(self, files: Sequence[BaseFile]) -> None:  # noqa: D102  (PartRows)
         stored = pa.schema([self._schema.field(name) for name in self._part.table.column_names])
         read = [
-            _as_inserts(
-                self._part.storage.read_parquet(BASE_PATH, [file.path], stored), file.vnode, self._schema
+            as_inserts(
+                self._part.storage.read_parquet(BASE_PATH, [file.path], stored), file.vnode, 0, self._schema
             )
             for file in files
         ]
@@ -112,9 +111,10 @@ class Placed:
 
     def add_base(self, files: Sequence[BaseFile]) -> None:  # noqa: D102  (PartRows)
         read = [
-            _as_inserts(
+            as_inserts(
                 self._stored.find(self._files.index(file), self._part.table.primary_key),
                 file.vnode,
+                0,
                 self._schema,
             )
             for file in files
@@ -147,18 +147,6 @@ def _in_range(part: CompactionPart, rows: pa.Table) -> pa.Table:
     if part.after is None and part.upto is None:
         return rows
     return rows.filter(pa.array(within(arrays(rows, part.table.primary_key), part.after, part.upto)))
-
-
-def _as_inserts(stored: pa.Table, vnode: int, schema: pa.Schema) -> pa.Table:
-    """Base rows as INSERTs before every offset."""
-    own = {VNODE: vnode, EPOCH: 0, PARTITION: -1, OFFSET: -1, OP: Op.INSERT.value, BEFORE_HASH: None}
-    columns = [
-        pa.repeat(pa.scalar(own[field.name], field.type), stored.num_rows)
-        if field.name in own
-        else stored[field.name]
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
 
 
 def last_key(storage: Storage, table: TableSchema, file: BaseFile) -> Key:

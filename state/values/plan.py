@@ -157,7 +157,7 @@ class JobPlan:
 
         Positions follow from the plan alone. Row counts need `rows_read`, the rows of each slice by its part; without
         it they stay as they were. `before` is left as it is, and may be the result.
-        Raises: IllegalMove for a slice that does not go on from `before`; KeyError for one whose rows nobody counted.
+        Raises: IllegalMove for a slice that does not go on from `before`; KeyError for one that `rows_read` lacks.
         """
         if not self.slices:
             return before
@@ -208,8 +208,8 @@ class BatchPlan:
     """From `start` (None: the topic's beginning) over `barriers`, in order, the last of which is b.
 
     `first_offsets[p]` is the first offset of partition p that belongs to the batch; it ends where b's interval ends.
-    `skipped` are upstream records, (partition, offset), that nobody is to read: repeated barriers, and those at fault
-    that the operator told to leave out or that are `parked`.
+    `skipped` are upstream records, (partition, offset), that are left out: repeated barriers, and records at fault that
+    the operator named or that are `parked`.
     `until` is for a long interval that no job waits for: then the batch brings only its records before these
     (exclusive) offsets into the log, and the barrier is left to a later batch.
     `silent`: the outputs hold all of it already, so the batch is for replica, progress and jobs alone.
@@ -232,12 +232,12 @@ class BatchPlan:
 
     @property
     def pin(self) -> Pin:
-        """What the snapshot reads of the batch go by."""
+        """The pin of the batch's snapshot reads."""
         return Pin(self.replica, self.first_offsets)
 
     @property
     def sent_jobs(self) -> tuple[JobPlan, ...]:
-        """The jobs that lanes have something to do for."""
+        """The jobs that lanes send for; none in a silent batch."""
         return () if self.silent else self.jobs
 
     @property
@@ -323,9 +323,8 @@ def _aligned_to_dict(aligned: AlignedBarrier) -> dict[str, Any]:
 
 def _aligned_from_dict(raw: Mapping[str, Any]) -> AlignedBarrier:
     barrier = decode_barrier(raw["curr"].encode(), bytes.fromhex(raw["avro"]), where="journal")
-    if (
-        "offsets" in raw
-    ):  # as former versions wrote it: the offset of the barrier's own record in each partition
+    if "offsets" in raw:
+        # As former versions wrote it: the offset of the barrier's own record in each partition.
         return AlignedBarrier(barrier, tuple(offset + 1 for offset in raw["offsets"]))
     return AlignedBarrier(barrier, tuple(raw["ends"]), raw.get("in_data", True))
 

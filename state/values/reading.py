@@ -1,4 +1,4 @@
-"""How far a table was read from its database, and which of that a barrier may tell of.
+"""How far a table was read from its database, and up to which key a barrier can vouch for it.
 
     −∞ ═══ released ═══╡──── chunk ────┤── chunk ──┤ unread  ├── chunk ──┤   unread        +∞
                               S1            S2        S2          S3        S3
@@ -141,7 +141,7 @@ class TableRead:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a batch knows of a table that is read: it releases the first `due` chunks of `read`.
+    """The reading of a table, as a batch's plan holds it: the batch releases the first `due` chunks of `read`.
 
     `files[i]` are those with the rows of chunk i, `waiting` is the version of the table of events that wait. `read` is
     as of the barrier that the batch starts from, but for the chunks: those that were read by the time of its plan.
@@ -157,12 +157,12 @@ class Reading:
             raise ValueError("chunks and their files that do not fit together")
 
     def without_release(self) -> Reading:
-        """The same for a look that releases nothing."""
+        """The same, but nothing is released."""
         return replace(self, due=0)
 
     @property
     def due_files(self) -> tuple[str, ...]:
-        """Of all chunks that are released."""
+        """The files of all chunks that are released."""
         return tuple(file for files in self.files[: self.due] for file in files)
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class Reading:
 
 
 def _place(chunk: Chunk) -> tuple[bool, Key]:
-    """In key order."""
+    """A sort key: chunks in key order."""
     after = chunk.keys.after
     return (False, ()) if after is None else (True, order_key(after))
 

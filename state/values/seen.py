@@ -45,12 +45,12 @@ class LaneSeen:
 
 
 def digest(key: bytes, op: Op | None = None) -> str:
-    """Of an encoded key, or of what was done to it. Plans hold it, and nothing of the key."""
+    """A digest of an encoded key, or of a key and an op. Plans hold it, and nothing of the key itself."""
     return blake2b(key, digest_size=12, salt=b"" if op is None else op.name.encode()).hexdigest()
 
 
 def merged(before: Mapping[int, Seen], lanes: Iterable[Mapping[int, LaneSeen]]) -> dict[int, Seen]:
-    """What all lanes together have seen behind what was seen before."""
+    """`before`, brought forward by what all lanes have seen in a batch."""
     of_partition: dict[int, list[LaneSeen]] = {}
     for lane in lanes:
         for partition, each in lane.items():

@@ -65,7 +65,7 @@ class TransactionSnapshot:
 
 
 def widened(transaction: int, near: TransactionSnapshot) -> int:
-    """The 64-bit number of a transaction of which an event tells the lower 32 bits.
+    """The 64-bit number of a transaction of which an event has the lower 32 bits.
 
     Of the numbers with these bits it is the one that is nearest to the snapshot's `xmax`. That is right within two
     billion transactions, which is as far as PostgreSQL lets any two live ones be apart; so `near` is to be a snapshot

@@ -5,7 +5,7 @@ for typer: its annotations are the arguments, its docstring the help. Modules ar
 so `backfill --help` never waits for Spark.
 
 Every error is one line on standard error: a code, what was found, what was expected, what to do next.
-Exit statuses: 0 success, those of `schemas.errors` for errors foreseen there, 70 for one that nobody
+Exit statuses: 0 success, those of `schemas.errors` for errors foreseen there, 70 for one that was not
 foresaw (its trace goes to a file), 128 + n for a signal n.
 """
 
@@ -34,7 +34,7 @@ COMMANDS = {
     "demo": "Run everything on this machine: a broker, an upstream, a backfill, and the check of its output.",
     "run": "Run the service with a configuration file.",
     "rebuild": "Run the service, and make its lost state anew first.",
-    "plan": "Tell what a job will cost before it is created.",
+    "plan": "Estimate what a job will cost before it is created.",
     "create": "Start a backfill in a running service: a new job with an output topic of its own.",
     "list": "List the jobs.",
     "status": "Show how the service and its jobs are doing.",
@@ -107,7 +107,7 @@ app = typer.Typer(
 )
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"backfill {version('arrangement-backfill')}")
         raise typer.Exit
@@ -117,7 +117,7 @@ def _tell_version(wanted: bool) -> None:
 def _backfill(
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """Send a whole table, and every later change, to a new Kafka topic.
@@ -143,8 +143,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # The reader of our output left (`backfill consume ... | head`); nothing is wrong, and nobody
-        # listens any more.
+        # The reader of our output left (`backfill consume ... | head`); nothing is wrong, and there
+        # is nothing to print to any more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except Exception as error:  # noqa: BLE001
@@ -175,7 +175,7 @@ def _usage(error: Any, given: Sequence[str]) -> int:
 def _unforeseen(error: Exception) -> int:
     log = log_folder() / f"crash-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
     log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    # Its message may hold data, so only its kind is told here.
+    # Its message may hold data, so only its class is shown.
     kind = type(error).__name__
     return _complain(
         f"INTERNAL: found {kind}; expected no such failure; next: report it with {log}", _UNFORESEEN

@@ -21,7 +21,7 @@ from rich.table import Table
 from streaming.cli.configuration import usage
 
 if TYPE_CHECKING:
-    from streaming.dev.bench.report.line import Line, Summary, Tell
+    from streaming.dev.bench.report.line import Line, Notify, Summary
 
 _TABLE_ROWS = (1_000_000, 4_000_000, 10_000_000)
 _START_ROWS, _WIDE_ROWS = 50_000, 200_000
@@ -58,9 +58,9 @@ class Case(StrEnum):
 
 
 class Run(Protocol):
-    """One run of a case: a folder of its own, and somebody to tell what goes on."""
+    """Runs a case once, in a folder of its own; `notify` is called with what goes on."""
 
-    def __call__(self, folder: Path, tell: Tell, /) -> list[Line]: ...  # noqa: D102
+    def __call__(self, folder: Path, notify: Notify, /) -> list[Line]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def _measured(case: Case, runs: Mapping[int, Run], repeat: int, console: Console
                 tempfile.TemporaryDirectory(prefix="backfill-bench-") as scratch,
                 console.status(what) as status,
             ):
-                found = run(Path(scratch), partial(_tell, status, what))
+                found = run(Path(scratch), partial(_show_step, status, what))
             if rows == min(runs):
                 smallest += found
             else:
@@ -206,7 +206,7 @@ def _measured(case: Case, runs: Mapping[int, Run], repeat: int, console: Console
     return lines
 
 
-def _tell(status: Status, what: str, doing: str) -> None:
+def _show_step(status: Status, what: str, doing: str) -> None:
     status.update(f"{what}: {doing}")
 
 

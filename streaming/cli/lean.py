@@ -1,4 +1,4 @@
-"""A command that only asks is over soon: packages that it has no use for count as not installed.
+"""Makes read-only commands start fast: packages that they do not use count as not installed.
 
 pyarrow imports pandas and numpy wherever they are, for arrays of theirs that are never passed here. That alone takes
 longer than all the rest of `backfill list`: 0.9 s and 0.3 s of CPU, of 1.9 s.
@@ -31,7 +31,7 @@ class _Absent(MetaPathFinder):
 
 
 def leave_out(command: str) -> None:
-    """Have this process do without what the command has no use for. Only for a process that runs nothing else."""
+    """Hide packages that the command does not use. Only for a process that runs nothing else."""
     if command in _WITH_SPARK:
         return
     absent = {"pandas", "numpy"} if command in _ASKING else {"pandas"}

@@ -35,8 +35,8 @@ def clean_state(
 
     `open_since_ms`: of a table, when the work began that has files for it to commit, or else when this round began: an
     instance that is paused in it, and goes on hours later, must not take a successor's files for left-overs. The
-    versions that the journal's plan names stay: whoever carries it out again reads them, and an instance that was
-    taken over may have committed since. Once `is_over`, the rest is left to the next round.
+    versions that the journal's plan names stay: an instance that carries it out again reads them, and one that was
+    taken over from may have committed since. Once `is_over`, the rest is left to the next round.
     Raises: BackfillError, DeltaError or OSError, the last one of several, once all tables had their turn.
     """
     done, trouble = Cleaned(), None

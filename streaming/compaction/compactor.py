@@ -50,11 +50,11 @@ LONGEST_WAIT_S = 1.0
 MOST_LOG_FILES = 200
 """A slice opens all of them: where merges can't keep up, batches wait."""
 KEEP_UP_S = 10.0
-"""How long, at most: where merges fail, batches go on with more files."""
+"""How long batches wait at most: where merges fail, they go on with more files."""
 CLEANING_INTERVAL_S = 600.0
 """Time between two rounds of deleting files that no version needs any more."""
 FIRST_CLEANING_S = 30.0
-"""Until the first one after a start: who is killed often has to clean as well."""
+"""Until the first one after a start, so that a service that is killed often cleans as well."""
 
 log = structlog.get_logger()
 
@@ -82,11 +82,11 @@ RunMerges = Callable[[Sequence[Merge]], Sequence[Merged]]
 
 
 class Compactor:
-    """Call `batch_begins` and `between_batches` from the batch thread only; they wait where it is said.
+    """Call `batch_begins` and `between_batches` from the batch thread only; the latter may wait, see there.
 
-    `slots` tells how many parts can be compacted at once; beside batches a compaction takes no more than half of them,
+    `slots` gives how many parts can be compacted at once; beside batches a compaction takes no more than half of them,
     and merges no more either, unless batches wait for them. `cleaning_s` and `first_cleaning_s` are times between
-    cleanings, and until the first. `chunks_since_ms` tells when the oldest chunk of the table began that is in no plan
+    cleanings, and until the first. `chunks_since_ms` gives when the oldest chunk of the table began that is in no plan
     yet.
     """
 
@@ -126,7 +126,7 @@ class Compactor:
     def between_batches(self, epoch: int, *, wait_for_compaction: bool) -> None:
         """Commit what is ready and begin what is due. `epoch`: the barrier that the log is complete up to.
 
-        `wait_for_compaction` is for a replica that nobody reads yet: its first compaction should come before the first
+        `wait_for_compaction` is for a replica that no job reads yet: its first compaction should come before the first
         slice. Waits for merges too, while there are more log files than slices should open.
         """
         if self._closed:
@@ -169,7 +169,7 @@ class Compactor:
             self._merges.begin(lambda: self._run_merges(merges[: self._width(share)]))
 
     def _width(self, share: int = 2) -> int:
-        """Pieces at once: this part of the slots."""
+        """How many parts may run at once: one `share`-th of the slots."""
         return max(self._slots() // share, 1)
 
     def _keep_up(self) -> None:
@@ -200,7 +200,7 @@ class Compactor:
         self._collect()
 
     def close(self) -> None:
-        """Let go of the threads, without waiting for the work under way; nothing is committed any more."""
+        """Release the threads, without waiting for the work under way; nothing is committed any more."""
         self._closed = True
         self._pause.set()
         for turn in (self._compaction, self._merges, self._cleaning):
@@ -226,7 +226,7 @@ class Compactor:
     def _collect(self) -> None:
         try:
             self._commit()
-        except CommitConflict:  # a successor, as the next plan will find, or one whom we took over from
+        except CommitConflict:  # a successor, as the next plan will find, or the instance before this one
             log.warning("maintenance refused, to be tried again")
             self._replica.reload()
 
@@ -248,7 +248,7 @@ class Compactor:
             self._on_compaction(report)
 
     def _commit_merge(self, merged: Merged) -> None:
-        """Not of files that have left the log: a compaction was faster, or somebody else has merged them."""
+        """Commit a merge, unless its files have left the log: by a compaction, or by another instance's merge."""
         failpoints.reach(Failpoint.MERGED)
         there = {file.path for file in self._replica.log.files()}
         if there.issuperset(file.path for file in merged.files):
@@ -258,7 +258,7 @@ class Compactor:
 def log_compaction(upstream: str, images: Images, report: CompactionReport) -> None:
     """One line for a compaction, and one for each kind of change that contradicts the table.
 
-    An upstream without rows before says nothing that could.
+    In an upstream without rows before, no change can contradict it.
     """
     result = report.result
     log.info(

@@ -23,9 +23,9 @@ log = structlog.get_logger()
 
 
 class Turn(Generic[Result]):
-    """Of one kind of work; all calls come from one thread.
+    """Runs one kind of work in a thread of its own; all calls come from one thread.
 
-    `advice` tells an operator what to look at when the work fails.
+    `advice` is what an operator should look at when the work fails.
     """
 
     def __init__(self, work: str, advice: str, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -52,13 +52,13 @@ class Turn(Generic[Result]):
         return self._began_ms if self.is_running else None
 
     def begin(self, work: Callable[[], Result]) -> None:
-        """Have it done. Only when `is_free`."""
+        """Start `work`. Only when `is_free`."""
         assert self._running is None
         self._began_ms = now_ms()
         self._running = self._thread.submit(work)
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Until the work under way, if any, is done."""
+        """Wait until the work under way, if any, is done."""
         if self._running is not None:
             wait([self._running], timeout_s)
 
@@ -91,5 +91,5 @@ class Turn(Generic[Result]):
         )
 
     def close(self) -> None:
-        """Let go of the thread, without waiting for the work under way."""
+        """Release the thread, without waiting for the work under way."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,1 +1,1 @@
-"""Requests to a running service, and what may be seen of it from its state."""
+"""Requests to a running service, and its status from the state folder."""

@@ -1,9 +1,9 @@
-"""Asking a running service for something, and waiting until it is so.
+"""Sends requests to a running service, and waits until they have taken effect.
 
     request ──▶ control topic ──▶ the injector puts it on the next barrier ──▶ the batch that ends with or after it
 
 Between sending and answering nothing is assumed: the barrier is looked for where the upstream has its barriers, the
-outcome in the journal, from which everybody computes the same (`streaming.core.jobs`). So it does not matter who
+outcome in the journal, from which every reader computes the same (`streaming.core.jobs`). So it does not matter who
 injects, and where it runs.
 """
 

@@ -1,4 +1,4 @@
-"""What a running service says of its own condition, asked at its address."""
+"""The condition of a running service, from its HTTP API."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from schemas.settings.http import HttpConfig, read_token
 _ANSWER_S = 2.0
 _NOT_READY = 503
 _HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
-"""Who listens everywhere is asked here."""
+"""A service that listens on all addresses is asked at this one."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`reason` is the error's line, None where nothing is wrong; `ready` None if nobody could be asked."""
+    """`reason` is the error's line, None where nothing is wrong; `ready` None if the service could not be asked."""
 
     condition: str
     ready: bool | None = None
@@ -33,7 +33,7 @@ class Answer:
 
 
 def ask(config: HttpConfig) -> Answer | None:
-    """The service's own words; one of them only where its token is not known here. None if it can't be asked."""
+    """The service's answer; only its condition where its token is not known here. None if it can't be asked."""
     if config.listen is None or config.port == 0:
         return None
     try:
@@ -73,7 +73,7 @@ def opened(
 
 
 def _trusting(config: HttpConfig) -> Sequence[urllib.request.BaseHandler]:
-    """Nobody but who has this very certificate, whatever name it is for: the address is the configuration's own."""
+    """Trust exactly the configured certificate, whatever name it is for: the address is the configuration's own."""
     if config.certificate_file is None:
         return ()
     context = ssl.create_default_context(cafile=config.certificate_file)

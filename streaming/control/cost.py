@@ -1,4 +1,4 @@
-"""What a job will cost, told before it is created: from the replica's file statistics and a sample of its rows.
+"""An estimate of what a job will cost, before it is created: from file statistics and a sample of the replica's rows.
 
 The sample goes the way that a lane's slice goes, up to Kafka: read, filter, encode. So its rate is an upper bound for
 one core, and the share that the filter keeps is as good as the sample: whole parts, whose keys a hash has picked.

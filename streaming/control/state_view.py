@@ -1,4 +1,4 @@
-"""What the state says: jobs, progress and rows, as anybody sees them who can read the state folder.
+"""Jobs, progress and rows from the state folder, for any process that can read it.
 
 The tables that the service commits are all there is to know, so it makes no difference whether it runs, and a look
 never disturbs it: nothing is locked, written or asked. A look shows the end of the last batch that is done.

@@ -104,7 +104,7 @@ class Aligner:
         self._seen_to[partition], self._ends[partition] = copy.offset + 1, copy.end
 
     def leave_out(self, partition: int, offset: int) -> None:
-        """Pass over a record that looks like a barrier but is none, as the operator says."""
+        """Count a record that looks like a barrier as none, because the operator named it."""
         if offset >= self._seen_to[partition] and (partition, offset) not in self._duplicates:
             self._duplicates.append((partition, offset))
 
@@ -151,9 +151,9 @@ class Aligner:
         return result
 
     def _all_wait(self) -> bool:
-        """Whether every partition has a next barrier. Those that others have had before their beginning are left out.
+        """Whether every partition has a next barrier.
 
-        What stands in one partition only because another one is read from behind it is not aligned and never will be.
+        First drops barriers that another partition has only before its first offset to read: they never become aligned.
         """
         while all(self._waiting) and any(self._begins) and self._in_data:
             newest = max(queue[0].barrier.curr for queue in self._waiting)
@@ -177,9 +177,9 @@ class Aligner:
                 )
 
     def take_duplicates(self, end: AlignedBarrier) -> tuple[tuple[int, int], ...]:
-        """Take out the places (partition, offset) of repeated barriers before `end`: no batch should read them.
+        """Remove and return the places (partition, offset) of repeated barriers before `end`: no batch may read them.
 
-        The others stay: they are in the range of a later batch.
+        Places behind `end` stay, for the batch whose range they are in.
         """
         taken = tuple(place for place in self._duplicates if place[1] < end.ends[place[0]])
         self._duplicates = [place for place in self._duplicates if place not in taken]
@@ -187,7 +187,7 @@ class Aligner:
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        """Barriers that each partition has delivered and others have not: who is behind shows 0."""
+        """How many barriers each partition has delivered that others have not; 0 for a partition that is behind."""
         return tuple(len(queue) for queue in self._waiting)
 
     def _error(self, code: Code, place: tuple[int, int], found: str, **values: object) -> InputError:
@@ -202,5 +202,5 @@ class Aligner:
 
 
 def _identity(barrier: Barrier) -> tuple[object, ...]:
-    """What all partitions must say alike. In an upstream that is an output, progress is each partition's own."""
+    """What must be equal in all partitions. Progress is not: in an upstream that is an output, each has its own."""
     return barrier.curr, barrier.prev, barrier.kind, barrier.mutation

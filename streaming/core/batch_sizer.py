@@ -36,7 +36,7 @@ class BatchSizer:
 
     @property
     def rest_ms(self) -> float:
-        """What a batch takes beside its snapshot reads."""
+        """How long a batch takes without its snapshot reads."""
         return self._rest.ms
 
     def plan_jobs(
@@ -75,16 +75,16 @@ class BatchSizer:
     def took(
         self, *, changes: int, held_bytes: int, rows: Mapping[str, int], read_ms: float, took_ms: float
     ) -> None:
-        """Learn from a batch: its changes and their size, snapshot rows by job, how long these took, and the batch."""
-        self.changes_were(changes, held_bytes)
+        """Learn from a batch: its changes and their bytes, snapshot rows by job, and the durations."""
+        self.learn_change_bytes(changes, held_bytes)
         self._rest.took(max(took_ms - read_ms, 0.0))
         for name, count in rows.items():
             if name in self._budgets and count:
                 read = Amount(count, self._planned.get(name, NOTHING.amount).size)
                 self._budgets[name].spent(read, read_ms * count / sum(rows.values()))
 
-    def changes_were(self, count: int, held_bytes: int) -> None:
-        """Learn how large changes are from some of them (none change nothing)."""
+    def learn_change_bytes(self, count: int, held_bytes: int) -> None:
+        """Learn how large changes are from `count` of them; 0 teaches nothing."""
         if count:
             self._change_bytes = max(1.0, held_bytes / count)
 

@@ -1,8 +1,8 @@
 """How old the newest of a series of instants is, when the clocks may be set at any time.
 
 Instants come from a wall clock, ours or another machine's, and are compared with our own wall clock: either may be set
-back or forward between the two. What can't be is sorted out by a clock that is never set: a later instant of the series
-is younger than an earlier one, and nothing is younger than nothing.
+back or forward between the two. A monotonic clock bounds the result: a later instant of the series is never older than
+an earlier one, and no age is negative.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Age:
         self._age_s, self._seen_s = 0.0, 0.0
 
     def seen(self, newest: object, instant_s: float, wall_s: float, steady_s: float) -> float:
-        """The age of what is the newest now (known by its identity; one that was seen before grows older)."""
+        """The age in seconds of the newest instant. `newest` identifies it: the same value again only grows older."""
         if self._newest is None or newest != self._newest:
             age_s = max(0.0, wall_s - instant_s)
             if self._newest is not None:

@@ -1,8 +1,7 @@
-"""The upstream's records from before a batch that jobs read with it (`ScanConfig.reads_upstream`), and who gets them.
+"""Records from before a batch, which jobs that read the upstream topic (`ScanConfig.reads_upstream`) take with it.
 
-To such a job a slice of a partition is what a live change is, only earlier: the records of one upstream partition are
-sent in their order, up to its position. So these ranges of offsets come to the lanes as records of the batch's first
-interval.
+Such a job sends the records of an upstream partition in their order, up to its position; a slice is a range of offsets
+before the batch's live changes. So these ranges come to the lanes as records of the batch's first interval.
 """
 
 from __future__ import annotations

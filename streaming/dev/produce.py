@@ -90,7 +90,7 @@ class ChangeSender:
             while self._producer.flush(0.1):
                 self._check()
         finally:
-            self._columns.close()  # nobody knows whether this is the last time; the next send asks for them again
+            self._columns.close()  # this may be the last flush; another send opens them again
         self._check()
 
     def _check(self) -> None:

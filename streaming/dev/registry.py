@@ -121,7 +121,7 @@ class MemoryRegistry:
 
     @contextmanager
     def serving(self, port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[Self]:
-        """Answers at `url`; afterwards nobody listens there."""
+        """Serve at `url` while the block runs."""
         server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)

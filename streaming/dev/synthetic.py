@@ -1,6 +1,6 @@
 """Invented rows: every value is a function of (seed, column, key number, version), so none has to be kept.
 
-A key is a *number* 0, 1, 2, …; its *version* counts the changes that the key has had. Whoever knows both
+A key is a *number* 0, 1, 2, …; its *version* counts the changes that the key has had. Who knows both
 knows the row, now and at any version before: that is how a generator of millions of rows can say what
 `before` an update was, with four bytes of memory for each key. All functions work on whole columns.
 

@@ -1,1 +1,1 @@
-"""A topic that nobody has declared: what its first records look like, as the beginning of a configuration."""
+"""A configuration for a topic that has none yet, guessed from the topic's first records."""

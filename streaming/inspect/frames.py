@@ -1,4 +1,4 @@
-"""Columns from the schema that a Connect record brings along: no value has to be guessed by.
+"""Columns from the schema that comes with a Connect record: nothing has to be guessed from values.
 
 Source: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types.
 """

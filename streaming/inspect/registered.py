@@ -1,4 +1,4 @@
-"""Columns from a schema of a registry: as from Connect's own, no value has to be guessed by."""
+"""Columns from a schema of a registry: nothing has to be guessed from values."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def _values(schema: Schema) -> list[Mapping[str, Any]]:
 def _field(name: str, schema: Schema) -> Field:
     made, kinds = Field(name), _values(schema)
     kind = kinds[0] if len(kinds) == 1 else {"type": "a choice of types" if kinds else "null"}
-    avro, told = kind["type"], meaning(kind)
-    if told == "decimal":
+    avro, logical = kind["type"], meaning(kind)
+    if logical == "decimal":
         made.kind = f"decimal({min(kind.get('precision', _DIGITS), _DIGITS)},{kind.get('scale', 0)})"
     elif avro == "record" and has_own_scale(kind):
         made.kind = f"decimal({_DIGITS},10)"
@@ -72,5 +72,5 @@ def _field(name: str, schema: Schema) -> Field:
     elif avro == "string" and kind.get("connect.name") in _TEXTS:
         made.kind = _TEXTS[kind["connect.name"]]
     else:
-        made.kind = _MEANINGS.get((avro, told or ""), _PLAIN.get(avro, ""))
+        made.kind = _MEANINGS.get((avro, logical or ""), _PLAIN.get(avro, ""))
     return made

@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 
 
 NOTHING = object()
-"""What is no JSON."""
+"""Stands for bytes that are no JSON."""
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}Z?")
 _INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})")

@@ -1,1 +1,1 @@
-"""Clients of Kafka: settings, topics, transactions, and whole columns handed to librdkafka."""
+"""Clients of Kafka: settings, topics, transactions, and whole columns passed to librdkafka."""

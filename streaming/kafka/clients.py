@@ -28,7 +28,7 @@ TRANSACTION_TIMEOUT_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """Where the broker is, how to come in, and how long to wait for it.
+    """Where the broker is, how to log in, and how long to wait for it.
 
     `wait_s` bounds every call in seconds: after it the broker counts as unreachable. `security` names secrets and
     holds none, so these settings travel to lanes as they are, and each client reads the secrets when it is made: a
@@ -242,7 +242,7 @@ def _refused(code: int, name: str, settings: KafkaSettings, *, what: str) -> Bac
 
 
 def _no_login_by_token(oauth: OAuth, name: str, settings: KafkaSettings, *, what: str) -> BackfillError:
-    """The client says the same where the token server is away, refuses, or gives what the broker does not take."""
+    """The error for a refused token: librdkafka's is the same if the token server is away, refuses, or is misused."""
     return why_no_token(oauth) or EnvironmentProblem(
         Code.AUTH_FAILED,
         where=what,
@@ -267,7 +267,7 @@ def translated(settings: KafkaSettings, *, what: str) -> Iterator[None]:
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Whether the broker answered, and would not have this client."""
+    """Whether the broker answered, and refused this client."""
     return error.code() in _REFUSED
 
 

@@ -1,4 +1,4 @@
-"""The way for columns of keys and values into Kafka that needs nothing but confluent-kafka's public interface.
+"""Sends columns of keys and values to Kafka by confluent-kafka's public interface alone.
 
 `Producer.produce_batch` takes a list of dictionaries, so each record costs Python objects: about 1 us more than the way
 of `native`, which is the first choice and depends on how confluent-kafka lays out its objects.
@@ -23,7 +23,7 @@ NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
 
 
 class ColumnBatches:
-    """Columns into the topics of one producer, as `native.ColumnProducer` does it. Not for threads."""
+    """Sends columns to the topics of one producer, as `native.ColumnProducer`. For one thread."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -93,7 +93,7 @@ class ColumnBatches:
 
 
 def _refused(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that found the queue full, to be sent again. None of them may be overtaken by a later one.
+    """The messages that found the queue full, to be sent again. None of them may be overtaken by a later one.
 
     Raises: KafkaException for any other reason.
     """

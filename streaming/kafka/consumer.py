@@ -45,7 +45,7 @@ def place(message: Message) -> str:
 
 
 class RangeReader:
-    """A consumer that reads given ranges. Not for several threads; close it, or use it as a context."""
+    """A consumer that reads given ranges. For one thread; close it, or use it as a context."""
 
     def __init__(self, settings: KafkaSettings, **over: object) -> None:
         self._settings = settings
@@ -64,7 +64,7 @@ class RangeReader:
         self._consumer.close()
 
     def watermarks(self, topic: str) -> tuple[Watermarks, ...]:
-        """As of now, in partition order. Raises: TopicError(TOPIC_MISSING)."""
+        """The watermarks of each partition now, in partition order. Raises: TopicError(TOPIC_MISSING)."""
         return watermarks(self._settings, topic, client=self._admin)
 
     def await_stable(

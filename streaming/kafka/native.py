@@ -1,4 +1,4 @@
-"""Hand whole Arrow columns of keys and values to librdkafka: one C call a column, no Python per row.
+"""Pass whole Arrow columns of keys and values to librdkafka: one C call a column, no Python per row.
 
 confluent-kafka's `produce` costs about 2 us of Python a record. librdkafka has `rd_kafka_produce_batch`, which
 takes an array of message structs; numpy fills that array from the Arrow offsets. The producer itself, its
@@ -81,7 +81,7 @@ def _load() -> ctypes.CDLL:
 def open_columns(producer: Producer, client_id: str) -> ColumnProducer | ColumnBatches:
     """The fastest way for columns that this installation has. `client_id` is the producer's `client.id`.
 
-    Close it before the producer goes.
+    Close it before the producer.
     """
     handle = _handle(producer, client_id)
     if handle is None:
@@ -111,7 +111,7 @@ def _warn(found: str) -> None:
 
 
 class ColumnProducer:
-    """Columns into the topics of one transactional producer. Not for threads; close it before the producer goes."""
+    """Sends columns to the topics of one transactional producer. For one thread; close it before the producer."""
 
     def __init__(self, producer: Producer, handle: int) -> None:
         """`handle` is librdkafka's, see `open_columns`."""

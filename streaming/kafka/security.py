@@ -1,4 +1,4 @@
-"""The settings of a secured connection in the words of both Kafka clients, and why a handshake was refused.
+"""The settings of a secured connection by the names of both Kafka clients, and why a handshake was refused.
 
 librdkafka gets secrets as values and files as paths. The Java client gets everything as values: its JAAS line is
 written here, with the user's text quoted, and its PEM texts are read here. Both verify the broker's certificate and
@@ -101,7 +101,7 @@ def _native_oidc(oauth: OAuth) -> dict[str, str | bool]:
 
 
 def _java_oidc(oauth: OAuth) -> dict[str, str]:
-    """The Java client likewise; what its HTTPS believes stands in the JAAS line too (Kafka's JaasOptionsUtils)."""
+    """The Java client's; the trust store of its HTTPS is in the JAAS line, too (Kafka's JaasOptionsUtils)."""
     options = {"clientId": oauth.client_id, "clientSecret": oauth.client_secret.read()}
     if oauth.scope is not None:
         options["scope"] = oauth.scope
@@ -135,9 +135,9 @@ def jaas_quoted(text: str) -> str:
 
 
 def why_no_handshake(bootstrap: str, security: Security) -> str | None:
-    """What TLS has against the first broker of the list, in its own words; None when that is unknown.
+    """Why a TLS handshake with the first broker of the list fails, as OpenSSL says; None when that is unknown.
 
-    librdkafka only says that it failed. This asks again, once, within `HANDSHAKE_TIMEOUT_S`.
+    librdkafka gives no reason. This tries once more, within `HANDSHAKE_TIMEOUT_S`.
     """
     host, _, port = bootstrap.split(",")[0].strip().rpartition(":")
     host = host.strip("[]")

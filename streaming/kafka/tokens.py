@@ -46,9 +46,9 @@ _lock = threading.Lock()
 
 
 def token_for(oauth: OAuth) -> Token:
-    """One that is good for a while, from memory or from the token server; threads that ask together get the same.
+    """A token that is valid for a while, from memory or from the token server; concurrent threads get the same.
 
-    A server that is away is no trouble for as long as the token before is good.
+    If the server is away, the token before is returned for as long as it is valid.
 
     Raises: EnvironmentProblem: for Kafka AUTH_FAILED or BROKER_UNREACHABLE, for the registry REGISTRY_REFUSED or
     REGISTRY_UNREACHABLE; ConfigError when the secret can't be read.
@@ -69,9 +69,9 @@ def token_for(oauth: OAuth) -> Token:
 
 
 def why_no_token(oauth: OAuth) -> BackfillError | None:
-    """Ask the token server now, whatever is in memory: what it has against this client, None if it gives a token.
+    """Ask the token server now, whatever is in memory: why it refuses this client, None if it gives a token.
 
-    For errors of clients that ask by themselves and say only that they could not.
+    For errors of clients that ask by themselves, and give no reason when they fail.
     """
     try:
         _asked(oauth)

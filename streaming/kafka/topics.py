@@ -1,4 +1,4 @@
-"""Topics: are they there, with how many partitions, and from which offset to which."""
+"""Topics: whether they exist, their partitions and settings, and their first and last offsets."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _await_leaders(client: AdminClient, topic: str, settings: KafkaSettings) -> 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What the broker says of a topic. No two topics ever have the same `id`, whatever their names."""
+    """A topic as the broker describes it. No two topics ever have the same `id`, whatever their names."""
 
     id: str
     partitions: int
@@ -292,7 +292,7 @@ def end_offsets(
 def stable_offsets(
     settings: KafkaSettings, topic: str, partitions: int, *, client: AdminClient
 ) -> tuple[int, ...]:
-    """Up to where committed readers get in each partition, as of now. One round trip, as `end_offsets`."""
+    """The last stable offset of each partition, as of now. One round trip, as `end_offsets`."""
     places = [(topic, partition) for partition in range(partitions)]
     ends = end_offsets(settings, places, client=client, isolation=IsolationLevel.READ_COMMITTED)
     return tuple(ends[place] for place in places)
@@ -316,7 +316,7 @@ def _offsets(
 
 
 def _result(answer: Future[Any], settings: KafkaSettings) -> Any:
-    """What the broker has answered. librdkafka ends its requests by itself; here is an end in case it does not.
+    """The broker's answer. librdkafka ends its requests by itself; the timeout here is in case it does not.
 
     Raises: KafkaException.
     """

@@ -72,7 +72,7 @@ class TransactionalProducer:
 
     @property
     def producer(self) -> Producer:
-        """The client itself, for those who have something to ask it outside a transaction."""
+        """The client itself, for use outside a transaction."""
         return self._producer
 
     def close(self) -> None:

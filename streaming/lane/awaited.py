@@ -11,11 +11,11 @@ from streaming.lane.changes import Changes
 from streaming.source.decoded import AWAITS, KEY, VALUE
 
 MOST_IDS = 1_000
-"""That one lane names at a time; the rest is named when these are known."""
+"""Reported by one lane at a time; the rest is reported once these are known."""
 
 
 def awaited_ids(changes: Changes, format_: Format) -> frozenset[int]:
-    """The ids that records name and nobody has asked the registry about.
+    """The schema ids in records of which the registry has not been asked yet, `MOST_IDS` at most.
 
     A record whose id the registry does not know waits for nothing: it is at fault, in every lane.
     """

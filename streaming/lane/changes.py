@@ -50,12 +50,12 @@ class Changes:
 
     @property
     def partitions(self) -> npt.NDArray[np.int32]:
-        """Of the upstream, of each change."""
+        """The upstream partition of each change."""
         return _numpy(self.rows, PARTITION)
 
     @property
     def offsets(self) -> npt.NDArray[np.int64]:
-        """In its partition, of each change."""
+        """The offset of each change in its partition."""
         return _numpy(self.rows, OFFSET)
 
     @property
@@ -64,7 +64,7 @@ class Changes:
         return whole(self.rows[KEY])
 
     def filtered(self, kept: Bools) -> Changes:
-        """Those of them, in their order."""
+        """The changes where `kept` is True, in their order."""
         mask = pa.array(kept)
         return Changes(
             interval=self.interval[kept],
@@ -141,7 +141,7 @@ def _markers(rows: pa.Table, plan: BatchPlan) -> Bools:
     """The markers of the plan's barriers that stand in the data.
 
     Such a record is marked, has no key, and is the last one before an end. What is marked otherwise is at fault:
-    dropped as well, a change that somebody marked would be lost.
+    if it were dropped as well, a change with a stray mark would be lost.
     """
     markers = np.zeros(rows.num_rows, dtype=np.bool_)
     marked = np.flatnonzero(pc.and_not(pc.equal(rows[OP], MARKED), pc.is_valid(rows[KEY])).fill_null(False))

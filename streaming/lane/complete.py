@@ -29,7 +29,7 @@ class RowsNeededError(Exception):
 
 @dataclass
 class Completion:
-    """Of the changes of one lane in one batch; call it with each part, in order."""
+    """Completes the changes of one lane in one batch; call it with each part, in order."""
 
     task: LaneTask
     rows_before: RowsBefore | None
@@ -51,7 +51,7 @@ class Completion:
         return 0 if self._redelivered is None else self._redelivered.count
 
     def __call__(self, changes: Changes) -> tuple[Changes, list[Fault]]:
-        """The changes that a part amounts to, and the records at fault that only show now.
+        """The completed changes of a part, and records at fault that could not be seen before.
 
         Raises: RowsNeededError.
         """
@@ -84,7 +84,7 @@ class Completion:
 
 @contextmanager
 def completion_of(task: LaneTask, lane: int) -> Iterator[Completion]:
-    """For a lane. Raises: as `rows_before_of`."""
+    """The completion of a lane, open until the block ends. Raises: as `rows_before_of`."""
     with rows_before_of(task, lane) as rows_before:
         yield Completion(task, rows_before, _reading_of(task, lane))
 

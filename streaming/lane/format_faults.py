@@ -1,7 +1,8 @@
-"""Upstream records that the format forbids: what its columns are in doubt about, read again by its strict twin.
+"""Upstream records that the format forbids: doubtful ones are read again by the strict reader in Python.
 
-A decoder hands on the value of every record that it could not read, or could have read as something else than what is
-there (`streaming.source.formats.protocol`). Those are few. The twin must accept them and give the same row.
+A decoder on Spark passes on the value of every record that it could not read, or may have read as something else than
+what is there (`streaming.source.formats.protocol`). Those are few. The reader in Python (`Format.rows`) must accept
+them and give the same row.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from streaming.lane.changes import Bools, Changes
 from streaming.source.decoded import KEY, MARKED, POSITION, UNCHANGED, VALUE
 
 Found = tuple[int, Code, str, str]
-"""Row, code, what was found, what was expected."""
+"""Row by index, code, what was found, what was expected."""
 _ONE_MEANING = "a record that has one meaning in the upstream's format"
 
 
 def found(row: int | np.intp, code: Code, text: str, **values: object) -> Found:
-    """With the expectation of the code; `values` fill it in."""
+    """A `Found` with the expectation of its code, in which `values` are filled in."""
     return int(row), code, text, expectation(code, **values)
 
 
@@ -47,7 +48,7 @@ def is_set(values: pa.Array | pa.ChunkedArray) -> Bools:
 
 @dataclass(frozen=True)
 class FormatFaults:
-    """Of some changes of an upstream in this format."""
+    """Finds faults in changes of an upstream with this format, as pairs in no order."""
 
     changes: Changes
     table: TableSchema
@@ -80,7 +81,7 @@ class FormatFaults:
                 yield int(row), Code.CHANGE_MALFORMED, text, _ONE_MEANING
 
     def _is_decoded(self, row: int, record: UpstreamRecord) -> bool:
-        """Whether the columns have the same."""
+        """Whether the decoded columns agree with the record as it was read again."""
         rows = self.changes.rows
         unchanged = rows[UNCHANGED][row].as_py() if UNCHANGED in rows.column_names else None
         position = rows[POSITION][row].as_py() if POSITION in rows.column_names else None
@@ -91,7 +92,7 @@ class FormatFaults:
         return same and record.change is not None and self._plain.encode(record.change) == self._decoded(row)
 
     def _decoded(self, row: int) -> bytes:
-        """The change that the columns have, in Avro."""
+        """The change in the decoded columns, encoded in Avro for comparison."""
         changes = self.changes
         halves = ([column.slice(row, 1) for column in half] for half in (changes.before, changes.after))
         encoded = encode_changes(self.table.columns, pa.array(changes.ops[row : row + 1], pa.int8()), *halves)

@@ -23,7 +23,7 @@ from streaming.sink.writers import LaneWriters
 
 
 class LiveChanges:
-    """Of one lane and batch. Call `send` for each part, in order, then `end` once.
+    """Sends the live half of one lane and batch. Call `send` for each part, in order, then `end` once.
 
     `read` are the rows that were read of each job's slices, by part; those that come with the changes are added to it.
     `sent` counts the changes of each job, `history` those that a job has sent of its slices.
@@ -53,11 +53,11 @@ class LiveChanges:
                     self._writers.of(job.output).changes(runs[number])
 
     def end(self) -> None:
-        """Send the barriers that are left: there is nothing before them any more."""
+        """Send the remaining barriers; call it behind the last part."""
         self._close_before(len(self._task.plan.barriers))
 
     def _close_before(self, number: int) -> None:
-        """The barriers of all intervals before this one; positions are reported by the batch's first."""
+        """Send the barriers of all intervals before this one."""
         for closed in range(self._closed, number):
             upstream = self._task.plan.barriers[closed].barrier
             for job in self._jobs:
@@ -69,7 +69,7 @@ class LiveChanges:
         self._closed = max(self._closed, number)
 
     def _visible(self, job: LaneJob, changes: Changes) -> list[Run]:
-        """What the job's output gets of every interval."""
+        """The changes that the job's output gets, one run per interval."""
         shown, history = self._shown(job, changes)
         ops = _passing_ops(self._task, job, changes)
         rows = np.flatnonzero(shown & (ops != HIDDEN))
@@ -106,7 +106,7 @@ class LiveChanges:
 
 
 def _passing_ops(task: LaneTask, job: LaneJob, changes: Changes) -> npt.NDArray[np.int8]:
-    """What the filter makes of each change."""
+    """The op of each change after the job's filter, HIDDEN for none."""
     names = task.table.column_names
     before_passes = job.passes(dict(zip(names, changes.before, strict=True)))
     after_passes = job.passes(dict(zip(names, changes.after, strict=True)))

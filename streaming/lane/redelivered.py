@@ -37,7 +37,7 @@ class _Partition:
 
 
 class Redelivered:
-    """Of one lane and batch; call it with each part, in order."""
+    """Leaves out redelivered records of one lane and batch; call it with each part, in order."""
 
     def __init__(self, start: Mapping[int, Seen]) -> None:
         self._start, self._partitions = start, dict[int, _Partition]()
@@ -62,7 +62,7 @@ class Redelivered:
         return changes.filtered(~dropped) if dropped.any() else changes
 
     def _look(self, number: int, rows: _Indices, changes: Changes, order: KeyOrder, dropped: Bools) -> None:
-        """Mark what is to be dropped of one partition, and keep what is to be known of it."""
+        """Mark in `dropped` the redelivered records of one partition, and update what is known of it."""
         known = self._partitions.get(number)
         if known is None:
             start = self._start.get(number, Seen((-1, -1)))
@@ -101,14 +101,14 @@ class Redelivered:
 
 @dataclass(frozen=True, slots=True)
 class _Positions:
-    """Of n records of a partition; where they have none the numbers mean nothing."""
+    """The positions of n records of a partition. Where `is_set` is False the numbers are arbitrary."""
 
     is_set: Bools
     commit: _Indices
     lsn: _Indices
 
     def highest(self, other: Position) -> Position:
-        """Of them and another one."""
+        """The highest of these positions and another one."""
         if not self.is_set.any():
             return other
         commit, lsn = self.commit[self.is_set], self.lsn[self.is_set]

@@ -1,4 +1,4 @@
-"""One lane of a batch: the part that falls to one contiguous range of vnodes.
+"""One lane of a batch: the share of one contiguous range of vnodes.
 
 It reads the changes of its vnodes, looks for faults in them, sends what the plan makes of them in one transaction
 (`streaming.lane.sending`), and writes all of them, hidden ones too, to log files that the driver commits afterwards.
@@ -126,7 +126,7 @@ class _Lane:
         return replace(result, log=tuple(self._log))
 
     def _parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Shares]:
-        """At least one. The log of each is written when the next one is asked for. Raises: _FaultyError."""
+        """At least one part. The log of each is written when the next one is asked for. Raises: _FaultyError."""
         for part in self._split(batches):
             changes = order_changes(part, self.schema, self.task.plan, self.task.table)
             task = self.task
@@ -176,7 +176,7 @@ class _Lane:
             self._waiting.append(write_waiting(task.storage, rows, file_stem(task, self.lane)))
 
     def _count(self, shares: Shares, held_bytes: int, records: int) -> None:
-        """The batch's own changes, and what these take."""
+        """Count the batch's own changes and their bytes; records from before the batch are not counted."""
         self._changes += len(shares.own)
         self._held_bytes += held_bytes * len(shares.own) // max(records, 1)
 
@@ -205,7 +205,7 @@ class _Lane:
             failpoints.reach(Failpoint.LANE_OPENED)
             if is_superseded(task.storage, task.journal_version):
                 return LaneResult(self.lane, superseded=True)
-            already_sent = all(writers.look(before, task.plan.epoch, task.known_ends))
+            already_sent = all(writers.already_sent(before, task.plan.epoch, task.known_ends))
             self.watch.lap("look")
             send = self._send_all if already_sent else self._send_in_transaction
             sent = send(parts, writers)

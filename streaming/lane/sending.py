@@ -7,7 +7,7 @@
         the changes that the *new* positions make visible
         the interval's barrier, with the progress of the parts that changed (the first interval only)
 
-So a row comes before the changes that go on from it, and a position is told where all that it covers has been sent. A
+So a row comes before the changes that go on from it, and a barrier reports a position only behind all that it covers. A
 job that reads the upstream has no rows: what its slices hold comes with the changes, as some of the first interval.
 """
 
@@ -40,9 +40,9 @@ def send_letters(task: LaneTask, lane: int, jobs: Sequence[LaneJob], writers: La
 def send_all(
     task: LaneTask, jobs: Sequence[LaneJob], parts: Iterable[Shares], writers: LaneWriters, watch: Stopwatch
 ) -> Sent:
-    """Everything that the lane sends for a batch, in the order that the module tells.
+    """Send everything of the lane for a batch, in the order given above, inside the open transaction.
 
-    The changes come in parts, in order; a part is asked for when what was before it has been sent.
+    The changes come in parts, in order; the next part is drawn when the one before it has been sent.
     """
     _open_jobs(task, jobs, writers)
     read: dict[str, dict[int, int]] = {}
@@ -76,9 +76,9 @@ def _open_jobs(task: LaneTask, jobs: Iterable[LaneJob], writers: LaneWriters) ->
 def _send_snapshot(
     job: LaneJob, barrier: Barrier, writers: LaneWriters, watch: Stopwatch
 ) -> tuple[dict[int, int], int]:
-    """The rows of the job's slices, in the interval that a barrier closes.
+    """Send the rows of the job's slices, in the interval that `barrier` closes.
 
-    How many were read in each part, and how many of all were sent.
+    Returns how many rows were read in each part, and how many passed the filter and were sent.
     """
     read: dict[int, int] = {}
     sent = 0

@@ -1,10 +1,10 @@
-"""What of a lane's changes is for which of its jobs.
+"""Which of a lane's changes are for which of its jobs.
 
     own        changes of the lane's vnodes in the batch: they become part of the log, and jobs that read the replica
                are sent from them
     upstream   records of the lane's upstream partitions, from before the batch too: for jobs that read the upstream
 
-Without a job of the second kind the lane gets no others than its own.
+Without a job of the second kind the lane gets only its own.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from streaming.lane.task import LaneJob, LaneTask
 
 @dataclass(frozen=True)
 class Shares:
-    """Of one part of a lane's changes, in their order. `upstream` None: nobody reads it."""
+    """The shares of one part of a lane's changes, in their order. `upstream` is None if no job reads it."""
 
     own: Changes
     upstream: Changes | None = None
 
     @classmethod
     def of(cls, changes: Changes, task: LaneTask, lane: int) -> Shares:
-        """All of them must be sound."""
+        """The shares of changes that were checked for faults: all must be sound."""
         plan = task.plan
         if not readers(plan):
             return cls(changes)
@@ -38,12 +38,12 @@ class Shares:
         return cls(changes.filtered(is_own), changes.filtered(is_theirs))
 
     def of_job(self, job: LaneJob) -> Changes:
-        """Those that the job's positions decide about."""
+        """The changes to which the job's positions apply."""
         return self.upstream if job.reads_upstream and self.upstream is not None else self.own
 
     @property
     def intervals(self) -> range:
-        """From the first to the last interval that has any of them."""
+        """From the first to the last interval with changes."""
         every = [share.interval for share in (self.own, self.upstream) if share is not None and len(share)]
         return (
             range(min(each[0] for each in every), max(each[-1] for each in every) + 1) if every else range(0)

@@ -1,4 +1,4 @@
-"""What a lane is given and gives back: its task, the jobs in it as the lane sees them, and its result."""
+"""The input and output of a lane: its task, the jobs in it as the lane sees them, and its result."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LaneTask:
 
     @property
     def transaction_timeout_ms(self) -> int:
-        """After which the broker aborts a lane's transaction."""
+        """How long a lane's transaction may take before the broker aborts it."""
         is_long = self.in_parts or self.unhurried
         return self.limits.long_transaction_ms if is_long else TRANSACTION_TIMEOUT_MS
 
@@ -91,11 +91,11 @@ class LaneTask:
         return self._share(self.table.vnode_count, lane)
 
     def upstream_partitions(self, lane: int) -> range:
-        """The upstream partitions whose records come to a lane, likewise, where jobs read these."""
+        """The upstream partitions whose records come to a lane where jobs read them: a contiguous share, as vnodes."""
         return self._share(len(self.plan.first_offsets), lane)
 
     def parts(self, job: JobDefinition, lane: int) -> range:
-        """The parts of a job that a lane reads, likewise."""
+        """The parts of a job that a lane reads: a contiguous share, as vnodes."""
         return self._share(job.part_count, lane)
 
     def _share(self, count: int, lane: int) -> range:
@@ -118,7 +118,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class LaneResult:
-    """What the driver needs to know.
+    """What a lane reports to the driver.
 
     `too_long`: the lane held more than it may, and has done nothing; its changes have to come in parts. `awaited`: ids
     of schemas that its records wait for; nothing was sent then either, nor with `needs_rows`: changes leave values out
@@ -188,12 +188,12 @@ class LaneJob:
 
     @cached_property
     def output(self) -> Output:
-        """What it writes."""
+        """The output that the job writes."""
         return Output(self.definition, self.table)
 
     @cached_property
     def positions(self) -> Mapping[int, Progress]:
-        """Where its parts stand after the batch, which decides what is visible. Their row counts are of no meaning."""
+        """The positions of its parts after the batch, which decide what is visible. Ignore their row counts."""
         return self.plan.progress_after(self.before)
 
     def places(self) -> list[OutputPartition]:
@@ -228,7 +228,7 @@ class LaneJob:
 def places_before(
     task: LaneTask, jobs: Iterable[LaneJob]
 ) -> dict[SinkConfig, dict[OutputPartition, int | None]]:
-    """By sink, the partitions that a lane writes to, and the barrier that each ends with before it; None for none."""
+    """By sink, the partitions that a lane writes to, each with the epoch that it ends with before (None: empty)."""
     start = None if task.plan.start is None else task.plan.start.epoch
     places: dict[SinkConfig, dict[OutputPartition, int | None]] = {}
     for job in jobs:

@@ -1,4 +1,4 @@
-"""A lane's share of a table that is read from its database: what of its changes applies, and what becomes of the rest.
+"""A lane's changes while the table is read from its database: which of them apply, and what becomes of the rest.
 
 Of the changes of a part those that apply go on, to be sent and logged. At the end of the batch come the rows of the
 chunks that it releases, as of its barrier: INSERTs of the log, of the epoch of the barrier. No job gets them as
@@ -18,14 +18,13 @@ import pyarrow.compute as pc
 from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import (
-    BEFORE_HASH,
-    EPOCH,
     LEFT_OUT,
     OFFSET,
     OP,
     PARTITION,
     TRANSACTION,
     VNODE,
+    as_inserts,
     log_schema,
     waiting_schema,
 )
@@ -44,7 +43,7 @@ ROWS_AT_ONCE = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """An event that leaves out the value of a column, by index, of a row that nobody has."""
+    """An event that leaves out the value of a column, given by index, of a row that does not exist."""
 
     partition: int
     offset: int
@@ -56,7 +55,7 @@ class LaneReading:
     """Of one lane and batch: call it with each part of the changes, in order, then read `released`, then `waiting`.
 
     `files` are those of the events that wait, of the version that the reading names. `skipped` are records, (partition,
-    offset), that nobody is to read, not even those that wait.
+    offset), that are left out, among the waiting events as well.
     """
 
     storage: Storage
@@ -80,7 +79,7 @@ class LaneReading:
         return self.reading.due > 0
 
     def __call__(self, changes: Changes) -> Changes:
-        """Those that apply. All must be sound, without those that came again, and name their transactions."""
+        """The changes that apply. Input must be sound, without redelivered records, and have transaction ids."""
         given = changes.rows[TRANSACTION].fill_null(NO_TRANSACTION).to_numpy()
         transactions = widened_each(given, self.reading.read.near)
         found = verdicts(self.reading.read, self.reading.due, changes.keys, transactions)
@@ -96,9 +95,9 @@ class LaneReading:
         self._waits.append(events.filter(pa.array(found == Verdict.WAITS)))
 
     def released(self) -> Iterator[pa.Table]:
-        """The rows of the chunks that are released, as rows of the log, some at a time. Once, behind the last part.
+        """The rows of the released chunks, as rows of the log, some at a time. Call once, behind the last part.
 
-        What can't be decided is in `lacking` then. Raises: StateError when files of the state are gone.
+        `lacking` is complete afterwards. Raises: StateError when files of the state are gone.
         """
         if not self.is_anew:
             return
@@ -135,7 +134,7 @@ class LaneReading:
         self.held += int(np.count_nonzero(found == Verdict.HELD))
 
     def _read(self, events: pa.Table) -> pa.Table:
-        """Without those that nobody is to read."""
+        """The events without those that are `skipped`."""
         if not self.skipped:
             return events
         places = zip(events[PARTITION].to_pylist(), events[OFFSET].to_pylist(), strict=True)
@@ -165,21 +164,12 @@ class LaneReading:
         return found.rows
 
     def _logged(self, rows: pa.Table) -> pa.Table:
-        count = rows.num_rows
-        own = {EPOCH: self.epoch, PARTITION: -1, OFFSET: -1, OP: Op.INSERT.value, BEFORE_HASH: None}
-        columns = [
-            vnodes_of(rows, self.table)
-            if each.name == VNODE
-            else pa.repeat(pa.scalar(own[each.name], each.type), count)
-            if each.name in own
-            else rows[each.name]
-            for each in log_schema(self.table)
-        ]
-        return pa.table(columns, schema=log_schema(self.table)).sort_by(VNODE)
+        logged = as_inserts(rows, vnodes_of(rows, self.table), self.epoch, log_schema(self.table))
+        return logged.sort_by(VNODE)
 
 
 def _events(changes: Changes, transactions: npt.NDArray[np.int64], table: TableSchema) -> pa.Table:
-    """As they wait."""
+    """Changes in the form in which they wait (`waiting_schema`)."""
     deleted = pa.array(changes.ops == Op.DELETE)
     halves = zip(changes.before, changes.after, strict=True)
     values = dict(zip(table.column_names, (pc.if_else(deleted, *each) for each in halves), strict=True))

@@ -10,7 +10,7 @@
 
 A change is checked against the jobs there are, and then put into the control topic: 202 says that it is there. It takes
 effect at a barrier, as every control request does, and shows in the status from then on. The pace at which a table is
-read from its database is this service's own affair, and changes at once.
+read from its database is no control request: it changes at once, in this service alone.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _looking(cache: StatusCache, door: Doorkeeper) -> APIRouter:
 
 
 def unknown_job(job: str) -> ConfigError:
-    """The error for a name that is nobody's."""
+    """The error for a name that no job has."""
     return ConfigError(Code.JOB_UNKNOWN, found=f"no job {job}")
 
 

@@ -20,7 +20,7 @@ from streaming.sink.protocol import SinkOf
 
 @dataclass(frozen=True)
 class Gateway:
-    """Of one service. It reads the jobs from the panel, so it sees the state as of the last batch."""
+    """Checks and sends the control requests of the API. It sees the jobs as of the last batch."""
 
     cache: StatusCache
     storage: Storage

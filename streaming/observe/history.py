@@ -53,14 +53,14 @@ class Span:
 
 
 class History:
-    """Not for two threads at once."""
+    """The spans of the last hour. For one thread at a time."""
 
     def __init__(self) -> None:
         self._recent = deque[Span]()
         self._older = deque[Span](maxlen=_OLDER)
 
     def note(self, span: Span) -> None:
-        """Add what comes next."""
+        """Add the next batch."""
         _add(self._recent, span, _RECENT_S)
         if len(self._recent) > _RECENT:
             _add(self._older, self._recent.popleft(), _OLDER_S)

@@ -1,4 +1,4 @@
-"""What every request has to pass: a known Host, a small body within a time limit, and a token where one is needed."""
+"""Checks of every request: the size of its body and the time it takes, and a token where one is needed."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def problem(
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     """The answer to a request that can't be served: the same form as every error of ours."""
-    told = Problem(code=code, found=found, expected=expected, next_step=next_step)
-    return JSONResponse(told.model_dump(), status, headers)
+    body = Problem(code=code, found=found, expected=expected, next_step=next_step)
+    return JSONResponse(body.model_dump(), status, headers)
 
 
 class Bounded:
@@ -104,18 +104,21 @@ class NotAllowed(Exception):
 
 
 class Doorkeeper:
-    """Who may look, and who may steer. `token` is None where none is configured."""
+    """Authorization of requests to read and to change. `token` is None where none is configured."""
 
     def __init__(self, token: str | None, *, is_local: bool) -> None:
         self._token, self._is_local = token, is_local
 
     def may_look(self, authorization: Annotated[str | None, Header()] = None) -> None:
-        """Raises: NotAllowed, except on this machine, where everybody may look."""
+        """Check a request that only reads. Raises: NotAllowed, unless the service listens on this machine alone."""
         if not self._is_local:
             self._check(authorization)
 
     def may_steer(self, authorization: Annotated[str | None, Header()] = None) -> None:
-        """Raises: NotAllowed without the token, on this machine too: any page in a browser can reach it."""
+        """Check a request that changes something. Raises: NotAllowed without the token.
+
+        On this machine, too: a page of any site, open in a browser here, can send requests to it.
+        """
         if self._token is None:
             raise NotAllowed(
                 403, "no token in the service's configuration", "set http.token_file or http.token_env"

@@ -48,7 +48,8 @@ _LATENCY_WINDOW_S = 60.0
 class StatusCache:
     """Of one service. `newest` gives the newest barrier of each upstream partition and how many wait there.
 
-    `vnode_count` is 0 where nothing is kept of rows; where vnodes are partitions (`by_partition`), batches tell.
+    `vnode_count` is 0 where nothing is kept of rows; where vnodes are partitions (`by_partition`), the first batch
+    sets it.
 
     `clock` gives Unix seconds, for what is shown; `steady` is a clock that is never set, for durations.
     """

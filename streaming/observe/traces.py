@@ -77,25 +77,25 @@ def traced(service: Service) -> Iterator[None]:
         return
     provider, exporter = _exporting(service)
     spans = Spans(provider.get_tracer("arrangement-backfill"))
-    batch_told, trouble_told = service.on_batch, service.on_trouble
+    inner_batch, inner_trouble = service.on_batch, service.on_trouble
 
     def on_batch(report: BatchReport) -> None:
         spans.batch(report, end_ns=time.time_ns())
-        batch_told(report)
+        inner_batch(report)
 
     def on_trouble(problem: BackfillError) -> None:
         spans.trouble(problem)
-        trouble_told(problem)
+        inner_trouble(problem)
 
     service.on_batch, service.on_trouble = on_batch, on_trouble
     log.info("traces")
-    complaints = _SaidOnce()
-    logging.getLogger("opentelemetry").addHandler(complaints)
+    warnings = _WarnOnce()
+    logging.getLogger("opentelemetry").addHandler(warnings)
     try:
         yield
     finally:
         _close(provider, exporter)
-        logging.getLogger("opentelemetry").removeHandler(complaints)
+        logging.getLogger("opentelemetry").removeHandler(warnings)
 
 
 def _close(provider: TracerProvider, exporter: SpanExporter) -> None:
@@ -110,7 +110,7 @@ def _close(provider: TracerProvider, exporter: SpanExporter) -> None:
 
 def _exporting(service: Service) -> tuple[TracerProvider, SpanExporter]:
     try:
-        # Half a second that only those pay who trace.
+        # The import takes half a second, which only a service with traces should pay.
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import OTELResourceDetector, Resource
         from opentelemetry.sdk.trace import TracerProvider
@@ -136,8 +136,8 @@ def _exporting(service: Service) -> tuple[TracerProvider, SpanExporter]:
     return provider, exporter
 
 
-class _SaidOnce(logging.Handler):
-    """The exporter complains of each attempt, with what came back; one line of ours is enough."""
+class _WarnOnce(logging.Handler):
+    """The exporter logs each failed attempt, with the answer's body; this logs one line of ours in place of all."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

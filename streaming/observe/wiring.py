@@ -39,11 +39,11 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
         columns=config.table.column_names,
     )
     cache.newest = lambda: service.barriers.newest() if service.barriers else []
-    told = service.on_batch
+    inner = service.on_batch
 
     def on_batch(report: BatchReport) -> None:
         metrics.note(report, cache.note(report))
-        told(report)
+        inner(report)
 
     def on_trouble(problem: BackfillError) -> None:
         metrics.interrupted(problem.code)

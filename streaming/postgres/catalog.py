@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalogs say of a table, its key, its publications and its slot: facts, of which `checks` judges.
+"""A table, its key, publications and slot from PostgreSQL's catalogs: facts alone, which `checks` judges.
 
 Rows of catalogs that have other columns in each version are taken as JSON, so that a version that lacks one simply does
 not say it. Everything here is readable for any role.
@@ -61,7 +61,7 @@ _ESTIMATE = "EXPLAIN (FORMAT JSON) SELECT FROM {}"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """`system` tells one cluster of databases from every other. `is_standby`: it follows another server."""
+    """A server. `system` identifies its cluster of databases. `is_standby`: it follows another server."""
 
     version: int
     is_standby: bool

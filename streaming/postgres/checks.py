@@ -1,4 +1,4 @@
-"""What speaks against a table, its slot and its server: every rule that would let rows and events drift apart.
+"""Checks of a table, its slot and its server: whatever could make rows and events disagree is refused.
 
 Pure: what is judged was asked for by `catalog`. A refusal comes before anything is read.
 """
@@ -187,7 +187,7 @@ def _hint(declared: Declared, found: FoundColumn) -> str:
 
 
 def check_key(declared: Declared, found: FoundTable, server: Server) -> None:
-    """Its columns have to be there. Raises: ConfigError(POSTGRES_KEY_MISFIT, POSTGRES_KEY_ORDER)."""
+    """Check the primary key, whose columns must exist. Raises: ConfigError(POSTGRES_KEY_MISFIT, POSTGRES_KEY_ORDER)."""
     key, place = declared.table.primary_key, _place(found)
     fits = found.primary_key == key or (declared.mode == "whole" and set(found.primary_key) == set(key))
     if not fits:

@@ -67,12 +67,12 @@ class ColumnReading:
 class EventForms:
     """How the connector writes values. `time` is its `time.precision.mode`, None where that is not known.
 
-    `tell_scale`: its decimals come with their scale: in Avro, in records with their schema, as text. Else they are
-    read at the declared one, which has to be the database's.
+    `scale_is_in_events`: decimals come with their scale: in Avro, in records with their schema, or as text. Else they
+    are read at the declared one, which has to be the database's.
     """
 
     time: TimeMode | None = None
-    tell_scale: bool = False
+    scale_is_in_events: bool = False
 
 
 Rule = Callable[[DatabaseType, ColumnType, EventForms], ColumnReading | None]
@@ -103,7 +103,7 @@ def _numeric(found: DatabaseType, declared: ColumnType, forms: EventForms) -> Co
     if declared.name is not TypeName.DECIMAL:
         return None
     scale = None if found.precision is None else found.precision[1]
-    if scale is not None and scale != declared.scale and (scale < 0 or not forms.tell_scale):
+    if scale is not None and scale != declared.scale and (scale < 0 or not forms.scale_is_in_events):
         return None  # one below zero can't be declared, and is not read from events
     expression = "nullif({}, 'NaN')"
     if scale is None or scale > (declared.scale or 0):

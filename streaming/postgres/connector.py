@@ -37,7 +37,7 @@ _DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """Of a connector, what matters here. `states` are those of its tasks."""
+    """The settings of a connector, and the states of its tasks."""
 
     settings: Mapping[str, str]
     state: str
@@ -50,7 +50,7 @@ class Connector:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a connector has to be for a copy. `time` and `decimal` None: its records say it themselves."""
+    """The settings that a connector must have. `time` and `decimal` None: its records have a schema instead."""
 
     slot: str
     database: str
@@ -96,7 +96,7 @@ def check_connector(found: Connector, expected: Expected) -> None:
 
 
 def _misfits(found: Connector, expected: Expected) -> Iterator[tuple[str, str]]:
-    """Settings, with what is wanted in place of them."""
+    """Wrong settings as found, each with what is expected."""
     wanted: dict[str, str | None] = {
         "connector.class": _CLASS,
         "slot.name": expected.slot,
@@ -110,7 +110,7 @@ def _misfits(found: Connector, expected: Expected) -> Iterator[tuple[str, str]]:
     for name, value in wanted.items():
         if value is not None and found.setting(name) != value:
             yield name, f"{name}={value}, as the rest of the configuration says"
-    # Rows of a snapshot are of no transaction, so that nobody could say which chunk holds them.
+    # Rows of a snapshot are of no transaction, by which it is decided which chunk holds them.
     if found.setting("snapshot.mode") not in _NO_SNAPSHOT:
         yield (
             "snapshot.mode",

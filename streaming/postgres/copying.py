@@ -27,11 +27,11 @@ log = structlog.get_logger(__name__)
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 _LOOK_S = 0.25
-"""How often one who waits looks whether to stop."""
+"""How often a thread that waits checks whether to stop."""
 
 
 class ChunkStore(Protocol[Kept]):
-    """Where the rows go."""
+    """Takes the rows of chunks. Safe for several readers at once."""
 
     def has_room(self, keys: KeyRange) -> bool:
         """Whether another chunk of this range may be begun. While it may not, it is asked again several times a second.
@@ -54,7 +54,7 @@ class ChunkStore(Protocol[Kept]):
 
 
 class Reader(Protocol):
-    """What reads: a `ChunkReader`."""
+    """The part of `ChunkReader` that copies."""
 
     def read(self, keys: KeyRange, most_rows: int, keep: Keep) -> ReadChunk:
         """As `ChunkReader.read`."""

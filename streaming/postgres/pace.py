@@ -13,7 +13,7 @@ _SHRINK, _GROW = 4, 2
 
 
 class Pace:
-    """Of all readers together. `rate_limit`: rows per second, None for any number, 0 for none."""
+    """The pace of all readers together. `rate_limit`: rows per second, None for any number, 0 for none."""
 
     def __init__(self, rate_limit: int | None = None, *, paused: bool = False) -> None:
         self._rate_limit, self.paused = rate_limit, paused
@@ -42,14 +42,14 @@ class Pace:
         return allowed
 
     def wait_s(self, now_s: float) -> float | None:
-        """Until rows may be read; None: until somebody says so."""
+        """Seconds until rows may be read; None: until the pace is changed."""
         if self.paused or self._rate_limit == 0:
             return None
         return max(self._free_s - now_s, 0.0)
 
 
 class ChunkSize:
-    """Rows of the next chunk of one reader, `most` at most."""
+    """How many rows the next chunk of one reader has, `most` at most."""
 
     def __init__(self, most: int) -> None:
         self._most = self.rows = most
@@ -65,7 +65,7 @@ class ChunkSize:
 
 
 class Speed:
-    """Rows per second lately, and so how long the rest takes."""
+    """The recent rate of a copy, and from it how long the rest takes."""
 
     def __init__(self, of: int) -> None:
         self._of, self._rows = of, 0

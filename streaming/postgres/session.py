@@ -127,7 +127,7 @@ class Session:
             return cursor.fetchall() if cursor.description else []
 
     def execute(self, statement: str) -> None:
-        """For what it does: `BEGIN`, `COMMIT`."""
+        """Run a statement without a result, as `BEGIN` or `COMMIT`."""
         self.rows(statement)
 
     def text_of(self, query: sql.Composable) -> str:
@@ -256,7 +256,7 @@ def _meaning(error: psycopg.Error, at_the_door: bool) -> Gone | BackfillError:
 
 
 def _refusal_in(words: str) -> Gone | BackfillError:
-    """While it connects, libpq keeps the SQLSTATE to itself, and only its words tell a refusal from silence."""
+    """The error for a failed connection: libpq gives no SQLSTATE then, only its text shows whether it was refused."""
     refused = (
         "authentication failed",
         "no pg_hba.conf",

@@ -36,8 +36,10 @@ def declared_of(
     start: PostgresStart, table: TableSchema, upstream: DebeziumFormat, connector: Connector | None = None
 ) -> Declared:
     """What the configuration says, and the connector where it does not."""
-    tell_scale = upstream.encoding != "json" or upstream.decimal == "string" or upstream.time == "adaptive"
-    forms = EventForms(upstream.time, tell_scale)
+    scale_is_in_events = (
+        upstream.encoding != "json" or upstream.decimal == "string" or upstream.time == "adaptive"
+    )
+    forms = EventForms(upstream.time, scale_is_in_events)
     declared = Declared(table, start.table, start.slot, start.mode, forms)
     if connector is None:
         return declared

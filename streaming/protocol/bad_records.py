@@ -17,7 +17,7 @@ from state.values.plan import BatchPlan, Parked
 from streaming.lane.faults import Fault
 
 MOST_PARKED = 10_000
-"""In one batch: a producer that gets everything wrong is to be stopped, not to be copied."""
+"""In one batch: a producer whose every record is at fault has to be stopped, not copied to the dead letters."""
 _UNPARKED = "it can't be parked: no job is open, too many are at fault, it is too large, a barrier's mark or a truncate"
 
 _NEVER_PARKED = (Code.RECORD_TOO_LARGE, Code.AMBIGUOUS_RECORD, Code.TRUNCATE_UNSUPPORTED)

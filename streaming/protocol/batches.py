@@ -54,7 +54,7 @@ class Batches:
     `upstream_begins` gives the first offset that each partition still holds, `first_offsets` where it is left out.
     `reads` reads the table from its database, if it starts from there.
 
-    The types are of the parts that it is made of. Whoever breaks one, to see that it is noticed, has another here.
+    The types are those of its components. A canary, which breaks one to see that it is noticed, sets its own here.
     """
 
     replica_type: type[Replica] = Replica
@@ -87,8 +87,8 @@ class Batches:
     ) -> None:
         self._table, self._limits, self._journal, self._lanes = table, limits, journal, lanes
         self._lane_count, self._batch_sizer = lane_count, BatchSizer(limits.lane_bytes * lane_count)
-        # Against the order of effects: whom we took over from may still make his last ones. If his progress is seen
-        # here, so is his log.
+        # Opened in reverse order of effects: the instance we took over from may still be making its last ones. If its
+        # progress is seen here, so is its log.
         progress_table = self.progress_type(storage, table)
         self.replica = self.replica_type(storage, table)
         scans = self._scans(upstream_format, upstream_begins or (lambda: first_offsets))
@@ -165,7 +165,7 @@ class Batches:
         """All effects of a plan, in their order."""
         return effects_of(plan)
 
-    # what others see of it ---------------------------------------------------------------------------------
+    # read by others ----------------------------------------------------------------------------------------
 
     @property
     def position(self) -> AlignedBarrier | None:
@@ -174,12 +174,12 @@ class Batches:
 
     @property
     def jobs(self) -> tuple[JobState, ...]:
-        """Those of the next batch."""
+        """The jobs of the next batch."""
         return self.state.jobs
 
     @property
     def progress(self) -> Mapping[str, Mapping[int, Progress]]:
-        """Of each job, its parts that were started."""
+        """By job and part; parts that were not started are missing."""
         return self.state.progress
 
     def reads_on(self, done: BatchReport) -> bool:
@@ -200,7 +200,7 @@ class Batches:
         self.state.configure(jobs)
 
     def on_each_part(self, on_part: OnPart) -> None:
-        """Have it called after each part of a long interval."""
+        """Set what is called after each part of a long interval."""
         self.executor.on_part = on_part
 
     def give_up(self) -> None:
@@ -250,8 +250,8 @@ class Batches:
     def _build(self, barrier: AlignedBarrier, repeated: tuple[tuple[int, int], ...]) -> bool:
         """Bring the interval before a barrier into the log, up to a last part that an ordinary batch can take.
 
-        Nobody reads yet. What is done of a long interval (a topic that was there first) is remembered in the journal,
-        so neither a crash nor a lost worker costs more than a part. False: it was asked to end before.
+        There is no job yet. Each part of a long interval (of a topic that is older than the service) is recorded in the
+        journal, so a crash or a lost worker costs one part at most. False: it was asked to end before.
         """
         plan = self._planner.first_part(barrier, repeated)
         for until in part_ends(plan.first_offsets, plan.end_offsets, self._limits.interval_records):
@@ -264,7 +264,7 @@ class Batches:
 
     def _carry_out_part(self, effects: Sequence[Effect]) -> None:
         done = self.executor.carry_out(effects, Stopwatch())
-        self._batch_sizer.changes_were(done.sums.changes, done.sums.held_bytes)
+        self._batch_sizer.learn_change_bytes(done.sums.changes, done.sums.held_bytes)
 
     def _carry_out(self, effects: Sequence[Effect], clock: Stopwatch) -> BatchReport:
         failpoints.expect(last=self._ends_a_job(effects[0].plan))

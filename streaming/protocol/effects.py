@@ -1,9 +1,9 @@
 """What a batch does to the world outside, as values, and the order in which it is done.
 
 Exactly once, a batch at a time: from aligned barrier a to aligned barrier b, by the effects of `ORDER`. Each carries
-the epoch of b and is conditional on nobody else having gone on, so a crash anywhere ends in the same plan being carried
-out again, and every effect that is there already is found. The next batch's first effect comes after this one's last: a
-plan in the journal whose progress is missing is the one batch that may be half done.
+the epoch of b and succeeds only while no other instance has taken over. So a crash anywhere ends in the same plan being
+carried out again, where every effect that is there already is found. The next batch's first effect comes after this
+one's last: a plan in the journal whose progress is missing is the one batch that may be half done.
 
 Values of this module do nothing; `streaming.protocol.executor` carries them out.
 """
@@ -19,7 +19,7 @@ from streaming.runtime.failpoints import Failpoint
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One thing to do for a plan. To do it twice is to do it once."""
+    """One thing to do for a plan; idempotent."""
 
     plan: BatchPlan
 
@@ -42,7 +42,7 @@ class OpenTopics(Effect):
 
     @classmethod
     def of(cls, plan: BatchPlan) -> Effect | None:
-        """None where nothing is sent: nobody needs the topics, or they are there and were read."""
+        """None where nothing is sent: no topic is needed, or all exist and were read."""
         return None if plan.silent or plan.until is not None else cls(plan)
 
 
@@ -133,7 +133,7 @@ ORDER: tuple[Slot, ...] = (
         kind=AppendLog,
         step="replicate",
         reached=Failpoint.REPLICATED,
-        reason="before the progress: of a batch that counts as done nobody would append what is missing",
+        reason="before the progress: what a batch that counts as done lacks in the log would never be appended",
     ),
     Slot(
         kind=KeepWaiting,
@@ -162,22 +162,22 @@ def effects_of(plan: BatchPlan) -> tuple[Effect, ...]:
 
 
 def journaled(effects: Iterable[Effect]) -> tuple[Effect, ...]:
-    """Those of a plan that the journal holds already."""
+    """The effects of a plan that the journal holds already."""
     return tuple(effect for effect in effects if not isinstance(effect, WritePlan))
 
 
 def repeated(plan: BatchPlan) -> tuple[Effect, ...]:
-    """Those by which the log gets the changes of a batch that was done, and whose plan is no longer the open one."""
+    """The effects that write the changes of a finished batch to the log once more, when its log files are missing."""
     keeping = () if plan.reading is None else (KeepWaiting(plan),)
     return RepeatLanes(plan), AppendLog(plan), *keeping
 
 
 def behind(effects: Sequence[Effect], effect: Effect) -> tuple[Effect, ...]:
-    """Those that come after the one of this effect's type."""
+    """The effects after the one of this effect's type."""
     types = [type(each) for each in effects]
     return tuple(effects[types.index(type(effect)) + 1 :])
 
 
 def slot_of(effect: Effect) -> Slot:
-    """Where it belongs."""
+    """The slot of an effect in the order."""
     return next(place for place in ORDER if isinstance(effect, place.kind))

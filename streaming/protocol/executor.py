@@ -209,7 +209,7 @@ class Executor:
             self.state.seen = merged(plan.seen, (result.seen for result in results))
 
     def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> JobsOutcome:
-        """Stand at the end of a plan that is done. `configured` jobs that are new start there."""
+        """Advance to the end of a plan that is done. `configured` jobs that are new start there."""
         outcome = self.state.settle(plan, configured)
         self.reading.settle(plan)
         if self.forward.active:
@@ -220,8 +220,8 @@ class Executor:
     def commit(self, effect: Callable[[], None], reload: Callable[[], None]) -> None:
         """Commit to log or progress. `effect` does nothing if its epoch is there.
 
-        A conflict without a successor is a commit of ours whose answer was lost, or the last one of whom we took
-        over from. Both are of the open batch, or change no rows: seen, they count, or ours goes on top.
+        A conflict without a successor is a commit of ours whose answer was lost, or the last one of the instance that
+        we took over from. Both are of the open batch, or change no rows: after `reload` the next attempt finds them.
         """
         for attempt in range(1, ATTEMPTS + 1):
             try:

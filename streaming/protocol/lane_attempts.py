@@ -1,4 +1,4 @@
-"""As many attempts as it takes to know what became of the transactions of all lanes."""
+"""Runs the lanes of a plan until the outcome of every lane's transaction is known, in `ATTEMPTS` attempts at most."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ATTEMPTS = 5
 
 
 class LaneRunner(Protocol):
-    """Carries a task to its lanes and waits for all of them. `slots` of them run at once."""
+    """Runs a task in all of its lanes and waits for them. `slots` of them run at once."""
 
     @property
     def slots(self) -> int: ...
@@ -46,7 +46,7 @@ class LaneRunner(Protocol):
 
 
 class LearnsSchemas(Protocol):
-    """Where the schemas of records come from that name theirs by an id."""
+    """The source of schemas for records that name theirs by an id."""
 
     def learn(self, ids: frozenset[int]) -> KnownSchemas:
         """Every schema that is known then; ids without one are `refused`. Raises: EnvironmentProblem."""
@@ -56,7 +56,7 @@ class NoSchemas(LearnsSchemas):
     """For formats whose records name none."""
 
     def learn(self, ids: frozenset[int]) -> KnownSchemas:
-        """Nothing."""
+        """Refuses every id."""
         return KnownSchemas(refused=ids)
 
 
@@ -86,7 +86,7 @@ class LaneTasks:
     """Whether changes did so, which take these values from the rows before; it is likely to go on."""
 
     def task(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LaneTask:
-        """For the journal's newest version. `progress` is that at the plan's start."""
+        """The task of a plan, for the journal's newest version. `progress` is that at the plan's start."""
         definitions = [job.state.definition for job in plan.jobs]
         return LaneTask(
             storage=self.storage,
@@ -117,7 +117,7 @@ class LaneTasks:
         return self.upstream_format.with_schemas(replace(known, refused=known.refused | refused))
 
     def _needs_rows_before(self, plan: BatchPlan) -> bool:
-        """Some outputs hold them, filters decide by them, and they have values that a record leaves out."""
+        """Outputs with both images, filters, and changes that leave values out need the rows before the changes."""
         jobs = (job.state.definition for job in plan.sent_jobs)
         asking = (job.filter is not None or job.format.images is Images.FULL for job in jobs)
         is_asked = self.values_are_left_out or any(asking)
@@ -174,8 +174,8 @@ class LaneAttempts:
                 if self._journal.is_superseded:
                     raise self._journal.fenced() from problem
                 self._hindrances.append(problem.code)
-                # Fenced without a successor: by one that we took over from, which has yet to notice it. Strange
-                # records at the tails: a lane that runs twice, looked at while the other one's become visible.
+                # Fenced without a successor: by the instance that we took over from, which has yet to notice it.
+                # Foreign records at the tails: a lane runs twice, and the other run's records are becoming visible.
                 lasting = isinstance(problem, (InputError, StateError))
                 if lasting or attempt == ATTEMPTS or self.give_up:
                     raise _passing(problem) from problem
@@ -207,7 +207,7 @@ class LaneAttempts:
         return self._lanes.carry_out(replace(task, failpoint=failpoints.for_lanes()))
 
     def _refuse(self, results: Sequence[LaneResult]) -> None:
-        """Raise what went wrong in a lane; being superseded counts more than all else, faults upstream come next."""
+        """Raise the error of a lane, unless records are at fault; being superseded comes before all else."""
         self._tasks.known_ends = {}
         errors: list[BackfillError] = [result.error for result in results if result.error is not None]
         if any(result.superseded for result in results):

@@ -27,7 +27,7 @@ OnBatch = Callable[[BatchReport], None]
 
 
 class MicroBatches:
-    """Give it to `foreachBatch`. `failure` holds the error that ended it; Spark is only told its code."""
+    """Pass it to `foreachBatch`. `failure` holds the error that ended it; Spark gets only its code."""
 
     def __init__(
         self, source: BarrierSource, batches: Batches, compactor: Compactor, on_batch: OnBatch
@@ -75,11 +75,11 @@ class MicroBatches:
             self._after(report)
 
     def _after(self, report: BatchReport) -> None:
-        nobody_reads = not any(job.state.opened for job in report.plan.jobs)
+        has_readers = any(job.state.opened for job in report.plan.jobs)
         if not self._waiting and self._batches.reads_on(report):
             self._source.hasten()
         self._settling = True
-        self._compactor.between_batches(report.plan.epoch, wait_for_compaction=nobody_reads)
+        self._compactor.between_batches(report.plan.epoch, wait_for_compaction=not has_readers)
         self._settling = False
         self._on_batch(report)
         if report.outcome.stop:

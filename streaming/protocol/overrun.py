@@ -73,7 +73,7 @@ class Overruns:
         with task.open_writers(lane, before) as writers:
             if is_superseded(task.storage, task.journal_version):
                 raise self._journal.fenced()
-            return any(writers.look(before, task.plan.epoch, {}))
+            return any(writers.already_sent(before, task.plan.epoch, {}))
 
 
 def without_slices(plan: BatchPlan) -> BatchPlan:

@@ -45,7 +45,7 @@ class RegistersSchemas(Protocol):
         """
 
     def forget(self, job: JobDefinition) -> None:
-        """The job is refused. Another one like it is asked about anew."""
+        """Forget a refused job's schemas: an equal job that comes later is registered anew."""
         return
 
 
@@ -60,7 +60,7 @@ class NoRegistry(RegistersSchemas):
 
 
 class Planner:
-    """Of one service."""
+    """Makes the plans of one service. Called by the thread that runs batches."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class Planner:
     def _register(self) -> None:
         for job in self._state.jobs:
             try:
-                self._state.became(job, self._with_ids(job))
+                self._state.replace_job(job, self._with_ids(job))
             except (ConfigError, EnvironmentProblem) as error:
                 if job.opened:
                     raise

@@ -44,7 +44,7 @@ class StreamState:
 
     @property
     def epoch(self) -> int:
-        """That of the position; 0 at the beginning."""
+        """The epoch of the position; 0 at the beginning."""
         return 0 if self.position is None else self.position.epoch
 
     @property
@@ -73,7 +73,7 @@ class StreamState:
     def refuse(self, job: JobState, error: BackfillError) -> None:
         """Go on without a new job that is not fit, or whose topics or schemas are not. The next batch reports it.
 
-        Raises: the error, for a job of the configuration that was not delayed: its author is there to read it.
+        Raises: the error, for a job of the configuration that was not delayed: the operator is watching the start.
         """
         if job.name in self._in_file - self._delayed:
             raise error
@@ -91,9 +91,9 @@ class StreamState:
         self.configured = (*self.configured, job.definition)
         return True
 
-    def became(self, job: JobState, now: JobState) -> None:
-        """One of the jobs is another value from now on."""
-        self.jobs = tuple(now if each is job else each for each in self.jobs)
+    def replace_job(self, job: JobState, new: JobState) -> None:
+        """Put a new value in the place of a job, which is found by identity."""
+        self.jobs = tuple(new if each is job else each for each in self.jobs)
 
     def _remove(self, job: JobState) -> None:
         self.jobs = tuple(each for each in self.jobs if each.name != job.name)
@@ -120,7 +120,7 @@ class StreamState:
         return after, rows
 
     def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> JobsOutcome:
-        """Stand at the plan's end. `configured` jobs that are new start there."""
+        """Advance to the plan's end. `configured` jobs that are new start there."""
         outcome = jobs_after(plan, self._table)
         before = {job.name for job in outcome.jobs}
         self.jobs = add_configured(outcome.jobs, configured, plan.epoch)

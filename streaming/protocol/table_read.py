@@ -30,13 +30,13 @@ class Finished:
 
 
 class ReadsTable(Protocol):
-    """Reads the table. Called by the thread that runs batches, while its own threads read.
+    """Reads the table in threads of its own. Its methods are called by the thread that runs batches.
 
-    What was taken and is in no plan of the journal is lost in a crash, and read once more.
+    A chunk that was taken but is in no plan of the journal is lost in a crash, and read once more.
     """
 
     def begin(self) -> TableRead:
-        """For a state without a plan: nothing was read. Its first plan holds it, so it is decided only once.
+        """The reading of a state without a plan, before its first chunk. The first plan holds it: called once a state.
 
         Raises: BackfillError where the table can't be read.
         """
@@ -45,9 +45,9 @@ class ReadsTable(Protocol):
         """Read what is unread of a reading that a plan holds, or that `begin` gave. Called once, before `take`."""
 
     def take(self) -> Sequence[Finished]:
-        """Chunks that were finished since the last call, each once, in the order in which they were finished.
+        """The chunks finished since the last call, each once, in the order in which they were finished.
 
-        Raises: what has ended the reading, again at each call.
+        Raises: the error that has ended the reading, again at each call.
         """
 
     def proofs(self) -> Sequence[Streamed]:
@@ -57,10 +57,10 @@ class ReadsTable(Protocol):
         """When the oldest chunk began that was not taken yet (Unix time); None if there is none. By any thread."""
 
     def released(self, read: TableRead) -> None:
-        """A batch is done; the reading stands here. It is over when it `is_done`, of a batch before `go_on` as well."""
+        """A batch is done, and the reading is at `read`; may be called before `go_on`. It is over if `read.is_done`."""
 
     def over(self) -> None:
-        """It was over before this run: nothing is to be read."""
+        """The reading was over before this run: there is nothing to read."""
 
 
 class TableReading:
@@ -114,12 +114,12 @@ class TableReading:
         return self._read
 
     def begin_from(self, plan: BatchPlan) -> None:
-        """Stand where a plan of the journal begins, which may not be carried out again."""
+        """Go to where a plan of the journal begins, without carrying it out."""
         if self._reads is not None:
             self._stand(plan.reading, 0)
 
     def settle(self, plan: BatchPlan) -> None:
-        """Stand at the end of a plan that is done, or of a part."""
+        """Go to the end of a plan that is done, or of a part."""
         if self._reads is None:
             return
         read = self._stand(plan.reading, 0 if plan.reading is None else plan.reading.due)
@@ -140,7 +140,7 @@ class TableReading:
         return read
 
     def files(self, plan: BatchPlan) -> tuple[DataFile, ...]:
-        """Those of the events that wait, of the version that a plan names; none where they are not looked at."""
+        """The files of waiting events, of the version that a plan names; () if the plan releases no chunk."""
         reading = plan.reading
         return () if reading is None or not reading.due else tuple(self._waiting.files(reading.waiting))
 

@@ -32,9 +32,9 @@ class Tally:
 
 
 class TableFold:
-    """The rows that are there after the changes so far.
+    """The rows of the table after the changes so far.
 
-    A change that does not fit them is an error, where changes say what was there (`images`).
+    With `images` FULL a change that does not fit them is an error; else there is nothing to compare it with.
     """
 
     def __init__(self, images: Images = Images.FULL, begins: Iterable[tuple[Key, Row]] = ()) -> None:

@@ -21,7 +21,7 @@ from streaming.reading.records import Record, RecordDecoder
 
 
 class TopicReader:
-    """Of the data topic and, if its barriers stand beside it, of the topic that has them."""
+    """Reads the data topic and, if its barriers stand beside it, the topic that has them. For one thread."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class TopicReader:
         decoder: RecordDecoder,
         begins: Sequence[int] = (),
     ) -> None:
-        """`reader` is closed by its maker. Topics are read from their beginnings; changes before `begins` are none."""
+        """`reader` stays the caller's to close. Topics are read from the start; changes before `begins` are skipped."""
         self._begins = dict(enumerate(begins))
         self._reader, self._topic, self._barriers, self._decoder = reader, topic, barriers, decoder
         self._next: dict[tuple[str, int], int] = {}
@@ -39,7 +39,7 @@ class TopicReader:
         self._last: dict[int, int] = {}
 
     def new(self) -> Iterator[Record]:
-        """What committed readers see that no call before has given; each partition in its order.
+        """The records that have become visible to committed readers since the last call, each partition in order.
 
         Raises: InputError for a record that is none of the contract; EnvironmentProblem, TopicError(TOPIC_MISSING).
         """
@@ -60,7 +60,7 @@ class TopicReader:
             yield from self._closed(partition, self._next.get((self._topic, partition), 0))
 
     def _barrier_records(self) -> Iterator[Message]:
-        """None as long as there is no barrier topic, which the first barrier comes with."""
+        """Nothing as long as the barrier topic does not exist; its first barrier creates it."""
         try:
             yield from self._read(self._barriers) if self._barriers is not None else ()
         except TopicError as error:
@@ -86,7 +86,7 @@ class TopicReader:
             yield Record(where, partition, found.barrier.curr, None, found.barrier)
 
     def _placed(self, record: Record) -> Record:
-        """With the epoch of the barrier before it, which the decoder knows only of barriers in the data."""
+        """The record with the epoch of the barrier before it; the decoder knows only barriers in the data."""
         if self._barriers is None:
             return record
         return replace(record, epoch=self._last.get(record.partition, record.epoch))

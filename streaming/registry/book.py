@@ -67,7 +67,7 @@ class SchemaBook:
 
 
 def subjects(topic: str, framed: Framed) -> dict[Half, str]:
-    """Where a producer registers the schemas of a topic unless it was told otherwise, by half of a record."""
+    """The subject under which a producer registers the schemas of a topic by default, by half of a record."""
     halves: dict[Half, bool] = {"key": framed.key, "value": framed.value}
     return {half: f"{topic}-{half}" for half, is_framed in halves.items() if is_framed}
 

@@ -144,7 +144,7 @@ def obey(armed: Armed | None) -> None:
 
 
 def expect(*, last: bool) -> None:
-    """In the driver, once a batch: `last`: its plan reads a job to its end."""
+    """In the driver, once a batch, before its effects. `last`: its plan reads a job to its end."""
     global _is_last, _for_lanes
     _is_last = last
     if _armed is not None and _armed.point.is_in_lane and _is_due(_armed):
@@ -152,19 +152,19 @@ def expect(*, last: bool) -> None:
 
 
 def names_a_lane() -> bool:
-    """In the driver: whether something is to happen in a lane, which has to be in a process of its own then."""
+    """In the driver: whether a lane is to be hit, which then has to run in a process of its own."""
     return _armed is not None and _armed.point.is_in_lane
 
 
 def for_lanes() -> Armed | None:
-    """In the driver: what the lanes of the batch have to do, once; nothing when they try again."""
+    """In the driver: the failpoint for the lanes of this batch; None for their second attempt."""
     global _for_lanes
     taken, _for_lanes = _for_lanes, None
     return taken
 
 
 def reach(point: Failpoint) -> None:
-    """The place itself: does what the variable says, if it names this place and this batch."""
+    """Mark a place in the code: does what the variable says, if it names this place and this batch."""
     if _armed is not None and _armed.point is point and _is_due(_armed):
         _happen(_armed)
 

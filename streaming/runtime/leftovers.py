@@ -1,4 +1,4 @@
-"""What killed processes left behind: Spark's scratch folders, log files, and rows of states that nobody runs any more.
+"""Deletes what killed processes left behind: Spark's scratch folders, log files, and rows of states no longer in use.
 
 A scratch folder belongs to the processes that hold the lock of a file in it: this one and, by inheritance, its JVM,
 which may outlive it for some seconds. The kernel releases the lock when the last of them ends, whatever the cause; so
@@ -33,7 +33,7 @@ _LOG = re.compile(r"(?:spark|lane|demo|crash-[0-9T]+)-([0-9]+)\.(?:log(?:\.[0-9]
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """A folder for the length of a session. A process that is given `lock`, an open file, keeps it from being swept."""
+    """A folder for one session. It is not swept while a process holds `lock`, an open file descriptor."""
 
     folder: str
     lock: int
@@ -41,7 +41,7 @@ class Scratch:
 
 @contextmanager
 def scratch() -> Iterator[Scratch]:
-    """A new folder, deleted afterwards, once those that no process holds any more are deleted."""
+    """A new scratch folder, deleted afterwards. Folders that no process holds any more are deleted before."""
     sweep_scratch()
     with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder:
         lock = os.open(Path(folder, _LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -53,7 +53,7 @@ def scratch() -> Iterator[Scratch]:
 
 
 def sweep_scratch() -> int:
-    """Delete scratch folders of this user whose holders are gone; how many.
+    """Delete scratch folders of this user that no process holds; returns how many.
 
     One without a lock file stays: it was just made, or by a version that made none.
     """
@@ -68,7 +68,7 @@ def sweep_scratch() -> int:
 
 
 def sweep_rows(unused_s: float = UNUSED_S) -> int:
-    """Delete this user's folders of rows (`streaming.lane.before`) that no lane has opened for so long; how many.
+    """Delete this user's folders of rows (`streaming.lane.before`) not opened for so long; returns how many.
 
     A lane that opens a store touches a file in it.
     """
@@ -115,7 +115,7 @@ def _is_let_go(file: Path) -> bool:
 
 
 def sweep_logs(folder: Path, keep: int = KEPT_LOGS) -> int:
-    """Delete log files of processes that are gone, but for the newest of them; how many files."""
+    """Delete the log files of all dead processes but the `keep` newest; returns how many files."""
     runs: dict[int, list[tuple[float, Path]]] = defaultdict(list)
     for file in folder.iterdir():
         match = _LOG.fullmatch(file.name)

@@ -22,7 +22,7 @@ def configure(*, as_json: bool | None = None, level: int = logging.INFO, file: P
     if as_json is None:
         as_json = file is not None or not sys.stderr.isatty()
     output = sys.stderr if file is None else file.open("a", encoding="utf-8", buffering=1)
-    # Libraries are not heard: py4j would write stack traces of a JVM that is gone, and an error of ours tells that.
+    # Libraries log nothing: py4j would write stack traces of a JVM that is gone, for which there is an error of ours.
     logging.getLogger().addHandler(logging.NullHandler())
     console = structlog.dev.ConsoleRenderer(colors=file is None)
     renderer = structlog.processors.JSONRenderer() if as_json else console

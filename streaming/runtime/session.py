@@ -73,7 +73,7 @@ _SSL_PASSWORDS = (
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What a user may want to be different.
+    """The settings of a session that a user can change.
 
     `cores` counts task slots of a local master (default: the cores that this process may use) and is
     ignored when `master` is given. `memory` is the JVM's heap, as in `2g`. `log` is the JVM's log file,
@@ -142,7 +142,7 @@ def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSessio
 
 @contextmanager
 def spark_starting(settings: SparkSettings | None = None) -> Iterator[Callable[[], SparkSession]]:
-    """The same, and meanwhile the block begins: its first call of what it is given waits for the session.
+    """As `spark_session`, but the block begins at once: it gets a function that blocks until the session is there.
 
     A JVM and Spark in it take seconds, in which most of what comes next can be imported and asked of the broker. The
     call raises as `spark_session`, each time.
@@ -276,11 +276,11 @@ def _start(conf: SparkConf, log: Path, own: Scratch, settings: SparkSettings) ->
     # At debug it would log each command to the JVM, and with them the secrets among the options of a source.
     logging.getLogger("py4j").setLevel(logging.INFO)
     output = log.with_suffix(".out")
-    with output.open("ab") as told:
+    with output.open("ab") as out:
         try:
             # Of a session of its own: a SIGTERM for the whole process group is for this process to answer.
-            how = {"stdout": told, "stderr": told, "start_new_session": True, "pass_fds": (own.lock,)}
-            gateway = launch_gateway(conf, how)  # type: ignore[no-untyped-call]
+            options = {"stdout": out, "stderr": out, "start_new_session": True, "pass_fds": (own.lock,)}
+            gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
             if settings.authenticate_secret is not None:
                 # Spark asks for it as a setting, which it hides from its executors' command lines. By the gateway it
                 # comes to the JVM without one.
@@ -295,12 +295,12 @@ def _start(conf: SparkConf, log: Path, own: Scratch, settings: SparkSettings) ->
                 where=str(output),
             ) from cause
     # Otherwise a JVM that is gone shows here first, as a stack trace on standard error.
-    context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign, assignment]
+    context._accumulatorServer.handle_error = _ignore  # type: ignore[method-assign, assignment]
     return SparkSession(context)
 
 
-def _say_nothing(*_: object) -> None:
-    """The error that follows says so."""
+def _ignore(*_: object) -> None:
+    """The call to the JVM that fails next raises an error of ours."""
 
 
 def _stop(session: SparkSession, grace_s: float) -> None:

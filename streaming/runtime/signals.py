@@ -40,7 +40,7 @@ class EndBySignal:
         return kind is not None and issubclass(kind, Stopped)
 
     def hand_over(self, stop: Callable[[], None]) -> None:
-        """From now on a signal calls `stop`, and the block has to come to its end soon.
+        """From now on a signal calls `stop`, after which the block must end soon.
 
         `stop` is called at once if a signal has come before and was lost: Python only prints what is raised while it
         deletes an object or calls back for a weak reference, as it does for every module that it imports.

@@ -1,4 +1,4 @@
-"""The jobs that Spark has under way, what shows that one goes on, and the end of one that doesn't.
+"""The jobs that Spark has under way, signs of their progress, and how to end one that makes none.
 
 Spark reports how many of a stage's tasks are done, and with each heartbeat of its executors (ten seconds) what those at
 work have read, written and given to Python so far. Where none of that changes, nothing is known to go on: a task waits
@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 Sign = tuple[int | str, ...]
-"""Of a job: something that changes while it goes on."""
+"""A value for a job that changes while the job makes progress."""
 
 _FIGURES = (
     "numCompleteTasks",
@@ -53,10 +53,10 @@ def running(session: SparkSession, lasting: Collection[int] = ()) -> dict[int, S
 
 
 def sorted_rows(rows: DataFrame, order: Sequence[Column]) -> DataFrame:
-    """Each partition in an order, counted as its rows come out: no figure of a sort, nor of a Python task, rises then.
+    """Sort each partition so that Spark counts the rows as they come out; no figure of a sort itself rises then.
 
-    The filter lets all rows through and counts them. Spark must take it for one that depends on where it stands, or it
-    would go before the sort.
+    The filter lets all rows through and counts them. It must be non-deterministic to Spark, or it would be moved before
+    the sort.
     """
     return rows.sortWithinPartitions(*order).filter(F.monotonically_increasing_id() >= 0)
 

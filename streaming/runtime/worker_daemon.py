@@ -45,7 +45,7 @@ def without_delay(work: Work) -> Work:
 
 
 def keep_for_good() -> None:
-    """Let no later look for garbage see what is there now."""
+    """Exclude all present objects from later garbage collections."""
     gc.collect()
     gc.freeze()
 

@@ -49,7 +49,7 @@ class PinnedArrangement(PinnedScan):
 
 
 class Arrangement(Scan):
-    """Keeps the keys of base files from cut to cut, and from batch to batch."""
+    """The scan of the replica. It caches the keys of base files from batch to batch."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica

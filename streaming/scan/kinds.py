@@ -23,7 +23,7 @@ from streaming.scan.topic import SourceBackfill, UpstreamLog
 
 @dataclass(frozen=True)
 class Sources:
-    """What scans can read. `log` is there in a service only: who looks at its state from outside has the replica."""
+    """What scans can read. `log` is None outside a service: commands have the replica alone."""
 
     replica: Replica
     log: UpstreamLog | None = None

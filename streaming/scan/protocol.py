@@ -65,44 +65,44 @@ class LiveRows(Protocol):
 class PinnedScan(Protocol):
     """A scan at one pin, as lanes get it: a picklable value, without open files or clients.
 
-    It has been made for some parts. What it tells of live changes holds for all parts.
+    It can read slices only of the parts that it was made for; `parts_of` and `covered` work for changes of any part.
     """
 
     def reader(self, parts: frozenset[int], columns: Sequence[str]) -> SliceReader:
-        """Reads slices of some of the parts. `columns` hold the primary key. Raises: StateError, as `SliceReader`."""
+        """Reads slices of these parts; `columns` include the primary key. Raises: StateError, as `SliceReader`."""
 
     def parts_of(self, changes: LiveRows) -> npt.NDArray[np.int32]:
-        """The part of each change: of one that the same lane reads."""
+        """The part of each change, length n; always one of the parts of the lane that has the change."""
 
     def covered(self, changes: LiveRows, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
-        """Which changes the snapshot read has passed. `progress` lists the parts that were started."""
+        """Which changes the snapshot read has passed, length n. Parts that `progress` lacks were not started."""
 
 
 class Scan(Protocol):
-    """One scan of a service, for all jobs that name an equal one. Called from one thread.
+    """One scan of a service, shared by all jobs that name an equal one. Called from one thread.
 
-    It may keep what it has read as long as that makes no difference but in time.
+    It may cache what it reads, as long as no result depends on that.
     """
 
     def misfit(self, job: JobDefinition, pin: Pin) -> str | None:
-        """Why the job, which is about to open, can't be read like this; None if it can."""
+        """Why a job that is about to open can't be read by this scan; None if it can."""
         return None
 
     def lost(self, pin: Pin, progress: Mapping[int, Progress]) -> str | None:
-        """What is no longer there of that which a job has yet to read; None if all is. Such a job stands still."""
+        """What a job has yet to read and is deleted, for the log; None if all is there. Such a job stands still."""
         return None
 
     def cut(self, pin: Pin, part: int, after: Key | None, limit: Amount) -> Cut:
         """Where a slice of about `limit` ends that begins behind `after` (None: with the part).
 
-        It has at least one row if there is one, deleted ones that are still stored and offsets that hold none included.
-        A part with nothing left is at its end. The end need not be the place
-        of a row, but lies behind `after`. Asked once a slice: the plan keeps the answer, so it may come out otherwise
-        the next time. Raises: StateError when what the pin names is gone.
+        It has at least one row if there is one; deleted rows that are still stored count, and offsets without a record.
+        A part with nothing left is at its end (`upto` None). The end need not be the key of a row, but lies behind
+        `after`. Asked once a slice: the plan keeps the answer, so another call may give another one. Raises: StateError
+        when what the pin names is gone.
         """
 
     def pinned(self, pin: Pin, parts: frozenset[int]) -> PinnedScan:
-        """What lanes need to read slices of these parts (none: only to tell what is covered).
+        """What lanes need to read slices of these parts (empty: only for `parts_of` and `covered`).
 
-        Also for a pin that was found in the journal, made by another process. Raises: StateError, as `cut`.
+        The pin may come from the journal, made by another process. Raises: StateError, as `cut`.
         """

@@ -37,7 +37,7 @@ HELD_BYTES = 64 << 20
 class Overlay:
     """The newest log row of each key in some vnodes, deletes included, in key order within a vnode.
 
-    `newest` has the wanted columns or, where `log` is given, only those of the key, and the rows' `PLACE` in it.
+    `newest` has the wanted columns or, where `log` is given, only the key's, and each row's `PLACE` in `log`.
     """
 
     newest: pa.Table
@@ -109,7 +109,7 @@ class SnapshotReader:
         return arrays(self._scan(BASE_PATH, [file.path], names, None), names)
 
     def _base_rows(self, file: BaseFile, item: Slice, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """What may be in the slice; row group by row group of a file from before files were cut by bytes."""
+        """Rows that may be in the slice. A file above `HELD_BYTES` (of an old state) is read by row groups."""
         wanted = self._pushdown(item)
         if raw_bytes(file) <= HELD_BYTES:
             yield self._scan(BASE_PATH, [file.path], list(columns), wanted)
@@ -162,10 +162,10 @@ class SnapshotReader:
 class SliceCutter:
     """Finds the ends of slices from the keys in base files, and from the log where the base has nothing.
 
-    The log's rows of a range ride along without being counted when there is a base: they are a bounded share of
-    it; their bytes are counted, as if they were spread evenly. Small budgets (rows below `exact_below`) count the rows
-    too, so that a tight rate limit is kept to the row. Larger ones take along what would be left of a vnode, if it is a
-    `little` share of them: it would need a batch of its own.
+    Where there is a base, the log's rows in a range are not counted, for they are a bounded share of it; their bytes
+    are, as if spread evenly. Budgets below `exact_below` rows count the log's rows as well, so that a tight rate limit
+    is kept to the row. Larger budgets are exceeded by up to the share `little` where that finishes the vnode: the rest
+    would need a batch of its own.
     """
 
     exact_below = 1_000
@@ -179,7 +179,7 @@ class SliceCutter:
         self._small_overlay: Overlay | None = None
 
     def use(self, reader: SnapshotReader) -> None:
-        """Go on with another pinned version; keys of files that are in both stay known."""
+        """Go on with another pinned version; the cached keys of files that are in both stay."""
         self._reader, self._small_overlay = reader, None
 
     def cut(self, vnode: int, after: Key | None, limit: Amount) -> Cut:
@@ -199,7 +199,7 @@ class SliceCutter:
         return _cut_among(files, limit)
 
     def _row_bytes(self, file: BaseFile) -> float:
-        """Of a row of a base file, with its share of the log."""
+        """Mean bytes per row of a base file, with its share of the log's bytes."""
         files = self._reader.files
         return raw_bytes(file) / max(file.rows, 1) + files.log_bytes / max(files.base_rows, 1)
 
@@ -221,7 +221,7 @@ class SliceCutter:
         return known
 
     def _forget_beyond(self, most_bytes: int) -> None:
-        """Drop what was not asked for the longest time, so that memory does not grow with the table."""
+        """Drop the least recently used keys, so that memory does not grow with the table."""
         kept = sum(map(_size, self._base_keys.values()))
         while self._base_keys and kept > most_bytes:
             kept -= _size(self._base_keys.pop(next(iter(self._base_keys))))

@@ -39,7 +39,7 @@ class UpstreamLog:
 
 @dataclass(frozen=True)
 class PinnedTopic(PinnedScan):
-    """Knows how many partitions there are, and no more."""
+    """`partitions` is the number of the upstream's. Nothing is read by it: see the module."""
 
     partitions: int
 
@@ -64,7 +64,7 @@ class PinnedTopic(PinnedScan):
 
 
 class SourceBackfill(Scan):
-    """Asks for the first offsets once a pin."""
+    """Asks the upstream for its first offsets once per pin."""
 
     def __init__(self, log: UpstreamLog) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""What a service needs around it, in the right order: a broker (embedded if none is named), then Spark.
+"""Starts what a service needs, in the right order: a broker (embedded if none is named), then Spark.
 
 Spark takes the longest to come up, so the service, whose imports alone take more than a second, goes on beside it
 until it needs it.
@@ -52,7 +52,7 @@ def hosted_service(
             kafka = KafkaSettings(stack.enter_context(_embedded(config)))
         else:
             kafka = KafkaSettings.of(config.kafka)
-        admin(kafka)  # a broker that won't have us is told before a JVM is started
+        admin(kafka)  # so that a broker that refuses us is reported before a JVM is started
         spark = stack.enter_context(spark_starting(_spark_settings(config, record_classes)))
         from streaming.service.service import Service
 

@@ -1,7 +1,7 @@
-"""What is looked at beside the batches, every few seconds: is the upstream still the same, and how far does it go?
+"""Checks of the upstream beside the batches, every few seconds: whether it is still the same, and how far it goes.
 
-Less often: for how long does it keep what was not read yet?
-From a thread of its own, for the broker may take its time to answer, or be away: that is what the look is for.
+Less often: for how long it keeps what was not read yet. The checks have a thread of their own, for the broker may be
+slow to answer or away, which is one of the things that they find.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _END_WITHIN_S = 3.0
 
 
 class Looking(Protocol):
-    """As `UpstreamGuard`."""
+    """The part of `UpstreamGuard` that is used here."""
 
     def look(self, next_offsets: Sequence[int]) -> tuple[Watermarks, ...]: ...  # noqa: D102
 
@@ -32,7 +32,7 @@ class Looking(Protocol):
 
 
 class Watch:
-    """Of one run, for as long as the context is open."""
+    """Checks the upstream of one run while the context is open. Call `check` often: it raises what was found."""
 
     def __init__(self, guard: Looking, vitals: Vitals) -> None:
         self._guard, self._vitals = guard, vitals
@@ -51,7 +51,9 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ended.set()
-        self._thread.join(_END_WITHIN_S)  # a question to the broker may be open; nobody needs its answer now
+        self._thread.join(
+            _END_WITHIN_S
+        )  # a request to the broker may be open, whose answer is no longer needed
 
     def check(self) -> None:
         """Log a condition that has changed. Raises what a look has found, as `UpstreamGuard.look`."""

@@ -32,7 +32,7 @@ def counted(config: ServiceConfig, partitions: int) -> ServiceConfig:
 
 
 def refuse_changed_jobs(known: Iterable[JobDefinition], configured: Iterable[JobDefinition]) -> None:
-    """A job is what it was created as. Raises: ConfigError(JOB_CHANGED)."""
+    """Raises: ConfigError(JOB_CHANGED) if a configured job differs from the known one of its name."""
     by_name = {job.name: job for job in known}
     for job in configured:
         differences = by_name[job.name].differences(job) if job.name in by_name else []
@@ -41,7 +41,7 @@ def refuse_changed_jobs(known: Iterable[JobDefinition], configured: Iterable[Job
 
 
 def refuse_misfit_lanes(known: Iterable[JobDefinition], lanes: int) -> None:
-    """A partition has the records of one lane only. Raises: ConfigError(CONFIG_INVALID)."""
+    """Raises: ConfigError(CONFIG_INVALID) unless `lanes` divides each job's partitions: one lane writes a partition."""
     for job in known:
         if job.output_partitions % lanes:
             raise ConfigError(
@@ -77,6 +77,6 @@ def refuse_rescale(
 
 
 def refuse_nothing_to_do(known: Sequence[JobDefinition], configured: Sequence[JobDefinition]) -> None:
-    """Who waits for jobs to complete needs one. Raises: ConfigError(NO_JOB)."""
+    """For `--exit-when-complete`, which needs a job. Raises: ConfigError(NO_JOB)."""
     if not known and not configured:
         raise ConfigError(Code.NO_JOB, found="no job in the configuration or the state")

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What an instance works with once the state is its own."""
+    """The components of an instance that owns the state."""
 
     journal: Journal
     upstream: UpstreamIdentity
@@ -90,7 +90,7 @@ class Ownership:
 
     @cached_property
     def sinks(self) -> Sinks:
-        """Those of all jobs."""
+        """The sinks of all jobs."""
         config = self.config
         return Sinks(
             SinkSetup(
@@ -230,19 +230,19 @@ class Ownership:
         )
 
     def _schemas(self, storage: Storage) -> SchemaBook:
-        """Those that the state knows, and the newest ones of the upstream's subjects."""
+        """The schemas that the state has, and the newest ones of the upstream's subjects."""
         book = SchemaBook(Registry(self.config.registry), SchemaFiles(storage))
         book.look_ahead(self.config.upstream, self.config.upstream_format.framed)
         return book
 
     def _fence(self, prefix: str, lanes: int, plan: BatchPlan | None) -> None:
-        """Take every writer's id that a former instance may hold, and let it go again."""
+        """Fence every writer's id that a former instance may hold."""
         jobs = [job.state.definition for job in plan.jobs] if plan else []
         for sink in self.sinks.all_of([*jobs, *self.config.jobs]):
             sink.fence([f"{prefix}-{lane}" for lane in range(lanes)])
 
     def barriers(self, owned: Owned) -> BarrierSource:
-        """Where the batches' barriers come from; it is to be started before anything is read."""
+        """The source of the batches' barriers. Call its `start` before anything is read."""
         setup = BarrierSetup(
             kafka=self.kafka,
             topics=self.config.topics,
@@ -267,6 +267,6 @@ def _begins(kafka: KafkaSettings, topic: str, beginning: Sequence[int]) -> list[
 
 @cache
 def owner() -> str:
-    """This process, in words for the instance that is fenced by it."""
+    """This process, as the error of an instance that it fences names it."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return f"process {os.getpid()} on {socket.gethostname()}, started {started}"

@@ -1,7 +1,7 @@
-"""Whether the owner of a state lives, so that a supervisor does not start a fight.
+"""Whether the owner of a state lives, so that two supervisors do not make their instances fence each other for ever.
 
-Who starts takes the state over, and the one before ends by FENCED. A supervisor that starts that one again would have
-it take the state back, and so on for ever. So an instance that is fenced leaves a note with its name and its
+An instance that starts takes the state over, and the one before ends by FENCED. A supervisor that starts that one again
+would have it take the state back, and so on. So an instance that is fenced leaves a note with its name and its
 successor's; started again under the same name it finds the note, and waits as long as that successor lives. It is a
 standby then: when the successor's sign of life stops, it goes on.
 

@@ -1,4 +1,4 @@
-"""Which errors of a running service may pass, and how long it waits for that.
+"""Which errors of a running service are transient, and how long it waits for them to pass.
 
 A broker that restarts, a network that is cut, a worker that is lost: nothing of it is a reason to end a service that
 could start. Spark's stream ends by itself then, with whatever its Kafka client said last, and so may a batch after its
@@ -6,8 +6,8 @@ own attempts. The service goes on in the same process as it would after a crash:
 made anew. That holds for the first build as well, which may take hours.
 
 What cannot pass ends it at once: the input's faults, a configuration, being fenced, a JVM that is gone. So does
-anything that goes wrong while it starts for the first time, before it has taken the state over: then somebody is there
-to read the error.
+anything that goes wrong while it starts for the first time, before it has taken the state over: then the operator is
+there to read the error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
 
 LIMIT_S = 600.0
-"""Of trouble, from its beginning on."""
+"""How long trouble may last, from its beginning on."""
 CALM_S = 60.0
 """Trouble that comes later after the one before was waited for has a beginning of its own."""
 MOST_RESTARTS = 5
@@ -54,7 +54,7 @@ def broker_answers(kafka: KafkaSettings) -> bool:
 
 
 class RestartPolicy:
-    """Of one service. `stop` ends any wait; `answers` tells whether Kafka can be reached, likewise the registry."""
+    """The policy of one service. `stop` ends any wait; `answers` asks whether Kafka can be reached."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class RestartPolicy:
         self._restarts, self._began_s, self._went_on_s = 0, -float("inf"), -float("inf")
 
     def may_pass(self, problem: BackfillError) -> bool:
-        """Whether to wait at all."""
+        """Whether the problem is transient, and the service has begun."""
         return problem.code in _PASSING and self._has_begun
 
     def wait(self, problem: BackfillError) -> bool:

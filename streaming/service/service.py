@@ -99,20 +99,20 @@ class Service:
     skip_records: frozenset[tuple[int, int]] = frozenset()
     take_over: bool = False
     owner: str = field(default_factory=owner)
-    """This instance, in words for the one that is fenced by it."""
+    """This instance, as the error of one that it fences names it."""
     compaction_least_rows: int = COMPACTION_LEAST_ROWS
     late_s: float | None = None
     """After how long without a batch it is late, in place of what the barriers' interval makes of it."""
     trouble_limit_s: float = LIMIT_S
     """For how long trouble is waited for that may pass."""
     barriers: BarrierSource | None = None
-    """Of the run under way, or the last one."""
+    """The source of the run under way, or of the last one."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _journal: Journal | None = None
 
     @cached_property
     def vitals(self) -> Vitals:
-        """Its health; may be asked for before it runs."""
+        """The service's health; may be used before `run`."""
         config = self.config
         late_s = late_after_s(config.barrier_interval_ms) if self.late_s is None else self.late_s
         injects = config.barriers.injects
@@ -198,7 +198,7 @@ class Service:
                     owned.reads.close()
 
     def _copy(self, owned: Owned, restart_policy: RestartPolicy) -> bool:
-        """Whether all is there that the state starts from."""
+        """Copy the table that the state starts from. False: it was asked to stop before the end."""
         if not isinstance(owned.start, Start):
             return True
 

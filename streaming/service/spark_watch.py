@@ -1,6 +1,6 @@
-"""Looks after Spark's jobs: one that shows no progress for too long is ended, and so tried again.
+"""Watches Spark's jobs: one that shows no progress for too long is ended, and so tried again.
 
-From a thread of its own, for a JVM may take its time to answer, too.
+In a thread of its own, for the JVM may be slow to answer, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class SparkWatch:
-    """Of one service, for as long as the context is open. `limit_s`: a job that is still for as long is ended."""
+    """Watches the jobs of one service while the context is open; ends those without progress for `limit_s`."""
 
     def __init__(self, spark: Callable[[], SparkSession], vitals: Vitals, limit_s: float) -> None:
         self._spark, self._vitals, self._limit_s = spark, vitals, limit_s

@@ -1,8 +1,8 @@
 """The stream of micro-batches from its first trigger to its end, in the order that keeps the open batch whole.
 
 Step 6 of `streaming.service.service`. The journal is the only position: Spark's own checkpoint lives as long as a
-stream. An instance that has yet to notice that it is fenced would go on writing to one that is shared, and have its
-successor skip what it has not handled.
+stream. In a shared checkpoint, an instance that has yet to notice that it is fenced would commit offsets that its
+successor has not handled, and the successor would skip them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class Stream:
-    """Of one run. `stop` ends it between two batches."""
+    """The stream of one run. `stop` ends it between two batches."""
 
     def __init__(
         self, spark: SparkSession, barriers: BarrierSource, micro_batches: MicroBatches, stop: threading.Event
@@ -76,7 +76,7 @@ class Stream:
                 check()
 
     def _end(self, query: StreamingQuery, drain_s: float) -> bool:
-        """Between two batches if possible. True if the open batch was dropped: the next start does it again."""
+        """End the query, between two batches if possible. True: the open batch was dropped, for the next start."""
         in_time = self._micro_batches.close(drain_s)
         with suppress(*JVM_GONE):
             if not in_time:

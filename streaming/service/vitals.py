@@ -1,4 +1,4 @@
-"""What a running service knows of its own health, gathered from its threads, and logged when it changes.
+"""The health of a running service, gathered from its threads, and logged when it changes.
 
 Each thread reports what it sees; `health` gives the condition as of that moment (`streaming.core.health`). A condition
 that is not fine goes to the log once when it begins, with what to do about it, and once when it is over.
@@ -29,14 +29,14 @@ log = structlog.get_logger(__name__)
 
 
 class Batching(Protocol):
-    """As `MicroBatches`."""
+    """The part of `MicroBatches` that is used here."""
 
     @property
     def pending(self) -> int: ...
 
 
 class Vitals:
-    """Of one service, for all its runs. `late_s` as `streaming.core.health.late_after_s`."""
+    """The facts of one service, for all its runs; for any thread. `late_s` as `streaming.core.health.late_after_s`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Vitals:
 
     @property
     def marks(self) -> tuple[Marks, ...]:
-        """Of each upstream partition, as of the last look; none before the first."""
+        """The watermarks of each upstream partition, as of the last check; none before the first."""
         return self._marks
 
     def idle_s(self) -> float | None:
@@ -95,7 +95,7 @@ class Vitals:
     def attach(
         self, barriers: BarrierSource, batches: Batching, reads: DatabaseReading | None = None
     ) -> None:
-        """The parts of a run, to be asked for what waits there."""
+        """Set the components of a run, which `health` asks for what waits in them."""
         self._barriers, self._batches, self.reads = barriers, batches, reads
 
     def detach(self) -> None:

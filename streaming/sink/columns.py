@@ -1,4 +1,4 @@
-"""What lanes hand to a writer: whole columns of one output, each of which a sink may take as it is or have encoded."""
+"""What lanes pass to a writer: whole columns of one output, which a sink takes as they are or encoded as records."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Output:
     def origins(
         self, parts: npt.NDArray[np.int32], intervals: npt.NDArray[np.int64], barriers: Sequence[Barrier]
     ) -> Origins:
-        """Of rows that go there."""
+        """For encoders: the origin of each row. `parts` and `intervals` are per row; intervals index `barriers`."""
         return Origins(self.definition.name, self.table.name, parts, intervals, barriers)
 
 
@@ -76,7 +76,7 @@ class Records:
         return len(self.partitions)
 
     def slice(self, low: int, high: int) -> Records:
-        """Those from `low` to `high`."""
+        """Records `low` to `high` (exclusive), without a copy."""
         length = high - low
         return Records(
             self.partitions[low:high], self.keys.slice(low, length), self.values.slice(low, length)
@@ -85,7 +85,7 @@ class Records:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows of a snapshot read of one part, each an INSERT. `arrays` has them by column, others than its own too.
+    """Rows of a snapshot read of one part, each an INSERT. `arrays` maps column names to values, also of other columns.
 
     The arrays are of one length and of their columns' exact types, as encoders want them. `barrier` closes the interval
     in which they are sent.
@@ -111,7 +111,7 @@ class Rows:
         return [self.arrays[column.name] for column in self.output.columns]
 
     def records(self) -> Records:
-        """As the output's format has them."""
+        """These rows, encoded in the output's format."""
         count = len(self)
         parts, intervals = np.full(count, self.part, np.int32), np.zeros(count, np.int64)
         origins = self.output.origins(parts, intervals, [self.barrier])
@@ -121,7 +121,7 @@ class Rows:
 
 
 class Decoded(Protocol):
-    """Changes of the table, of which an output gets some: its columns and keys, and the keys in a form of records."""
+    """Decoded changes of the table, from which each output takes its own. All arrays have one entry per change."""
 
     @property
     def before(self) -> Sequence[pa.Array]: ...
@@ -134,19 +134,18 @@ class Decoded(Protocol):
 
     @property
     def record_keys(self) -> pa.Array:
-        """Of all changes, as they came upstream."""
+        """The key bytes of the upstream's records."""
 
     def encoded_keys(self, encoder: KeyEncoder) -> pa.Array:
-        """Of all changes; what equal encoders give is shared."""
+        """The keys as this encoder writes them; computed once for equal encoders."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeColumns:
-    """The changes in `rows` of some decoded ones, for one output. Nothing of them is copied before a writer asks.
+    """The changes of one output: those of `decoded` at the indices `rows`. Nothing is copied before a writer asks.
 
-    `ops` are those that the output gets, which a filter can make others than the table's; with `partitions` and `parts`
-    they are of the length of `rows`. Interval i, which `barriers[i]` closes, has those from `bounds[i]` to
-    `bounds[i + 1]`.
+    `ops`, `partitions` and `parts` have one entry per row. `ops` are the output's: a filter can turn an UPDATE of the
+    table into an INSERT or a DELETE. Interval i, which `barriers[i]` closes, is `bounds[i]` to `bounds[i + 1]`.
     """
 
     output: Output
@@ -159,7 +158,7 @@ class ChangeColumns:
     barriers: Sequence[Barrier]
 
     def runs(self) -> list[Run]:
-        """Those of each interval."""
+        """The changes of each interval; one run per barrier, possibly empty."""
         bounds = pairwise(self.bounds.tolist())
         return [Run(self, *each, barrier) for each, barrier in zip(bounds, self.barriers, strict=True)]
 
@@ -170,7 +169,7 @@ class ChangeColumns:
 
     @cached_property
     def records(self) -> Records:
-        """Of all of them, which takes less than run by run."""
+        """All changes encoded at once, which is faster than run by run."""
         encoder = self.output.keys
         every = self.decoded.record_keys if encoder is None else self.decoded.encoded_keys(encoder)
         keys = every.take(pa.array(self.rows))
@@ -200,7 +199,7 @@ class ChangeColumns:
 
     @cached_property
     def record_bounds(self) -> npt.NDArray[np.int64]:
-        """Of each change the first record, and the end of all."""
+        """The index of the first record of each change, and the number of all records at the end."""
         return np.concatenate(([0], np.cumsum(self._lengths)))
 
 
@@ -208,8 +207,8 @@ class ChangeColumns:
 class Run:
     """Changes of one interval, in order; `barrier` closes it.
 
-    What `before` has of an INSERT, and `after` of a DELETE, means nothing.
-    Its records are a part of those of all the runs of a `ChangeColumns` together, kept with these.
+    `before` of an INSERT and `after` of a DELETE hold arbitrary values: look at `ops` first.
+    Records are encoded once for all runs of a `ChangeColumns`, and kept there.
     """
 
     whole: ChangeColumns
@@ -222,7 +221,7 @@ class Run:
 
     @property
     def output(self) -> Output:
-        """Of all of them."""
+        """The output that the changes go to."""
         return self.whole.output
 
     @property
@@ -252,6 +251,6 @@ class Run:
         return self.whole.taken(self.whole.decoded.after, self.low, self.high)
 
     def records(self) -> Records:
-        """As the output's format has them."""
+        """The changes, encoded in the output's format. A DELETE may become two records."""
         low, high = self.whole.record_bounds[[self.low, self.high]].tolist()
         return self.whole.records.slice(low, high)

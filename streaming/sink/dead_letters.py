@@ -1,4 +1,4 @@
-"""Dead letters: upstream records at fault, as they came, for whoever is to mend them.
+"""Dead letters: upstream records at fault, as they came, for an operator to examine and repair.
 
 A letter is part of the transaction of the lane that found the record, in the batch that would have read it, so it is
 there once if the batch is there, whatever crashes. It is read again from its place, since what Spark made of the bytes
@@ -20,7 +20,7 @@ from streaming.kafka.consumer import RangeReader, located
 
 CODE_HEADER, PLACE_HEADER = "code", "place"
 PARTITIONS = 1
-"""Of the topic: letters are few, and one after the other is how they are read."""
+"""Of the topic: letters are few, and are read in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ class _KafkaClient:
 
 @cache
 def _asker(kafka: KafkaSettings) -> AdminClient:
-    """For questions about offsets, kept for the life of this worker.
+    """A client for reading offsets, kept for the life of this worker.
 
     It knows the leaders: asking takes 2 ms. A fresh producer has to find them first, and librdkafka can miss its own
     wake-up while it does (`rd_kafka_metadata_cache_wait_change`), which cost a whole second in every third batch.
@@ -131,7 +131,7 @@ def open_kafka_writer(kafka: KafkaSettings, transactional_id: str, timeout_ms: i
 def last_barrier(reader: RangeReader, place: OutputPartition) -> LastBarrier | None:
     """What an output partition ends with, None when it is empty, as `OutputClient.last_barrier`.
 
-    Raises: as that; TopicError(BARRIER_STALLED) when somebody's transaction in it does not end.
+    Raises: as that; TopicError(BARRIER_STALLED) when an open transaction in it does not end.
     """
     topic, partition = place.barriers or place.topic, place.partition
     reader.await_stable(topic, timeout_s=UNDECIDED_S, partition=partition)
@@ -147,7 +147,7 @@ def last_barrier(reader: RangeReader, place: OutputPartition) -> LastBarrier | N
 
 
 def _last_beside(reader: RangeReader, place: OutputPartition, message: Message | None) -> LastBarrier | None:
-    """Likewise, of the last record of its barrier topic; the data must end where that one says, or before.
+    """The last barrier from the last record of the barrier topic; the data must end at the offset it names, or before.
 
     Before, because compaction may have taken the last record.
     """

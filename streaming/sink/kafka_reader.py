@@ -1,4 +1,4 @@
-"""What outputs tell when a state is started: how they begin and end, and the positions in their barriers.
+"""What is read from outputs when a state is started: how they begin and end, and the positions in their barriers.
 
 `topic` is what has the barriers, with `beside` a topic of their own.
 
@@ -8,7 +8,7 @@ read: back to the barrier that it knows, or from the beginning if it is new.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Message
 
@@ -31,7 +31,7 @@ def tails(kafka: KafkaSettings, topic: str, *, beside: bool) -> Sequence[Barrier
         spans = _spans(reader, topic)
         found = {
             partition: _last(message, beside=beside)
-            for partition, message in _backwards(reader, topic, spans)
+            for partition, message in _at_edge(reader, topic, spans, last=True).items()
         }
     return [found.get(partition) for partition in spans]
 
@@ -42,7 +42,7 @@ def begins(kafka: KafkaSettings, topic: str, *, beside: bool) -> Sequence[int | 
         return ()
     with RangeReader(kafka) as reader:
         spans = _spans(reader, topic)
-        first = dict(_forwards(reader, topic, spans))
+        first = _at_edge(reader, topic, spans, last=False)
     barriers = {partition: barrier_in(message, beside=beside) for partition, message in first.items()}
     if None in barriers.values():
         return ()
@@ -82,47 +82,36 @@ def _ending(
 
 
 def _spans(reader: RangeReader, topic: str) -> dict[int, tuple[int, int]]:
-    """First offset and end of each partition, once all in them is decided."""
+    """First offset and end of each partition, once no transaction in them is open."""
     marks = reader.await_stable(topic, timeout_s=UNDECIDED_S)
     return {partition: (each.earliest, each.stable) for partition, each in enumerate(marks)}
 
 
-def _backwards(
-    reader: RangeReader, topic: str, spans: Mapping[int, tuple[int, int]]
-) -> Iterator[tuple[int, Message]]:
-    """The last record of each partition that has one, all partitions at a time."""
+def _at_edge(
+    reader: RangeReader, topic: str, spans: Mapping[int, tuple[int, int]], *, last: bool
+) -> dict[int, Message]:
+    """The last record of each partition that has one, or else the first; read in growing windows.
+
+    A window may be empty: aborted records and markers, any number, can stand at both edges.
+    """
+    edges: dict[int, Message] = {}
     left, window = dict(spans), _FIRST_WINDOW
-    while left := {partition: span for partition, span in left.items() if span[0] < span[1]}:
-        ranges = {partition: (max(start, end - window), end) for partition, (start, end) in left.items()}
-        found: dict[int, Message] = {}
-        for chunk in reader.read(topic, ranges):
-            found.update({located(message)[0]: message for message in chunk})
-        yield from found.items()
-        left = {
-            partition: (start, ranges[partition][0])
-            for partition, (start, _) in left.items()
-            if partition not in found
+    while left := {
+        number: span for number, span in left.items() if number not in edges and span[0] < span[1]
+    }:
+        ranges = {
+            number: (max(start, end - window), end) if last else (start, min(end, start + window))
+            for number, (start, end) in left.items()
         }
-        window *= _WINDOW_GROWTH
-
-
-def _forwards(
-    reader: RangeReader, topic: str, spans: Mapping[int, tuple[int, int]]
-) -> Iterator[tuple[int, Message]]:
-    """The first record of each partition that has one; aborted ones, any number, may come before it."""
-    left, window = dict(spans), _FIRST_WINDOW
-    while left := {partition: span for partition, span in left.items() if span[0] < span[1]}:
-        ranges = {partition: (start, min(end, start + window)) for partition, (start, end) in left.items()}
-        found: dict[int, Message] = {}
         for message in (each for chunk in reader.read(topic, ranges) for each in chunk):
-            found.setdefault(located(message)[0], message)
-        yield from found.items()
-        left = {
-            partition: (ranges[partition][1], end)
-            for partition, (_, end) in left.items()
-            if partition not in found
-        }
+            partition, _ = located(message)
+            if last or partition not in edges:
+                edges[partition] = message
+        for number, (low, high) in ranges.items():
+            start, end = left[number]
+            left[number] = (start, low) if last else (high, end)
         window *= _WINDOW_GROWTH
+    return edges
 
 
 def _last(message: Message, *, beside: bool) -> Barrier:

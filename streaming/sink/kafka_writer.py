@@ -1,14 +1,14 @@
 """Exactly once per lane and batch: all that a lane sends for a batch becomes visible together and once, or never.
 
-    1. init_transactions      fences whoever used this lane's id before, and ends his open transaction
-    2. is it still our state?  a successor writes the journal before he fences; so after (1) this look is decisive
+    1. init_transactions      fences the earlier producer with this lane's id, and aborts its open transaction
+    2. is it still our state?  a successor writes the journal before it fences; so after (1) this check is decisive
     3. look at the tails      once all in them is decided (of another lane, if there were more or fewer before). Is the
                               batch's last barrier there already? Then this batch was sent: by a run before a
                               crash, by a task that Spark runs again, or by the successor of a dead driver
     4. begin, send, commit
 
 A producer whose commit has no known outcome is never used again: the error ends the task, the next one begins at
-(1), and (3) tells what became of it.
+(1), and (3) finds whether the commit took effect.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class OutputClient(Protocol):
         """
 
     def first_offset(self, topic: str, partition: int) -> int:
-        """Where what a partition still holds begins: 0 unless retention or somebody deleted records."""
+        """The partition's first offset: above 0 once retention, or a request to delete records, has removed some."""
 
     def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
         """Queue records, each with these headers."""
@@ -61,10 +61,10 @@ class OutputClient(Protocol):
         """Queue a barrier behind what was queued for its partition."""
 
     def send_barrier_beside(self, topic: str, partition: int, barrier: Barrier, end: int) -> None:
-        """Queue a barrier for a topic of barriers. `end` is where the data that it closes ends."""
+        """Queue a barrier for a barrier topic. `end` is the exclusive end offset of the data that it closes."""
 
     def send_letter(self, topic: str, letter: Letter) -> None:
-        """Queue a dead letter for the topic of these."""
+        """Queue a dead letter for partition 0 of the topic `topic`."""
 
     def transaction(self) -> AbstractContextManager[object]:
         """Committed when its block ends, aborted when it raises.
@@ -75,7 +75,7 @@ class OutputClient(Protocol):
 
 @dataclass(slots=True)
 class _Filled:
-    """How far a partition is filled: `logs` are the ends of its log and, if it has one, of its barriers' log.
+    """How far a partition is filled: `logs` are the end offsets of its log and, if it has one, of its barrier topic's.
 
     With the barriers beside it, `end` is one past its last data record; without one, 0. `sent` counts by log.
     """
@@ -85,12 +85,12 @@ class _Filled:
     sent: list[int]
 
     def mark(self) -> Mark:
-        """Once all that was sent is committed: each log has its records and the commit's marker."""
+        """The ends after the commit: each log that was sent to has its records and the commit's marker."""
         logs = [end + sent + bool(sent) for end, sent in zip(self.logs, self.sent, strict=True)]
         return (*logs, self.end)
 
     def data(self, count: int) -> None:
-        """Data records were sent. What is sent begins at the end of the log, as nobody else writes to it."""
+        """Count data records that were sent. They start at the end of the log: this lane is its only writer."""
         self.sent[0] += count
         if len(self.logs) > 1:
             self.end = self.logs[0] + self.sent[0]
@@ -109,10 +109,10 @@ class KafkaWriter(Writer):
         epoch: int,
         known_ends: Mapping[OutputPartition, Mark],
     ) -> bool:
-        """Step 3.
+        """Step 3, as `Writer.already_sent`.
 
         A partition whose end is where the last batch left it (`known_ends`) is not read. One whose records are gone is
-        OUTPUT_TOPIC_MISSING as well: nobody can say then what was in it.
+        OUTPUT_TOPIC_MISSING as well: what was in it is unknown then.
         """
         logs = self._logs(before)
         changed = [place for place in before if known_ends.get(place, ())[:-1] != logs[place]]
@@ -120,7 +120,7 @@ class KafkaWriter(Writer):
         for place, tail in tails.items():
             if tail is None:
                 self._refuse_emptied(place, logs[place][-1], before[place])
-        # A marker that was late has moved them, and what is sent begins there.
+        # The marker of an earlier transaction may have come since, and moved the ends.
         logs |= self._logs([place for place in changed if place.barriers is not None])
         for place in before:
             known = tails[place] if place in tails else LastBarrier(0, known_ends[place][-1])
@@ -186,8 +186,8 @@ class KafkaWriter(Writer):
         self._client.send_letter(output.definition.dead_letters, letter)
 
     def ends(self) -> dict[OutputPartition, Mark]:
-        """What the partitions held, what was sent, and the commit's marker.
+        """The ends found before, plus what was sent, plus the commit's marker.
 
-        Asking is no use: the broker answers a commit before its markers are there.
+        They are computed, not asked for: the broker acknowledges a commit before its markers are written.
         """
         return {place: filled.mark() for place, filled in self._filled.items()}

@@ -29,11 +29,11 @@ from streaming.sink.columns import Output, OutputPartition, Rows, Run
 from streaming.sink.dead_letters import Letter
 
 Mark = tuple[int, ...]
-"""How far a partition is filled, as its sink writes it down; nobody else reads it."""
+"""How far a partition is filled. Only the sink that made it reads it; to all others it is opaque."""
 
 
 class Writer(Protocol):
-    """Takes what one lane sends for one batch. To be inherited from: what is not abstract suits sinks without it.
+    """Takes what one lane sends for one batch. Inherit from it: methods that are not abstract are optional.
 
     All calls come from one thread. Opened anew for every attempt, and never used after an error.
     """
@@ -79,10 +79,10 @@ class Writer(Protocol):
         """Write a dead letter to those of the output's job; `Sink.open_letters` was called for it."""
 
     def ends(self) -> Mapping[OutputPartition, Mark]:
-        """Where the partitions end once the transaction is committed, or if there was none; without asking anybody.
+        """Where the partitions end once the transaction is committed, or if there was none. No request is made.
 
-        The driver hands it to the writers of the next batch, whichever lanes these have. A sink that finds out what
-        was sent without it has none.
+        The driver passes it to the writers of the next batch, as `known_ends`, even if partitions have moved to other
+        lanes. Leave it empty in a sink whose `already_sent` does not need it.
         """
         return {}
 
@@ -97,17 +97,18 @@ lanes by pickle, for every batch. Raises: Fenced, OutcomeUnknown, EnvironmentPro
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a partition of an output ends: its last barrier (None: it is empty), and those that tell progress."""
+    """How a partition of an output ends: its last barrier (None: it is empty), and those that carry progress."""
 
     last: int | None = None
     reported: tuple[Barrier, ...] = ()
 
 
 class Sink(Protocol):
-    """The driver's side, by one job of it at a time. To be inherited from: what is not abstract suits sinks without it.
+    """The driver's side; each call is about one job. Inherit from it: methods that are not abstract are optional.
 
-    A sink holds no state of its own: it may be made anew at any time, in other processes too. Looks make nothing and
-    may come in any number from any thread, also from commands and the API. The rest comes from the driver's one thread.
+    A sink holds no state of its own: it may be created again at any time, in other processes too. Methods marked
+    "Read-only" may be called any number of times from any thread, also by commands and the API; the others only by the
+    driver's one thread.
     """
 
     @property
@@ -116,53 +117,53 @@ class Sink(Protocol):
         """What lanes open their writers with."""
 
     def check(self, job: JobDefinition) -> None:
-        """At a start: whether the output, if it is there, is what the job says. A look. Raises: TopicError."""
+        """At a start: whether the output, if it exists, is what the job says. Read-only. Raises: TopicError."""
         return
 
     @abstractmethod
     def refuse_used(self, job: JobDefinition) -> None:
-        """Before the plan that opens a job: whether what it writes is not there, or fit and empty. A look.
+        """Before the plan that opens a job: its topics must not exist yet, or be fit and empty. Read-only.
 
-        What was aborted counts for nothing. Raises: TopicError, as SAME_TOPIC and OUTPUT_TOPIC_MISMATCH.
+        Aborted records do not count. Raises: TopicError, such as SAME_TOPIC and OUTPUT_TOPIC_MISMATCH.
         """
 
     def open(self, job: JobDefinition) -> None:
-        """Make what a job writes; the journal has the plan that opens it. Repeatable: what is there stays as it is.
+        """Create what a job writes to; the journal has the plan that opens it. Idempotent: what exists stays as it is.
 
-        An output with records is taken as it is: the plan's lanes may have sent them. Raises: TopicError, and the plan
-        goes on without the job.
+        An output with records is no error: the plan's lanes may have sent them before a crash. Raises: TopicError, and
+        the plan goes on without the job.
         """
         return
 
     def open_letters(self, job: JobDefinition) -> None:
-        """The same for its dead letters alone, before lanes write any. Raises: TopicError."""
+        """Create the place for the job's dead letters, before lanes write any. Idempotent. Raises: TopicError."""
         return
 
     def fence(self, writer_ids: Sequence[str]) -> None:
-        """Take ids over from whoever has them, and decide what those left open. When the state was taken over."""
+        """After a take-over: fence the writers with these ids, and abort or commit what they left open."""
         for writer_id in writer_ids:
             with self.open_writer(writer_id, FENCE_TIMEOUT_MS):
                 pass
 
-    # What a state that is older than its outputs is brought forward by (`streaming.protocol.recovery`). They read what
-    # committed readers see, once all that lies there is decided. A sink without them refuses such a state, by
-    # `already_sent`.
+    # By these a state that is older than its outputs is brought forward (`streaming.protocol.recovery`). They are
+    # read-only, and read what committed readers see, once no transaction there is open. A sink without them refuses
+    # such a state, by `already_sent`.
 
     def tails(self, job: JobDefinition) -> Sequence[Barrier | None] | None:
-        """The last barrier of each partition (None: it is empty). None where there is no such output.
+        """The last barrier of each partition (None: it is empty). None if the output does not exist.
 
         Raises: TopicError(FOREIGN_RECORDS) when a partition ends with no barrier.
         """
         return None
 
     def begins(self, job: JobDefinition) -> Sequence[int | None]:
-        """The barrier that each partition begins with (None: it is empty). Nothing for an output of another kind."""
+        """The epoch of each partition's first barrier (None: it is empty). () if there is no output of this service."""
         return ()
 
     def endings(self, job: JobDefinition, after: int) -> Sequence[Ending]:
-        """The end of each partition, with its barriers after this epoch that tell progress; 0 reads all of it.
+        """The end of each partition, with its barriers after this epoch that carry progress; 0 reads all of it.
 
-        Nothing without such an output. Raises: as `tails`.
+        () if the output does not exist. Raises: as `tails`.
         """
         return ()
 
@@ -175,9 +176,9 @@ SinkOf = Callable[[JobDefinition], Sink]
 def is_sent(
     tails: Mapping[OutputPartition, int | None], before: Mapping[OutputPartition, int | None], epoch: int
 ) -> bool:
-    """Whether partitions that end like this hold the batch up to `epoch`, as `Writer.already_sent` is to say.
+    """Whether partitions with these last barriers hold the batch up to `epoch`: the answer of `Writer.already_sent`.
 
-    An empty partition is one that ends with None. Raises: StateError(OUTPUT_OUT_OF_STEP) for a third barrier;
+    None stands for an empty partition. Raises: StateError(OUTPUT_OUT_OF_STEP) for a third barrier;
     TopicError(FOREIGN_RECORDS) when partitions that are written together differ.
     """
     for place, tail in tails.items():
@@ -197,10 +198,10 @@ def is_sent(
 
 
 def output_missing(topic: str, found: str) -> TopicError:
-    """The error for an output that is gone. It is not made again: it would lack what was in it."""
+    """The error for an output that is gone. It is never created again: it would lack what was in it."""
     return TopicError(Code.OUTPUT_TOPIC_MISSING, where=topic, found=found)
 
 
 def foreign_records(where: str, found: str) -> TopicError:
-    """The error for records of somebody else in an output."""
+    """The error for records in an output that this service has not written."""
     return TopicError(Code.FOREIGN_RECORDS, where=where, found=found)

@@ -17,7 +17,7 @@ from streaming.sink.protocol import Mark, OpenWriter, Writer
 
 
 class NullWriter(Writer):
-    """Writes nothing: a batch that is run again still has to count its rows."""
+    """Discards all: a batch that is run again still has to count its rows, though its sink has it already."""
 
     def already_sent(
         self,
@@ -25,11 +25,11 @@ class NullWriter(Writer):
         epoch: int,
         known_ends: Mapping[OutputPartition, Mark],
     ) -> bool:
-        """It takes a batch for sent."""
+        """Always."""
         return True
 
     def transaction(self) -> AbstractContextManager[object]:
-        """Of nothing."""
+        """An empty one."""
         return nullcontext()
 
     def rows(self, rows: Rows) -> None:
@@ -46,40 +46,40 @@ class NullWriter(Writer):
 
 
 class LaneWriters:
-    """See `open_writers`. Before `look` nothing is written."""
+    """The open writers of one lane, by sink. Call `already_sent` first: it decides which sinks are written to."""
 
     def __init__(self, opened: Mapping[SinkConfig, Writer]) -> None:
         self._opened = opened
         self._writing: dict[SinkConfig, Writer] = dict(opened)
 
-    def look(
+    def already_sent(
         self,
         before: Mapping[SinkConfig, Mapping[OutputPartition, int | None]],
         epoch: int,
         known_ends: Mapping[OutputPartition, Mark],
     ) -> list[bool]:
-        """Whether the batch is in each of the sinks, as `Writer.already_sent`; it isn't written to those any more."""
+        """For each sink whether it has the batch, as `Writer.already_sent`; nothing more is written to those."""
         found = {
             sink: writer.already_sent(before[sink], epoch, known_ends)
             for sink, writer in self._opened.items()
         }
-        self._writing |= {sink: NullWriter() for sink, already_sent in found.items() if already_sent}
+        self._writing |= {sink: NullWriter() for sink, has_batch in found.items() if has_batch}
         return list(found.values())
 
     def of(self, output: Output) -> Writer:
-        """Where an output's columns go."""
+        """The writer for an output's columns."""
         return self._writing[output.definition.sink]
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Those of all sinks that have not got the batch."""
+        """One transaction in each sink that lacks the batch. They commit one after another, not atomically."""
         with ExitStack() as stack:
             for writer in self._writing.values():
                 stack.enter_context(writer.transaction())
             yield
 
     def ends(self) -> dict[OutputPartition, Mark]:
-        """Of all partitions, as `Writer.ends`."""
+        """The marks of all sinks' partitions, as `Writer.ends`."""
         return {place: end for writer in self._opened.values() for place, end in writer.ends().items()}
 
 

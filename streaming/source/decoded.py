@@ -1,4 +1,4 @@
-"""A decoded upstream record, as a lane gets it: declared once, and checked at the lane's door.
+"""The columns of decoded upstream records, as lanes get them; `check_decoded` checks a lane's input against them.
 
     PARTITION, OFFSET    where it stands
     KEY                  its key as it came
@@ -10,8 +10,8 @@
     BEFORE, AFTER        structs of the table's columns, in their order; null where the half is missing
     BEFORE_HASH          see `state.columns`; null where the format does not give the row before
     UNCHANGED            indices of columns that the record leaves out; of formats that may
-    POSITION             where the change stands in its database's log; of formats that tell
-    TRANSACTION          see `state.columns`, or the lower 32 bits of it; of formats that tell
+    POSITION             where the change stands in its database's log; only of formats that have it
+    TRANSACTION          see `state.columns`, or the lower 32 bits of it; only of formats that have it
 
 Nullability is not declared: Spark's says what Avro allows, and the lane looks at the values.
 """
@@ -59,7 +59,7 @@ def decoded_schema(table: TableSchema) -> pa.Schema:
 
 
 def check_decoded(schema: pa.Schema, table: TableSchema) -> None:
-    """Whether records with this schema are what a lane of the table can read; further columns do no harm.
+    """Check that a lane of the table can read records with this schema; further columns do no harm.
 
     Raises: DecodedSchemaError, which names the first column that is missing or of another type.
     """

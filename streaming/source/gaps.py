@@ -2,8 +2,8 @@
 
 A position mostly lies right behind a record, and behind that may come what no reader is given: the end of its
 transaction, an aborted one. When retention empties a topic that is idle, the log begins behind that, and so behind the
-position. So while the topic is idle a service looks once whether there is a record behind its position, and keeps what
-it saw (`state.files.empty_ranges`): from the log itself nobody can tell it afterwards.
+position. So while the topic is idle a service looks once whether there is a record behind its position, and keeps the
+answer (`state.files.empty_ranges`): afterwards it can't be found in the log.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _FEW = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
 class Gaps:
     """What is known of the offsets of one upstream behind the positions of one state.
 
-    `named` are offsets, (partition, offset), of which an operator says that nothing there is missed. Read by any
-    thread; `observe` is not for several.
+    `named` are offsets, (partition, offset), that an operator declares to hold nothing of value. May be read by any
+    thread; `observe` may be called by one thread at a time.
     """
 
     def __init__(
@@ -37,20 +37,20 @@ class Gaps:
         self._looked: Sequence[int] = ()
 
     def behind(self, partition: int, offset: int) -> int:
-        """The offset itself, or where the range ends that begins with it and holds nothing."""
+        """The offset itself, or the end of an empty range that begins with it."""
         known = self._known.get(partition)
         return known.end if known is not None and known.first == offset else offset
 
     def first(self, offsets: Sequence[int]) -> tuple[int, ...]:
-        """Of each partition `behind` its offset: reading may as well begin there."""
+        """`behind` of each partition's offset: reading may begin there without missing a record."""
         return tuple(self.behind(partition, offset) for partition, offset in enumerate(offsets))
 
     def observe(
         self, kafka: KafkaSettings, topic: str, marks: Sequence[Watermarks], next_offsets: Sequence[int]
     ) -> None:
-        """Look behind positions that have stood still since the call before, and were not looked behind yet.
+        """Look for a record behind positions that have not moved since the last call, once for each position.
 
-        What goes meanwhile, the next `refuse_lost` tells. Raises: EnvironmentProblem.
+        What is deleted meanwhile is found by the next `refuse_lost`. Raises: EnvironmentProblem.
         """
         idle = {
             number: (offset, each.stable)

@@ -1,4 +1,4 @@
-"""The upstream topic as Spark sees it: a stream that tells when barriers come, and ranges between two barriers.
+"""The upstream topic as Spark sees it: a stream that is searched for barriers, and ranges between two barriers.
 
 Where barriers stand in the data, the stream's own rows are only looked through for them, which costs no decoding. A
 batch reads exactly the range from its first to its last barrier, so no row behind the last aligned barrier is ever
@@ -75,7 +75,7 @@ class UpstreamSource:
         return self._records.stream(first)
 
     def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
-        """The records of [first[p], end[p]) of every partition p that are read at all."""
+        """The records of [first[p], end[p]) of every partition p, without those before `begins`."""
         return self._records.range(tuple(map(max, first, self.begins)) if self.begins else first, end)
 
     def look(self, first: Sequence[int]) -> Look:
@@ -169,7 +169,7 @@ class UpstreamSource:
         return records.coalesce(1)
 
     def _rows(self, records: DataFrame) -> DataFrame:
-        """Decoded."""
+        """Records decoded: `streaming.source.decoded`."""
         rows = records.select(*self._decoded)
         if self._checked:
             rows = rows.select(*self._checked)
@@ -187,11 +187,11 @@ class UpstreamSource:
 
     @cached_property
     def _marks(self) -> tuple[Column, list[Column]]:
-        """What tells a barrier, and what is asked of one."""
+        """The condition by which records are barriers, and the columns that `barriers` reads of them."""
         ours = F.filter("headers", lambda header: header["key"] == BARRIER_HEADER)
         return self._is_marked, [
             *map(F.col, ("partition", "offset")),
-            # The driver holds them all: what is longer than any barrier only tells its length.
+            # The driver holds them all: of what is longer than any barrier, only the length is kept.
             F.when(F.length("value") <= MAX_BARRIER_BYTES, F.col("value")).alias("value"),
             F.length("value").alias("size"),
             ours[0]["value"].alias("header"),
@@ -241,7 +241,7 @@ class UpstreamSource:
         ]
 
     def _vnode_of(self, row: Column) -> Column:
-        """Rows without identity go by their partition, too."""
+        """The vnode of a row; rows without identity go by their partition, too."""
         is_hashed = self._table.has_key and not self._table.by_partition
         return vnode_expression(self._table, row) if is_hashed else F.col("partition")
 

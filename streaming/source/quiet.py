@@ -24,7 +24,7 @@ records among them, most likely, and looking is in vain."""
 class QuietIntervals:
     """Of one upstream topic. `begins` are the first offsets that are read, where they are not its first ones.
 
-    Not for several threads. It keeps a consumer for as long as it lives.
+    For one thread. It keeps a consumer open for its whole life.
     """
 
     def __init__(self, kafka: KafkaSettings, topic: str, begins: Sequence[int] = ()) -> None:

@@ -2,10 +2,10 @@
 
 Needed are the records that no batch has handled: those of the plan in the journal and all behind it. What is before
 them is in the replica's tables and in the outputs, and may be deleted. Kafka deletes whole segments, by their newest
-record, some minutes late; so what is told here is the earliest moment, by the first record that is needed.
+record, some minutes late; so margins are to the earliest moment, by the first record that is needed.
 
 A topic that is compacted forgets deletes: the last record of a key that was deleted goes, once it was there for
-`min.compaction.lag.ms` and then for `delete.retention.ms`. Who reads it later never learns that the row is gone.
+`min.compaction.lag.ms` and then for `delete.retention.ms`. A later reader never learns that the row is gone.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Margin:
 
 
 def kept_ms(settings: Mapping[str, str]) -> int | None:
-    """How long a topic with these settings keeps each record that says something; None for ever.
+    """How many milliseconds a topic with these settings surely keeps the records that matter; None: for ever.
 
-    What `retention.bytes` deletes is not in it: no clock tells when that is.
+    `retention.bytes` is ignored: when it deletes depends on the traffic.
     """
     policy = settings["cleanup.policy"]
     limits = []
@@ -90,7 +90,7 @@ def margins(
 
 
 class Retention:
-    """Looks at one upstream, every half a minute at most. Not for several threads."""
+    """The margins of one upstream, read every `every_s` seconds at most. For one thread."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class SparkTopic:
             # A task that reads up to the end of a partition would wait half a second for more.
             "kafka.fetch.max.wait.ms": "5",
             "failOnDataLoss": "true",
-            # A topic that was deleted must not come back empty because somebody still reads it.
+            # A topic that was deleted must not be created again, empty, by reading it.
             "kafka.allow.auto.create.topics": "false",
         }
 
@@ -76,8 +76,8 @@ class SparkTopic:
     def range_in_place(self, first: Sequence[int], end: Sequence[int]) -> tuple[DataFrame, list[int]]:
         """As `range`, and which partition of the topic each of Spark's partitions reads, an empty one too.
 
-        Spark reads each in a task of its own, in an order that only its plan tells. So it is planned here, and what
-        comes of it is a frame of its own; to plan it twice would take a client of Kafka's administration more.
+        Spark reads each in a task of its own, in an order that only its plan has. So it is planned here, and the frame
+        is made from that plan: planning it a second time would cost one more admin client of Kafka.
         """
         records, session = self.range(first, end), self._spark()
         planned = records._jdf.queryExecution().toRdd()

@@ -1,4 +1,4 @@
-"""The topics as the state knows them: are they still the same ones, and is nothing missing?
+"""Checks that the upstream is still the topic that the state was made from, and that nothing of it is missing.
 
 A topic that was deleted and made again has the old name and other records, and offsets that mean something else; so a
 state is bound to the topic's id, which Kafka never uses twice. Partitions that were added hold no barriers, retention
@@ -34,7 +34,7 @@ from streaming.source.retention import Margin, Retention
 _log = structlog.get_logger(__name__)
 _COMPACTION_LAG, _LEAST_COMPACTION_LAG_MS = "min.compaction.lag.ms", 3_600_000
 _WAIT_S = 2.0
-"""For an answer while the service runs: who asks also has to notice SIGTERM."""
+"""For an answer while the service runs: the thread that asks also has to notice SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def binding(
 
 
 def refuse_foreign(known: str, table: TableSchema, upstream: UpstreamIdentity, *, state: str) -> None:
-    """Whether a state, of which `known` is the binding, can be gone on with.
+    """Check that the state with the binding `known` fits this table and upstream.
 
     Raises: StateError(SCHEMA_CHANGED, VNODE_LAYOUT_CHANGED, PK_CHANGED); as `UpstreamIdentity.refuse_other`.
     """
@@ -103,7 +103,7 @@ def refuse_foreign(known: str, table: TableSchema, upstream: UpstreamIdentity, *
 
 
 def refuse_partial(storage: Storage, journal: Journal) -> None:
-    """Whether all tables of the state are there: a table that was taken out would be made anew, empty.
+    """Check that all tables of the state exist: a missing one would be created anew, empty.
 
     The journal comes first and the others before the first plan, so a crash leaves no other gaps.
     Raises: StateError(STATE_TABLE_CORRUPT).
@@ -120,9 +120,9 @@ def refuse_partial(storage: Storage, journal: Journal) -> None:
 
 
 class UpstreamGuard:
-    """Looks after one upstream for a running service. `state` is where its state lies, for messages.
+    """Checks one upstream of a running service. `state` is the state's location, for messages.
 
-    `gaps` is what is known of its offsets, and gets what the looks find.
+    `gaps` is what is known of its offsets; `look` adds to it.
     """
 
     def __init__(
@@ -134,9 +134,9 @@ class UpstreamGuard:
         self._retention = Retention(self._kafka, bound.topic)
 
     def look(self, next_offsets: Sequence[int]) -> tuple[Watermarks, ...]:
-        """How far the upstream goes, which is the one it was, and holds everything from `next_offsets` on.
+        """Check identity and completeness from `next_offsets` on; returns the watermarks of each partition.
 
-        Not for several threads. Raises: as `UpstreamIdentity.refuse_other` and `Gaps.refuse_lost`;
+        For one thread. Raises: as `UpstreamIdentity.refuse_other` and `Gaps.refuse_lost`;
         TopicError(TOPIC_MISSING); EnvironmentProblem.
         """
         topic = self._bound.topic
@@ -159,7 +159,7 @@ class UpstreamGuard:
         return self._retention.look(marks, self._gaps.first(next_offsets))
 
     def reason(self, problem: EnvironmentProblem, next_offsets: Sequence[int]) -> BackfillError:
-        """What is behind Spark's giving up, if it is the upstream or its broker; else the problem itself."""
+        """The cause of a failure of Spark, if it is the upstream or its broker; else the problem itself."""
         if problem.code is not Code.SPARK_FAILED:
             return problem
         try:
@@ -170,10 +170,10 @@ class UpstreamGuard:
 
 
 def refuse_compacted(kafka: KafkaSettings, topic: str, upstream_format: Format) -> None:
-    """Whether compaction, if there is any, takes out nothing that is needed.
+    """Check that compaction of the topic, if any, removes nothing that is needed.
 
-    Of a format in which a key's last record says it all, it takes only what nobody misses once it was read; but a batch
-    may have to read its records again. A topic whose settings are not to be read is taken, with a warning.
+    In a format whose records hold whole rows, compaction removes only what was superseded; but a batch may have to read
+    its records again, hence the least lag. A topic whose settings can't be read is accepted, with a warning.
     Raises: TopicError(COMPACTED_INPUT, COMPACTION_LAG_TOO_SHORT).
     """
     settings = known_settings(kafka, topic)

@@ -1,4 +1,4 @@
-"""`verify`: a judge of any user's output topics, which shares only the record formats with the service.
+"""`verify`: checks any output topic against its upstream, and shares only the record formats with the service.
 
 history       partitions as intervals closed by barriers
 rows          rows and changes as bytes: cut, projected, compared

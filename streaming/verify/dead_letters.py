@@ -119,7 +119,7 @@ class DeadLetters:
         self._open.clear()
 
     def close(self) -> None:
-        """Say what is missing, and of which letters no record is known."""
+        """Add findings for missing letters, and for letters whose record is not known."""
         if self._unlisted:
             self._load()
         for unlisted in self._unlisted:
@@ -158,7 +158,7 @@ class DeadLetters:
             self._say(Rule.DEAD_LETTER_UNFOUNDED, letter.where, "a record at fault", found)
 
     def _is_sound(self, entry: Entry) -> bool:
-        """Whether the contract has nothing against a record by itself."""
+        """Whether a record is without fault by itself, by the contract."""
         if not entry.value or (entry.key is None and self._table.has_key):
             return False
         try:

@@ -1,4 +1,4 @@
-"""Suspect keys, one by one: is it a difference at all, and if so, of which kind?"""
+"""Explains suspect keys, one by one: whether there is a real difference, and of which kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaming.verify.history import Entry, Interval, PartitionHistory
 from streaming.verify.records.keys import KeySpace
 from streaming.verify.records.rows import RowBytes, op_of
 
-_MOST_RECORDS_TOLD = 4
+_MOST_RECORDS_NAMED = 4
 
 
 class Explainer:
@@ -164,8 +164,8 @@ def _first_difference(wanted: Sequence[bytes], found: Sequence[bytes]) -> int:
 def _described(records: Sequence[bytes]) -> str:
     if not records:
         return "nothing"
-    told = ", ".join(_name(record) for record in records[:_MOST_RECORDS_TOLD])
-    return told if len(records) <= _MOST_RECORDS_TOLD else f"{told}, … ({len(records)} records)"
+    names = ", ".join(_name(record) for record in records[:_MOST_RECORDS_NAMED])
+    return names if len(records) <= _MOST_RECORDS_NAMED else f"{names}, … ({len(records)} records)"
 
 
 def _name(record: bytes) -> str:

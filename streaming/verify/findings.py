@@ -1,4 +1,4 @@
-"""What the judge has to say: findings, and the report that holds them.
+"""The result of `verify`: findings, and the report that holds them.
 
 A finding names a place that the reader can go to, what the law wants there and what is there. It never
 holds a value of a row: rows are distinguished by size and a short digest.
@@ -19,7 +19,7 @@ MOST_FINDINGS_KEPT = 1000
 
 
 class Side(StrEnum):
-    """Who broke the contract: the producer of the upstream, or the service."""
+    """Which side broke the contract: the producer of the upstream, or the service."""
 
     UPSTREAM = "upstream"
     """The producer's duty: the changelog is illegal in itself."""

@@ -43,7 +43,7 @@ class LiveKey:
 
 @dataclass(slots=True)
 class ChangedKey:
-    """What the current interval did to one key."""
+    """The changes of one key in the current interval."""
 
     live: LiveKey
     row_before: bytes | None
@@ -133,7 +133,7 @@ class UpstreamFold:
         self._store(live, present, after)
 
     def _changed(self, live: LiveKey) -> ChangedKey:
-        """What the interval did to a key so far, whose row is still that before its next change."""
+        """The changes of a key in the interval so far; to be called before its next one is stored."""
         changed = self.changed[self._keys.partition_of(live.vnode)]
         record = changed.get(live.key)
         if record is None:

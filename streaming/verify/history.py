@@ -35,7 +35,7 @@ class Entry(NamedTuple):
 
 
 class Source(Protocol):
-    """Where a partition's entries come from."""
+    """The records of one partition, read in order up to an end that can be moved."""
 
     def entries(self) -> Iterator[Entry]:
         """The entries from where the last call stopped up to the end that was fixed at the start."""
@@ -216,7 +216,7 @@ def _broken(code: Code, head: Closed, found: str, **values: object) -> InputErro
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What one output partition holds between two barriers."""
+    """The records of one output partition between two barriers."""
 
     changes: list[Entry]
     closed: Closed

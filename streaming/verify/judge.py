@@ -1,4 +1,4 @@
-"""The way in: judge a topic on a broker."""
+"""The entry point: check a topic on a broker."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from schemas.topics import DEAD_LETTERS_SUFFIX
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import partitions_of
 from streaming.verify.checker import Checker
-from streaming.verify.dead_letters import DeadLetters
+from streaming.verify.dead_letters import DeadLetters, RecordIds
 from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Report
 from streaming.verify.history import Source
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.rows import View
-from streaming.verify.sources.topics import RecordIds, TopicPair, read_letters
+from streaming.verify.sources.topics import TopicPair, read_letters
 
 SETTLE_S = 60.0
 """How long a batch may take to become visible in all partitions of an output: its lanes commit one by one."""

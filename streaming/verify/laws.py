@@ -1,4 +1,4 @@
-"""What must be there of an interval, for each of the two things that a job can be sent from.
+"""The law for the two kinds of outputs: those that are sent from the table, and those sent from the upstream's records.
 
     the table          a row of the table once the positions pass its key, then its changes: `TableLaw`
     the upstream       the records of each upstream partition below its position, in their order: `RecordsLaw`
@@ -28,7 +28,7 @@ from streaming.verify.records.rows import RowBytes, View
 
 
 class Law(Protocol):
-    """Of one output. `apply` every change of an interval, `judge` each of its partitions, then `settle`."""
+    """The law of one output. `apply` every change of an interval, `judge` each of its partitions, then `settle`."""
 
     parts: Parts
     positions: Positions
@@ -44,14 +44,14 @@ class Law(Protocol):
         """Take a change of the upstream. Raises: InputError for a record that is no change of the table."""
 
     def judge(self, partition: PartitionHistory, interval: Interval) -> None:
-        """Hold an output partition's interval against what was applied; what is wrong becomes a finding."""
+        """Compare an output partition's interval with what was applied; each difference becomes a finding."""
 
     def settle(self, *, is_due: bool) -> None:
         """The interval is over. `is_due`: the output has the next one."""
 
 
 class TableLaw(Law):
-    """Of an output that is sent from the table."""
+    """The law of an output that is sent from the table."""
 
     def __init__(
         self, table: TableSchema, view: View, partitions: int, findings: Findings, images: Images
@@ -79,7 +79,7 @@ class TableLaw(Law):
         self._fold.recording = is_due
 
     def judge(self, partition: PartitionHistory, interval: Interval) -> None:
-        """Key by key."""
+        """As `Law.judge`, key by key."""
         number = partition.partition
         newly_read = self._newly_read(number, interval.closed)
         expectation = Expectation(newly_read, self._fold.changed[number], self.positions, self._view)
@@ -99,7 +99,7 @@ class TableLaw(Law):
 
 
 def check_count(findings: Findings, closed: Closed, move: Move, passed: int) -> None:
-    """Whether a barrier says how many rows its positions passed."""
+    """Add a finding unless the row counts in a barrier are those of the rows that its positions passed."""
     if passed != move.rows_claimed:
         findings.add(
             Side.OUTPUT,
@@ -121,7 +121,7 @@ class UpstreamPartitions(Parts):
         self.vnode_count = partitions
 
     def partition_of(self, vnode: int) -> int:
-        """Itself."""
+        """The same number: such a part is a partition."""
         return vnode
 
     def position(self, text: str) -> Key:
@@ -142,7 +142,7 @@ class _Record(NamedTuple):
 
 
 class RecordsLaw(Law):
-    """Of an output that is sent the upstream's records; keeps those that no position has passed."""
+    """The law of an output that is sent the upstream's records; it holds those that no position has passed."""
 
     def __init__(self, table: TableSchema, view: View, partitions: int, findings: Findings) -> None:
         self.parts = UpstreamPartitions(partitions)
@@ -158,7 +158,7 @@ class RecordsLaw(Law):
         return 0
 
     def apply(self, partition: PartitionHistory, entry: Entry) -> None:
-        """Let it wait for the position of its partition."""
+        """Hold a record until the position of its partition passes it."""
         if not entry.value or (self._keys is not None and not entry.key):
             raise InputError(
                 Code.EMPTY_RECORD, where=str(partition.at(entry.offset)), found="a record without one half"
@@ -169,7 +169,7 @@ class RecordsLaw(Law):
         self._waiting[partition.partition].append(record)
 
     def _key(self, key: bytes | None) -> bytes | None:
-        """In canonical form; as it came, where rows have no identity."""
+        """A key in canonical form; as it came, where rows have no identity."""
         if self._keys is None or key is None:
             return key
         return self._keys.canonical(key, self._keys.values(key))
@@ -179,7 +179,7 @@ class RecordsLaw(Law):
         self._interval += 1
 
     def judge(self, partition: PartitionHistory, interval: Interval) -> None:
-        """Record by record."""
+        """As `Law.judge`, record by record."""
         number, closed = partition.partition, interval.closed
         end, moves = -1, self.positions.move(number, closed)
         for move in moves:
@@ -201,7 +201,7 @@ class RecordsLaw(Law):
         return passed
 
     def _explain(self, partition: PartitionHistory, interval: Interval, wanted: Sequence[_Record]) -> None:
-        """Compare once more, in canonical form, and say which records are missing and which are too many."""
+        """Compare again, in canonical form; missing and additional records become findings."""
         there = [(entry.key, self._canonical(entry.value)) for entry in interval.changes]
         expected = [self._pair(record) for record in wanted]
         if there == expected:

@@ -1,4 +1,4 @@
-"""How far each vnode is by the output's barriers, and whether these are consistent."""
+"""The position of each vnode from the output's barriers, checked for consistency."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from streaming.verify.history import Closed
 
 
 class Parts(Protocol):
-    """What positions are of: the vnodes of a table, or the partitions of an upstream."""
+    """The parts that have positions: the vnodes of a table, or the partitions of an upstream."""
 
     vnode_count: int
 
     @property
     def name(self) -> str:
-        """What they are called."""
+        """The word for a part in findings."""
 
     def partition_of(self, vnode: int) -> int:
-        """The output partition that holds it."""
+        """The output partition that holds a part."""
 
     def position(self, text: str) -> Key:
         """The bound that a published position means. ValueError if it is none."""
@@ -38,7 +38,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a barrier says of one vnode: where it stands now, and how many rows were read since."""
+    """The progress of one vnode in a barrier: its new position, and how many rows were read since the last one."""
 
     vnode: int
     standing: Standing
@@ -60,17 +60,17 @@ class Positions:
     def move(self, partition: int, closed: Closed) -> list[Move]:
         """Take the progress that a barrier of this partition carries."""
         moves: list[Move] = []
-        told: set[int] = set()
+        seen: set[int] = set()
         for progress in closed.barrier.progress:
             vnode = progress.vnode
             if not 0 <= vnode < self._keys.vnode_count or self._keys.partition_of(vnode) != partition:
                 self._invalid(
                     closed, vnode, "progress of this partition's vnodes", f"progress of vnode {vnode}"
                 )
-            elif vnode in told:
+            elif vnode in seen:
                 self._invalid(closed, vnode, "one entry a vnode", "a second one")
             else:
-                told.add(vnode)
+                seen.add(vnode)
                 move = self._moved(progress, closed)
                 if move is not None:
                     moves.append(move)

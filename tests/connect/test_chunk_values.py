@@ -107,7 +107,7 @@ def further() -> list[str]:
 def chunks(database: Database, table: TableSchema, name: str, time: TimeMode) -> dict[Key, Row]:
     """All rows of a table, read in chunks."""
     pieces = Pieces()
-    forms = EventForms(time, tell_scale=time == "adaptive")
+    forms = EventForms(time, scale_is_in_events=time == "adaptive")
     declared = Declared(table, name, database.name, "chunks", forms)
     reader, _ = ChunkReader.open(database.access, declared, starts=True)
     try:

@@ -302,13 +302,13 @@ def test_a_crash_between_the_commits_of_two_sinks_is_made_good() -> None:
                 write_first(each, writers.of(each.output))
 
     with open_writers(openers, before, "lane", 60_000) as writers:
-        assert writers.look(before, THIRD.curr, {}) == [False, False]
+        assert writers.already_sent(before, THIRD.curr, {}) == [False, False]
         outputs[0].sink.fence(["lane"])  # the outer one commits last
         with pytest.raises(Fenced):
             send(writers)
     assert [each.entries() for each in outputs] == [[[], []], FIRST_BATCH]
     with open_writers(openers, before, "lane", 60_000) as writers:
-        assert writers.look(before, THIRD.curr, {}) == [False, True]
+        assert writers.already_sent(before, THIRD.curr, {}) == [False, True]
         send(writers)
         assert set(writers.ends()) == set(outputs[0].places(None))
     assert [each.entries() for each in outputs] == [FIRST_BATCH, FIRST_BATCH]

@@ -298,5 +298,5 @@ def test_a_scale_that_events_do_not_tell_has_to_be_the_databases(database_of: Da
         "column amount is numeric, not decimal(20,5): its events are read at the scale of the database, 2"
         in text
     )
-    with database.reader(database.declared(columns, tell_scale=True)):
+    with database.reader(database.declared(columns, scale_is_in_events=True)):
         pass

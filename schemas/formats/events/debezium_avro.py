@@ -43,9 +43,9 @@ SOURCE = (
     ),
     Column("lsn", ColumnType(TypeName.BIGINT), nullable=True),
 )
-"""What is read of an event beside its row. Texts are compared as bytes, which need not be UTF-8."""
+"""The fields of an event's source that are read. Texts are read as bytes, for they need not be UTF-8."""
 TRANSACTION = Column("txId", ColumnType(TypeName.BIGINT), nullable=True)
-"""Likewise, where it is asked for."""
+"""Read as well, where transactions are asked for."""
 LEFT_OUT: Mapping[TypeName, Value] = {TypeName.STRING: UNAVAILABLE, TypeName.BINARY: UNAVAILABLE.encode()}
 """In place of a value that is what it was."""
 
@@ -53,7 +53,7 @@ LEFT_OUT: Mapping[TypeName, Value] = {TypeName.STRING: UNAVAILABLE, TypeName.BIN
 def projects(
     columns: Sequence[Column], key_columns: Sequence[Column], *, whole: bool, transactions: bool = False
 ) -> dict[Literal["key", "value"], Project]:
-    """What is read of a `value`, and of a `key`. `whole`: the row before, too; `transactions`: who made the change."""
+    """How a `value` and a `key` are read. `whole`: the row before, too; `transactions`: the transaction's id, too."""
     parts: dict[str, Project] = {
         "source": partial(_of_source, columns=source_columns(transactions=transactions))
     }
@@ -66,7 +66,7 @@ def projects(
 
 
 def source_columns(*, transactions: bool) -> tuple[Column, ...]:
-    """What is read of where an event comes from."""
+    """The fields of an event's source that are read."""
     return (*SOURCE, TRANSACTION) if transactions else SOURCE
 
 
@@ -77,7 +77,7 @@ def _of_event(schema: Schema, parts: Mapping[str, Project]) -> Projection:
 
 
 def _of_source(schema: Schema, columns: Sequence[Column]) -> Projection:
-    """What other connectors have under these names in other types is of no use here."""
+    """Fields of other types, as other connectors have them under these names, are left out."""
     fields = fields_of(schema)
 
     def fits(column: Column) -> bool:
@@ -137,7 +137,7 @@ class AvroEvents(EventRows):
         return None if row is None else Half(row, self._left_out(row))
 
     def _left_out(self, row: dict[str, Value]) -> tuple[int, ...]:
-        """The columns whose value is left out, which is taken from the row."""
+        """The columns whose value is left out; they are removed from `row`."""
         found = [
             index
             for index, column in enumerate(self._columns)

@@ -129,7 +129,7 @@ def _set(fields: list[tuple[str, Token]]) -> _Fields:
 
 
 def _is_no_data(envelope: _Fields) -> bool:
-    """A message, or what tells that the connector is alive or where a transaction ends: it has a time and no op."""
+    """A logical message, a heartbeat or the end of a transaction: it has a time and no op."""
     if "op" in envelope:
         return envelope["op"].text == MESSAGE
     return "ts_ms" in envelope and not {"after", "source"} & envelope.keys()

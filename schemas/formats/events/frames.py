@@ -9,7 +9,7 @@ from schemas.json.parsing.scan import fields_in, read_object
 from schemas.json.parsing.tokens import MAX_DEPTH, Fields, JsonError, Kind, Token
 
 FRAMED = '{"schema"'
-"""How a key or value begins that comes with its schema."""
+"""The first bytes of a key or value that comes with its schema."""
 
 _NOTHING = Token(Kind.NULL, "null")
 _PARTS = ["schema", "payload"]
@@ -17,7 +17,7 @@ _PAYLOAD = b'"payload":'
 
 
 class Frames:
-    """Takes the records of one topic out of their frames, and says what these say of the fields in `half`, or of all.
+    """Takes the records of one topic out of their frames, and reads the schemas of the fields in `half`, or of all.
 
     A frame is ten times as long as most rows, and the same in most records: one that came before is not read again.
     """
@@ -28,7 +28,7 @@ class Frames:
         self._schemas: Mapping[str, FieldSchema] = {}
 
     def unframed(self, data: bytes) -> tuple[Fields, Mapping[str, FieldSchema]]:
-        """The fields that count, and what the frame says of them, if there is one. Raises: JsonError."""
+        """The payload's fields, and their schemas in the frame, if there is one. Raises: JsonError."""
         if not data.startswith(FRAMED.encode()):
             return read_object(data), {}
         if self._is_known(data):
@@ -49,7 +49,7 @@ class Frames:
         return data.count(b"{") + data.count(b"[") < MAX_DEPTH  # how deep it lies counts
 
     def _remember(self, data: bytes) -> None:
-        """Keep what stands before the payload, if that is certain."""
+        """Cache the bytes before the payload, if it is certain that they end there."""
         begin = b"".join(data.partition(_PAYLOAD)[:2])
         try:
             parts = read_object(begin + b"null}")

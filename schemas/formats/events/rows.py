@@ -1,4 +1,4 @@
-"""What a change event of Debezium says, in whatever encoding: which there are, and where in a log they stand.
+"""Change events of Debezium, apart from their encoding: the kinds of events, and their positions in a database's log.
 
 Source: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events.
 """
@@ -20,11 +20,11 @@ from schemas.types import Value
 UPSERTS, DELETE, TRUNCATE, MESSAGE = ("r", "c", "u"), "d", "t", "m"
 READ, CREATE, UPDATE = UPSERTS
 WHOLE_OPS = {READ: Op.INSERT, CREATE: Op.INSERT, UPDATE: Op.UPDATE, DELETE: Op.DELETE}
-"""What events are that come with whole rows."""
+"""The ops of events that come with whole rows."""
 INCREMENTAL = "incremental"
 """A snapshot that is read beside the stream: its rows may have been there before."""
 COMPARABLE = "postgresql"
-"""The connector whose positions rise in a partition but for what comes again."""
+"""The connector whose positions rise in each partition, except where records come again."""
 SEQUENCE = r'\["([0-9]{1,19})","([0-9]{1,19})"\]'
 
 _LONG_MAX = 2**63 - 1
@@ -71,7 +71,7 @@ def position_of(source: Mapping[str, Any], lsn: int | None) -> tuple[int, int] |
 
 
 class Half(NamedTuple):
-    """A row of an event by column, and the indices of those that it leaves out."""
+    """A row of an event by column, and the indices of the columns that it leaves out."""
 
     row: dict[str, Value]
     left_out: tuple[int, ...] = ()
@@ -89,7 +89,7 @@ class Event(NamedTuple):
 
 
 class EventRows(Rows):
-    """What encodings have in common.
+    """The part of the readers that encodings share.
 
     An INSERT only says what the row is now; if `whole`, events come with the row before, and it says that none was.
     """
@@ -114,7 +114,7 @@ class EventRows(Rows):
         """The key columns, in key order. Raises: as `read_key`."""
 
     def _without_value(self, key: bytes | None, where: str | None) -> UpstreamRecord:
-        """What a null says: there is no row, which under whole rows its delete has said."""
+        """A null value: the row is deleted; with whole rows the event before it said so, and this is no change."""
         return UpstreamRecord(None if self._whole else self._delete(self._key(key, where)))
 
     def _record(self, event: Event, keys: Mapping[str, Value], where: str | None) -> UpstreamRecord:
@@ -156,5 +156,5 @@ class EventRows(Rows):
 
 
 def mismatch(found: str, where: str | None) -> InputError:
-    """Of a key."""
+    """The error for a record with a wrong key."""
     return InputError(Code.KEY_MISMATCH, where=where, found=found)

@@ -1,4 +1,4 @@
-"""What outputs in Avro have in common, whose records name registered schemas: framed rows and keys, and their twins.
+"""The common part of outputs in Avro whose records name registered schemas: framed rows and keys, and their twins.
 
 The bytes behind the frame are those that `schemas.avro.codec` writes: names and defaults of a schema leave no trace.
 """
@@ -29,7 +29,7 @@ from schemas.table import Column
 
 @dataclass(frozen=True, slots=True)
 class FramedKeys:
-    """Records of the key columns, in key order."""
+    """Encodes records of the key columns, in key order."""
 
     key_columns: tuple[Column, ...]
     schema_id: int
@@ -41,7 +41,7 @@ class FramedKeys:
 
 @dataclass(frozen=True, slots=True)
 class FramedUpserts:
-    """Rows, and nulls for those that are gone."""
+    """Encodes rows, and nulls for deletes."""
 
     columns: tuple[Column, ...]
     schema_id: int
@@ -56,7 +56,7 @@ class FramedUpserts:
 
 
 class FramedRecord:
-    """The bytes of one schema, one by one. `what` is said of them in errors, `general` the code of most."""
+    """Reads and writes records of one schema. `what` names them in errors; `general` is the code of most errors."""
 
     def __init__(self, schema: dict[str, Any], schema_id: int, what: str, general: Code) -> None:
         self._schema, self._id = fastavro.parse_schema(schema), schema_id
@@ -76,14 +76,14 @@ class FramedRecord:
         return read_record(data[FRAME_BYTES:], self._schema)
 
     def error(self, reason: MalformedError, data: bytes, where: str | None) -> InputError:
-        """What is wrong with them."""
+        """The error for bytes that are no such record."""
         found = f"{self._what} of {len(data)} bytes that is not in this output's form ({reason})"
         expected = f"a zero byte, the schema id {self._id} in four bytes, and Avro by this schema"
         return InputError(reason.code or self._general, where=where, found=found, expected=expected)
 
 
 def same(data: bytes, written: bytes) -> None:
-    """A record has one form: what reads like it and is written in another way is refused. Raises: MalformedError."""
+    """Refuse bytes that differ from the one form in which the record is written. Raises: MalformedError."""
     if data != written:
         raise MalformedError("another form than this format writes")
 
@@ -133,5 +133,5 @@ def upsert_rows(columns: Sequence[Column], key_columns: Sequence[Column], ids: S
 
 
 def framed_values(columns: Sequence[Column], schema_id: int) -> FramedRows:
-    """The rows of it alone."""
+    """The reader and writer of values alone, for records without keys of their own."""
     return FramedRows("Value", columns, schema_id, "a value", Code.CHANGE_MALFORMED)

@@ -22,14 +22,14 @@ _ANY_TOPIC = "_"
 
 
 def source_bytes(job: str, table: str, letter: str, barrier: Barrier, written_by: str) -> bytes:
-    """From the row after on, up to the number of the part."""
+    """The bytes between the row after and the number of the part."""
     snapshot = "true" if letter == READ else "false"
     first, rest = (written_by, CONNECTOR, job), (snapshot, "", table, str(barrier.curr))
     return b"".join([*map(_text, first), _number(barrier.injected_at_ms), *map(_text, rest)])
 
 
 def tail_bytes(letter: str, barrier: Barrier) -> bytes:
-    """Behind the number of the part."""
+    """The bytes behind the number of the part."""
     return _text(letter) + PRESENT + _number(barrier.injected_at_ms)
 
 
@@ -56,7 +56,7 @@ def avro_event_rows(
 
 
 class _AvroEvents(Events):
-    """An event is written anew from what it says, and compared."""
+    """Reads an event by writing it again from its content, and comparing: any other form is refused."""
 
     def __init__(self, columns: Sequence[Column], schema_id: int) -> None:
         schema = envelope(columns, _ANY_TOPIC)
@@ -111,7 +111,7 @@ class _AvroEvents(Events):
 
 
 def _origin(source: dict[str, Any]) -> tuple[Origin, str]:
-    """What an event says of where it comes from, and the version that wrote it. Raises: MalformedError."""
+    """The origin in an event's source, and the version that wrote it. Raises: MalformedError."""
     epoch = source["epoch"]
     if not (epoch.isascii() and epoch.isdigit()):
         raise MalformedError("an epoch that is no number")

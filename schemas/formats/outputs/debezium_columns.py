@@ -30,7 +30,7 @@ _Half = Sequence[pa.Array]
 
 
 class _Events(ABC):
-    """Envelopes. Those of one op have the same rows, and are encoded by themselves."""
+    """Encodes envelopes. Those of one op have the same halves, so each op is encoded by itself."""
 
     __slots__ = ()
 
@@ -57,12 +57,12 @@ class _Events(ABC):
     def _events(
         self, letter: str, before: _Half | None, after: _Half | None, origins: Origins
     ) -> pa.BinaryArray:
-        """Of one letter, each with these rows."""
+        """Events with the op `letter`; None for a half that they lack."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonEvents(_Events):
-    """In JSON."""
+    """Events in JSON."""
 
     columns: tuple[Column, ...]
     encoding: Encoding
@@ -86,7 +86,7 @@ class JsonEvents(_Events):
 
 @dataclass(frozen=True, slots=True)
 class AvroEvents(_Events):
-    """In Avro, with the id of a schema in front."""
+    """Events in Avro, with the id of a schema in front."""
 
     columns: tuple[Column, ...]
     schema_id: int
@@ -111,13 +111,13 @@ class AvroEvents(_Events):
 
 
 def _sources(letter: str, origins: Origins) -> list[tuple[str, str, str, Barrier, str]]:
-    """Of each barrier, what its rows' source is written from."""
+    """For each barrier the arguments of `source`."""
     by = own_version()
     return [(origins.job, origins.table, letter, barrier, by) for barrier in origins.barriers]
 
 
 def _taken(texts: list[bytes], origins: Origins) -> bytes | pa.BinaryArray:
-    """Of each row the text of its interval, a constant if it is one for all."""
+    """The text of each row's interval; a constant if there is only one interval."""
     places = origins.intervals
     first = int(places[0]) if len(places) else 0
     if not len(places) or (places == first).all():

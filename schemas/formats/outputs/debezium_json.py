@@ -27,7 +27,7 @@ def json_event_rows(
 
 
 class _JsonEvents(Events):
-    """An event is written anew from what it says, and compared."""
+    """Reads an event by writing it again from its content, and comparing: any other form is refused."""
 
     def __init__(self, columns: Sequence[Column], encoding: Encoding) -> None:
         self._columns, self._encoding = tuple(columns), encoding
@@ -77,7 +77,7 @@ _NUMBERS = ("ts_ms", "vnode")
 
 
 def _origin(token: Token) -> tuple[Origin, str]:
-    """What an event says of where it comes from, and the version that wrote it. Raises: JsonError."""
+    """The origin in an event's source, and the version that wrote it. Raises: JsonError."""
     fields = fields_in(token)
     if [name for name, _ in fields] != _SOURCE:
         raise JsonError("other fields than a source's")

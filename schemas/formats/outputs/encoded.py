@@ -1,4 +1,4 @@
-"""What the outputs have in common whose records have a choice of encodings, one of them by a schema registry."""
+"""The common part of outputs with a choice of encodings, one of them by a schema registry."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class EncodedOutput(OutputFormat):
 
 
 class KeyedOutput(EncodedOutput):
-    """One whose records have the key of their row."""
+    """An output whose records have the key of their row."""
 
     # Encoders need packages that commands such as `list` do without.
 
@@ -65,7 +65,7 @@ class KeyedOutput(EncodedOutput):
 
 
 class RowOutput(EncodedOutput):
-    """One whose value is the row after the projection."""
+    """An output whose value is the row after the projection."""
 
     def values(self, columns: Sequence[Column]) -> ValueEncoder:
         if self.encoding == "avro-registry":
@@ -77,7 +77,7 @@ class RowOutput(EncodedOutput):
         return JsonUpserts(tuple(columns), self.encoding)
 
     def row_schema(self, name: str, columns: Sequence[Column], topic: str) -> dict[str, object]:
-        """Of such a value, or of a key of these columns."""
+        """The schema of such a value, or of a key of these columns."""
         if self.encoding == "avro-registry":
             from schemas.avro.output_schemas import row_record
 

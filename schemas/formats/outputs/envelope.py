@@ -1,4 +1,4 @@
-"""The envelope of a change event in JSON: what stands around its rows, and what a reader has to know of it."""
+"""The envelope of a change event in JSON: the text around its rows, and its schema."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ OPS = {READ: Op.INSERT} | {letter: op for op, letter in LETTERS.items()}
 
 @cache
 def own_version() -> str:
-    """Of what writes."""
+    """The version of this package, which events name as their writer."""
     return version("arrangement-backfill")
 
 
 def source(job: str, table: str, letter: str, barrier: Barrier, written_by: str) -> str:
-    """From the row after on, up to the number of the part."""
+    """The text between the row after and the number of the part."""
     snapshot = "true" if letter == READ else "false"
     return (
         f',"source":{{"version":{text(written_by)},"connector":"{CONNECTOR}","name":{text(job)}'
@@ -45,18 +45,18 @@ def source(job: str, table: str, letter: str, barrier: Barrier, written_by: str)
 
 
 def tail(letter: str, barrier: Barrier) -> str:
-    """Behind the number of the part."""
+    """The text behind the number of the part."""
     return f'}},"op":"{letter}","ts_ms":{barrier.injected_at_ms}}}'
 
 
 @cache
 def event_frame(columns: tuple[Column, ...], encoding: Encoding) -> tuple[bytes, bytes]:
-    """What stands before an envelope and behind it."""
+    """The constant bytes before an envelope and behind it."""
     return framed(_connect_event(columns)) if encoding == "json-schema" else (b"", b"")
 
 
 def event_schema(columns: Sequence[Column], encoding: Encoding) -> dict[str, Any]:
-    """What a reader has to know of an envelope."""
+    """The schema of an envelope, for readers."""
     if encoding == "json-schema":
         return _connect_event(columns)
     row, string, integer = or_null(json_row(columns)), {"type": "string"}, {"type": "integer"}

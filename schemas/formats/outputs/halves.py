@@ -1,4 +1,4 @@
-"""Keys and values of outputs one by one, in whichever encoding: what the twins of all encodings are made of."""
+"""Keys and values of outputs one by one: the parts that the twins of all encodings are made of."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from schemas.types import Value
 
 
 class Keys(Protocol):
-    """Of these columns, in key order."""
+    """Reads and writes keys in one encoding."""
 
     columns: Sequence[Column]
 
@@ -27,7 +27,7 @@ class Keys(Protocol):
 
 
 class Values(Protocol):
-    """Rows, each in the one form that it has."""
+    """Reads and writes rows. Each row has one form; any other is refused."""
 
     def read(self, data: bytes, where: str | None) -> Row:
         """Raises: InputError."""
@@ -37,7 +37,7 @@ class Values(Protocol):
 
 
 class Events(Protocol):
-    """Envelopes, each in the one form that it has."""
+    """Reads and writes envelopes. Each event has one form; any other is refused."""
 
     def read(self, data: bytes, where: str | None) -> Change:
         """Raises: InputError."""
@@ -119,7 +119,7 @@ class EventRows(OutputRows):
 
 
 def mismatch(found: str, where: str | None) -> InputError:
-    """A key that is not right."""
+    """The error for a record with a wrong key."""
     return InputError(Code.KEY_MISMATCH, where=where, found=found)
 
 

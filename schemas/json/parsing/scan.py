@@ -35,7 +35,7 @@ def read_object(data: bytes) -> Fields:
 
 
 def scanned_object(text: str) -> Fields:
-    """As `read_object`, however long it takes."""
+    """As `read_object`, without trying Python's parser first."""
     scan = _Scan(text)
     fields = list(scan.fields())
     scan.end()
@@ -84,7 +84,7 @@ class _Scan:
             raise JsonError("something behind the end")
 
     def fields(self) -> Iterator[tuple[str, Token]]:
-        """Of an object at the top."""
+        """The fields of the object that the text is."""
         self._expect("{")
         group, raw = self._next()
         while raw != "}":
@@ -96,7 +96,7 @@ class _Scan:
                     raise JsonError("a comma before a bracket")
 
     def value(self) -> Token:
-        """The next one."""
+        """The next value."""
         group, raw = self._next()
         return self._nested(raw) if raw in _CLOSING else self._plain(group, raw)
 

@@ -12,7 +12,7 @@ MAX_DEPTH, MAX_NAME, MAX_NUMBER = 999, 50_000, 1_000
 
 
 class JsonError(ValueError):
-    """Why bytes are not what they have to be, in words that hold nothing of them. The caller knows the place."""
+    """Why bytes are not what they have to be. The message holds nothing of them; the caller knows their place."""
 
     def __init__(self, reason: str, code: Code = Code.JSON_MALFORMED, column: str | None = None) -> None:
         self.code, self.column = code, column
@@ -65,7 +65,7 @@ class Token:
 
 
 Fields = list[tuple[str, Token]]
-"""Of an object, in their order; a name may come twice."""
+"""The fields of an object, in their order; a name may come twice."""
 
 
 def _inside(token: Token) -> str:

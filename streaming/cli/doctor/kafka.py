@@ -83,7 +83,7 @@ def _transactions(settings: KafkaSettings) -> Finding:
 
 
 def _clock(client: AdminClient, settings: KafkaSettings, places: list[TopicPartition]) -> Finding:
-    """Against the newest record: Kafka does not tell the time, but no record can be of a time that is yet to come."""
+    """Compare clocks by the newest record: Kafka has no request for its time, but no record can be from the future."""
     futures = client.list_offsets(
         {
             place: OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]

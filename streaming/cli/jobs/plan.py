@@ -57,7 +57,7 @@ def command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell what a job will read, send and take, and what would be in its way. Nothing is started or changed."""
+    """Estimate what a job will read, send and take, and what would be in its way. Nothing is started or changed."""
     declared = options.declared(
         file,
         columns,

@@ -80,7 +80,7 @@ def _two_looks(state_reader: StateReader) -> tuple[StateView, dict[str, Forecast
 
 
 def _condition(answer: Answer | None, view: StateView, late_s: float) -> tuple[str, str | None]:
-    """In words, and why: the service's own if it could be asked, else what its state tells."""
+    """The condition and its reason, from the service if it could be asked, else from its state."""
     if answer is None:
         return _condition_of_state(_age_s(view), late_s), None
     if answer.ready:
@@ -136,7 +136,7 @@ def _copy_text(copy: CopyProgress) -> str:
 
 
 def reading_text(view: StateView, answer: Answer | None = None) -> str:
-    """How far the table is read: the service's own words if it could be asked, else what its state tells."""
+    """How far the table is read, from the service if it could be asked, else from its state."""
     said = None if answer is None else answer.reading
     if said is None:
         assert view.read is not None

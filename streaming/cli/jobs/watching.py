@@ -24,7 +24,7 @@ class Bars:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._tasks: dict[str, TaskID] = {}
-        self._told = 0.0
+        self._printed_s = 0.0
         self._began: tuple[float, int] | None = None
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -38,19 +38,19 @@ class Bars:
         """A context: bars are drawn until its block ends."""
         return self._progress
 
-    def tell(self, jobs: Sequence[JobView], forecasts: dict[str, Forecast]) -> None:
-        """How far they are now."""
-        plain = not self._console.is_terminal and time.monotonic() - self._told >= _PLAIN_EVERY_S
+    def show(self, jobs: Sequence[JobView], forecasts: dict[str, Forecast]) -> None:
+        """Show how far the jobs are; without a terminal a line for each every few seconds."""
+        plain = not self._console.is_terminal and time.monotonic() - self._printed_s >= _PLAIN_EVERY_S
         for job in jobs:
             note = described(job, forecasts[job.name])
             if job.name not in self._tasks:
                 self._tasks[job.name] = self._progress.add_task(job.name, total=1.0, note="")
             self._progress.update(self._tasks[job.name], completed=forecasts[job.name].share, note=note)
             if plain:
-                self._told = time.monotonic()
+                self._printed_s = time.monotonic()
                 self._console.print(f"{job.name}: {note}", soft_wrap=True, highlight=False)
 
-    def tell_reading(self, view: StateView) -> None:
+    def show_reading(self, view: StateView) -> None:
         """How far the table is that the state starts from, as far as it is released."""
         if view.read is None or view.database is None:
             if _READING in self._tasks:
@@ -65,8 +65,8 @@ class Bars:
         if _READING not in self._tasks:
             self._tasks[_READING] = self._progress.add_task("reading", total=1.0, note="")
         self._progress.update(self._tasks[_READING], completed=done / of, note=note)
-        if not self._console.is_terminal and now_s - self._told >= _PLAIN_EVERY_S:
-            self._told = now_s
+        if not self._console.is_terminal and now_s - self._printed_s >= _PLAIN_EVERY_S:
+            self._printed_s = now_s
             self._console.print(f"reading: {note}", soft_wrap=True, highlight=False)
 
 
@@ -110,8 +110,8 @@ def watch(
         while True:
             view = state_reader.look()
             forecasts, jobs = forecasts_after(rates, view), chosen(view)
-            bars.tell_reading(view)
-            bars.tell(jobs, forecasts)
+            bars.show_reading(view)
+            bars.show(jobs, forecasts)
             if view.read is None and all(job.phase == "live" for job in jobs):
                 break
             time.sleep(LOOK_EVERY_S)

@@ -1,4 +1,4 @@
-"""`backfill inspect`: from somebody's topic to the beginning of a configuration."""
+"""`backfill inspect`: the beginning of a configuration for an existing topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backfill kafka`: the embedded broker alone, until it is told to stop."""
+"""`backfill kafka`: the embedded broker alone, until a signal."""
 
 from __future__ import annotations
 

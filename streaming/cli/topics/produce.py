@@ -96,10 +96,10 @@ def command(
         inserted = _insert(target, generator, rows, progress)
         changed = _change(target, generator, rate, live, shares, progress) if live else Sent()
     sent = Sent(inserted.inserts + changed.inserts, changed.updates, changed.deletes)
-    _tell(target.topic, sent, generator.live, time.monotonic() - begin, as_json=as_json)
+    _print_summary(target.topic, sent, generator.live, time.monotonic() - begin, as_json=as_json)
 
 
-def _tell(topic: str, sent: Sent, rows: int, took_s: float, *, as_json: bool) -> None:
+def _print_summary(topic: str, sent: Sent, rows: int, took_s: float, *, as_json: bool) -> None:
     """What was written, in one line; `rows` are those that are there now."""
     if as_json:
         counts = {"inserts": sent.inserts, "updates": sent.updates, "deletes": sent.deletes}
@@ -137,7 +137,7 @@ def _change(
         while time.monotonic() < end and not changes.wait(min(_REFRESH_S, max(0, end - time.monotonic()))):
             progress.update(bar, completed=changes.sent.total)
     except KeyboardInterrupt:
-        pass  # the usual way to end early; what was sent is still flushed and told
+        pass  # the usual way to end early; what was sent is still flushed and reported
     sent = changes.stop()
     progress.update(bar, completed=sent.total)
     return sent

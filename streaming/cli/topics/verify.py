@@ -152,7 +152,7 @@ def judged(
     require_complete: bool,
     left_out: frozenset[tuple[int, int]] = frozenset(),
 ) -> Report:
-    """What there is to say of it, under a progress bar where somebody looks on. See `verify_topics`."""
+    """The report, under a progress bar on a terminal. See `verify_topics`."""
     upstream, job = case.upstream, case.job
     with _progress_bar(job.output) as on_progress:
         return verify_topics(

@@ -30,7 +30,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """`rows` in key order. `lacking` are events, by index, that leave a value out of a row that nobody has."""
+    """`rows` in key order. `lacking` are events, by index, that leave a value out of a row that does not exist."""
 
     rows: pa.Table
     lacking: Indices

@@ -1,4 +1,4 @@
-"""Proofs of how far the connector is, as few of them as may still matter."""
+"""Proofs of how far the connector has come, without those that no chunk can need any more."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema, declare
-from streaming.dev.bench.report.line import Line, Tell, median
+from streaming.dev.bench.report.line import Line, Notify, median
 from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
     BUILD_TIMEOUT_S,
@@ -75,10 +75,10 @@ class _Found:
     verdict: Line
 
 
-def formats(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> list[Line]:
+def formats(rows: int, seconds: float, rate: float, folder: Path, notify: Notify) -> list[Line]:
     """Builds and batches of each format against `change`; a filter by rows before against none."""
     with rig(folder) as bench:
-        base, *others = (_measured(bench, each, rows, seconds, rate, tell) for each in (_BASE, *_OTHERS))
+        base, *others = (_measured(bench, each, rows, seconds, rate, notify) for each in (_BASE, *_OTHERS))
     lines = _own_lines(_BASE.name, base, base, rows, rate)
     for each, found in zip(_OTHERS, others, strict=True):
         lines += _own_lines(each.name, found, base, rows, rate)
@@ -107,25 +107,25 @@ def _own_lines(name: str, found: _Found, base: _Found, rows: int, rate: float) -
     ]
 
 
-def _measured(bench: Rig, of: _Upstream, rows: int, seconds: float, rate: float, tell: Tell) -> _Found:
+def _measured(bench: Rig, of: _Upstream, rows: int, seconds: float, rate: float, notify: Notify) -> _Found:
     wide, own = of.of(bench, WIDE), of.of(bench, TABLE)
-    tell(f"{of.name}: rows of {_COLUMNS} columns")
+    notify(f"{of.name}: rows of {_COLUMNS} columns")
     wide.fill(rows // _WIDE_SHARE)
     with wide.service(state=wide.upstream, jobs=[]) as run:
         wide_build = _build_rate(run, rows // _WIDE_SHARE)
-    tell(f"{of.name}: writing {rows:,} rows")
+    notify(f"{of.name}: writing {rows:,} rows")
     generator = own.fill(rows)
     output = f"{own.upstream}-copy"
     with own.service(state=own.upstream, jobs=[job(None, output)]) as run:
-        tell(f"{of.name}: building")
+        notify(f"{of.name}: building")
         build = _build_rate(run, rows)
         run.await_batch(lambda batch: batch.completes(output), BACKFILL_TIMEOUT_S)
         with own.live(generator, rate):
-            tell(f"{of.name}: {seconds:g} s of live load")
+            notify(f"{of.name}: {seconds:g} s of live load")
             batch_ms = [_batch_ms(run, seconds)]
         verdict = own.verdict(output)
         if of is _UPSERT_JSON:
-            batch_ms += _by_filter(own, run, generator, output, seconds, rate, tell)
+            batch_ms += _by_filter(own, run, generator, output, seconds, rate, notify)
     return _Found(build, wide_build, batch_ms, verdict)
 
 
@@ -136,13 +136,13 @@ def _by_filter(
     output: str,
     seconds: float,
     rate: float,
-    tell: Tell,
+    notify: Notify,
 ) -> Iterable[float]:
     """Batches of a job that needs no rows before, and of one whose filter does, one after the other."""
     for name, more in (("plain", {}), ("filtered", {"filter": _FILTER})):
         bench.drop(output)
         output = f"{bench.upstream}-{name}"
-        tell(f"{output}: {seconds:g} s of live load")
+        notify(f"{output}: {seconds:g} s of live load")
         bench.create(output, format="upsert", encoding="json", **more)
         await_complete(run, output)
         with bench.live(generator, rate):

@@ -60,7 +60,7 @@ class Latencies:
 
 @dataclass
 class StableOffsets:
-    """Watches an output topic while it is open; `latencies` tells afterwards what the upstream's changes took.
+    """Watches an output topic while it is open; `latencies` gives afterwards what the upstream's changes took.
 
     `topic` is the one that has the output's barriers, `barriers` the one beside the upstream where it has one.
     `moves[p]` are (last stable offset of partition p, Unix seconds at which it was first seen).

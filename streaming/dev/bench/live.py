@@ -8,7 +8,7 @@ from pathlib import Path
 
 from schemas.epoch import unix_ms_from_epoch
 from streaming.dev.bench.latency import Latencies, percentile
-from streaming.dev.bench.report.line import Line, Tell, median
+from streaming.dev.bench.report.line import Line, Notify, median
 from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
     BUILD_TIMEOUT_S,
@@ -23,12 +23,12 @@ AFTER_S = 5.0
 SETTLE_S = 10.0
 
 
-def beside(rows: int, folder: Path, tell: Tell, *, latency_budget: str = "2s") -> list[Line]:
+def beside(rows: int, folder: Path, notify: Notify, *, latency_budget: str = "2s") -> list[Line]:
     """Latency of live changes beside a backfill with a latency budget, its rate, and the memory of it all."""
     with rig(folder) as bench:
-        tell(f"writing {rows:,} rows")
+        notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
-        tell("backfill with live load")
+        notify("backfill with live load")
         with (
             bench.watch() as watch,
             bench.service(state="live", jobs=[job(latency_budget)]) as run,
@@ -38,7 +38,7 @@ def beside(rows: int, folder: Path, tell: Tell, *, latency_budget: str = "2s") -
             done = run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
             run.await_seconds(AFTER_S)
             rate, peak = run.snapshot_rate(done), run.peak_mib
-        tell("reading what came out when")
+        notify("reading what came out when")
         latencies = watch.latencies().between(first.at, done.at)
     of = f"backfill of {rows:,} rows, budget {latency_budget}"
     return [
@@ -67,25 +67,25 @@ def batch_lines(of: str, batches: Sequence[Batch]) -> list[Line]:
     ]
 
 
-def steady(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> list[Line]:
+def steady(rows: int, seconds: float, rate: float, folder: Path, notify: Notify) -> list[Line]:
     """Batches and latencies after completion, at a constant live load."""
     with rig(folder) as bench:
-        tell(f"writing {rows:,} rows")
+        notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
         with (
             bench.watch() as watch,
             bench.service(state="steady", jobs=[job(None)]) as run,
             bench.live(generator, rate),
         ):
-            tell("backfill")
+            notify("backfill")
             run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
-            tell(f"{seconds:g} s of live load")
+            notify(f"{seconds:g} s of live load")
             run.await_seconds(SETTLE_S)
             since = time.time()
             batches = run.await_seconds(seconds)
             until, peak = time.time() - AFTER_S, run.peak_mib
         latencies = watch.latencies().between(since, until)
-        tell("verify")
+        notify("verify")
         verdict = bench.verdict()
     of = f"{rate:,.0f} changes/s for {seconds:g} s after completion"
     return [
@@ -96,15 +96,15 @@ def steady(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> 
     ]
 
 
-def idle(rows: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
+def idle(rows: int, seconds: float, folder: Path, notify: Notify) -> list[Line]:
     """Without any job: batches, and how old a barrier is when its batch is done."""
     with rig(folder) as bench:
-        tell(f"writing {rows:,} rows")
+        notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
         with bench.service(state="idle", jobs=[]) as run, bench.live(generator):
-            tell("building the replica")
+            notify("building the replica")
             run.await_batch(lambda batch: batch.changes >= rows, BUILD_TIMEOUT_S)
-            tell(f"{seconds:g} s of live load")
+            notify(f"{seconds:g} s of live load")
             run.await_seconds(SETTLE_S)
             batches = run.await_seconds(seconds)
     return [
@@ -113,7 +113,7 @@ def idle(rows: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
     ]
 
 
-def quiet(rows: int, jobs: int, seconds: float, folder: Path, tell: Tell) -> list[Line]:
+def quiet(rows: int, jobs: int, seconds: float, folder: Path, notify: Notify) -> list[Line]:
     """Some completed jobs and no changes at all, one barrier a second: batches, and the CPU of the whole tree."""
     names = [f"bench-copy-{number}" for number in range(jobs)]
 
@@ -121,17 +121,17 @@ def quiet(rows: int, jobs: int, seconds: float, folder: Path, tell: Tell) -> lis
         return all(batch.completes(name) for name in names)
 
     with rig(folder) as bench:
-        tell(f"writing {rows:,} rows")
+        notify(f"writing {rows:,} rows")
         bench.fill(rows)
         with bench.service(state="quiet", jobs=[job(None, name) for name in names]) as run:
-            tell(f"backfill of {jobs} jobs")
+            notify(f"backfill of {jobs} jobs")
             run.await_batch(all_complete, BACKFILL_TIMEOUT_S)
             run.await_seconds(SETTLE_S)
-            tell(f"{seconds:g} s without changes")
+            notify(f"{seconds:g} s without changes")
             used_s, began = run.cpu_s(), time.time()
             batches = run.await_seconds(seconds)
             share = (run.cpu_s() - used_s) / (time.time() - began)
-        tell("verify")
+        notify("verify")
         verdict = bench.verdict(*names)
     of = f"{jobs} completed jobs, no changes"
     return [
@@ -146,21 +146,21 @@ def _ages_ms(batches: Sequence[Batch]) -> list[float]:
     return [batch.at * 1_000 - unix_ms_from_epoch(batch.epoch) for batch in batches]
 
 
-def sustained(rows: int, rate: float, seconds: float, folder: Path, tell: Tell) -> list[Line]:
+def sustained(rows: int, rate: float, seconds: float, folder: Path, notify: Notify) -> list[Line]:
     """A high live rate with one job completed: what comes out a second, and whether barriers get older."""
     with rig(folder) as bench:
-        tell(f"writing {rows:,} rows")
+        notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
         with bench.service(state="sustained", jobs=[job(None)]) as run:
-            tell("backfill")
+            notify("backfill")
             run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
-            tell(f"{rate:,.0f} changes/s for {seconds:g} s")
+            notify(f"{rate:,.0f} changes/s for {seconds:g} s")
             with bench.live(generator, rate) as load:
                 run.await_seconds(SETTLE_S)
                 before, began = load.sent.total, time.time()
                 batches = run.await_seconds(seconds)
                 offered = (load.sent.total - before) / (time.time() - began)
-        tell("verify")
+        notify("verify")
         verdict = bench.verdict()
     third = max(len(batches) // 3, 1)
     first_ms, last_ms = (median(_ages_ms(part)) for part in (batches[:third], batches[-third:]))

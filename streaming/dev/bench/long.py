@@ -1,4 +1,4 @@
-"""What time does to it: half an hour of live load, of compactions, and of kills."""
+"""Long runs: half an hour of live load, of compactions, and of kills."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from streaming.dev.bench.latency import Latencies, percentile
 from streaming.dev.bench.live import AFTER_S, SETTLE_S
-from streaming.dev.bench.report.line import Course, Line, Tell, course, median
+from streaming.dev.bench.report.line import Course, Line, Notify, course, median
 from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
     BUILD_TIMEOUT_S,
@@ -29,15 +29,15 @@ _WARM_S = 60.0
 """After a kill, until a JVM is as fast as it gets."""
 
 
-def history(rows: int, rate: float, seconds: float, folder: Path, tell: Tell) -> list[Line]:
+def history(rows: int, rate: float, seconds: float, folder: Path, notify: Notify) -> list[Line]:
     """A long time at a live load: its last fifth against its first, and compactions against the rest.
 
     A job after it stands against one before it: each is the first work of a service just started.
     """
     with rig(folder) as bench:
-        tell(f"writing {rows:,} rows")
+        notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
-        tell("building the replica")
+        notify("building the replica")
         bench.build(rows, state="history")
         with bench.watch() as watch:
             with (
@@ -45,18 +45,18 @@ def history(rows: int, rate: float, seconds: float, folder: Path, tell: Tell) ->
                 bench.live(generator, rate),
             ):
                 before = _slices_us_per_row(run, OUTPUT)
-                tell(f"{seconds:g} s of live load")
+                notify(f"{seconds:g} s of live load")
                 run.await_seconds(SETTLE_S)
                 batches = run.await_seconds(seconds)
-            tell("a job after it")
+            notify("a job after it")
             with (
                 bench.service(state="history", jobs=[job(None), job(None, _LATER)]) as late,
                 bench.live(generator, rate),
             ):
                 after = _slices_us_per_row(late, _LATER)
-        tell("reading what came out when")
+        notify("reading what came out when")
         latencies = watch.latencies().between(batches[0].at, batches[-1].at - AFTER_S)
-        tell("verify")
+        notify("verify")
         verdict = bench.verdict(OUTPUT, _LATER)
     of = f"{rate:,.0f} changes/s for {seconds:g} s"
     return [
@@ -146,23 +146,25 @@ class _Leg:
         return median(used for at, used in self.memory_mib if at > self.ended_at - _WARM_S)
 
 
-def soak(rows: int, rate: float, seconds: float, kill_every_s: float, folder: Path, tell: Tell) -> list[Line]:
+def soak(
+    rows: int, rate: float, seconds: float, kill_every_s: float, folder: Path, notify: Notify
+) -> list[Line]:
     """A backfill and a long time at a high live load, with a SIGKILL of everything now and then; then `verify`."""
     legs: list[_Leg] = []
     with rig(folder) as bench:
-        tell(f"writing {rows:,} rows")
+        notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
         with bench.watch() as watch, bench.live(generator, rate) as load:
             began = time.time()
             while time.time() < began + seconds:
-                tell(f"{rate:,.0f} changes/s, {len(legs)} kills so far")
+                notify(f"{rate:,.0f} changes/s, {len(legs)} kills so far")
                 legs.append(_leg(bench, kill_every_s))
             with bench.service(state="soak", jobs=[job("2s")]) as run:
                 run.await_seconds(_WARM_S)
             sent = load.sent.total
-        tell("reading what came out when")
+        notify("reading what came out when")
         latencies = watch.latencies()
-        tell("verify")
+        notify("verify")
         verdict = bench.verdict()
     first, last = (
         latencies.between(leg.warm_at, leg.ended_at - AFTER_S).percentile_ms(0.99)

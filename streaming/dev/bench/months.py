@@ -17,18 +17,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from streaming.dev.bench.player import TABLES, Left, Played
-from streaming.dev.bench.report.line import Course, Line, Tell, median
+from streaming.dev.bench.report.line import Course, Line, Notify, median
 
 KILLS, MOST_KILLS = 1_000, 20
 """Batches from one kill to the next, and kills in all, at the most."""
 _PACE_S = 0.08
 _LOOKS = 400
 _STEPS = 100
-_TOLD_EVERY = 50
+_REPORT_EVERY = 50
 _FIFTH = 0.2
 
 
-def months(batches: int, folder: Path, tell: Tell, pace_s: float = _PACE_S) -> list[Line]:
+def months(batches: int, folder: Path, notify: Notify, pace_s: float = _PACE_S) -> list[Line]:
     """Play so many batches, one each `pace_s` seconds where the machine is fast enough, and look at the state.
 
     With the same time from batch to batch in the first and the last fifth, as much is younger than the retention.
@@ -43,8 +43,8 @@ def months(batches: int, folder: Path, tell: Tell, pace_s: float = _PACE_S) -> l
                     left = line
                     break
                 played.append(line)
-                if line.number % _TOLD_EVERY == 0:
-                    tell(f"batch {line.number:,} of {batches:,}, {killed} kills so far")
+                if line.number % _REPORT_EVERY == 0:
+                    notify(f"batch {line.number:,} of {batches:,}, {killed} kills so far")
                 if line.number >= kill_at:
                     killed += 1
                     break
@@ -60,7 +60,7 @@ def _moments(batches: int) -> set[int]:
 
 @contextmanager
 def _player(folder: Path, batches: int, pace_s: float) -> Iterator[Iterator[Played | Left]]:
-    """What a player tells, until the block ends: then it is killed."""
+    """The lines that a player prints, until the block ends: then it is killed."""
     program = [sys.executable, "-m", "streaming.dev.bench.player"]
     arguments = [str(folder), str(batches), str(pace_s), str(max(batches // _LOOKS, 1))]
     with subprocess.Popen([*program, *arguments], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.dev.bench.formats import SETTLE_S, await_complete
-from streaming.dev.bench.report.line import Line, Tell, median
+from streaming.dev.bench.report.line import Line, Notify, median
 from streaming.dev.bench.rig import BUILD_TIMEOUT_S, Rig, ServiceRun, reads_snapshot, rig
 from streaming.dev.generator import ChangeGenerator
 from streaming.kafka.consumer import RangeReader
@@ -32,19 +32,19 @@ class _Found:
     batch_ms: float
 
 
-def outputs(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> list[Line]:
+def outputs(rows: int, seconds: float, rate: float, folder: Path, notify: Notify) -> list[Line]:
     """Snapshots, bytes and batches of each form against those of `change`, by one service, one after the other."""
     with rig(folder) as bench:
-        tell(f"writing {rows:,} rows")
+        notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
         with bench.service(state="outputs", jobs=[]) as run:
-            tell("building the replica")
+            notify("building the replica")
             run.await_batch(lambda batch: batch.changes >= rows, BUILD_TIMEOUT_S)
             bench.create(_WARM_UP)
             await_complete(run, _WARM_UP)
             bench.drop(_WARM_UP)
             found = {
-                name: _measured(bench, run, generator, number, more, (seconds, rate), tell)
+                name: _measured(bench, run, generator, number, more, (seconds, rate), notify)
                 for number, (name, more) in enumerate(_FORMS.items())
             }
     return [line for name in found for line in _lines(name, found, rows, rate)]
@@ -71,10 +71,10 @@ def _measured(
     number: int,
     more: dict[str, Any],
     load: tuple[float, float],
-    tell: Tell,
+    notify: Notify,
 ) -> _Found:
     output, (seconds, rate) = f"output-{number}", load
-    tell(f"form {number + 1} of {len(_FORMS)}")
+    notify(f"form {number + 1} of {len(_FORMS)}")
     last = run.batches[-1].at
     bench.create(output, **more)
     done = await_complete(run, output)

@@ -287,14 +287,14 @@ def _never(*_: object) -> NoReturn:
 
 
 def main(folder: str, batches: str, pace_s: str, look_every: str) -> None:
-    """Play, and tell."""
+    """Play, and print a line for each batch."""
     player = Player(Path(folder))
     for played in player.play(int(batches), float(pace_s), int(look_every)):
-        _tell(played)
-    _tell(player.left(int(batches)))
+        _print(played)
+    _print(player.left(int(batches)))
 
 
-def _tell(what: Played | Left) -> None:
+def _print(what: Played | Left) -> None:
     sys.stdout.write(json.dumps(asdict(what)) + "\n")
     sys.stdout.flush()
 

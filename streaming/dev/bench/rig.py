@@ -64,7 +64,7 @@ _STOP_S = 45.0
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch as the service's log told it. `at` is Unix seconds of its end; `fields` the line's."""
+    """A batch from the service's log. `at` is Unix seconds of its end; `fields` the line's."""
 
     at: float
     fields: Mapping[str, Any]
@@ -113,7 +113,7 @@ class ServiceRun:
     compactions: list[tuple[float, float]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     memory_mib: list[tuple[float, float]] = field(default_factory=list)
-    _news: threading.Condition = field(default_factory=threading.Condition)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
     def peak_mib(self) -> float:
@@ -152,7 +152,7 @@ class ServiceRun:
         """
         deadline = time.monotonic() + timeout_s
         looked = 0
-        with self._news:
+        with self._changed:
             while True:
                 for batch in self.batches[looked:]:
                     if wanted(batch):
@@ -165,17 +165,17 @@ class ServiceRun:
                         expected=f"a batch of the awaited kind within {timeout_s:g} s",
                         next_step="read the service's log lines",
                     )
-                self._news.wait(1.0)
+                self._changed.wait(1.0)
 
     def read_log(self) -> None:
         """Follow the service's lines to their end."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            with self._news:
+            with self._changed:
                 self.lines.append(line.rstrip())
                 with suppress(ValueError):
                     self._note(json.loads(line))
-                self._news.notify_all()
+                self._changed.notify_all()
 
     def _note(self, fields: Mapping[str, Any]) -> None:
         at = datetime.fromisoformat(fields["timestamp"]).timestamp()

@@ -12,7 +12,7 @@ from schemas.records import BARRIER_HEADER
 from schemas.table import declare
 from streaming.dev.bench.latency import StableOffsets
 from streaming.dev.bench.live import AFTER_S, SETTLE_S, batch_lines, latency_lines
-from streaming.dev.bench.report.line import Line, Tell, median
+from streaming.dev.bench.report.line import Line, Notify, median
 from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
     BUILD_TIMEOUT_S,
@@ -34,26 +34,26 @@ _MANY_VNODES = 8_192
 
 
 def frequent(
-    rows: int, interval_ms: int, seconds: float, rate: float, folder: Path, tell: Tell
+    rows: int, interval_ms: int, seconds: float, rate: float, folder: Path, notify: Notify
 ) -> list[Line]:
     """Barriers several times a second, a job completed, at a constant live load: batches and live latencies."""
     with rig(folder) as bench:
-        tell(f"writing {rows:,} rows")
+        notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
         with (
             bench.watch() as watch,
             bench.service(state="often", jobs=[job(None)], barrier_interval=f"{interval_ms}ms") as run,
             bench.live(generator, rate),
         ):
-            tell("backfill")
+            notify("backfill")
             run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
-            tell(f"{seconds:g} s of barriers every {interval_ms} ms")
+            notify(f"{seconds:g} s of barriers every {interval_ms} ms")
             run.await_seconds(SETTLE_S)
             since = time.time()
             batches = run.await_seconds(seconds)
             until = time.time() - AFTER_S
         latencies = watch.latencies().between(since, until)
-        tell("verify")
+        notify("verify")
         verdict = bench.verdict()
     of = f"barriers every {interval_ms} ms, {rate:,.0f} changes/s"
     p50, p99 = latency_lines(of, latencies, 700)
@@ -65,18 +65,18 @@ def frequent(
     ]
 
 
-def created(rows: int, folder: Path, tell: Tell) -> list[Line]:
+def created(rows: int, folder: Path, notify: Notify) -> list[Line]:
     """`backfill create --wait` beside a warm service: from its start until a reader has the first and the last row."""
     with rig(folder) as bench:
-        tell(f"writing {rows:,} rows")
+        notify(f"writing {rows:,} rows")
         bench.fill(rows)
         with bench.service(state="created", jobs=[job(None, _WARM_UP)]) as run:
-            tell("building the replica")
+            notify("building the replica")
             run.await_batch(lambda batch: batch.completes(_WARM_UP), BUILD_TIMEOUT_S)
             run.await_seconds(SETTLE_S)
-            tell("create --wait")
+            notify("create --wait")
             first_s, last_s, command_s = _create_and_wait(bench, folder / "created.json")
-        tell("verify")
+        notify("verify")
         verdict = bench.verdict(_CREATED)
     of = f"`create --wait`, {rows:,} rows"
     return [
@@ -124,7 +124,7 @@ def _rows_readable(bench: Rig, watch: StableOffsets) -> tuple[float, float]:
     return min(seen), max(seen)
 
 
-def many(rows: int, jobs: int, seconds: float, rate: float, folder: Path, tell: Tell) -> list[Line]:
+def many(rows: int, jobs: int, seconds: float, rate: float, folder: Path, notify: Notify) -> list[Line]:
     """Batches of many completed jobs on a table of many vnodes, against those of one on a table of the usual 64."""
     wide = declare({**DECLARATION, "vnode_count": _MANY_VNODES})
     medians = []
@@ -137,7 +137,7 @@ def many(rows: int, jobs: int, seconds: float, rate: float, folder: Path, tell: 
         place = folder / str(count)
         place.mkdir()
         with rig(place, table) as bench:
-            tell(f"{count} jobs, {table.vnode_count:,} vnodes")
+            notify(f"{count} jobs, {table.vnode_count:,} vnodes")
             generator = bench.fill(rows)
             declared = [job(None, name) for name in names]
             with bench.service(state="many", jobs=declared) as run, bench.live(generator, rate):
@@ -148,19 +148,21 @@ def many(rows: int, jobs: int, seconds: float, rate: float, folder: Path, tell: 
     return [Line(what, medians[1], "ms", f"1 and {TABLE.vnode_count}", medians[0])]
 
 
-def partitions(rows: int, count: int, seconds: float, rate: float, folder: Path, tell: Tell) -> list[Line]:
+def partitions(
+    rows: int, count: int, seconds: float, rate: float, folder: Path, notify: Notify
+) -> list[Line]:
     """Batches of an upstream of many partitions, a job completed, at a constant live load."""
     with rig(folder) as plain:
         bench = replace(plain, partitions=count)
-        tell(f"writing {rows:,} rows to {count:,} partitions")
+        notify(f"writing {rows:,} rows to {count:,} partitions")
         generator = bench.fill(rows)
         with bench.service(state="partitions", jobs=[job(None)]) as run, bench.live(generator, rate):
-            tell("backfill")
+            notify("backfill")
             run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
-            tell(f"{seconds:g} s of live load")
+            notify(f"{seconds:g} s of live load")
             run.await_seconds(SETTLE_S)
             batches = run.await_seconds(seconds)
-        tell("verify")
+        notify("verify")
         verdict = bench.verdict()
     lines = batch_lines(f"{count:,} upstream partitions, {rate:,.0f} changes/s", batches)
     return [replace(lines[0], compared=1_000), *lines[1:], verdict]

@@ -9,7 +9,7 @@ from pathlib import Path
 from schemas.table import declare
 from streaming.dev.bench.passthrough import passthrough_rows_per_s
 from streaming.dev.bench.raw import raw_rows_per_s
-from streaming.dev.bench.report.line import Line, Tell, median
+from streaming.dev.bench.report.line import Line, Notify, median
 from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
     DECLARATION,
@@ -27,26 +27,26 @@ _WIDE_VNODES, _WIDE_PARTITIONS = 1_024, 32
 _WIDE_S = 30.0
 
 
-def snapshot(rows: int, folder: Path, tell: Tell) -> list[Line]:
+def snapshot(rows: int, folder: Path, notify: Notify) -> list[Line]:
     """Snapshots into Kafka with transactions, no latency budget, beside live changes; against the pass-through.
 
     That one runs twice, and its second run counts; so it is with two jobs here, one after the other. Then the output's
     records go once more by librdkafka alone, already encoded: the limit.
     """
     with rig(folder) as bench:
-        tell(f"writing {rows:,} rows")
+        notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
-        tell("Spark's pass-through")
+        notify("Spark's pass-through")
         yardstick = passthrough_rows_per_s(bench.kafka, bench.upstream, "bench-through")
-        tell("backfill")
+        notify("backfill")
         with bench.service(state="snapshot", jobs=[job(None)]) as run, bench.live(generator):
             cold = run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
             bench.create(_SECOND)
             warm = run.await_batch(lambda batch: batch.completes(_SECOND), BACKFILL_TIMEOUT_S)
         rate, peak = run.snapshot_rate(warm, since=cold.at), run.peak_mib
-        tell("librdkafka alone")
+        notify("librdkafka alone")
         limit = raw_rows_per_s(bench.kafka, _SECOND, "bench-raw", rows)
-        tell("verify")
+        notify("verify")
         verdict = bench.verdict(_SECOND)
     what = f"snapshot of {rows:,} rows, exactly once"
     return [
@@ -60,24 +60,24 @@ def snapshot(rows: int, folder: Path, tell: Tell) -> list[Line]:
     ]
 
 
-def jobs(rows: int, counts: Sequence[int], folder: Path, tell: Tell) -> list[Line]:
+def jobs(rows: int, counts: Sequence[int], folder: Path, notify: Notify) -> list[Line]:
     """Several jobs at once on one replica, beside live changes, against one job alone; each is verified."""
     names = [f"bench-copy-{number}" for number in range(1 + sum(counts))]
     unused = iter(names)
     with rig(folder) as bench:
-        tell(f"writing {rows:,} rows")
+        notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
-        tell("building the replica")
+        notify("building the replica")
         bench.build(rows, state="jobs")
-        tell("one alone")
+        notify("one alone")
         alone = _took_s(bench, generator, [next(unused)])
         lines = []
         for count in counts:
-            tell(f"{count} at once")
+            notify(f"{count} at once")
             together = _took_s(bench, generator, list(islice(unused, count)))
             what = f"{count} jobs at once, {rows:,} rows"
             lines.append(Line(what, together * 1_000, "ms", "one alone", alone * 1_000))
-        tell("verify")
+        notify("verify")
         return [*lines, bench.verdict(*names)]
 
 
@@ -90,7 +90,7 @@ def _took_s(bench: Rig, generator: ChangeGenerator, names: list[str]) -> float:
         return run.snapshot_s(run.await_batch(all_complete, BACKFILL_TIMEOUT_S))
 
 
-def wide(rows: int, folder: Path, tell: Tell) -> list[Line]:
+def wide(rows: int, folder: Path, notify: Notify) -> list[Line]:
     """Batches of a job with 1,024 vnodes and 32 output partitions, after completion, against 64 and 4."""
     wide_table = declare({**DECLARATION, "vnode_count": _WIDE_VNODES})
     medians = []
@@ -98,7 +98,7 @@ def wide(rows: int, folder: Path, tell: Tell) -> list[Line]:
         place = folder / str(partitions)
         place.mkdir()
         with rig(place, table) as bench:
-            tell(f"{table.vnode_count} vnodes, {partitions} partitions")
+            notify(f"{table.vnode_count} vnodes, {partitions} partitions")
             generator = bench.fill(rows)
             declared = job(None, output_partitions=partitions)
             with bench.service(state="wide", jobs=[declared]) as run, bench.live(generator):

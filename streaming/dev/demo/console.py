@@ -20,7 +20,7 @@ _BAR_WIDTH = 18
 class _Step:
     task: TaskID
     began: float | None = None
-    told: float = 0.0
+    reported_s: float = 0.0
 
 
 class _Mark(ProgressColumn):
@@ -50,7 +50,7 @@ class _Took(ProgressColumn):
 
 
 class StepConsole:
-    """Steps that begin, tell how far they are, and end; several may be under way. Use it as a context."""
+    """Steps that begin, report how far they are, and end; several may be under way. Use it as a context."""
 
     def __init__(self, console: Console, steps: Sequence[str]) -> None:
         self._console = console
@@ -78,18 +78,18 @@ class StepConsole:
         self._progress.stop()
 
     def begin(self, name: str, note: str, *, total: float | None = None) -> None:
-        """A step begins; without a `total` nobody knows how long it takes."""
+        """A step begins; without a `total` its end is not known."""
         step = self._steps[name]
-        step.began = step.told = time.monotonic()
+        step.began = step.reported_s = time.monotonic()
         self._progress.start_task(step.task)
         self._progress.update(step.task, total=total, note=note)
 
-    def tell(self, name: str, note: str, *, completed: float = 0, total: float | None = None) -> None:
-        """How far a step is."""
+    def update(self, name: str, note: str, *, completed: float = 0, total: float | None = None) -> None:
+        """Report how far a step is; without a terminal every few seconds."""
         step, now = self._steps[name], time.monotonic()
         self._progress.update(step.task, completed=completed, total=total, note=note)
-        if now - step.told >= _PLAIN_EVERY_S:
-            step.told = now
+        if now - step.reported_s >= _PLAIN_EVERY_S:
+            step.reported_s = now
             self._plain(f"  {name}: {note}")
 
     def end(self, name: str, note: str) -> None:

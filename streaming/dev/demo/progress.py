@@ -1,4 +1,4 @@
-"""How far the service is, told by its batch reports: what the progress bars and the table of figures show."""
+"""How far the service is, from its batch reports: what the progress bars and the table of figures show."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class DemoProgress:
     """From the last batch's first barrier to its output being readable."""
     replica_at: float | None = None
     complete_at: float | None = None
-    _news: threading.Condition = field(default_factory=threading.Condition)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def note(self, report: BatchReport) -> None:
         """Take a batch into account."""
         now = time.time()
-        with self._news:
+        with self._changed:
             self.batches += 1
             self.barriers += len(report.plan.barriers)
             self.changes += report.changes
@@ -53,12 +53,12 @@ class DemoProgress:
                 self.about_rows = max(report.files.rows, self.snapshot_rows)
                 if is_complete(report.progress.get(self.job, {}), self.vnode_count):
                     self.complete_at, self.about_rows = now, self.snapshot_rows
-            self._news.notify_all()
+            self._changed.notify_all()
 
-    def await_news(self, timeout_s: float) -> None:
+    def await_change(self, timeout_s: float) -> None:
         """Return at the next batch, or when the time is over."""
-        with self._news:
-            self._news.wait(timeout_s)
+        with self._changed:
+            self._changed.wait(timeout_s)
 
     def has_passed(self, unix_s: float) -> bool:
         """Whether the output holds everything that was produced before an instant."""

@@ -98,18 +98,18 @@ def run_demo(demo: DemoConfig, console: StepConsole) -> DemoOutcome:
 def _fill(
     demo: DemoConfig, kafka: KafkaSettings, config: ServiceConfig, console: StepConsole
 ) -> ChangeGenerator:
-    """The upstream's rows, before anybody looks at them."""
+    """Create the upstream and write its first rows."""
     console.begin(UPSTREAM, "", total=demo.rows)
     create_topic(kafka, config.upstream, UPSTREAM_PARTITIONS)
     events = events_of(config.upstream_format, config.table)
     generator, sent = ChangeGenerator(config.table, events=events), 0
 
-    def tell(count: int) -> None:
+    def on_sent(count: int) -> None:
         nonlocal sent
         sent += count
-        console.tell(UPSTREAM, f"{sent:,} rows", completed=sent, total=demo.rows)
+        console.update(UPSTREAM, f"{sent:,} rows", completed=sent, total=demo.rows)
 
-    produce_rows(ChangeSender(kafka, config.upstream), generator, demo.rows, on_sent=tell)
+    produce_rows(ChangeSender(kafka, config.upstream), generator, demo.rows, on_sent=on_sent)
     console.end(UPSTREAM, f"{demo.rows:,} rows, {UPSTREAM_PARTITIONS} partitions")
     return generator
 
@@ -152,7 +152,7 @@ def _follow(
     """Show the service's way to completion and the live load until its end."""
     shown = REPLICA
     while True:
-        progress.await_news(_REFRESH_S)
+        progress.await_change(_REFRESH_S)
         if running.done():
             running.result()  # raises what ended it
         if shown is REPLICA and progress.replica_at is not None:
@@ -165,14 +165,14 @@ def _follow(
             console.end(SNAPSHOT, f"{progress.snapshot_rows:,} rows, {progress.snapshot_rate:,.0f} rows/s")
             shown = LIVE
         over_s = 0.0 if progress.complete_at is None else time.time() - progress.complete_at
-        console.tell(LIVE, _live_note(progress, load), completed=over_s, total=demo.live_s)
+        console.update(LIVE, _live_note(progress, load), completed=over_s, total=demo.live_s)
         if shown is LIVE and over_s >= demo.live_s:
             return load.stop()
 
 
 def _show_snapshot(progress: DemoProgress, console: StepConsole) -> None:
     left = "" if progress.left_s is None else f", {progress.left_s:.0f} s left"
-    console.tell(
+    console.update(
         SNAPSHOT,
         f"{progress.snapshot_rows:,} rows, {progress.snapshot_rate:,.0f}/s{left}",
         completed=progress.snapshot_rows,
@@ -189,7 +189,7 @@ def _stop(service: Service, progress: DemoProgress, running: Future[None]) -> No
     """End the service once a barrier behind the last live change is out."""
     end = time.time()
     while not progress.has_passed(end) and not running.done():
-        progress.await_news(_REFRESH_S)
+        progress.await_change(_REFRESH_S)
     service.stop()
     running.result()
 
@@ -215,7 +215,7 @@ def _verify(kafka: KafkaSettings, config: ServiceConfig, console: StepConsole) -
         config.table,
         columns=job.columns,
         condition=condition_of(config),
-        progress=lambda read, total: console.tell(
+        progress=lambda read, total: console.update(
             VERIFY, f"{read:,} of {total:,} records", completed=read, total=total
         ),
         require_complete=True,

@@ -1,4 +1,4 @@
-"""The door for formats of test events. What reads them back knows the format by its own declaration alone."""
+"""The door for formats of test events. A reader needs nothing of theirs but the format's declaration."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class Records(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a record says: its op, INSERT where it may be UPDATE as well, and what `Events.values` gave for it."""
+    """A record read back: its op, INSERT where it may be UPDATE as well, and what `Events.values` gave for it."""
 
     op: Op
     value: bytes
 
 
 class Events(Protocol):
-    """Records of changes of one table, in one format. What writes is called with one change at least."""
+    """Writes changes of one table as records of one format. All arrays have at least one change."""
 
     @property
     def needs_before(self) -> bool:
         """Whether `values` looks at the rows before."""
 
     def keys(self, arrays: Columns) -> pa.BinaryArray:
-        """From the key columns in key order, one for each row."""
+        """Record keys from the key columns in key order, one for each row."""
 
     def values(self, ops: Ops, before: Columns, after: Columns) -> pa.BinaryArray:
         """What depends on nothing but the change, one for each; null for a record without a value.

@@ -1,1 +1,1 @@
-"""The row before: what a key held at the start of a batch, for upstreams whose records don't say."""
+"""The row before: what a key held at the start of a batch, for upstreams whose records hold only the row after."""

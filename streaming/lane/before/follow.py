@@ -1,4 +1,4 @@
-"""Bring a lane's store to the barrier that a batch starts from: by the log, or anew from the replica.
+"""Brings a lane's store to the barrier that a batch starts from: by the log, or rebuilt from the replica.
 
 The store only ever takes in what the log holds, so it is never ahead of the state: a batch that came to nothing, or is
 run again, finds it where it was. It may be behind (another process had the lane, or no job asked for rows), gone, or of
@@ -44,7 +44,7 @@ class Replicated:
         return list(self.table.column_names)
 
     def since(self, epoch: int) -> Written | None:
-        """What the changes behind a barrier leave behind; None where the log no longer has them all."""
+        """The result of the changes after a barrier; None where the log no longer has them all."""
         if epoch < self.files.compacted_epoch:
             return None
         news = tuple(file for file in self.files.log if file.bounds[EPOCH][1] > epoch)
@@ -58,7 +58,7 @@ class Replicated:
         return Written(*self._written(rows), self._keys_of(gone))
 
     def behind(self, epoch: int) -> Written | None:
-        """What the changes behind a barrier leave behind that are in the log: parts of an interval that is not over."""
+        """The result of changes in the log that are newer than `epoch`: finished parts of an unfinished interval."""
         is_ahead = any(file.bounds[EPOCH][1] > epoch for file in self.files.log)
         return self.since(epoch) if is_ahead else None
 

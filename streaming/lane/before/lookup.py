@@ -36,7 +36,7 @@ _ATTEMPTS = 3
 
 
 class StoreMovedError(RuntimeError):
-    """Somebody else goes on with the lane: the store is brought to other barriers again and again."""
+    """Another process works on the same lane, and keeps moving the store to other barriers."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class RowsBefore:
     _left: Written | None = field(default=None, init=False)
 
     def __call__(self, changes: Changes) -> tuple[Changes, tuple[Unavailable, ...]]:
-        """The legal changes that the next ones amount to, and values that they leave out and nobody has."""
+        """The next changes as a legal changelog, and the values that they leave out and that are not stored."""
         if not len(changes):
             return changes, ()
         order = KeyOrder.of(changes.encoded_keys(self.keys))

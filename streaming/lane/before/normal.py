@@ -1,4 +1,4 @@
-"""The legal changelog that changes without `before` amount to (docs/contract.md#upstreams-without-the-row-before).
+"""Changes without `before`, made a legal changelog (docs/contract.md#upstreams-without-the-row-before).
 
 A record of such an upstream says what a key's row is now, or that there is none. With the rows as of the batch's start
 it is an INSERT, an UPDATE or a DELETE with its `before`; a delete of an absent key is nothing.
@@ -82,14 +82,14 @@ def normalised(changes: Changes, order: KeyOrder, stored: Stored) -> Changes:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """A change that leaves out a value which nobody has: row and column by index."""
+    """A change that leaves out a value which is not stored: row and column by index."""
 
     row: int
     column: int
 
 
 def leaves_out(changes: Changes) -> bool:
-    """Whether any of the changes does."""
+    """Whether any of the changes leaves a value out."""
     rows = changes.rows
     return UNCHANGED in rows.column_names and rows[UNCHANGED].null_count < len(rows)
 
@@ -97,7 +97,7 @@ def leaves_out(changes: Changes) -> bool:
 def with_unchanged(
     changes: Changes, order: KeyOrder, stored: Stored
 ) -> tuple[Changes, tuple[Unavailable, ...]]:
-    """The changes with the values that they leave out, and those of which nothing is known. As for `normalised`."""
+    """The changes with left-out values filled in, and those whose value is not stored. Input as of `normalised`."""
     if not leaves_out(changes):
         return changes, ()
     left_out = pc.list_flatten(changes.rows[UNCHANGED]), pc.list_parent_indices(changes.rows[UNCHANGED])
@@ -127,7 +127,7 @@ def _sources(changes: Changes, order: KeyOrder, stored: Stored, without: Indices
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What changes leave behind: keys with their rows (the table's columns), and keys without one."""
+    """The result of changes: keys with their last rows (the table's columns), and `gone`, keys whose row is deleted."""
 
     keys: pa.Array
     columns: tuple[pa.Array, ...]
@@ -135,7 +135,7 @@ class Written:
 
 
 def written(changes: Changes, order: KeyOrder) -> Written:
-    """Of the changes as they came, those that turned out to be nothing included."""
+    """The result of changes as they came, deletes of absent keys included."""
     has_row = pa.array(changes.ops[order.last] != Op.DELETE)
     rows = pa.array(order.last).filter(has_row)
     return Written(

@@ -2,7 +2,7 @@
 
 LMDB, because several worker processes may have the same lane one after another, or two at once: opening takes a
 fraction of a millisecond, readers have a snapshot of their own, and a process that is killed leaves the last commit.
-Nothing is synced: after a failure of the machine the store is made anew, and the boot's id tells that there was one.
+Nothing is synced: after a failure of the machine the store is made anew, which another boot id gives away.
 Source: https://lmdb.readthedocs.io/.
 
     key      the encoded primary key; its digest where that is too long for LMDB
@@ -40,43 +40,43 @@ _EPOCH, _BOOT = b"epoch", b"boot"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 Values = list[bytes | None]
-"""Of some keys; None where nothing is known of one."""
+"""By key: the stored row; b"" for a key known to have no row; None for an unknown key."""
 
 
 class View(Protocol):
     """A store's rows at one moment."""
 
     def values(self, keys: pa.Array) -> Values:
-        """What is known of distinct keys."""
+        """The values of these keys, in their order; keys must be distinct."""
 
 
 class RowStore(Protocol):
-    """The rows of some vnodes as of a barrier; what is lost of it is made anew. Not for several threads."""
+    """The rows of some vnodes as of a barrier: a cache, rebuilt from the replica when lost. For one thread."""
 
     @property
     def epoch(self) -> int | None:
         """The barrier as of which it holds the rows; None while it holds none, or not all."""
 
     def write(self, rows: Written, *, after: int | None, epoch: int) -> bool:
-        """Take in what the changes since `after` leave behind; the store is at `epoch` then.
+        """Apply the changes between the barriers `after` and `epoch`, and be at `epoch`.
 
-        False if it was not at `after`: nothing is written.
+        False if the store was not at `after`: nothing is written then.
         """
 
     def clear(self) -> None:
-        """Begin anew: no row, and no epoch until the next `write`."""
+        """Remove all rows; there is no epoch until the next `write`."""
 
     def fill(self, rows: Written) -> None:
-        """Take in some rows of a store that is made anew, or lies over another: it remembers which keys are gone."""
+        """Add rows to a store without an epoch, or to one that overlays another; `gone` keys are stored as absent."""
 
     def at(self, epoch: int | None) -> AbstractContextManager[View | None]:
-        """The rows as of a barrier, whatever others write meanwhile; None when the store is at another one."""
+        """A snapshot of the rows as of a barrier (None: no epoch); None if the store is at another barrier."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """Nobody else makes it anew during the block."""
+        """A lock between processes: no other one rebuilds the store during the block."""
 
     def close(self) -> None:
-        """Leave it to others."""
+        """Release it; other processes may go on using it."""
 
 
 def local_store(name: str, table: TableSchema) -> RowStore:

@@ -46,7 +46,7 @@ class Lanes:
 
     def warm_up(self) -> None:
         """Start the Python workers, whose imports take two seconds, beside whatever comes before the first batch."""
-        # Spark keeps the workers of plain RDDs apart, so this is a query. If it fails, the first batch will tell.
+        # Spark keeps the workers of plain RDDs apart, so this is a query. If it fails, so will the first batch.
         with suppress(EnvironmentProblem, *JVM_GONE):
             spark = self._source.spark
             run_each(spark.range(0, self.slots, 1, self.slots), lambda slot, batches: None)

@@ -5,9 +5,9 @@ them have committed the one before, the outputs of all jobs end with at most two
 last batch (t', t], the others end with t'. So from the state's position on there are
 
     silent steps    up to t': the upstream is replicated, mutations take effect, nothing is sent, and the positions are
-                    those that the outputs' barriers tell
-    one mixed step  (t', t]: lanes whose partitions end with t find their part sent, with the slices that their barriers
-                    tell; the others send it now, without reading, so their positions stand still
+                    those in the outputs' barriers
+    one mixed step  (t', t]: lanes whose partitions end with t find their part sent, with the slices that follow from
+                    their barriers; the others send it now, without reading, so their positions stand still
 
 Each step is an ordinary batch, with its plan in the journal: a crash in it is an ordinary recovery, after which the
 rest is found again in the same way. A job that was created in the lost interval starts with the first barrier of its
@@ -85,9 +85,9 @@ class Forward:
         self.active = self.was_active = True
 
     def _another_plan(self, plan: BatchPlan, tails: Mapping[str, Sequence[Barrier | None] | None]) -> bool:
-        """Whether an output was sent by a plan that is not the journal's: its last barrier tells other positions."""
+        """Whether an output was sent by a plan that is not the journal's: its last barrier has other positions."""
         if len(plan.barriers) > 1:
-            return False  # the first one tells them
+            return False  # positions are in the first barrier of a batch
         for job in plan.jobs:
             definition = job.state.definition
             for partition, tail in enumerate(tails[definition.output] or ()):
@@ -104,16 +104,16 @@ class Forward:
         return False
 
     def begin_anew(self) -> None:
-        """The state is new: what its outputs hold is somebody else's, unless it is to be made anew."""
+        """The state is new: what its outputs hold is foreign, unless a lost state is to be rebuilt."""
         if not self._rebuild:
             self.close()
 
     def begin(self, progress_epoch: int) -> None:
-        """From now on positions are taken from the barriers after this one: up to there the state has them."""
+        """Take positions only from barriers after this one: up to there the state has them."""
         self._progress_epoch = progress_epoch
 
     def _of(self, job: JobState) -> Sequence[Ending]:
-        """The ends of its output, if that is its own."""
+        """The ends of a job's output; () if the records in it are not the job's."""
         definition = job.definition
         if definition.output not in self._endings:
             after = max(self._progress_epoch, job.start)
@@ -163,7 +163,7 @@ class Forward:
     def _adopted(self, job: JobState, position: int) -> JobState:
         first = self._first(job.definition)
         if first is None or first < position:
-            return job  # nobody has seen it start; or the records are another's, and it is refused when it is to open
+            return job  # it has not started; or the records are foreign, and it is refused when it is to open
         begins = self._begins[job.definition.output]
         return replace(job, start=first, opened=all(each is not None for each in begins))
 
@@ -249,10 +249,10 @@ class Forward:
             yield Slice(published.vnode, after, None if isinstance(now, Completed) else now.position)
 
     def lanes_of(self, step: Step, jobs: Sequence[JobPlan]) -> int:
-        """So many that the partitions of each lane end with the same barrier.
+        """A number of lanes with which the partitions of each lane end with the same barrier.
 
-        The lanes of those who sent them divide the partitions of every job, so lanes of a common divisor of these are
-        parts of theirs.
+        The number of lanes that sent them divides the partitions of every job. So with a common divisor of these, each
+        lane has partitions of one former lane only.
         """
         if step.silent or not jobs:
             return self._lane_count
@@ -276,7 +276,7 @@ class Forward:
     # progress ----------------------------------------------------------------------------------------------
 
     def rows(self, jobs: Iterable[JobState], upto: int) -> list[ProgressRow]:
-        """What the outputs tell up to a barrier, of the vnodes that the state has an older position of."""
+        """The progress in the outputs' barriers up to `upto`, of vnodes that have an older position in the state."""
         return [
             ProgressRow(job.name, vnode, self._progress(job, published))
             for job in jobs

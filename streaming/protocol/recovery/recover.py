@@ -1,4 +1,4 @@
-"""What the journal says at a start: what is known of the stream, and what is left to do of the open plan."""
+"""A start from the journal: restores what is known of the stream, and finds what is left to do of the open plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streaming.runtime.stopwatch import Stopwatch
 
 @dataclass
 class Recovery:
-    """Goes on from what an instance before has left. It looks at the outputs before anything is done."""
+    """Goes on from what an earlier instance left. The outputs are read before anything is done."""
 
     executor: Executor
 

@@ -22,7 +22,7 @@ from streaming.runtime.paths import APPLICATION
 
 
 def class_archive(jars: Sequence[Path]) -> Path:
-    """Where the archive for Spark with these jars is, or belongs. Raises: EnvironmentProblem(JAVA_MISSING)."""
+    """The path of the archive for Spark with these jars; it may not exist. Raises: EnvironmentProblem(JAVA_MISSING)."""
     digest = hashlib.sha256()
     for file in [java().resolve(), *sorted((spark_home() / "jars").glob("*.jar")), *jars]:
         found = file.stat()
@@ -33,7 +33,7 @@ def class_archive(jars: Sequence[Path]) -> Path:
 
 @contextmanager
 def recording(archive: Path) -> Iterator[str]:
-    """The option for a JVM that ends within the block, and by itself; only then is the archive there."""
+    """The option for a JVM that records the archive; only if the JVM exits by itself within the block."""
     unfinished = archive.with_suffix(".unfinished")
     archive.parent.mkdir(parents=True, exist_ok=True)
     yield f"-XX:ArchiveClassesAtExit={unfinished}"

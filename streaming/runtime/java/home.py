@@ -45,7 +45,7 @@ def java() -> Path:
         raise _missing("no java program", place)
     version = _major(found)
     if version is None:
-        raise _missing("a java program that does not tell its version", place)
+        raise _missing("a java program without a version that can be read", place)
     if not OLDEST <= version <= NEWEST:
         raise _missing(f"Java {version}", place)
     return Path(found)
@@ -53,11 +53,11 @@ def java() -> Path:
 
 def _major(program: str) -> int | None:
     try:
-        told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
+        done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return None
     # Java 8 and older report 1.8, newer ones 17.0.15 or 21.
-    match = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     return int(match[1]) if match else None
 
 

@@ -36,25 +36,25 @@ log = structlog.get_logger(__name__)
 
 
 class Workers(Protocol):
-    """What does parts, all those that it is given side by side."""
+    """Runs parts side by side."""
 
     @property
     def slots(self) -> int:
-        """How many at once."""
+        """How many parts run at once."""
 
     def each(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-        """What `work` gives for each, in no order. Raises: EnvironmentProblem(SPARK_FAILED)."""
+        """The results of `work` for each part, in no order. Raises: EnvironmentProblem(SPARK_FAILED)."""
 
 
 @dataclass(frozen=True)
 class SparkWorkers(Workers):
-    """A task for each part. `spark` waits for the session."""
+    """Runs each part as a task of Spark. `spark()` blocks until the session is there."""
 
     spark: Callable[[], SparkSession]
 
     @property
     def slots(self) -> int:
-        """Of the session."""
+        """The session's task slots."""
         return self.spark().sparkContext.defaultParallelism
 
     def each(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
@@ -65,7 +65,7 @@ class SparkWorkers(Workers):
 
 @dataclass(frozen=True)
 class Copying:
-    """Of one start.
+    """The copy at one start.
 
     `source` opens the table, if it is needed. `most_rows` are those of a part, about. `stopping` is asked
     between parts.
@@ -102,7 +102,7 @@ class Copying:
         return True
 
     def _carried_out(self, source: SourceTable) -> bool:
-        """Whom we took over from may be in the middle of a part, and still commit it: then it is done, too."""
+        """Copy, again after a conflict: the instance before may still commit a part that it was at."""
         for attempt in range(1, _ATTEMPTS + 1):
             if progress_of(self.replica, None) is None:
                 return True

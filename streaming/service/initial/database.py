@@ -25,7 +25,7 @@ from streaming.service.initial.offsets import offsets_at
 from streaming.service.initial.reading import DatabaseReading, ReadingOrder
 
 MARGIN_S = 600
-"""So much before the first snapshot the topic is read from. A commit is streamed once it is in the database's log, and
+"""The topic is read from this long before the first snapshot. A commit is streamed once it is in the server's log, and
 seen by snapshots only afterwards: with a synchronous standby that answers late, seconds or minutes later. Its event has
 to be among those that are read. The rest of it is for clocks that differ: the topic's times are the connector's."""
 
@@ -66,7 +66,7 @@ def database_start(config: ServiceConfig, declared: PostgresStart, kafka: KafkaS
 
 
 def survey_of(config: ServiceConfig, declared: PostgresStart) -> Survey:
-    """What a start would read, with all that it would check. Raises: as `database_start`, but for the topic."""
+    """The survey of a start, with all its checks of the database. Raises: as `database_start`, but for the topic."""
     return _begun(config, declared).survey
 
 
@@ -78,7 +78,7 @@ def _begun(config: ServiceConfig, declared: PostgresStart) -> Begun:
 
 
 def _refuse_compacted(kafka: KafkaSettings, topic: str) -> None:
-    """Which events a chunk holds is decided by each event's own transaction, so none may be missing."""
+    """Raises: TopicError(COMPACTED_INPUT). What a chunk holds is decided by every event's own transaction."""
     settings = known_settings(kafka, topic)
     if settings is not None and "compact" in (policy := settings["cleanup.policy"]):
         raise TopicError(
@@ -89,7 +89,7 @@ def _refuse_compacted(kafka: KafkaSettings, topic: str) -> None:
 
 
 def declared_by(start: DatabaseStart, config: ServiceConfig, declared: PostgresStart) -> Declared:
-    """What is read, as it was when the state was made, where the configuration alone does not say it."""
+    """The declaration of what is read; what the configuration leaves open is as when the state was made."""
     found = declared_of(declared, config.table, debezium_of(config))
     time_mode = found.forms.time or start.time
     return replace(found, forms=replace(found.forms, time=time_mode), publication=start.publication)
@@ -102,7 +102,7 @@ def reading_of(
     storage: Storage,
     kafka: KafkaSettings,
 ) -> DatabaseReading:
-    """What reads the table for the batches of a run."""
+    """The reading of the table for the batches of one run."""
     return DatabaseReading(
         ReadingOrder(
             storage=storage,
@@ -119,7 +119,7 @@ def reading_of(
 
 
 def reader_of(start: DatabaseStart, config: ServiceConfig, declared: PostgresStart) -> ChunkReader:
-    """Another session that reads, of the table that the state was made from. Raises: as `ChunkReader.open`."""
+    """Open a session that reads the table that the state was made from. Raises: as `ChunkReader.open`."""
     access, found = access_of(declared), declared_by(start, config, declared)
     reader, _ = ChunkReader.open(access, found, expected=start.identity)
     return reader

@@ -69,7 +69,7 @@ def _refuse_changed(config: ServiceConfig, known: Entry, state: str) -> None:
 
 
 def _refuse_misfit(offsets: Sequence[int], kafka: KafkaSettings, topic: str) -> None:
-    """What a topic no longer holds is refused as any other loss (DATA_LOST)."""
+    """Raises: ConfigError(INITIAL_OFFSETS_MISFIT). Offsets that the topic no longer holds are DATA_LOST later."""
     ends = [marks.high for marks in watermarks(kafka, topic)]
     if len(offsets) != len(ends) or any(offset > end for offset, end in zip(offsets, ends, strict=True)):
         raise ConfigError(
@@ -78,7 +78,7 @@ def _refuse_misfit(offsets: Sequence[int], kafka: KafkaSettings, topic: str) -> 
 
 
 def offsets_at(kafka: KafkaSettings, topic: str, timestamp_ms: int) -> tuple[int, ...]:
-    """Of each partition, the first record with this timestamp or a later one; where there is none, the end.
+    """For each partition the offset of the first record with this timestamp or a later one; the end without one.
 
     Records of open transactions count. Raises: EnvironmentProblem, TopicError(TOPIC_MISSING).
     """

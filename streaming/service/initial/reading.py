@@ -37,9 +37,9 @@ class TableReader(Reader, SlotReader, Protocol):
 
 @dataclass(frozen=True)
 class ReadingOrder:
-    """What is read. `reader` opens a session, and checks the table anew; `ends` are those of the topic.
+    """What is read, and how. `reader` opens a session, and checks the table anew; `ends` are those of the topic.
 
-    `pace` is that of the configuration, for as long as nobody has said otherwise.
+    `pace` is the configuration's; one that was set by a command takes precedence (`state.initial.pace`).
     """
 
     storage: Storage
@@ -70,7 +70,7 @@ class TableStatus:
 
 
 class DatabaseReading(ReadsTable):
-    """Of one run of the service. `close` ends its threads; what was not taken is lost, and read again by the next."""
+    """The reading of one run. `close` ends its threads; what was not taken is lost, and read again by the next run."""
 
     def __init__(self, order: ReadingOrder) -> None:
         self._order = order
@@ -86,7 +86,7 @@ class DatabaseReading(ReadsTable):
     # for batches, as `ReadsTable` ----------------------------------------------------------------------------
 
     def begin(self) -> TableRead:
-        """What the state is bound to says it all."""
+        """As `ReadsTable.begin`, from the survey that the state is bound to."""
         self._begun = True
         return self._order.survey.begin()
 
@@ -108,14 +108,14 @@ class DatabaseReading(ReadsTable):
             whole=order.whole,
         )
         watch = SlotWatch(order.reader, order.ends, lambda: staging.unreleased)
-        with self._lock:  # a pace that is said now is that of this copy, or it is said to it
+        with self._lock:  # a pace that is set now is either the copy's own, or set on the copy afterwards
             copying = TableCopying(copy_order, Pace(self._pace.rate_limit, paused=self._pace.paused))
             self._staging, self._copying, self._watch = staging, copying, watch
         self._begin(copying.run, "initial")
         self._begin(watch.run, "initial-slot")
 
     def _rows_before(self, read: TableRead) -> int:
-        """Rows that an earlier run has read, of those in the replica about how many."""
+        """Rows that earlier runs have read, about."""
         rows = sum(chunk.rows for chunk in read.chunks)
         if read.released is None:
             return rows

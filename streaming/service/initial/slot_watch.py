@@ -1,6 +1,6 @@
 """How far the connector has come, asked about once a second while chunks wait for it: the slot first, then the topic.
 
-What may pass is waited for, a database or a broker that is away; the rest is raised in the thread that asks, once.
+A database or a broker that is away is waited for; any other error is raised by `run`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from streaming.postgres.session import Gone
 ASK_EVERY_S = 1.0
 LONGEST_PAUSE_S = 30.0
 SLOT_IS_LATE_S = 120.0
-"""Kafka Connect tells its tasks once a minute what Kafka has, unless `offset.flush.interval.ms` says otherwise."""
+"""Above a minute, for Kafka Connect commits offsets once a minute unless `offset.flush.interval.ms` is set."""
 
 log = structlog.get_logger(__name__)
 
 
 class SlotReader(Protocol):
-    """Asks for the slot: a `ChunkReader`."""
+    """The part of `ChunkReader` that reads the slot."""
 
     def confirmed_lsn(self) -> int:
         """As `ChunkReader.confirmed_lsn`."""
@@ -39,7 +39,7 @@ class SlotReader(Protocol):
 
 
 class SlotWatch:
-    """Of one run. `waiting` are chunks that were read and not released.
+    """Collects the proofs of one run. `waiting` are chunks that were read and not released.
 
     `ends` are the topic's, exclusive ones, those of open transactions included.
     """
@@ -124,12 +124,12 @@ class SlotWatch:
                 self._reader.cut()
 
     def proofs(self) -> Sequence[Streamed]:
-        """Those that may still matter."""
+        """The proofs that may still matter."""
         with self._lock:
             return self._proofs.kept
 
     def trouble(self) -> str | None:
-        """What it waits for, if that is out of the ordinary."""
+        """An unusual thing that it waits for, as text for an operator; None without."""
         if self._away is not None:
             return self._away
         with self._lock:

@@ -32,7 +32,7 @@ _LEAST_OF_A_RANGE = 64
 
 
 class Staging(ChunkStore[str]):
-    """Of one run. Readers keep and finish, the thread of the batches takes; any may ask for the rest."""
+    """The chunks of one run. Readers call `keep` and `finished`, the thread of the batches `take`. Safe for threads."""
 
     def __init__(
         self,
@@ -84,14 +84,14 @@ class Staging(ChunkStore[str]):
     # for batches ---------------------------------------------------------------------------------------------
 
     def take(self) -> list[Finished]:
-        """Those that were finished since the last call."""
+        """The chunks that were finished since the last call."""
         with self._lock:
             taken = [finished for _, finished in self._queue]
             self._queue.clear()
             return taken
 
     def released(self, read: TableRead) -> None:
-        """The reading stands here, which has everything that was taken."""
+        """The reading is at `read`, which has everything that was taken."""
         with self._lock:
             self._unreleased = [*read.chunks, *(finished.chunk for _, finished in self._queue)]
 
@@ -109,6 +109,6 @@ class Staging(ChunkStore[str]):
             return min([*self._began_ms.values(), *(began_ms for began_ms, _ in self._queue)], default=None)
 
     def readers_are_gone(self) -> None:
-        """Nobody is at a chunk any more."""
+        """No reader is at work any more, so no unfinished chunk will be."""
         with self._lock:
             self._began_ms.clear()

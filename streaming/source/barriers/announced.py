@@ -1,9 +1,9 @@
 """Barriers of the service's own injector: known the moment they are committed, and not looked for.
 
-Whoever reads them from the stream learns of them a while later: Spark asks the topic for news, plans a micro-batch, and
-a job looks through its records. The injector knows where its copies went, and the barriers form a chain: where one
-follows the newest that is known (`prev`), there is none between them. Where it does not (others came before it at a
-start, the answer to a commit was lost, somebody else injected one) the records up to it are looked through.
+Found by reading the stream, they would be known later: Spark polls the topic, plans a micro-batch, and a job filters
+its records. The injector knows the offsets of its copies, and the barriers form a chain: where one follows the newest
+that is known (`prev`), there is none between them. Where it does not (others came before it at a start, the answer to a
+commit was lost, another injector wrote one) the records up to it are looked through.
 """
 
 from __future__ import annotations
@@ -19,52 +19,52 @@ from streaming.source.barriers.found import FoundBarrier
 from streaming.source.barriers.source import Records
 
 Offsets = tuple[int, ...]
-"""One of each partition."""
+"""One offset for each partition."""
 
 
 class Announcements:
-    """Barriers on their way from the injector's thread to the stream's."""
+    """A queue of barriers from the injector's thread to the stream's. Safe for both."""
 
     def __init__(self) -> None:
-        self._told: deque[AlignedBarrier] = deque()
-        self._news = threading.Condition()
+        self._queue: deque[AlignedBarrier] = deque()
+        self._changed = threading.Condition()
         self._closed = False
 
     def put(self, barrier: AlignedBarrier) -> None:
-        """Tell a barrier that is committed; its ends are right behind its copies."""
-        with self._news:
-            self._told.append(barrier)
-            self._news.notify_all()
+        """Announce a barrier that is committed; its ends are right behind its copies."""
+        with self._changed:
+            self._queue.append(barrier)
+            self._changed.notify_all()
 
     def take(self) -> list[AlignedBarrier]:
-        """Wait for news and take all there are, in order; none once it is closed."""
-        with self._news:
-            self._news.wait_for(lambda: self._told or self._closed)
-            taken = [] if self._closed else list(self._told)
-            self._told.clear()
+        """Wait for barriers and take all there are, in order; none once it is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closed)
+            taken = [] if self._closed else list(self._queue)
+            self._queue.clear()
             return taken
 
     @property
     def has_news(self) -> bool:
-        """Whether something was told that nobody has taken."""
-        return bool(self._told)
+        """Whether there are barriers to take."""
+        return bool(self._queue)
 
     def close(self) -> None:
-        """Let nobody wait any longer."""
-        with self._news:
+        """End all waiting; idempotent."""
+        with self._changed:
             self._closed = True
-            self._news.notify_all()
+            self._changed.notify_all()
 
     def closed_within(self, timeout_s: float) -> bool:
-        """Wait for the close, for so long."""
-        with self._news:
-            return self._news.wait_for(lambda: self._closed, timeout_s)
+        """Wait up to this long for `close`; whether it came."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._closed, timeout_s)
 
 
 class OwnBarriers:
-    """The barriers that `announcements` tells, and what came before them unannounced.
+    """The announced barriers, and those before them that were not announced.
 
-    `aligner` has been fed with what is before `first`. `stable` tells up to where committed readers get now.
+    `aligner` has been fed with what is before `first`. `stable` gives the last stable offset of each partition now.
     """
 
     def __init__(
@@ -84,26 +84,26 @@ class OwnBarriers:
 
         Feed each to the aligner before asking for the next. Raises: as `UpstreamSource.barriers`.
         """
-        for told in self._announcements.take():
-            end = tuple(map(max, self._known_to, told.ends))
+        for announced in self._announcements.take():
+            end = tuple(map(max, self._known_to, announced.ends))
             if end != self._known_to and self._await_stable(end):
-                yield from self._up_to(told, end)
+                yield from self._up_to(announced, end)
                 self._known_to = end
 
     def _await_stable(self, end: Offsets) -> bool:
-        """Others' transactions, and markers of the barrier's own, may end a little later. False: closed meanwhile."""
+        """Wait until committed readers get to `end`: other transactions may still be open. False: closed meanwhile."""
         pauses_s = stable_pauses_s()
         while any(stable < wanted for stable, wanted in zip(self._stable(), end, strict=True)):
             if self._announcements.closed_within(next(pauses_s)):
                 return False
         return True
 
-    def _up_to(self, told: AlignedBarrier, end: Offsets) -> Iterator[FoundBarrier]:
-        if self._follows(told):
+    def _up_to(self, announced: AlignedBarrier, end: Offsets) -> Iterator[FoundBarrier]:
+        if self._follows(announced):
             # The injector's copy is the last record before the end.
-            return (FoundBarrier(p, stop - 1, told.barrier) for p, stop in enumerate(told.ends))
+            return (FoundBarrier(p, stop - 1, announced.barrier) for p, stop in enumerate(announced.ends))
         return self._source.barriers(self._source.range(self._known_to, end))
 
-    def _follows(self, told: AlignedBarrier) -> bool:
+    def _follows(self, announced: AlignedBarrier) -> bool:
         newest = (barrier.curr if barrier else 0 for barrier, _ in self._aligner.newest())
-        return all(curr == told.barrier.prev for curr in newest)
+        return all(curr == announced.barrier.prev for curr in newest)

@@ -1,7 +1,7 @@
 """Barriers that stand beside the data: records of a topic of their own, each with the end of its interval.
 
 The data is not looked through for anything. The barrier topic is followed by a consumer of its own, so a barrier is
-known some milliseconds after its commit; Spark's stream of that topic only tells that time goes on.
+known some milliseconds after its commit; Spark's stream of that topic only triggers micro-batches.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class BarrierTopic(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the topic."""
+        """The topic's name."""
 
     def require(self) -> None:
-        """Raises: TopicError(TOPIC_MISSING, BARRIER_TOPIC_MISMATCH)."""
+        """Check that the topic exists and fits the data. Raises: TopicError(TOPIC_MISSING, BARRIER_TOPIC_MISMATCH)."""
 
     def refuse_lost(self, first: Sequence[int]) -> None:
         """Raises: InputError(DATA_LOST) when the data from these offsets on is not there."""
@@ -51,14 +51,14 @@ class BarrierTopic(Protocol):
         """Spark's stream of the topic, from where `behind` has ended."""
 
     def stable(self) -> Sequence[int]:
-        """Up to where committed readers of the data get in each partition now."""
+        """The last stable offset of each partition of the data: committed readers get that far now."""
 
     def close(self) -> None:
         """Leave the broker; idempotent."""
 
 
 class EmbeddedBeside(BarrierSource):
-    """Barriers that somebody writes to a barrier topic."""
+    """Barriers that another process writes to a barrier topic."""
 
     def __init__(self, topic: BarrierTopic, partitions: int, *, begins: tuple[int, ...] = ()) -> None:
         self._topic, self._partitions, self._begins = topic, partitions, begins
@@ -70,7 +70,7 @@ class EmbeddedBeside(BarrierSource):
         return Aligner(self._topic.name, self._partitions, position, in_data=False, begins=self._begins)
 
     def start(self) -> None:
-        """Whether there is such a topic. Raises: as `BarrierTopic.require`."""
+        """Check the barrier topic. Raises: as `BarrierTopic.require`."""
         self._topic.require()
 
     def begin(self, position: AlignedBarrier | None, first: Sequence[int]) -> list[AlignedBarrier]:
@@ -81,11 +81,11 @@ class EmbeddedBeside(BarrierSource):
         return self._take_readable()
 
     def stream(self) -> DataFrame:
-        """That of the barrier topic."""
+        """Spark's stream of the barrier topic."""
         return self._topic.stream()
 
     def aligned(self, records: DataFrame) -> list[AlignedBarrier]:
-        """Wait for the next barriers; the records only tell that time goes on."""
+        """Wait for the next barriers. `records` are not looked at."""
         while not self._closed.is_set():
             self._feed(self._topic.poll(0 if self._aligned else _POLL_S))
             if self._aligned:
@@ -116,7 +116,7 @@ class EmbeddedBeside(BarrierSource):
         self._aligned += self._aligner.aligned()
 
     def _await_readable(self) -> list[AlignedBarrier]:
-        """The owner of the barriers need not wait until the data below an end can be read; mostly it can."""
+        """Wait until committed readers get to the ends of a barrier: its writer need not have waited for that."""
         pauses_s = stable_pauses_s()
         while not (readable := self._take_readable()):
             if self._closed.wait(next(pauses_s)):

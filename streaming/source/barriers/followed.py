@@ -25,14 +25,14 @@ from streaming.source.gaps import Gaps, refuse_lost
 from streaming.source.spark_topic import SparkTopic
 
 _FIRST_BARRIERS = 20_000
-"""Which the look back returns at most; what is behind them comes from `poll`."""
+"""At most so many are returned by `behind`; those after them come from `poll`."""
 _FETCH_WAIT_MS = 500
 """The broker answers a fetch as soon as there is something, else after this long."""
 _POLL_RECORDS = 10_000
 
 
 class FollowedTopic:
-    """See `streaming.source.barriers.beside.BarrierTopic`. `spark` waits for the session."""
+    """A `streaming.source.barriers.beside.BarrierTopic` on Kafka. `spark()` blocks until the session is there."""
 
     def __init__(
         self,
@@ -46,12 +46,13 @@ class FollowedTopic:
         self._kafka, self._topics, self._partitions, self._spark = kafka, topics, partitions, spark
         self._next: dict[int, int] = {}
         self._epoch = NO_EPOCH
-        self._beheaded: set[int] = set()
+        self._trimmed: set[int] = set()
+        """Partitions that no longer hold the barrier to begin behind, until their first barrier was checked."""
         self._busy, self._closed = threading.Lock(), False
 
     @property
     def name(self) -> str:
-        """Of the topic."""
+        """The topic's name."""
         return self._topics.with_barriers
 
     def require(self) -> None:
@@ -63,14 +64,14 @@ class FollowedTopic:
         refuse_lost(self._kafka, self._topics.data, first, self._gaps)
 
     def behind(self, epoch: int) -> list[FoundBeside]:
-        """Without Spark, and each record read at most twice."""
+        """As `BarrierTopic.behind`; without Spark, and each record is read at most twice."""
         barriers: list[FoundBeside] = []
         with RangeReader(self._kafka) as reader:
             marks = reader.watermarks(self.name)
             behind = [self._first_behind(reader, number, epoch) for number in range(len(marks))]
             self._next = {number: behind[number] or each.earliest for number, each in enumerate(marks)}
             self._epoch = epoch
-            self._beheaded = {
+            self._trimmed = {
                 number
                 for number, each in enumerate(marks)
                 if epoch and each.earliest and behind[number] is None
@@ -84,7 +85,7 @@ class FollowedTopic:
         return barriers
 
     def _first_behind(self, reader: RangeReader, partition: int, epoch: int) -> int | None:
-        """Right behind the last barrier that is not newer; None where there is none."""
+        """The offset behind the last barrier that is not newer than `epoch`; None if the partition has none."""
 
         def is_known(record: Message) -> bool:
             header = header_of(record, BARRIER_HEADER)
@@ -103,7 +104,7 @@ class FollowedTopic:
         return consumer
 
     def poll(self, timeout_s: float) -> list[FoundBeside]:
-        """None either when it was closed."""
+        """As `BarrierTopic.poll`; nothing once it is closed."""
         with self._busy:
             if self._closed:
                 return []
@@ -114,15 +115,16 @@ class FollowedTopic:
         return self._following(found_beside([each for each in records if self._is_record(each)]))
 
     def _following(self, found: list[FoundBeside]) -> list[FoundBeside]:
-        """Where the topic no longer has the barrier to begin behind, its first one tells whether it was the only one.
+        """The same barriers, once it is sure that none is missing before them.
 
+        Where the topic no longer has the barrier to begin behind, the first one that it has must follow that one.
         Raises: InputError(DATA_LOST).
         """
         for each in found:
-            if each.partition in self._beheaded:
-                self._beheaded.discard(each.partition)
+            if each.partition in self._trimmed:
+                self._trimmed.discard(each.partition)
                 if each.barrier.prev != self._epoch:
-                    raise _beheaded(self.name, self._epoch, each)
+                    raise _barriers_lost(self.name, self._epoch, each)
         return found
 
     def _is_record(self, message: Message) -> bool:
@@ -134,12 +136,12 @@ class FollowedTopic:
         return False
 
     def stream(self) -> DataFrame:
-        """From where the look back has ended."""
+        """As `BarrierTopic.stream`."""
         first = [self._next[number] for number in range(self._partitions)]
         return SparkTopic(self._spark, self._kafka, self.name, headers=False).stream(first)
 
     def stable(self) -> Sequence[int]:
-        """One round trip."""
+        """As `BarrierTopic.stable`; one round trip."""
         return self._stable_offsets()
 
     @cached_property
@@ -147,7 +149,7 @@ class FollowedTopic:
         return stable_offsets_of(self._kafka, self._topics.data, self._partitions)
 
     def close(self) -> None:
-        """Waits for a `poll` that goes on."""
+        """As `BarrierTopic.close`; waits for a `poll` under way."""
         with self._busy:
             if not self._closed and "_consumer" in self.__dict__:
                 self._consumer.close()
@@ -159,7 +161,7 @@ def found_beside(records: Sequence[Message]) -> list[FoundBeside]:
     return [found for record in records if (found := beside_barrier_in(record)) is not None]
 
 
-def _beheaded(topic: str, epoch: int, first: FoundBeside) -> InputError:
+def _barriers_lost(topic: str, epoch: int, first: FoundBeside) -> InputError:
     barrier = first.barrier
     return InputError(
         Code.DATA_LOST,
@@ -178,12 +180,12 @@ def _next_offsets(chunk: Sequence[Message]) -> Mapping[int, int]:
 
 
 def embedded(setup: BarrierSetup) -> EmbeddedBeside:
-    """Barriers that somebody writes to a topic of Kafka beside the data."""
+    """The source of barriers that another process writes to a Kafka topic beside the data."""
     return EmbeddedBeside(_followed(setup), setup.partitions, begins=setup.begins)
 
 
 def injected(setup: BarrierSetup) -> InjectedBeside:
-    """Barriers that an injector of the service's own writes there."""
+    """The source of barriers that the service's own injector writes to a Kafka topic beside the data."""
     injector = BarrierInjector(
         setup.kafka, Beside(setup.topics), setup.interval_ms, is_ours=setup.is_ours, owner=setup.owner
     )

@@ -27,7 +27,7 @@ RecordId = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class FoundBarrier:
-    """A barrier and its place; None where an operator told to leave it out."""
+    """A barrier and its place; the barrier is None where an operator has this record left out."""
 
     partition: int
     offset: int
@@ -36,7 +36,7 @@ class FoundBarrier:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A record with the header of a barrier. `value` may be left out (None) where `size` is above any barrier's.
+    """A record with the header of a barrier. `value` may be None where `size`, in bytes, is above any barrier's.
 
     `ambiguous`: it has the key of a change, or several such headers.
     """
@@ -49,7 +49,7 @@ class Marked:
 
 
 def found_barrier(topic: str, marked: Marked, left_out: frozenset[RecordId]) -> FoundBarrier:
-    """The barrier that a marked record is.
+    """Decode a marked record as a barrier.
 
     Raises: InputError as `decode_barrier`, AMBIGUOUS_RECORD, and AVRO_LIMIT for one that is larger than any barrier.
     """
@@ -66,7 +66,7 @@ def found_barrier(topic: str, marked: Marked, left_out: frozenset[RecordId]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look has found, in offset order within a partition, and the offset at which each partition goes on."""
+    """The barriers found, in offset order within a partition, and the offset at which each partition is read on."""
 
     found: list[FoundBarrier]
     next_offsets: tuple[int, ...]

@@ -53,7 +53,7 @@ class EmbeddedBarriers(BarrierSource):
         return self._aligner.newest()
 
     def _align(self, barriers: Iterable[FoundBarrier]) -> list[AlignedBarrier]:
-        """Feed barriers, those of a partition in offset order. They may be looked for as they are asked for."""
+        """Feed barriers, those of a partition in offset order. The iterator may depend on what was fed before."""
         for found in barriers:
             if found.barrier is None:
                 self._aligner.leave_out(found.partition, found.offset)
@@ -65,7 +65,7 @@ class EmbeddedBarriers(BarrierSource):
 class InjectedBarriers(WithInjector, EmbeddedBarriers):
     """Barriers that this service's injector writes and announces; those of others are found where they come between.
 
-    `announcements` get what the injector has committed. `stable` gives how far committed readers get now.
+    `announcements` get what the injector has committed. `stable` gives the last stable offset of each partition now.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class InjectedBarriers(WithInjector, EmbeddedBarriers):
         return known
 
     def aligned(self, records: DataFrame) -> list[AlignedBarrier]:
-        """Wait for the next barriers that are announced; the records only tell that time goes on."""
+        """Wait for the next announced barriers. `records` are not looked at."""
         assert self._own is not None
         return self._align(self._own.barriers())
 

@@ -1,4 +1,4 @@
-"""What sources have in common whose barriers the service's own injector writes, wherever they stand."""
+"""The part common to sources whose barriers the service's own injector writes, in the data or beside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streaming.source.barriers.source import BarrierSource
 
 
 class Injecting(Protocol):
-    """What writes barriers, as `BarrierInjector`."""
+    """The part of `BarrierInjector` that a source needs."""
 
     hindrance: BackfillError | None
 
@@ -23,13 +23,13 @@ class Injecting(Protocol):
 
 
 class WithInjector(BarrierSource):
-    """To be inherited from before the source that finds the barriers."""
+    """A mix-in: inherit from it before the source that finds the barriers, and set `_injector`."""
 
     _injector: Injecting
 
     @property
     def hindrance(self) -> BackfillError | None:
-        """What keeps the injector."""
+        """As `BarrierInjector.hindrance`."""
         return self._injector.hindrance
 
     def start(self) -> None:

@@ -29,5 +29,5 @@ SOURCES: dict[type[BarriersConfig], Callable[[Any, BarrierSetup], BarrierSource]
 
 
 def barrier_source(config: BarriersConfig, setup: BarrierSetup) -> BarrierSource:
-    """A source of the configured kind, which nothing was done with yet. Raises: EnvironmentProblem."""
+    """A new source of the configured kind, not started. Raises: EnvironmentProblem."""
     return SOURCES[type(config)](config, setup)

@@ -22,9 +22,9 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 
 _NEAR_RECORDS = 10_000
-"""Of a partition; what a reader in Python takes a moment for."""
+"""Of a partition: as many as a reader in Python takes some tens of milliseconds for."""
 _WINDOW_RECORDS = 4_000_000
-"""Of all partitions; what a search takes in one go."""
+"""Of all partitions together, in one call of a search."""
 
 RecordIds = frozenset[tuple[int, int]]
 """Records of a topic as (partition, offset)."""
@@ -37,7 +37,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BarrierLookup:
-    """For one upstream. Barriers `left_out` don't count; without a `search` a reader goes back as far as it takes."""
+    """For one upstream. `left_out` are not barriers; without a `search` a reader goes back as far as it takes."""
 
     topics: UpstreamTopics
     left_out: RecordIds = frozenset()

@@ -1,4 +1,4 @@
-"""What a service asks of its upstream's barriers, whoever writes them and wherever they stand.
+"""The door for barrier sources: barriers written by this service or by others, in the data or beside it.
 
     start ──▶ begin ──▶ stream ──▶ aligned, again and again ──▶ wakeup ──▶ close
                                      └ take_duplicates, for each batch
@@ -29,7 +29,7 @@ Newest = Sequence[tuple[Barrier | None, int]]
 
 
 class BarrierSource(Protocol):
-    """The aligned barriers of one upstream. To be inherited from: what is not abstract suits sources without it.
+    """The aligned barriers of one upstream. Inherit from it: methods that are not abstract are optional.
 
     What `begin` and `aligned` give together is one chain without a gap: each barrier's `prev` is the `curr` of the one
     before it, and the first one follows the position. Its `ends` are exclusive, one a partition of the data, and never
@@ -48,22 +48,22 @@ class BarrierSource(Protocol):
 
     @property
     def hindrance(self) -> BackfillError | None:
-        """What keeps barriers from being written, and may pass. Read by any thread."""
+        """A transient problem that keeps barriers from being written; None without. Read by any thread."""
         return None
 
     def start(self) -> None:
-        """Take over whatever of an earlier run still writes barriers, and begin to write them, if this source does.
+        """Fence an earlier run's injector and begin to write barriers, in a source that writes them.
 
         Called once, when the state is this instance's and before its unfinished batch is recovered: a transaction that
         an earlier writer left open ends here, behind which committed readers would see nothing.
 
-        Raises what does not pass: TopicError, as BARRIERS_TAKEN; InputError; Fenced; EnvironmentProblem.
+        Raises, for what is not transient: TopicError, such as BARRIERS_TAKEN; InputError; Fenced; EnvironmentProblem.
         """
         return
 
     @abstractmethod
     def begin(self, position: AlignedBarrier | None, first: Sequence[int]) -> list[AlignedBarrier]:
-        """The barriers behind `position` (None: the topic's beginning) that a short look finds; there may be more.
+        """The barriers behind `position` (None: the topic's beginning) that are found quickly; there may be more.
 
         Called once, after `start` and the recovery. `first[p]` is the first offset of partition p that no batch has
         handled: the end of `position`, or behind it where a long interval is handled in parts.
@@ -73,10 +73,9 @@ class BarrierSource(Protocol):
 
     @abstractmethod
     def stream(self) -> DataFrame:
-        """A stream of records, the arrival of which says that there may be news; called once, after `begin`.
+        """Spark's stream whose micro-batches `aligned` is called with, not started; called once, after `begin`.
 
-        It is Spark's and not started. For barriers beside the data it is that of their topic: they come also when no
-        data does.
+        For barriers beside the data it is that of their topic, for they come also when no data does.
         """
 
     @abstractmethod
@@ -102,7 +101,7 @@ class BarrierSource(Protocol):
 
     @abstractmethod
     def newest(self) -> Newest:
-        """The newest barriers, from `begin` on, for people to look at. Called by any thread."""
+        """The newest barriers, from `begin` on, for status and metrics. Called by any thread."""
 
     def hasten(self) -> None:
         """A barrier would be of use now: there is work that waits for nothing else. Called by any thread.
@@ -112,9 +111,9 @@ class BarrierSource(Protocol):
         return
 
     def check(self) -> None:
-        """Raise what has ended the writing of barriers for good, if something did. Called by any thread, often.
+        """Raise the error that has ended the writing of barriers for good, if any. Called by any thread, often.
 
-        Raises: Fenced when another instance writes them; whatever else the writer came to.
+        Raises: Fenced when another instance writes them; any other error that ended the writer.
         """
         return
 
@@ -125,7 +124,7 @@ class BarrierSource(Protocol):
     def close(self) -> None:
         """Stop writing barriers and leave the broker, within seconds. Called by any thread, also after a failure.
 
-        Idempotent. A barrier that is under way is committed or not; nobody has to know which.
+        Idempotent. A barrier that is under way may or may not be committed: the next start finds out.
         """
         return
 
@@ -147,9 +146,9 @@ class BarrierSetup:
     """What a source is made from, beside the settings of its kind.
 
     `left_out` are records, (partition, offset), that an operator named: no barrier is among them. `owner` is the id of
-    the state, and `is_ours` tells whether this instance is still the one that may write it. `spark` waits for the
-    session. `begins` are the first offsets that are read of the data, where they are not its first ones; `gaps` is what
-    is known of the offsets behind the position.
+    the state, and `is_ours` asks whether this instance is still the one that may write it. `spark()` blocks until the
+    session is there. `begins` are the first offsets that are read of the data, where they are not its first ones;
+    `gaps` is what is known of the offsets behind the position.
     """
 
     kafka: KafkaSettings

@@ -1,4 +1,4 @@
-"""The format `append` as Spark reads it: the value alone. What is in doubt is handed on with it."""
+"""The format `append` as Spark reads it: the value alone, and its bytes where the strict twin has to look at them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streaming.source.formats.upsert import JsonRows
 
 
 class AppendDecoder(Decoder):
-    """Of rows of one table."""
+    """Decodes rows of one table."""
 
     def __init__(self, format_: AppendFormat, table: TableSchema) -> None:
         self._table = table

@@ -59,7 +59,7 @@ def _with_end(record: Any) -> str:
 
 
 def _with_decimals(reader: Any, projection: Projection) -> Any:
-    """The reader's half, in which decimals are such: with 38 digits Spark reads them exactly, or not at all.
+    """The reader's schema with decimals as a logical type: with 38 digits Spark reads them exactly, or not at all.
 
     A type that came before is a name, and is what it was there.
     """
@@ -96,7 +96,7 @@ def _with_decimal(schema: Any, cell: Cell) -> Any:
 
 
 class AvroColumns:
-    """Of some columns of a table, which are fields of records that name their schemas.
+    """Reads columns of a table that are fields of records which name their schemas.
 
     `parts` are the columns of fields that are records in turn.
     """
@@ -120,11 +120,11 @@ class AvroColumns:
         return F.coalesce(named & ~known if self._known else named, F.lit(False))
 
     def parsed(self, data: Column) -> Column:
-        """The costly part. `data` may be anything, or null."""
+        """The expensive part, to be evaluated once a record. `data` may be any bytes, or null."""
         return F.struct(F.lit(0).alias("none"), *(branch.read(data) for branch in self._branches))
 
     def cells(self, parsed: Column, data: Column, part: str | None = None) -> Cells:
-        """What becomes of it, or of a part of it."""
+        """The columns of what `parsed` gave, or of its part `part`."""
         columns = self._columns if part is None else self._parts[part]
         values = {column.name: F.lit(None).cast(column.type.spark_ddl) for column in columns}
         sound, doubt = F.lit(False), F.contains(data, F.lit(_END))
@@ -152,7 +152,7 @@ class AvroColumns:
         return F.coalesce(reduce(or_, there, F.lit(False)), F.lit(False))
 
     def _in(self, part: str | None, parsed: Column) -> Iterator[tuple[_Branch, Column, tuple[Cell, ...]]]:
-        """Of each branch what it has read of a part, and the cells of that."""
+        """For each branch what it has read of a part, and the cells in it."""
         for branch in self._branches:
             record, projection = parsed.getField(branch.name), branch.projection
             if part is None:
@@ -164,10 +164,10 @@ class AvroColumns:
 
 
 class AvroKeys(AvroColumns):
-    """Keys by a schema registry."""
+    """Reads keys that name their schemas."""
 
     def cells(self, parsed: Column, data: Column, part: str | None = None) -> Cells:
-        """What becomes of it; `sound` if every column is set."""
+        """The columns of what `parsed` gave; `sound` only if every column is set."""
         cells = super().cells(parsed, data, part)
         return replace(
             cells, sound=reduce(and_, [each.isNotNull() for each in cells.values.values()], cells.sound)
@@ -175,7 +175,7 @@ class AvroKeys(AvroColumns):
 
 
 def _branches(schemas: KnownSchemas, project: Project) -> list[_Branch]:
-    """One for all schemas that are read alike. One that does not fit has none: the strict twin says why."""
+    """One branch for all schemas that are read alike. A misfit has none: the strict twin finds its reason."""
     alike: dict[str, tuple[list[int], Projection]] = {}
     for schema in schemas.schemas:
         try:
@@ -191,7 +191,7 @@ def _branches(schemas: KnownSchemas, project: Project) -> list[_Branch]:
 
 
 def _value(cell: Cell, raw: Column) -> Column:
-    """What a plain value stands for; null where it is none of the column, as `Cell.value` refuses it."""
+    """The column's value of a plain value; null where `Cell.value` would refuse it."""
     kind = cell.column.type
     match cell.form:
         case Form.BOOLEAN:

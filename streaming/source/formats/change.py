@@ -28,7 +28,7 @@ from streaming.source.formats.protocol import Decoded, Decoder
 
 
 class ChangeDecoder(Decoder):
-    """Of changes of one table."""
+    """Decodes changes of one table."""
 
     def __init__(self, _: ChangeFormat, table: TableSchema) -> None:
         self._avro = json.dumps(change_schema(table.columns))

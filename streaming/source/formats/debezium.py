@@ -36,15 +36,15 @@ from streaming.source.formats.protocol import Decoded, Decoder
 _SOURCE = "connector:string,snapshot:string,sequence:string,lsn:bigint"
 _TRANSACTION = "txId:bigint"
 _INEXACT = r"\.[0-9]{15}|[0-9][eE]"
-"""What a number may lose on its way out of a key's frame."""
+"""A number that may lose digits when it is taken out of a key's frame."""
 
 
 class DebeziumDecoder(Decoder):
-    """Of events of one table."""
+    """Decodes events of one table."""
 
     def __init__(self, format_: DebeziumFormat, table: TableSchema) -> None:
         keys = frozenset(table.primary_key)
-        self._whole, self._transactions = format_.is_whole, format_.tells_transactions
+        self._whole, self._transactions = format_.is_whole, format_.reads_transactions
         self._halves = halves(whole=self._whole)
         self._table, self._forms = table, DebeziumForms(format_.time, format_.decimal, keys)
         self._row, self._key = JsonColumns(table.columns, self._forms), KeyObjects(table, self._forms)
@@ -108,7 +108,7 @@ class DebeziumDecoder(Decoder):
         return decoded_event(read, value, transactions=self._transactions)
 
     def _cells(self, read: Column, envelope: Column, text: Column, half: str) -> Cells:
-        """The values of a row. What a frame says of the one after holds for the one before."""
+        """The columns of a row. A frame's schema of the row after holds for the row before, too."""
         parsed, described = read.getField("value"), None
         if self._forms.asks_frames:
             fields = frame_of(parsed).getField("schema").getField("fields")
@@ -147,7 +147,7 @@ def _is_framed(text: Column) -> Column:
 
 
 def _whole_row(row: Cells, keys: Cells) -> Column:
-    """With the key's columns from the key."""
+    """A row with the key's columns taken from the key."""
     return F.struct(*(keys.values.get(name, cell).alias(name) for name, cell in row.values.items()))
 
 

@@ -40,11 +40,11 @@ from streaming.source.formats.protocol import Decoded, Decoder
 
 
 class AvroEventDecoder(Decoder):
-    """Of events of one table."""
+    """Decodes events of one table."""
 
     def __init__(self, format_: DebeziumFormat, table: TableSchema) -> None:
         self._table, self._whole = table, format_.is_whole
-        self._transactions = transactions = format_.tells_transactions
+        self._transactions = transactions = format_.reads_transactions
         read = projects(table.columns, table.key_columns, whole=self._whole, transactions=transactions)
         parts = {
             "source": source_columns(transactions=transactions),
@@ -121,13 +121,13 @@ class AvroEventDecoder(Decoder):
         return self._event.waits(value) | (~is_known & self._key.waits(key))
 
     def _left_out(self, row: Cells) -> dict[str, Column]:
-        """Of the columns that may be left out, whether they are."""
+        """For each column that may be left out, whether it is."""
         may_be = [each for each in self._table.columns if each.type.name in LEFT_OUT and each.nullable]
         marks = {each.name: row.values[each.name] == F.lit(LEFT_OUT[each.type.name]) for each in may_be}
         return {name: F.coalesce(mark, F.lit(False)) for name, mark in marks.items()}
 
     def _indices(self, left_out: Mapping[str, Column]) -> Column:
-        """Of the columns that are left out; null for none."""
+        """The indices of the columns that are left out; null for none."""
         if not left_out:
             return F.lit(None).cast("array<int>")
         names = self._table.column_names

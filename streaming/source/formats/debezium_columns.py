@@ -1,6 +1,6 @@
 """Values of Debezium's JSON as Spark reads them, those of `schemas.json.debezium_values`.
 
-The schema that comes with a record (its frame) is read only where values depend on it: decimals whose scale it tells,
+The schema that comes with a record (its frame) is read only where values depend on it: decimals whose scale it has,
 and times of the mode `adaptive`.
 """
 
@@ -40,7 +40,7 @@ from streaming.source.formats.json_columns import (
 
 _FIELD = "field string, name string, parameters struct<scale string>"
 FRAME = f"struct<fields array<struct<{_FIELD}, fields array<struct<{_FIELD}>>>>>"
-"""Of a record's `schema`, as `from_json` reads what is needed of it."""
+"""The type with which `from_json` reads what is needed of a record's `schema`."""
 
 _WHOLE = r"^-?(0|[1-9][0-9]{0,18})\z"
 _LONG_BYTES = 8
@@ -54,7 +54,7 @@ _UNAVAILABLE = {TypeName.STRING: UNAVAILABLE_TEXTS, TypeName.BINARY: (UNAVAILABL
 
 
 class DebeziumForms(CellForms):
-    """Of records of a connector with these settings. `described` are the fields of a record's frame, if it has one."""
+    """Forms under a connector's settings. `described` are the fields in a record's frame, None without frames."""
 
     def __init__(
         self,
@@ -124,12 +124,12 @@ class DebeziumForms(CellForms):
         """Bytes in base64 at their own scale, at that of the frame, or at the declared one."""
         declared = column.type.scale or 0
         has_own = found.startswith("{")
-        told = self._described_as(column, "parameters", "scale")
+        in_frame = self._described_as(column, "parameters", "scale")
         is_usual = ~has_own & (F.octet_length(found) <= _SHORT_TEXT)
         scale: Column = F.lit(declared)
-        if told is not None:
-            is_usual &= told.isNull() | (told == str(declared))
-            scale = F.when(told.rlike(r"^[0-9]{1,3}\z"), told.cast("int")).otherwise(scale)
+        if in_frame is not None:
+            is_usual &= in_frame.isNull() | (in_frame == str(declared))
+            scale = F.when(in_frame.rlike(r"^[0-9]{1,3}\z"), in_frame.cast("int")).otherwise(scale)
         value = self._any_decimal(found, has_own, scale, column)
         if declared <= _MAX_SHORT_SCALE:
             value = F.when(is_usual, _short_decimal(found, column)).otherwise(value)

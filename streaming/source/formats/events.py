@@ -1,4 +1,4 @@
-"""Change events of Debezium in whatever encoding: what columns of one say, and what they amount to."""
+"""Change events of Debezium, apart from their encoding: from the columns of an event to those of a decoded record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streaming.source.formats.protocol import Decoded
 
 
 def decoded_event(said: Column, value: Column, *, transactions: bool = False) -> Decoded:
-    """What an event amounts to that says what a row is now, by these fields of `said`.
+    """The decoded record of an event without the row before, from these fields of `said`.
 
     `op`, `has_row`, `row`; `has_key` and `is_sound`, the key and the value can be read; `agree`, the row is of that
     key; `is_no_data`; `doubt` and `key_doubt`; `unchanged` and `position` as in `Decoded`. `transactions`: also
@@ -48,7 +48,7 @@ def decoded_event(said: Column, value: Column, *, transactions: bool = False) ->
 
 
 def decoded_whole(said: Column, value: Column) -> Decoded:
-    """What an event amounts to that comes with the row before, by the fields of `decoded_event` and these of `said`.
+    """The decoded record of an event with the row before, from the fields of `decoded_event` and these of `said`.
 
     `has_before`, `before`, `before_agrees`, `before_unchanged`; `snapshot`.
     """

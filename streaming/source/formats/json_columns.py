@@ -1,4 +1,4 @@
-"""Columns read from JSON by Spark, with the cells that another reader might take for something else.
+"""Columns read from JSON by Spark, with a flag where the strict twin might read something else.
 
 `from_json` is lenient, and gives a field that is declared as a string whatever it finds there. So:
 
@@ -30,7 +30,7 @@ from schemas.types import TypeName
 _CORRUPT = "_bf_corrupt"
 _MARK = "_bf_e1a75c0d"
 _AROUND, _FRAME, _ITSELF, _BEHIND = f"{_MARK}a", f"{_MARK}f", "", f"{_MARK}b"
-"""What the text is read in, or a text that is a frame: a field of an object, with another one behind it.
+"""The text, or a frame's text, is read inside this object: as a field, with another one behind it.
 
 A text that goes on behind its own object ends this one too early, or brings it further fields. One that has the mark
 itself is in doubt.
@@ -74,7 +74,7 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One of them. `found` is null where there is nothing; `value` also where that is no value of the column."""
+    """One column. `found` is null where there is nothing; `value` also where that is no value of the column."""
 
     found: Column
     value: Column
@@ -82,7 +82,7 @@ class Cell:
 
 
 class CellForms:
-    """How the values of each type are written: as docs/formats.md#json-values has them."""
+    """How the values of each type are written, here as docs/formats.md#json-values; subclasses change that."""
 
     def read_as(self, column: TableColumn) -> str:
         """The type that `from_json` looks for, in Spark's words."""
@@ -91,7 +91,7 @@ class CellForms:
         return "string"
 
     def cell(self, found: Column, text: Column, column: TableColumn) -> Cell:
-        """What was found, in the column's type. `text` is all that was read."""
+        """The value `found` in the column's type. `text` is the whole text that was read."""
         match column.type.name:
             case TypeName.FLOAT | TypeName.DOUBLE:
                 return Cell(found, found, F.abs(found) == float("inf"))  # also of 1e400 and "+INF"
@@ -108,7 +108,7 @@ class CellForms:
 
 
 class JsonColumns:
-    """Of some columns of a table, which are fields of an object."""
+    """Reads columns of a table that are fields of a JSON object."""
 
     def __init__(self, columns: Sequence[TableColumn], forms: CellForms | None = None) -> None:
         self._columns, self._forms = tuple(columns), forms or CellForms()
@@ -122,9 +122,10 @@ class JsonColumns:
     def parsed(
         self, text: Column, fields: str | None = None, frame: tuple[Column, str] | None = None
     ) -> Column:
-        """The costly part. `text` may be anything, or null; `fields` is for columns that lie deeper in it.
+        """The expensive part, to be evaluated once a record. `text` may be anything, or null.
 
-        `frame` says whether it is one, never null, and what its fields are then.
+        `fields` is for columns that lie deeper in it. `frame` says whether it is one, never null, and what its fields
+        are then.
         """
         options = {
             "mode": "PERMISSIVE",
@@ -147,7 +148,7 @@ class JsonColumns:
     def cells(
         self, parsed: Column, text: Column, *, of: Column | None = None, forms: CellForms | None = None
     ) -> Cells:
-        """What becomes of it; `of` is the struct that has the columns, if the text may be a frame."""
+        """The columns of what `parsed` gave; `of` is the struct that has them, if the text may be a frame."""
         source, forms = row_of(parsed) if of is None else of, forms or self._forms
         cells = {
             column.name: forms.cell(source.getField(column.name), text, column) for column in self._columns
@@ -176,7 +177,7 @@ def row_of(parsed: Column) -> Column:
 
 
 def frame_of(parsed: Column) -> Column:
-    """The same of a text that is a frame."""
+    """As `row_of`, for a text that is a frame."""
     return parsed.getField(_FRAME).getItem(_ITSELF)
 
 
@@ -226,7 +227,7 @@ def is_whole(text: Column) -> Column:
 
 
 def read_text(text: Column, column: TableColumn) -> Column:
-    """What a text without quotes stands for in a column; null where it has not the form of the column's type."""
+    """The column's value of a text without quotes; null where it has not the form of the column's type."""
     kind = column.type
     match kind.name:
         case TypeName.BOOLEAN:

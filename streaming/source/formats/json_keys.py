@@ -1,6 +1,6 @@
 """Keys in JSON or as plain text, as Spark reads them (docs/formats.md#keys).
 
-Most keys are an object of numbers and plain texts, and such a one is told by its looks in a fifth of the time that
+Most keys are an object of numbers and plain texts, which a pattern recognises in a fifth of the time that
 reading JSON takes. All others are read.
 """
 
@@ -37,7 +37,7 @@ _SPACE = "[ \\t\\r\\n]*"
 
 
 class KeyObjects:
-    """Objects of the key columns and nothing else. `forms` are those of the values."""
+    """Reads objects that have exactly the key columns. `forms` are those of the values."""
 
     def __init__(self, table: TableSchema, forms: CellForms | None = None) -> None:
         self._columns = table.key_columns
@@ -45,7 +45,7 @@ class KeyObjects:
         self._read = JsonColumns(self._columns, forms)
 
     def parsed(self, text: Column) -> Column:
-        """The costly part."""
+        """The expensive part, to be evaluated once a record."""
         if self._usual is None:
             return F.struct(self._read.parsed(text).alias("read"))
         groups = [F.regexp_extract(text, self._usual, number + 1) for number in range(len(self._columns))]
@@ -55,7 +55,7 @@ class KeyObjects:
         )
 
     def cells(self, parsed: Column, text: Column, forms: CellForms | None = None) -> Cells:
-        """What becomes of it; `sound` if every column is set."""
+        """The columns of what `parsed` gave; `sound` only if every column is set."""
         cells = self._read.cells(parsed.getField("read"), text, forms=forms)
         is_set = [each.isNotNull() for each in cells.values.values()]
         names = [column.name for column in self._columns]
@@ -73,7 +73,7 @@ class KeyObjects:
 
 
 def _usual(columns: tuple[TableColumn, ...]) -> str | None:
-    """What keys look like that need no reading; None where the key has columns of other types."""
+    """A pattern of keys whose values can be cut out; None where the key has columns of other types."""
     if any(column.type.name not in _USUAL for column in columns):
         return None
     fields = [f'"{column.name}"{_SPACE}:{_SPACE}{_USUAL[column.type.name]}' for column in columns]
@@ -81,14 +81,14 @@ def _usual(columns: tuple[TableColumn, ...]) -> str | None:
 
 
 class JsonKeys:
-    """Keys of one table in the forms `record`, `json` and `text`."""
+    """Reads keys of one table in the forms `record`, `json` and `text`."""
 
     def __init__(self, form: KeyForm, table: TableSchema) -> None:
         self._table, self._form = table, form
         self._object, self._value = KeyObjects(table), JsonColumns(table.key_columns)
 
     def parsed(self, key: Column) -> Column | None:
-        """The costly part; None for none."""
+        """The expensive part, to be evaluated once a record; None if there is none."""
         text = key.cast("string")
         match self._form:
             case "record":
@@ -99,7 +99,7 @@ class JsonKeys:
                 return None
 
     def cells(self, parsed: Column, key: Column) -> Cells:
-        """What becomes of it; `sound` if every column is set."""
+        """The columns of a key; `sound` only if every column is set."""
         text = key.cast("string")
         match self._form:
             case "record":

@@ -3,7 +3,7 @@
 The driver makes a decoder once a source, and its columns once; the executors evaluate them for every record of a batch,
 in the JVM: no Python function may be among them. They must be repeatable, as a batch that is run again has to decode
 what it has decoded before, and they never raise: whatever a record holds, it becomes a row, with a null op where it is
-no change. What is said of it then is up to the strict twin (`schemas.formats.protocol.Rows`).
+no change. Which fault is reported then is decided by the strict twin (`schemas.formats.protocol.Rows`).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Decoded:
 
 
 class Decoder(Protocol):
-    """Of one format and table."""
+    """Makes the columns for one format and table. Called in the driver, once for each value of the format."""
 
     def read(self, key: Column, value: Column) -> Column:
-        """The costly part, one column that is evaluated once a record. `key` and `value` are binary and may be null."""
+        """The expensive part: one column, evaluated once a record. `key` and `value` are binary and may be null."""
 
     def checked(self, read: Column, key: Column, value: Column) -> Column | None:
-        """A second costly part, made of the first, and `read` from there on. None for none, which costs no step."""
+        """A second expensive part, made from the first, which takes the place of `read` then. None: there is none."""
         return None
 
     def decoded(self, read: Column, key: Column, value: Column) -> Decoded:
-        """What becomes of it; `read` may be used any number of times."""
+        """The columns of the decoded record. `read` is evaluated by then: it may be used any number of times."""

@@ -32,5 +32,5 @@ DECODERS: dict[type[Format], Callable[[Any, TableSchema], Decoder]] = {
 
 
 def decoder_of(format_: Format, table: TableSchema) -> Decoder:
-    """What decodes an upstream of this format. KeyError for a kind that was registered without a decoder."""
+    """The decoder of an upstream in this format. Raises: KeyError for a kind that is registered without one."""
     return DECODERS[type(format_)](format_, table)

@@ -25,22 +25,22 @@ from streaming.source.formats.protocol import Decoded, Decoder
 
 
 class JsonRows:
-    """Values that are JSON objects."""
+    """Reads values that are JSON objects."""
 
     def __init__(self, table: TableSchema) -> None:
         self._row = JsonColumns(table.columns)
 
     def parsed(self, value: Column) -> Column:
-        """The costly part. `value` is binary, may be anything, or null."""
+        """The expensive part, to be evaluated once a record. `value` may be any bytes, or null."""
         return self._row.parsed(value.cast("string"))
 
     def cells(self, parsed: Column, value: Column) -> Cells:
-        """What becomes of it."""
+        """The columns of what `parsed` gave."""
         return self._row.cells(parsed, value.cast("string"))
 
 
 class UpsertDecoder(Decoder):
-    """Of rows of one table."""
+    """Decodes rows of one table."""
 
     def __init__(self, format_: UpsertFormat, table: TableSchema) -> None:
         self._table, self._framed, self._is_text = table, format_.framed, format_.key == "text"

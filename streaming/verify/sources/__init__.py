@@ -1,1 +1,1 @@
-"""What is judged, where it comes from: topics on a broker, barriers beside their data merged into it."""
+"""The records to check: topics on a broker, with barriers beside their data merged into it."""

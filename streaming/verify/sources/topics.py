@@ -23,14 +23,11 @@ from schemas.records import BARRIER_HEADER, EPOCH_HEADER
 from streaming.kafka.clients import KafkaSettings, translate, translated
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import Watermarks, admin, cleanup_policy, watermarks
-from streaming.verify.dead_letters import Letter
+from streaming.verify.dead_letters import Letter, RecordIds
 from streaming.verify.findings import Place
 from streaming.verify.history import Entry, Source
 from streaming.verify.sources.beside import DataSource, Merged
 from streaming.verify.sources.ends import Ends, await_decided
-
-RecordIds = frozenset[tuple[int, int]]
-"""Records of a topic as (partition, offset)."""
 
 OnRead = Callable[[int], None]
 """Called with how many more offsets were passed, transaction markers and aborted records included."""

@@ -86,11 +86,11 @@ class Database:
         name: str = "public.orders",
         mode: Mode = "chunks",
         time: TimeMode | None = "microseconds",
-        tell_scale: bool = False,
+        scale_is_in_events: bool = False,
     ) -> Declared:
         """A declaration of this table, with the slot of this database."""
         table = declare({"name": "orders", "columns": dict(columns), "primary_key": list(key)})
-        return Declared(table, name, self.name, mode, EventForms(time, tell_scale))
+        return Declared(table, name, self.name, mode, EventForms(time, scale_is_in_events))
 
     @contextmanager
     def reader(self, declared: Declared, access: Access | None = None) -> Iterator[ChunkReader]:

@@ -17,5 +17,5 @@ def test_a_job_that_is_named_again_has_one_bar() -> None:
     with bars.shown() as progress:
         for read in (10, 20, 30):
             seen = JobView(job("copy"), {}, Extent(read, 40 - read))
-            bars.tell([seen], forecasts_after(rates, StateView("me", 1, 1, (seen,), 40, None)))
+            bars.show([seen], forecasts_after(rates, StateView("me", 1, 1, (seen,), 40, None)))
         assert [(task.description, task.completed) for task in progress.tasks] == [("copy", 0.75)]

@@ -15,7 +15,7 @@ def test_without_a_terminal_a_step_is_one_line_when_it_has_ended() -> None:
     output = io.StringIO()
     with StepConsole(Console(file=output), ["one", "two"]) as console:
         console.begin("one", "beginning", total=10)
-        console.tell("one", "half of it", completed=5, total=10)
+        console.update("one", "half of it", completed=5, total=10)
         console.end("one", "10 of 10")
     assert output.getvalue() == "one: 10 of 10 (0.0 s)\n"
 
@@ -25,7 +25,7 @@ def test_without_a_terminal_a_long_step_tells_now_and_then(monkeypatch: pytest.M
     output = io.StringIO()
     with StepConsole(Console(file=output), ["one"]) as console:
         console.begin("one", "")
-        console.tell("one", "half of it")
+        console.update("one", "half of it")
     assert output.getvalue() == "  one: half of it\n"
 
 

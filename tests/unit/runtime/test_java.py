@@ -35,7 +35,7 @@ def test_a_java_that_spark_supports_is_taken(
         ('java version "1.8.0_402"', "Java 8"),
         ('openjdk version "11.0.2" 2019-01-15', "Java 11"),
         ('openjdk version "25" 2025-09-16', "Java 25"),
-        ("nonsense", "a java program that does not tell its version"),
+        ("nonsense", "a java program without a version that can be read"),
     ],
 )
 def test_another_java_is_named_with_what_to_install(

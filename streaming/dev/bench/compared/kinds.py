@@ -17,7 +17,7 @@ from rich.table import Table
 from schemas.errors import Code, EnvironmentProblem
 from schemas.job import JobDefinition
 from schemas.table import TableSchema, declare
-from streaming.dev.bench.report.line import Line, Summary, Tell, median, number
+from streaming.dev.bench.report.line import Line, Notify, Summary, median, number
 from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
     BUILD_TIMEOUT_S,
@@ -74,12 +74,17 @@ class _Found:
     findings: int
 
 
-def kinds(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> list[Line]:
+def kinds(rows: int, seconds: float, rate: float, folder: Path, notify: Notify) -> list[Line]:
     """All kinds, one after the other on one broker."""
     with rig(folder) as bench:
         found = {
             kind.name: _measured(
-                replace(bench, table=kind.table, upstream=f"up-{kind.name}"), kind, rows, seconds, rate, tell
+                replace(bench, table=kind.table, upstream=f"up-{kind.name}"),
+                kind,
+                rows,
+                seconds,
+                rate,
+                notify,
             )
             for kind in KINDS
         }
@@ -102,29 +107,29 @@ def kinds(rows: int, seconds: float, rate: float, folder: Path, tell: Tell) -> l
     return lines
 
 
-def _measured(bench: Rig, kind: _Kind, rows: int, seconds: float, rate: float, tell: Tell) -> _Found:
-    tell(f"{kind.name}: writing {rows:,} rows")
+def _measured(bench: Rig, kind: _Kind, rows: int, seconds: float, rate: float, notify: Notify) -> _Found:
+    notify(f"{kind.name}: writing {rows:,} rows")
     generator = bench.fill(rows)
     state, full, slow, late = (f"{kind.name}-{each}" for each in ("state", "full", "slow", "late"))
     with bench.service(state=state, jobs=[], lanes=PARTITIONS) as run:
-        tell(f"{kind.name}: building the replica")
+        notify(f"{kind.name}: building the replica")
         run.await_batch(lambda batch: batch.changes >= rows, BUILD_TIMEOUT_S)
         with bench.live(generator, rate):
-            tell(f"{kind.name}: snapshot")
+            notify(f"{kind.name}: snapshot")
             _backfill(bench, run, kind, f"{kind.name}-warm-up")
             bench.drop(f"{kind.name}-warm-up")
             rows_per_s = _backfill(bench, run, kind, full)
-            tell(f"{kind.name}: first part")
+            notify(f"{kind.name}: first part")
             first_part_s = _first_part_s(bench, run, kind, slow, rows)
             bench.drop(slow)
-            tell(f"{kind.name}: {seconds:g} s of live load")
+            notify(f"{kind.name}: {seconds:g} s of live load")
             run.await_seconds(SETTLE_S)
             batch_ms = median(batch.took_ms for batch in run.await_seconds(seconds))
             bench.create(late, rate_limit=rows // LIMITED_S, **kind.job)
             run.await_batch(lambda batch: _done(batch, late) is not None, BACKFILL_TIMEOUT_S)
-    tell(f"{kind.name}: rescale")
+    notify(f"{kind.name}: rescale")
     rescaled_s = _rescaled_s(bench, state, generator, rate)
-    tell(f"{kind.name}: verify")
+    notify(f"{kind.name}: verify")
     return _Found(batch_ms, rows_per_s, first_part_s, rescaled_s, _findings(bench, kind, full))
 
 

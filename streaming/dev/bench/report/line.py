@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-Tell = Callable[[str], None]
-"""Hears what is going on."""
+Notify = Callable[[str], None]
+"""Called with a line on what the bench does now."""
 Course = tuple[tuple[float, float], ...]
 """How a value went: (seconds since the measuring began, value)."""
 

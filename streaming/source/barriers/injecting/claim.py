@@ -1,11 +1,11 @@
-"""Whose injector an upstream has: that of one state, or the one that runs alone.
+"""The claim on an upstream: which state's injector writes its barriers, or that of `backfill barriers`.
 
 Two services with states of their own would both obey each request, and write the same outputs. So the injector's
-offset on the control topic carries a claim as its metadata, and moves only inside the transaction of a barrier: who
-sends a barrier has the claim. An injector of the same owner takes over at once, whatever the one before does. One of
-another owner is let in when the one before is gone, which its barriers tell: none comes for three of its intervals.
+offset on the control topic carries a claim as its metadata, and moves only inside the transaction of a barrier: the
+sender of a barrier has the claim. An injector of the same owner takes over at once, whatever the one before does. One
+of another owner is let in when the one before is gone: none of its barriers has come for three of its intervals.
 
-    look at the claim ──▶ another's? watch its barriers ──▶ one comes, or is due: refused, nobody is fenced
+    look at the claim ──▶ another's? watch its barriers ──▶ one comes, or is due: refused, without fencing
                                        │ none
                                        ▼
     fence ──▶ look again: another claim, or a barrier since? refused ──▶ send the first barrier, with the claim
@@ -36,7 +36,7 @@ _LOOK_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`owner` is the id of a state, or `ALONE` with a name; `who` says for people which process that is."""
+    """`owner` is the id of a state, or `ALONE` with a name; `who` names its process, for error messages."""
 
     owner: str
     interval_ms: int
@@ -62,9 +62,9 @@ class Claim:
 
 
 def watch_ms(claim: Claim, last: Barrier | None, now_ms: int) -> int:
-    """How long to watch for a barrier of another owner, `last` being the last one there is.
+    """How many milliseconds to watch for a barrier of another owner; `last` is the last one there is.
 
-    Long enough for one more of its barriers, whatever the clocks of two machines say.
+    Long enough for one more of its barriers, even if the clocks of the two machines differ.
     """
     age_ms = claim.silent_after_ms if last is None else now_ms - last.injected_at_ms
     least_ms = min(claim.interval_ms + _MARGIN_MS, _LONGEST_WATCH_MS)
@@ -74,7 +74,7 @@ def watch_ms(claim: Claim, last: Barrier | None, now_ms: int) -> int:
 def outlive(
     claim: Claim, upstream: str, last: Barrier | None, newer: Callable[[], bool], now_ms: int
 ) -> None:
-    """Watch until another owner's injector counts as gone. `newer` tells whether a barrier came since `last`.
+    """Watch until another owner's injector counts as gone. `newer()` is True once a barrier came since `last`.
 
     Raises: TopicError(BARRIERS_TAKEN), at once when that would take long.
     """
@@ -92,7 +92,7 @@ def outlive(
 
 
 def who() -> str:
-    """This process, in words for somebody who is refused because of it."""
+    """This process, as the error of an injector that is refused because of it names it."""
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 

@@ -1,9 +1,9 @@
-"""Requests: what people ask of a running service, as JSON on the topic `<upstream>.control`.
+"""Control requests to a running service, as JSON on the topic `<upstream>.control`.
 
     {"id": "<unique>", "mutation": "Throttle", "job": "orders-copy", "rate_limit": 100}
 
-A request becomes the mutation of the next barrier. The topic is open to anybody's hand, so everything about a
-request is checked here; whether its job exists is for the service to say.
+A request becomes the mutation of the next barrier. Any client may write to the topic, so everything about a request is
+checked here; whether its job exists is for the service to say.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _MAX_LONG = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ControlRequest:
-    """`id` is the asker's, to find the request again; nothing here depends on it."""
+    """`id` is chosen by the client, to find its request again; nothing here depends on it."""
 
     id: str
     mutation: Mutation
 
 
 class MalformedRequestError(ValueError):
-    """Why bytes are no request, in words that hold nothing of their content beyond names of keys."""
+    """Why bytes are no request. The message holds nothing of their content but names of keys."""
 
 
 def encode_request(request: ControlRequest) -> bytes:

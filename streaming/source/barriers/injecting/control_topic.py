@@ -1,8 +1,8 @@
-"""The control topic, whose reading is part of the reader's transaction.
+"""The control topic: requests are taken from it in the same transaction that sends their barrier.
 
 The place up to which requests were taken is the committed offset of a consumer group, and it moves only
 inside the transaction that also carries the barrier with the request. So a request and its barrier are there
-together or not at all, whoever crashes when. It carries the claim on the upstream as its metadata (`claim`).
+together or not at all, after any crash. The offset carries the claim on the upstream as its metadata (`claim`).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ControlTopic:
         return record is not None and record.error() is None and located(record)[1] >= self._taken_to
 
     def take(self) -> ControlRequest | None:
-        """The oldest request that is in the topic now, or None. What is no request is reported and skipped."""
+        """The oldest request that is in the topic now, or None. A malformed one is logged and skipped."""
         marks = self._reader.watermarks(self._topic)[0]
         start = max(self._taken_to, marks.earliest)
         for chunk in self._reader.read(self._topic, {0: (start, marks.stable)}):
@@ -105,7 +105,7 @@ class ControlTopic:
         return None
 
     def commit_with(self, producer: Producer) -> None:
-        """Make what was taken part of the producer's open transaction; the claim with it, at the first."""
+        """Add the offset up to which requests were taken, and the claim, to the producer's open transaction."""
         if self._taken_to != self._committed or time.monotonic() - self._committed_s > _COMMIT_EVERY_S:
             offsets = [TopicPartition(self._topic, 0, self._taken_to, self._claim.to_metadata())]
             metadata = self._group.consumer_group_metadata()
@@ -114,7 +114,7 @@ class ControlTopic:
 
 
 def claimed(settings: KafkaSettings, topics: UpstreamTopics, group: str, claim: Claim) -> Claim | None:
-    """Another owner's claim on an upstream, None if there is none; also while somebody's transaction is open."""
+    """Another owner's claim on an upstream, None if there is none. Does not wait for open transactions."""
     topic = topics.control
     # Others wait for the end of a transaction that holds an offset.
     undecided = {"group.id": group, "isolation.level": "read_uncommitted"}

@@ -9,9 +9,9 @@ the partitions, however much data follows it, and goes on from there.
 
 What may fail, and what follows:
 
-- *another owner*: a topic has the barriers of one state (`claim`); whose owner lives is left alone.
-- *fenced*: another injector took over; this one is done. Unless its owner knows better (`is_ours`): an instance that
-  was taken over from, and has yet to notice it, may still fence the one in its place.
+- *another owner*: a topic has the barriers of one state (`claim`); a living owner is left alone.
+- *fenced*: another injector took over; this one is done. Unless the state is still this instance's (`is_ours`): one
+  that it has taken over from, and that has yet to notice, may still fence it.
 - *outcome unknown*: open anew, look whether the barrier is there, and send one only if it is not.
 - *broker away*: keep trying; the first barrier after the gap closes a long interval, nothing else.
 """
@@ -107,7 +107,7 @@ class _Session:
             self._producer = opening.enter_context(TransactionalProducer(settings, name))
             reader.await_stable(topics.with_barriers, timeout_s=_OTHERS_TRANSACTIONS_S)
             self.last = target.last(reader, self._partitions)
-            # Decisive: since the fencing nobody else can have claimed it.
+            # Decisive: no other injector can have claimed it since this one has fenced them.
             now = self._control_topic.open(self.last)
             if now is not None and (now != other or seen != self.last):
                 raise taken(now, topics.with_barriers)
@@ -146,10 +146,10 @@ class BarrierInjector:
     """Injects barriers from a thread of its own (`start`, `stop`) or one by one (`inject_one`).
 
     Only one injector of a target is alive at a time: one that opens fences the one before, which then ends with
-    `failure` set to Fenced. `clock` tells Unix milliseconds, for epochs and `injected_at`. `is_ours`, asked after each
-    take-over and each time that the thread was fenced, tells whether this injector is the one to go on. `on_barrier`
-    hears of each barrier that is committed, but for one whose commit was left without an answer. `owner` is the id of
-    the state that it injects for, by which its successors know it.
+    `failure` set to Fenced. `clock` gives Unix milliseconds, for epochs and `injected_at`. `is_ours` is asked after
+    each take-over and each time that the thread was fenced: whether this injector may go on. `on_barrier` is called
+    with each barrier that is committed, but for one whose commit was left without an answer. `owner` is the id of the
+    state that it injects for, by which its successors know it.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class BarrierInjector:
         self.failure: Exception | None = None
         """Why the thread ended by itself; a BackfillError unless it is a fault of ours."""
         self.hindrance: BackfillError | None = None
-        """What keeps the thread from injecting, and may pass."""
+        """A transient problem that keeps the thread from injecting; None without."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -188,9 +188,9 @@ class BarrierInjector:
     def start(self) -> None:
         """Take over, then inject a barrier at once and one at each interval, until `stop`.
 
-        The first barrier is in the topic when this returns, unless what hindered it may pass.
+        The first barrier is in the topic when this returns, unless a transient problem prevented it (`hindrance`).
 
-        Raises what shows at once: TopicError (BARRIERS_TAKEN when another owner's injector lives), InputError,
+        Raises, for what shows at once: TopicError (BARRIERS_TAKEN when another owner's injector lives), InputError,
             EnvironmentProblem. Later trouble is in `failure`.
         """
         with self._lock:
@@ -228,7 +228,7 @@ class BarrierInjector:
         return thread is None or not thread.is_alive()
 
     def check(self) -> None:
-        """Raise what ended the thread, if something did."""
+        """Raise the error that ended the thread, if any."""
         if self.failure is not None:
             raise self.failure
 

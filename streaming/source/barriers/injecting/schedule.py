@@ -1,7 +1,7 @@
 """Which barrier comes next, and when: the injector's decisions, without a clock or a topic.
 
-Epochs tell the wall clock, and the schedule runs on a monotonic one: a clock that is set back makes epochs
-crowd together, never a barrier early or late.
+Epochs are made from the wall clock, and the schedule runs on a monotonic one: a clock that is set back makes epochs
+follow each other closely, never a barrier early or late.
 """
 
 from __future__ import annotations

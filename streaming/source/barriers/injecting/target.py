@@ -29,7 +29,7 @@ class BarrierTarget(Protocol):
     topics: UpstreamTopics
 
     def open(self, kafka: KafkaSettings) -> int:
-        """See that the topics are there; the number of their partitions. Raises: TopicError, EnvironmentProblem."""
+        """Check or create the topics; returns their number of partitions. Raises: TopicError, EnvironmentProblem."""
 
     def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
         """The last barrier, when no transaction is open that may hold one. Raises: as `BarrierLookup.last`."""
@@ -38,7 +38,7 @@ class BarrierTarget(Protocol):
         """The last barrier of partition 0 unless it is far from the end; asked for before `last`."""
 
     def send(self, producer: Producer, barrier: Barrier) -> Ends:
-        """Hand the barrier's copies to a producer whose transaction is open. Raises: EnvironmentProblem."""
+        """Queue the barrier's copies in a producer whose transaction is open. Raises: EnvironmentProblem."""
 
 
 class InData(BarrierTarget):
@@ -66,11 +66,11 @@ class InData(BarrierTarget):
         return self._lookup.last_of(reader, 0)
 
     def send(self, producer: Producer, barrier: Barrier) -> Ends:
-        """Each copy ends its interval by being there."""
+        """One copy in each partition of the data. An interval ends behind its copy."""
         ends: dict[int, int] = {}
 
         def delivered(error: KafkaError | None, copy: Message) -> None:
-            if error is None:  # otherwise the commit tells
+            if error is None:  # otherwise the commit fails
                 partition, offset = located(copy)
                 ends[partition] = offset + 1
 
@@ -87,7 +87,7 @@ class InData(BarrierTarget):
 
 
 class Beside(BarrierTarget):
-    """Records of a barrier topic, which is made here; of the data topic only offsets are asked."""
+    """Records of a barrier topic, which `open` creates. Of the data topic only end offsets are read."""
 
     def __init__(self, topics: UpstreamTopics) -> None:
         assert topics.barriers is not None
@@ -122,7 +122,7 @@ class Beside(BarrierTarget):
         return None if record is None else beside_barrier_in(record)
 
     def send(self, producer: Producer, barrier: Barrier) -> Ends:
-        """Intervals end where committed readers get now."""
+        """One copy in each partition of the barrier topic. Intervals end at the data's last stable offsets now."""
         header = barrier_header(barrier)
         ends = tuple(map(max, self._ends, self._stable()))
         for partition, end in enumerate(ends):
@@ -138,12 +138,12 @@ class Beside(BarrierTarget):
 
 
 def target_of(topics: UpstreamTopics) -> BarrierTarget:
-    """In the data where they are to stand there, else beside it."""
+    """The target of an upstream's barriers: its data topic, or its barrier topic if it has one."""
     return InData(topics) if topics.barriers is None else Beside(topics)
 
 
 def refuse_unfit(kafka: KafkaSettings, topics: UpstreamTopics, partitions: int) -> None:
-    """Whether the barrier topic has as many partitions as the data. Raises: TopicError(BARRIER_TOPIC_MISMATCH)."""
+    """Raises: TopicError(BARRIER_TOPIC_MISMATCH) unless the barrier topic has as many partitions as the data."""
     found = require_topic(kafka, topics.with_barriers)
     if found != partitions:
         raise TopicError(
