@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
 from schemas.job import JobDefinition
@@ -123,14 +123,17 @@ class Shown:
             yield "table: over"
             return
         read = plan.reading.read.release(plan.reading.due if is_done else 0)
-        last = read.chunks[-1].keys if read.chunks else read.released
-        yield f"table: {self._upto('read', last)}, {self._upto('released', read.released)}"
+        done = [] if read.released is None else [read.released]
+        spans = " and ".join(map(self._span, _joined([*done, *(chunk.keys for chunk in read.chunks)])))
+        released = " and ".join(map(self._span, done))
+        yield f"table: {f'read {spans}' if spans else 'nothing read'}, " + (
+            f"released {released}" if released else "nothing released"
+        )
         yield f"waiting: {', '.join(self._waiting(world)) or 'nothing'}"
 
-    def _upto(self, done: str, keys: KeyRange | None) -> str:
-        if keys is None:
-            return f"nothing {done}"
-        return f"{done} up to {'its end' if keys.upto is None else self._keys.name(int(keys.upto[0]))}"
+    def _span(self, keys: KeyRange) -> str:
+        after = "" if keys.after is None else f"behind {self._keys.name(int(keys.after[0]))} "
+        return after + f"up to {'its end' if keys.upto is None else self._keys.name(int(keys.upto[0]))}"
 
     def _waiting(self, world: World) -> Iterator[str]:
         """The events that wait, in their order."""
@@ -149,6 +152,19 @@ class Shown:
         ]
         limit = "" if job.rate_limit is None else f", rate {job.rate_limit}"
         return f"{job.name}{', paused' if job.paused else ''}{limit}: {', '.join(vnodes) or 'not started'}"
+
+
+def _joined(ranges: Iterable[KeyRange]) -> Iterator[KeyRange]:
+    """Ranges that follow each other without a gap as one; they come in key order."""
+    last: KeyRange | None = None
+    for keys in ranges:
+        if last is None or last.upto == keys.after:
+            last = KeyRange(keys.after if last is None else last.after, keys.upto)
+        else:
+            yield last
+            last = keys
+    if last is not None:
+        yield last
 
 
 def number_of(epoch: int) -> int:
