@@ -37,8 +37,8 @@ class Shown:
     def news(self, world: World) -> Iterator[str]:
         """What a committed reader sees that it did not see before, by output partition."""
         for output, job in world.setting.every_job.items():
-            for place in world.lasting.topics.partitions(output):
-                entries = world.lasting.topics.committed(place)
+            for place in world.durable.topics.partitions(output):
+                entries = world.durable.topics.committed(place)
                 new = entries[self._counts.get(place, 0) :]
                 self._counts[place] = len(entries)
                 if new:
@@ -48,9 +48,9 @@ class Shown:
 
     def _letters(self, world: World, topic: str) -> Iterator[str]:
         place = (topic, 0)
-        if not world.lasting.topics.partitions(topic):
+        if not world.durable.topics.partitions(topic):
             return
-        letters = world.lasting.topics.letters(topic)
+        letters = world.durable.topics.letters(topic)
         new = letters[self._counts.get(place, 0) :]
         self._counts[place] = len(letters)
         yield from (f"{topic}: the record at {letter.place}" for letter in new)
@@ -137,7 +137,7 @@ class Shown:
 
     def _waiting(self, world: World) -> Iterator[str]:
         """The events that wait, in their order."""
-        versions = world.lasting.files.tables.get(WAITING_PATH, [])
+        versions = world.durable.files.tables.get(WAITING_PATH, [])
         files = files_of(world.storage, WAITING_PATH, len(versions) - 1) if versions else []
         table = world.setting.table
         for event in waiting_rows(world.storage, table, files, range(table.vnode_count)).to_pylist():

@@ -29,8 +29,8 @@ copy-0
 
 def found(text: str) -> str:
     blocks = parse(text)
-    printed, complaints = Player(blocks).play()
-    assert not complaints
+    printed, violations = Player(blocks).play()
+    assert not violations
     return render(blocks, printed)
 
 
