@@ -164,12 +164,13 @@ class EmbeddedBroker:
         return self
 
     def _properties(self) -> str:
-        for listener in self._listeners:
-            self._ports.setdefault(listener.name, free_port())
+        for name in ("CONTROLLER", *(each.name for each in self._listeners)):
+            if name not in self._ports:
+                self._ports[name] = free_port()
         given = _PROPERTIES.format(
             host=_HOST,
             port=self.port,
-            controller_port=free_port(),
+            controller_port=self._ports["CONTROLLER"],
             data=self.data / "topics",
             further="".join(f",{each.name}://{self.address(each.name)}" for each in self._listeners),
             protocols="".join(f",{each.name}:{each.protocol}" for each in self._listeners),
@@ -252,12 +253,25 @@ class EmbeddedBroker:
         )
 
 
+_reserved: list[socket.socket] = []
+
+
 def free_port() -> int:
-    """A port of this machine that is free now; another process may take it first."""
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of this machine for a server that starts later, here or in a child process, and may start again.
+
+    On Linux no other process is given it while this one runs: a socket stays bound to it without listening. The server
+    has to set SO_REUSEADDR, as those of Java, Python's `socketserver` and PostgreSQL do. Elsewhere another process may
+    take the port first.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind((_HOST, 0))
+    port: int = reserved.getsockname()[1]
+    if sys.platform == "linux":
+        _reserved.append(reserved)
+    else:
+        reserved.close()
+    return port
 
 
 def _end_with_parent() -> Callable[[], None] | None:

@@ -30,7 +30,7 @@ from tests.kit import barriers
 from tests.kit.list_sink import Lists
 from tests.kit.tables import table
 from tests.simulation.broker import Broker, Record, Topics
-from tests.simulation.fault_policies import Straight
+from tests.simulation.fault_policies import NoFaults
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.sink import SimulatedSink
 
@@ -157,7 +157,7 @@ class Prompt(Scheduler):
     """Before each look the markers of all that is decided are there."""
 
     def __init__(self, topics: Topics) -> None:
-        super().__init__(Straight())
+        super().__init__(NoFaults())
         self._topics = topics
 
     def step(self, what: str, until: Callable[[], bool] | None = None) -> None:

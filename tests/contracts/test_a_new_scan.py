@@ -22,8 +22,8 @@ from tests.contracts.by_partition import ALL, ByPartition, ScanByPartition
 from tests.kit.tables import items, table, vnode_of
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
-from tests.simulation.crashes import ORDERS, Witnessed
-from tests.simulation.fault_policies import Straight
+from tests.simulation.crashes import ORDERS, WithObserver
+from tests.simulation.fault_policies import NoFaults
 from tests.simulation.world import Setting, World
 
 TABLE = table(vnode_count=12)
@@ -77,12 +77,12 @@ def backfilled(up: Upstream, job: JobDefinition) -> World:
     """The world at the end, in which the service was killed and started again in the middle of the backfill."""
     changelog = Changelog(up)
     closing = len(up.barriers)
-    world = World(Setting(TABLE, changelog, (job,), {"copy": job}, (2,), True, closing), Straight())
-    world.scheduler.policy = Witnessed(ORDERS[1], world)
+    world = World(Setting(TABLE, changelog, (job,), {"copy": job}, (2,), True, closing), NoFaults())
+    world.scheduler.policy = WithObserver(ORDERS[1], world)
     try:
         world.start()
         for number in range(closing):
-            world.lasting.arrivals.most += 1
+            world.durable.arrivals.most += 1
             while world.scheduler.turn():
                 pass
             if number == closing // 2:
@@ -98,7 +98,7 @@ def backfilled(up: Upstream, job: JobDefinition) -> World:
 def shown_at(world: World, partition: int) -> Iterator[tuple[int, dict[Key, Row], dict[int, int]]]:
     """At each barrier of an output partition: its epoch, the rows so far, up to which vnode each part was read."""
     rows, read, codec = dict[Key, Row](), dict[int, int](), ChangeCodec(TABLE.columns)
-    for entry in world.lasting.topics.committed(("copy", partition)):
+    for entry in world.durable.topics.committed(("copy", partition)):
         if entry.barrier is not None:
             barrier = decode_barrier(entry.barrier, entry.value, where="output")
             for each in barrier.progress:
@@ -167,7 +167,7 @@ def test_ten_lines_are_a_scan() -> None:
     for partition in range(2):
         *_, (_, last_rows, _) = shown_at(world, partition)
         rows |= last_rows
-        barriers = [entry for entry in world.lasting.topics.committed(("copy", partition)) if entry.barrier]
+        barriers = [entry for entry in world.durable.topics.committed(("copy", partition)) if entry.barrier]
         for entry in barriers:
             progress = decode_barrier(entry.barrier, entry.value, where="output").progress
             positions |= {each.position for each in progress if not each.finished}

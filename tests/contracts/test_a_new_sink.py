@@ -23,7 +23,7 @@ from streaming.sink.kinds import SINKS, Sinks, SinkSetup
 from streaming.sink.protocol import Mark, OpenWriter, Sink, Writer
 from tests.kit.tables import items, table
 from tests.kit.upstream import Upstream
-from tests.simulation.undisturbed import undisturbed
+from tests.simulation.without_faults import without_faults
 
 TABLE = table()
 COPY = {"name": "copy", "output": "copy", "output_partitions": 2, "rate_limit": 2}
@@ -146,8 +146,8 @@ def test_jobs_write_to_a_new_kind_and_to_kafka_in_the_same_lanes(tmp_path: Path)
     upstream.put((3, 1, "other"))
     upstream.put((99, 0, "new"))
     in_topic = JobDefinition.declare({**COPY, "name": "topic", "output": "topic"}, TABLE)
-    world = undisturbed(upstream, declared(sink={"kind": "files", "folder": str(tmp_path)}), in_topic)
-    topics = world.lasting.topics
+    world = without_faults(upstream, declared(sink={"kind": "files", "folder": str(tmp_path)}), in_topic)
+    topics = world.durable.topics
     lines = (tmp_path / "copy").read_text().split("\n")
     entries = [entry for place in topics.partitions("topic") for entry in topics.committed(place)]
     assert not topics.partitions("copy")

@@ -17,7 +17,7 @@ from schemas.settings.config import ServiceConfig, check
 from tests.kit.line_format import LineFormat, know_lines
 from tests.kit.tables import items, table
 from tests.kit.upstream import Upstream
-from tests.simulation.undisturbed import undisturbed
+from tests.simulation.without_faults import without_faults
 
 COPY = {"name": "copy", "output": "out"}
 TABLE = table({"id": "bigint", "part": "int", "v": "string"}, key=("id", "part"))
@@ -164,9 +164,9 @@ def test_a_lane_sends_a_new_kind_that_its_twin_reads_and_the_judge_finds_lawful(
     upstream.barrier()
     upstream.put((3, 1, "other"))
     upstream.put((99, 0, "new"))
-    world = undisturbed(upstream, job)
+    world = without_faults(upstream, job)
     rows, found = LineFormat().rows(schema.columns, schema.key_columns), dict[Any, Row | None]()
-    topics = world.lasting.topics
+    topics = world.durable.topics
     for place in topics.partitions(job.output):
         for entry in topics.committed(place):
             if entry.barrier is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 import urllib.error
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from streaming.dev.broker import free_port
 from streaming.runtime.java.home import java
 from tests.kit.archives import Archive
 
@@ -36,8 +36,7 @@ class Apicurio:
 def apicurio(folder: Path) -> Iterator[Apicurio]:
     """Unpacked below `folder` and ready; afterwards it is gone."""
     REGISTRY.unpack(folder)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     options += ["-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={port}"]
     command = [str(java()), *options, "-jar", str(folder / _RUNNER)]

@@ -43,7 +43,7 @@ _LEFT_OUT: dict[tuple[TypeName, str], Any] = {
 
 def _envelope(number: int, row: Writer, source: Any, *, optional: bool) -> Any:
     """With the row's schema in `before`, and its name in `after`."""
-    told = {
+    record = {
         "type": "record",
         "name": "Source",
         "fields": [{"name": name, "type": kind} for name, kind in source.items()],
@@ -51,7 +51,7 @@ def _envelope(number: int, row: Writer, source: Any, *, optional: bool) -> Any:
     fields = [
         {"name": "before", "type": ["null", row.avro]},
         {"name": "after", "type": [f"{row.avro['namespace']}.{row.avro['name']}", "null"]},
-        {"name": "source", "type": ["null", told] if optional else told},
+        {"name": "source", "type": ["null", record] if optional else record},
         {"name": "op", "type": ["null", "string"] if optional else "string"},
         {"name": "ts_ms", "type": ["null", "long"]},
     ]

@@ -80,7 +80,7 @@ class MemoryRecords:
 
 @dataclass
 class MemoryInjector:
-    """Writes barriers into a topic in memory when it is told to, and announces them."""
+    """Writes barriers into a topic in memory when it is asked to, and announces them."""
 
     records: MemoryRecords
     announce: Callable[[AlignedBarrier], None]

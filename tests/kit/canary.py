@@ -43,7 +43,7 @@ class Canary:
                 with suppress(OSError):
                     self._search(str(file), file.read_bytes())
 
-    def told(self, where: str, text: str) -> None:
+    def look_at_output(self, where: str, text: str) -> None:
         """Look through what a process said."""
         self._search(where, text.encode())
 

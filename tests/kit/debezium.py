@@ -46,7 +46,7 @@ RECORDED = declare(
         "primary_key": ["region", "id"],
     }
 )
-"""The table that `tests/records` is of. The unit of `at_ms` is told by frames alone."""
+"""The table that `tests/records` is of. The unit of `at_ms` is in frames alone."""
 
 _FOLDER = Path(__file__).parents[1] / "records"
 

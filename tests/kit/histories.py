@@ -196,7 +196,7 @@ def _backfill(history: History, rng: random.Random) -> None:
     tables = dict(history.tables())
     start = rng.randrange(len(history.steps))
     until = rng.randint(start, len(history.steps) - 1) if rng.random() < 0.3 else len(history.steps) - 1
-    told: dict[int, VnodeProgress] = {}
+    published: dict[int, VnodeProgress] = {}
     for number in range(start, until + 1):
         step = history.steps[number]
         progress: list[VnodeProgress] = []
@@ -204,7 +204,7 @@ def _backfill(history: History, rng: random.Random) -> None:
             history.positions[step.barrier.curr] = {}
         else:
             before = history.steps[number - 1].barrier.curr
-            progress = _interval(history, step, before, tables[before], told, rng)
+            progress = _interval(history, step, before, tables[before], published, rng)
         for partition, records in enumerate(history.output):
             own = [
                 p for p in progress if p.vnode * len(history.output) // history.table.vnode_count == partition
@@ -218,7 +218,7 @@ def _interval(
     step: Step,
     before: int,
     table: dict[Key, Row],
-    told: dict[int, VnodeProgress],
+    published: dict[int, VnodeProgress],
     rng: random.Random,
 ) -> list[VnodeProgress]:
     """Write one interval after the start; `before` and `table` are a and U(a)."""
@@ -242,7 +242,7 @@ def _interval(
     for item in _shuffled(list(records.values()), rng):
         assert item.key is not None
         history.output[history.home(item.key)].append(item)
-    return _progress(new, old, read, told)
+    return _progress(new, old, read, published)
 
 
 def visible(before: Row | None, after: Row | None) -> Change | None:
@@ -274,15 +274,15 @@ def _progress(
     new: dict[int, tuple[Key | None, bool]],
     old: dict[int, tuple[Key | None, bool]],
     read: dict[int, int],
-    told: dict[int, VnodeProgress],
+    published: dict[int, VnodeProgress],
 ) -> list[VnodeProgress]:
     progress = []
     for vnode, (position, finished) in sorted(new.items()):
         if old.get(vnode) != (position, finished):
-            rows = (told[vnode].row_count if vnode in told else 0) + read.get(vnode, 0)
+            rows = (published[vnode].row_count if vnode in published else 0) + read.get(vnode, 0)
             text = None if position is None else position_to_text(position)
-            told[vnode] = VnodeProgress(vnode, text, finished, rows)
-            progress.append(told[vnode])
+            published[vnode] = VnodeProgress(vnode, text, finished, rows)
+            progress.append(published[vnode])
     return progress
 
 

@@ -24,7 +24,7 @@ from streaming.core.cdc.fold import Events, Folded, folded
 from streaming.core.cdc.verdicts import NO_TRANSACTION, Verdict, seen_by, verdicts, widened_each
 from tests.kit.database import Connector, Event
 from tests.kit.database_reader import UnlawfulError, Way, play
-from tests.kit.slow_verdicts import Place, Sees, sees, slow_verdict
+from tests.kit.verdict_oracle import Place, Sees, sees, slow_verdict
 
 _CANARY_SEEDS = 400
 

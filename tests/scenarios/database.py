@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 
 from schemas.position import Key, order_key
@@ -19,9 +20,14 @@ from tests.simulation.database import DatabaseUpstream, Timeline
 from tests.simulation.table_reader import Selected, TableReader
 
 
+def is_within(upto: Key | None, keys: KeyRange) -> bool:
+    """Whether a chunk up to a key, None for the end of the table, is one of some keys."""
+    return keys.upto is None if upto is None else keys.holds(upto)
+
+
 @dataclass
 class WrittenChunk:
-    """It ends with a key, None for the last of all.
+    """`upto` is the upper end of its keys, None for the end of the table.
 
     `selected` is the moment of its rows, or a later one if what was read is lost; from `finished` on its reader has it.
     """
@@ -33,14 +39,14 @@ class WrittenChunk:
 
 @dataclass(frozen=True)
 class ScriptedTimeline(Timeline):
-    """Chunk after chunk, by one reader."""
+    """The chunks of each range in key order."""
 
     goes_on: bool = False
     chunks: Sequence[WrittenChunk] = ()
 
     def chunk_of(self, keys: KeyRange) -> WrittenChunk:
-        """The first chunk of keys that are to be read."""
-        return next(each for each in self.chunks if each.upto is None or keys.holds(each.upto))
+        """The first chunk of keys that are to be read, which are the rest of a range."""
+        return next(chunk for chunk in self.chunks if is_within(chunk.upto, keys))
 
 
 class ScriptedReader(TableReader):
@@ -71,12 +77,14 @@ class ScriptedDatabase(DatabaseUpstream):
     def __init__(self, table: TableSchema, partitions: int) -> None:
         super().__init__(table, partitions, Random(0), is_empty=True)
         self.has_begun = False
+        self.ranges: list[KeyRange] = []
+        """Those that are read side by side."""
         self.chunks: list[WrittenChunk] = []
         self._open: dict[str, Transaction] = {}
 
     @property
     def timeline(self) -> ScriptedTimeline:
-        return ScriptedTimeline(self._moments, self._barriers, chunks=self.chunks)
+        return ScriptedTimeline(self._moments, self._barriers, self._bounds, chunks=self.chunks)
 
     @property
     def newest(self) -> int:
@@ -86,6 +94,11 @@ class ScriptedDatabase(DatabaseUpstream):
     def begin(self) -> None:
         super().begin()
         self.has_begun = True
+
+    def divide(self, bounds: Sequence[Key]) -> None:
+        """Have the keys up to each bound, and those behind the last one, read by a reader of their own."""
+        self._bounds = tuple(bounds)
+        self.ranges = [KeyRange(*ends) for ends in pairwise([None, *bounds, None])]
 
     def as_row(self, key: int, stored: Stored) -> Row:
         return key, stored.large
@@ -130,9 +143,17 @@ class ScriptedDatabase(DatabaseUpstream):
 
     # the connector and the reader --------------------------------------------------------------------------
 
-    def send(self) -> None:
-        """All that is committed and was not sent."""
-        self._connector.send_all()
+    def send(self, events: int | None = None) -> None:
+        """So many events that are committed and were not sent, None for all of them."""
+        if events is None:
+            self._connector.send_all()
+        for _ in range(events or 0):
+            self._connector.send()
+        self.passes()
+
+    def restart_connector(self) -> None:
+        """It goes on behind what was confirmed."""
+        self._connector.restart()
         self.passes()
 
     def confirm(self) -> None:
@@ -140,12 +161,31 @@ class ScriptedDatabase(DatabaseUpstream):
         self._connector.confirm_all()
         self.passes()
 
+    def range_of(self, upto: Key | None) -> KeyRange:
+        """The range in which a chunk ends."""
+        return next(keys for keys in self.ranges if is_within(upto, keys))
+
+    def chunk_before(self, upto: Key | None) -> WrittenChunk | None:
+        """The newest chunk of the range in which a chunk ends."""
+        keys = self.range_of(upto)
+        return next((chunk for chunk in reversed(self.chunks) if is_within(chunk.upto, keys)), None)
+
     def select(self, upto: Key | None) -> None:
-        """The rows behind the chunk before, up to a key, are selected."""
+        """The rows behind the chunk before it in its range, up to a key, are selected."""
         self.passes()
         self.chunks.append(WrittenChunk(upto, self.newest))
 
-    def finish_chunk(self) -> None:
-        """The newest one has come to the service."""
+    def finish(self, chunk: WrittenChunk) -> None:
+        """It has come to the service."""
         self.passes()
-        self.chunks[-1].finished = self.newest
+        chunk.finished = self.newest
+
+    def finish_reading(self) -> None:
+        """What is left of each range is its last chunk."""
+        for keys in self.ranges:
+            last = self.chunk_before(keys.upto)
+            if last is not None and last.finished is None:
+                self.finish(last)
+            if last is None or last.upto != keys.upto:
+                self.select(keys.upto)
+                self.finish(self.chunks[-1])

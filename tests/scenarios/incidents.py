@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tests.scenarios.places import MAINTENANCE_STEP, is_at
-from tests.simulation.fault_policies import Order, Straight
+from tests.simulation.fault_policies import NoFaults, Order
 from tests.simulation.scheduler import Process, Strand
 
-BEFALLEN = {"crash": "death", "freeze": "pause"}
+INTERRUPTIONS = {"crash": "death", "freeze": "pause"}
 PRINTED = {"crash": "crashes", "freeze": "stands still"}
 
 
@@ -32,7 +32,7 @@ class Fault:
     words: str
 
 
-class Incidents(Straight):
+class Incidents(NoFaults):
     """A policy without faults but for what is armed. `events`: what has happened and was not printed."""
 
     def __init__(self) -> None:
@@ -46,31 +46,31 @@ class Incidents(Straight):
         self._at = ""
         self._passed: Process | None = None
 
-    def befalls(self, strand: Strand) -> str:
+    def interruption(self, strand: Strand) -> str:
         self._at = strand.at
         incident = self.armed
         if not isinstance(incident, Incident) or strand.process.name == "world":
             return "nothing"
         if self._passed is not None:
-            return self._strike(incident, strand.process) if strand.process is self._passed else "nothing"
+            return self._interrupt(incident, strand.process) if strand.process is self._passed else "nothing"
         if not is_at(strand.at, incident.step):
             return "nothing"
         if incident.after:
             self._passed = strand.process
             return "nothing"
-        return self._strike(incident, strand.process)
+        return self._interrupt(incident, strand.process)
 
     def overdue(self) -> tuple[Process, str] | None:
-        """The process that is past its place, and what befalls it: for when no process can go on."""
+        """The process that is past its place, and what happens to it: for when no process can go on."""
         if self._passed is None or not isinstance(self.armed, Incident):
             return None
-        return self._passed, self._strike(self.armed, self._passed)
+        return self._passed, self._interrupt(self.armed, self._passed)
 
-    def _strike(self, incident: Incident, process: Process) -> str:
+    def _interrupt(self, incident: Incident, process: Process) -> str:
         self.armed = self._passed = None
         name = process.name.replace("-", " ")
         self.events.append(f"{name} {PRINTED[incident.kind]} {incident.words}")
-        return BEFALLEN[incident.kind]
+        return INTERRUPTIONS[incident.kind]
 
     def outcome(self, of: str, harmless: str, *others: str) -> str:
         if of == "power":

@@ -15,7 +15,7 @@ from tests.scenarios.script import Block, Command, ScriptError
 from tests.scenarios.shown import Shown
 from tests.scenarios.statements import writer_for
 from tests.simulation.instance import Instance
-from tests.simulation.judge import complaints
+from tests.simulation.judge import violations
 from tests.simulation.storage import Files
 from tests.simulation.world import World
 
@@ -30,8 +30,8 @@ class Observed(Instance):
 
     refused: tuple[str, ...] = ()
 
-    def told(self, report: BatchReport) -> None:
-        super().told(report)
+    def batch_done(self, report: BatchReport) -> None:
+        super().batch_done(report)
         self.refused += tuple(f"refused: {each.refused}" for each in report.outcome.reports if each.refused)
 
     def refuse_rescale(self, batches: Batches) -> None:
@@ -67,7 +67,7 @@ class Player:
                     self._blocks[-1].line, f"no instance has come to {self._incidents.armed.step}"
                 )
             self._world.settle()
-            return printed, complaints(self._world)
+            return printed, violations(self._world)
         finally:
             self._world.scheduler.end()
 
@@ -84,7 +84,7 @@ class Player:
 
     def _go_on(self, command: Command) -> None:
         """The database is where it is behind a line, and each reader sees that at once."""
-        arrivals = self._world.lasting.arrivals
+        arrivals = self._world.durable.arrivals
         moment = self._writer.moments.get(command.line, arrivals.moment)
         if moment != arrivals.moment:
             arrivals.moment = moment
@@ -99,9 +99,9 @@ class Player:
         else:
             raise AssertionError("no end in sight")
         if overdue := self._incidents.overdue():
-            process, befallen = overdue
-            process.paused = befallen == "pause"
-            if befallen == "death":
+            process, interruption = overdue
+            process.paused = interruption == "pause"
+            if interruption == "death":
                 scheduler.kill(process)
         self._print(*self._news())
 
@@ -152,7 +152,7 @@ class Player:
         self._run()
 
     def _arrive(self, only: int | None, seconds: int) -> None:
-        arrivals = self._world.lasting.arrivals
+        arrivals = self._world.durable.arrivals
         for number in range(len(arrivals.counts)):
             if only in (None, number):
                 arrivals.counts[number] = self._written
@@ -259,7 +259,7 @@ class Player:
     def do_backup(self, command: Command) -> None:
         """Copy the state."""
         command.expect(1)
-        self._backup = self._world.lasting.files.copy()
+        self._backup = self._world.durable.files.copy()
 
     def do_restore(self, command: Command) -> None:
         """All instances end, and the state is the copy."""

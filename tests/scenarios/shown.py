@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
 from schemas.job import JobDefinition
@@ -37,8 +37,8 @@ class Shown:
     def news(self, world: World) -> Iterator[str]:
         """What a committed reader sees that it did not see before, by output partition."""
         for output, job in world.setting.every_job.items():
-            for place in world.lasting.topics.partitions(output):
-                entries = world.lasting.topics.committed(place)
+            for place in world.durable.topics.partitions(output):
+                entries = world.durable.topics.committed(place)
                 new = entries[self._counts.get(place, 0) :]
                 self._counts[place] = len(entries)
                 if new:
@@ -48,9 +48,9 @@ class Shown:
 
     def _letters(self, world: World, topic: str) -> Iterator[str]:
         place = (topic, 0)
-        if not world.lasting.topics.partitions(topic):
+        if not world.durable.topics.partitions(topic):
             return
-        letters = world.lasting.topics.letters(topic)
+        letters = world.durable.topics.letters(topic)
         new = letters[self._counts.get(place, 0) :]
         self._counts[place] = len(letters)
         yield from (f"{topic}: the record at {letter.place}" for letter in new)
@@ -123,18 +123,21 @@ class Shown:
             yield "table: over"
             return
         read = plan.reading.read.release(plan.reading.due if is_done else 0)
-        last = read.chunks[-1].keys if read.chunks else read.released
-        yield f"table: {self._upto('read', last)}, {self._upto('released', read.released)}"
+        done = [] if read.released is None else [read.released]
+        spans = " and ".join(map(self._span, _joined([*done, *(chunk.keys for chunk in read.chunks)])))
+        released = " and ".join(map(self._span, done))
+        yield f"table: {f'read {spans}' if spans else 'nothing read'}, " + (
+            f"released {released}" if released else "nothing released"
+        )
         yield f"waiting: {', '.join(self._waiting(world)) or 'nothing'}"
 
-    def _upto(self, done: str, keys: KeyRange | None) -> str:
-        if keys is None:
-            return f"nothing {done}"
-        return f"{done} up to {'its end' if keys.upto is None else self._keys.name(int(keys.upto[0]))}"
+    def _span(self, keys: KeyRange) -> str:
+        after = "" if keys.after is None else f"behind {self._keys.name(int(keys.after[0]))} "
+        return after + f"up to {'its end' if keys.upto is None else self._keys.name(int(keys.upto[0]))}"
 
     def _waiting(self, world: World) -> Iterator[str]:
         """The events that wait, in their order."""
-        versions = world.lasting.files.tables.get(WAITING_PATH, [])
+        versions = world.durable.files.tables.get(WAITING_PATH, [])
         files = files_of(world.storage, WAITING_PATH, len(versions) - 1) if versions else []
         table = world.setting.table
         for event in waiting_rows(world.storage, table, files, range(table.vnode_count)).to_pylist():
@@ -149,6 +152,19 @@ class Shown:
         ]
         limit = "" if job.rate_limit is None else f", rate {job.rate_limit}"
         return f"{job.name}{', paused' if job.paused else ''}{limit}: {', '.join(vnodes) or 'not started'}"
+
+
+def _joined(ranges: Iterable[KeyRange]) -> Iterator[KeyRange]:
+    """Ranges that follow each other without a gap as one; they come in key order."""
+    last: KeyRange | None = None
+    for keys in ranges:
+        if last is None or last.upto == keys.after:
+            last = KeyRange(keys.after if last is None else last.after, keys.upto)
+        else:
+            yield last
+            last = keys
+    if last is not None:
+        yield last
 
 
 def number_of(epoch: int) -> int:

@@ -25,14 +25,9 @@ class DatabaseWriter(Writer):
         return self.upstream
 
     def setting(self) -> Setting:
-        """What is open by now is committed, and what is unread is the last chunk."""
+        """What is open by now is committed, and what is unread are the last chunks."""
         self.database.settle()
-        chunks = self.database.chunks
-        if chunks and chunks[-1].finished is None:
-            self.database.finish_chunk()
-        if not chunks or chunks[-1].upto is not None:
-            self.database.select(None)
-            self.database.finish_chunk()
+        self.database.finish_reading()
         self._initial = MemorySource(self.database.begins, self.database.content)
         return super().setting()
 
@@ -57,12 +52,22 @@ class DatabaseWriter(Writer):
         self._upstream = ScriptedDatabase(table, command.number("partitions", 1))
 
     def do_initial(self, command: Command) -> None:
-        """`initial`: the service looks where the topic ends, and reads the table from here on."""
-        command.expect(1)
+        """`initial bounds=a3,a6 confirmed=no`: the service looks where the topic ends, and reads the table.
+
+        With bounds there is a reader for each range of keys: up to a3, behind it up to a6, and behind that. What was
+        committed before is sent, and the slot has confirmed it unless `confirmed=no`.
+        """
+        command.expect(1, "bounds", "confirmed")
         if self.database.has_begun:
             raise ScriptError(command.line, "the table is read already")
+        names = command.options["bounds"].split(",") if "bounds" in command.options else []
+        bounds = [(self._id_of(command, name),) for name in names]
+        if bounds != sorted(set(bounds)):
+            raise ScriptError(command.line, "bounds rise")
+        self.database.divide(bounds)
         self.database.send()
-        self.database.confirm()
+        if command.options.get("confirmed", "yes") == "yes":
+            self.database.confirm()
         self.database.begin()
 
     def do_barrier(self, command: Command) -> None:
@@ -126,18 +131,21 @@ class DatabaseWriter(Writer):
             raise ScriptError(command.line, f"{name} is {'absent' if present else 'there already'}")
         return id_
 
-    def do_again(self, command: Command) -> None:
+    def do_bad(self, command: Command) -> None:
         """Refused, as the topic's ends would be others than the slot knows."""
-        raise ScriptError(command.line, f"{command.name} is not for a table that is read from its database")
-
-    do_bad = do_again
+        raise ScriptError(command.line, "bad is not for a table that is read from its database")
 
     # the connector and the reader --------------------------------------------------------------------------
 
     def do_send(self, command: Command) -> None:
-        """`send`: the connector sends what is committed."""
+        """`send events=1`: the connector sends the next events, or all that is committed."""
+        command.expect(1, "events")
+        self.database.send(command.number("events", 1) if "events" in command.options else None)
+
+    def do_again(self, command: Command) -> None:
+        """`again`: the connector is started again; its next `send` goes on behind what the slot has confirmed."""
         command.expect(1)
-        self.database.send()
+        self.database.restart_connector()
 
     def do_confirm(self, command: Command) -> None:
         """`confirm`: the slot says that it has what was sent."""
@@ -147,24 +155,28 @@ class DatabaseWriter(Writer):
     def do_select(self, command: Command) -> None:
         """`select a3`: the rows behind the chunk before, up to a3, are read; without a key, all that are left.
 
-        The service has them with `chunk a3`.
+        With several readers the chunk before is that of the range of a3. The service has the rows with `chunk a3`.
         """
-        chunks, upto = self.database.chunks, self._upto(command)
+        upto = self._upto(command)
         self._require_begun(command, "the first chunk")
-        if chunks and chunks[-1].finished is None:
+        before = self.database.chunk_before(upto)
+        if before is not None and before.finished is None:
             raise ScriptError(command.line, "a chunk is on its way")
-        if chunks and not _goes_on(chunks[-1].upto, upto):
+        if before is not None and not _goes_on(before.upto, upto):
             raise ScriptError(command.line, "a chunk ends behind the one before it")
         self.database.select(upto)
 
     def do_chunk(self, command: Command) -> None:
         """`chunk a3`: the chunk that was selected has come to the service; without a `select` it is selected now."""
-        chunks, upto = self.database.chunks, self._upto(command)
-        if not chunks or chunks[-1].finished is not None:
+        upto = self._upto(command)
+        self._require_begun(command, "the first chunk")
+        chunk = self.database.chunk_before(upto)
+        if chunk is None or chunk.finished is not None:
             self.do_select(command)
-        if chunks[-1].upto != upto:
+            chunk = self.database.chunks[-1]
+        if chunk.upto != upto:
             raise ScriptError(command.line, "another chunk is on its way")
-        self.database.finish_chunk()
+        self.database.finish(chunk)
 
     def _upto(self, command: Command) -> Key | None:
         command.expect(min(len(command.words), 2))

@@ -18,7 +18,7 @@ def test_scenario(file: Path, request: pytest.FixtureRequest) -> None:
     text, name = file.read_text(), f"tests/scenarios/{file.name}"
     try:
         blocks = parse(text)
-        printed, complaints = Player(blocks).play()
+        printed, violations = Player(blocks).play()
     except ScriptError as error:
         pytest.fail(f"{name}: {error}", pytrace=False)
     found = render(blocks, printed)
@@ -26,5 +26,5 @@ def test_scenario(file: Path, request: pytest.FixtureRequest) -> None:
         file.write_text(found)
     elif different := differences(name, text, found):
         pytest.fail(different, pytrace=False)
-    if complaints:
-        pytest.fail("\n".join([f"{name}: the law does not hold", *complaints]), pytrace=False)
+    if violations:
+        pytest.fail("\n".join([f"{name}: the law does not hold", *violations]), pytrace=False)

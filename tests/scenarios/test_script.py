@@ -29,8 +29,8 @@ copy-0
 
 def found(text: str) -> str:
     blocks = parse(text)
-    printed, complaints = Player(blocks).play()
-    assert not complaints
+    printed, violations = Player(blocks).play()
+    assert not violations
     return render(blocks, printed)
 
 
@@ -90,7 +90,11 @@ def test_a_line_that_can_not_be_carried_out_is_named(line: str, reason: str) -> 
         (["initial", "select a2", "select a3"], "is on its way"),
         (["initial", "select a2", "chunk a3"], "another chunk"),
         (["chunk z1"], "is no key"),
-        (["again events=1"], "is not for a table that is read"),
+        (["initial bounds=a3", "chunk a5", "chunk a4"], "behind the one before"),
+        (["initial bounds=a3", "select a5", "select a6"], "is on its way"),
+        (["initial bounds=a3,a2"], "bounds rise"),
+        (["initial bounds=z1"], "is no key"),
+        (["bad a1"], "is not for a table that is read"),
     ],
 )
 def test_a_line_that_a_database_can_not_carry_out_is_named(lines: list[str], reason: str) -> None:

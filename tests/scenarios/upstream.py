@@ -250,11 +250,12 @@ class Writer:
         return id_
 
     def _named(self, command: Command, word: int = 1) -> int:
-        id_ = self.keys.id(command.words[word])
+        return self._id_of(command, command.words[word])
+
+    def _id_of(self, command: Command, name: str) -> int:
+        id_ = self.keys.id(name)
         if id_ is None:
-            raise ScriptError(
-                command.line, f"{command.words[word]} is no key: a letter of a vnode and a number"
-            )
+            raise ScriptError(command.line, f"{name} is no key: a letter of a vnode and a number")
         return id_
 
     # barriers ----------------------------------------------------------------------------------------------

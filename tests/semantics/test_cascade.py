@@ -7,7 +7,7 @@ import random
 from schemas.job import JobDefinition
 from tests.kit.tables import churn, table
 from tests.kit.upstream import MemoryTopic, Upstream
-from tests.simulation.undisturbed import undisturbed
+from tests.simulation.without_faults import without_faults
 
 
 def test_an_output_whose_columns_hold_the_key_is_an_upstream() -> None:
@@ -19,14 +19,14 @@ def test_an_output_whose_columns_hold_the_key_is_an_upstream() -> None:
         first.barrier()
     declared = {"output_partitions": 2, "rate_limit": 8, "columns": ["v", "id"], "filter": "n < 3"}
     job = JobDefinition.declare({"name": "copy", "output": "copy", **declared}, schema)
-    topics = undisturbed(first, job).lasting.topics
+    topics = without_faults(first, job).durable.topics
 
     narrow = table({"v": "string", "id": "bigint"}, vnode_count=6)
     second = Upstream(narrow)
     second.topic = MemoryTopic([topics.committed(place) for place in topics.partitions("copy")])
     second.barriers = [barrier for barrier in first.barriers if barrier.curr >= _begin(second.topic)]
     again = {"name": "next", "output": "last", "rate_limit": 5, "filter": "v IS NOT NULL"}
-    undisturbed(second, JobDefinition.declare(again, narrow))
+    without_faults(second, JobDefinition.declare(again, narrow))
 
 
 def _begin(topic: MemoryTopic) -> int:

@@ -18,7 +18,7 @@ from schemas.records import Row
 from schemas.table import TableSchema
 from tests.kit.tables import churn, items, table, vnode_of
 from tests.kit.upstream import Upstream
-from tests.simulation.undisturbed import undisturbed
+from tests.simulation.without_faults import without_faults
 from tests.simulation.world import World
 
 SINGLE_KEYS: dict[str, list[Any]] = {
@@ -76,7 +76,7 @@ def played(
         churn(upstream, [row(key, number % 4) for key in keys], 6, random.Random(number))
         upstream.barrier()
     declared = {"name": "copy", "output": "copy", "output_partitions": 1, "rate_limit": 2}
-    return undisturbed(upstream, JobDefinition.declare({**declared, **job}, schema))
+    return without_faults(upstream, JobDefinition.declare({**declared, **job}, schema))
 
 
 @pytest.mark.parametrize("kind", SINGLE_KEYS)
@@ -107,7 +107,7 @@ def test_a_position_is_the_key_that_was_read_last() -> None:
     world = played(schema, [(*key, 0) for key in keys], keys, lambda key, n: (*key, n))
     first, *_ = (
         each
-        for entry in world.lasting.topics.committed(("copy", 0))
+        for entry in world.durable.topics.committed(("copy", 0))
         if entry.barrier is not None
         for each in decode_barrier(entry.barrier, entry.value, where="copy").progress
     )

@@ -9,7 +9,7 @@ import pytest
 from schemas.job import JobDefinition
 from tests.kit.tables import churn, items, table
 from tests.kit.upstream import Upstream
-from tests.simulation.undisturbed import undisturbed
+from tests.simulation.without_faults import without_faults
 
 
 def play(*, vnodes: int, output_partitions: int, partitions: int = 2, lanes: int = 1) -> None:
@@ -21,8 +21,8 @@ def play(*, vnodes: int, output_partitions: int, partitions: int = 2, lanes: int
         churn(upstream, items(range(120), n=number), 40, random.Random(number))
         upstream.barrier()
     declared = {"name": "copy", "output": "copy", "output_partitions": output_partitions, "rate_limit": 20}
-    world = undisturbed(upstream, JobDefinition.declare(declared, schema), lanes=lanes)
-    assert len(world.lasting.topics.partitions("copy")) == output_partitions
+    world = without_faults(upstream, JobDefinition.declare(declared, schema), lanes=lanes)
+    assert len(world.durable.topics.partitions("copy")) == output_partitions
 
 
 @pytest.mark.parametrize("output_partitions", [1, 8])

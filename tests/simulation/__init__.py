@@ -27,7 +27,7 @@ history is a list of choices: who goes on, who dies, what becomes of an effect. 
     power       all failures of the service's host in one job: before each step, any part of what was not synced is lost
     restores    an older state, or none, in the place of the newest: each one of a job, at many later moments
     hand-overs  all of them: whenever a rival takes over, whenever the one before goes on (`handovers`)
-    misfortunes all that can go wrong without a crash, one at a time, in one job (`test_misfortunes`)
+    faults      all that can go wrong without a crash, one at a time, in one job (`test_single_faults`)
     canaries    the protocol with one thing broken each; the simulation has to find it (`canaries`)
 
 The judge (`judge`) asks `verify` about every output, and holds journal, log and progress to what the outputs say.

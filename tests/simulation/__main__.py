@@ -49,7 +49,7 @@ def main() -> int:
     order = ORDERS[arguments.order]
     if arguments.seed is not None:
         verdict = play(arguments.seed)
-        return _show([*verdict.trace, f"digest {verdict.digest}"], verdict.complaints)
+        return _show([*verdict.trace, f"digest {verdict.digest}"], verdict.violations)
     if arguments.crashes is not None:
         setting = small_reading() if arguments.reading else twelve_epochs()
         return _show(*replay(setting, order, tuple(arguments.crashes)))
@@ -59,14 +59,14 @@ def main() -> int:
     return _play_all(range(arguments.first or 0, arguments.seeds), seeds_alone=arguments.first is not None)
 
 
-def _show(trace: list[str], complaints: list[str]) -> int:
-    sys.stdout.write("\n".join([*trace, *(complaints or ["the law holds"]), ""]))
-    return bool(complaints)
+def _show(trace: list[str], violations: list[str]) -> int:
+    sys.stdout.write("\n".join([*trace, *(violations or ["the law holds"]), ""]))
+    return bool(violations)
 
 
 def failed(verdict: Verdict) -> str:
-    """How a failure is told: what is wrong, and the command that shows it again."""
-    return "\n  ".join([f"make simulate SEED={verdict.seed}", *verdict.complaints[:3]])
+    """A failure as it is printed: what is wrong, and the command that shows it again."""
+    return "\n  ".join([f"make simulate SEED={verdict.seed}", *verdict.violations[:3]])
 
 
 # everything ------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def _hand_overs(piece: tuple[int, int]) -> tuple[int, list[str]]:
 
 
 def _seeds(piece: range) -> tuple[int, list[str]]:
-    return len(piece), [failed(verdict) for verdict in map(play, piece) if verdict.complaints]
+    return len(piece), [failed(verdict) for verdict in map(play, piece) if verdict.violations]
 
 
 def _canary(number: int) -> tuple[str, str]:

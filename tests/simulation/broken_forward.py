@@ -28,9 +28,9 @@ class TakesPositionsLate(Forward):
 
     def rows(self, jobs: Iterable[JobState], upto: int) -> list[ProgressRow]:
         return [
-            ProgressRow(job.name, vnode, self._progress(job, told))
+            ProgressRow(job.name, vnode, self._progress(job, published))
             for job in jobs
-            for vnode, told in sorted(self._published(job, math.inf).items())
+            for vnode, published in sorted(self._published(job, math.inf).items())
         ]
 
 

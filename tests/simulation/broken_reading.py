@@ -111,7 +111,7 @@ class ReadsBehindWhatIsReleased(Batches):
 
 
 class TakesFilesOfOthers(TableReader):
-    """Rows of these keys that somebody staged who is gone are taken for one's own."""
+    """Takes rows of these keys that an instance before has staged for its own."""
 
     def stage(self, selected: Selected) -> tuple[str, ...]:
         storage, keys = self.storage, selected.keys

@@ -29,7 +29,7 @@ from tests.simulation.restores import jobs_that_come_and_go, restores
 from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
 from tests.simulation.table_reader import TableReader
-from tests.simulation.world import Lasting
+from tests.simulation.world import Durable
 
 WITHIN_SEEDS = 1_000
 
@@ -54,7 +54,7 @@ class Canary:
     def passes_without_faults(self) -> list[str]:
         """What is wrong where nothing goes wrong: nothing, or the canary would be dead from the start."""
         setting = quiet_reading() if self.reading else twelve_epochs()
-        beginning = Lasting.beginning(setting)
+        beginning = Durable.beginning(setting)
         return play_on(setting, ORDERS[0], beginning, instance_type=self.instance_type)[1]
 
     def dies(self) -> tuple[str, str] | None:
@@ -72,7 +72,7 @@ class Canary:
     def _seeds(self) -> Iterator[tuple[str, list[str]]]:
         played, kind = (play_from_database, " from a database") if self.reading else (play, "")
         for seed in range(WITHIN_SEEDS):
-            yield f"seed {seed}{kind}", played(seed, self.instance_type).complaints
+            yield f"seed {seed}{kind}", played(seed, self.instance_type).violations
 
 
 def _breaking(
@@ -104,7 +104,7 @@ _READING: dict[str, type[Instance]] = {
     "a chunk is released a barrier early": _breaking(reader=reading.ReleasesEarly),
     "the topic is asked before the slot": _breaking(reader=reading.AsksTheTopicFirst),
     "the log is asked before the snapshot": _breaking(reader=reading.AsksForTheLogEarly),
-    "files of somebody who is gone are taken": _breaking(reader=reading.TakesFilesOfOthers),
+    "files of an instance before are taken": _breaking(reader=reading.TakesFilesOfOthers),
     "jobs read behind what is released": _breaking(batches=reading.ReadsBehindWhatIsReleased),
     "what waits is kept behind the progress": _breaking(batches=reading.WaitingBehindProgress),
     "what goes on waiting is not written anew": _breaking(batches=reading.WritesNothingAnew),

@@ -1,6 +1,6 @@
 """Every crash of one job: not drawn from seeds, but all of them, one after the other.
 
-A crash leaves what is lasting (`Lasting`), so all that comes after it is decided by that alone: the history of a job is
+A crash leaves what is durable (`Durable`), so all that comes after it is decided by that alone: the history of a job is
 played once, what would survive is kept before each step, and a new instance goes on from each. Its recovery is a
 history with steps of its own, so crashes in recoveries, pairs and more, are found in the same way.
 
@@ -16,13 +16,13 @@ from functools import cache
 from schemas.records import Add, Throttle
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
-from tests.simulation.fault_policies import Order, Straight
+from tests.simulation.fault_policies import NoFaults, Order
 from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
-from tests.simulation.judge import complaints
+from tests.simulation.judge import violations
 from tests.simulation.scheduler import Strand
 from tests.simulation.state_digest import state_digest
-from tests.simulation.world import Lasting, Setting, World
+from tests.simulation.world import Durable, Setting, World
 
 VNODES = 4
 ORDERS = [
@@ -53,7 +53,7 @@ def job_of_epochs(count: int) -> Setting:
 
 
 Look = Callable[[int, World], None]
-"""Is told of each step before it is taken."""
+"""Called with each step before it is taken."""
 
 
 def twelve_epochs() -> Setting:
@@ -65,38 +65,38 @@ def unseen(step: int, world: World) -> None:
     """Nobody looks on."""
 
 
-class Witnessed(Straight):
-    """A policy without faults that lets somebody look on. What maintenance does follows from how far things are."""
+class WithObserver(NoFaults):
+    """No faults, and an observer is called before each step. What maintenance does follows from how far things are."""
 
     def __init__(self, order: Order, world: World, look: Look = unseen) -> None:
         super().__init__(order)
         self._world, self._look = world, look
         self._steps = 0
 
-    def befalls(self, strand: Strand) -> str:
+    def interruption(self, strand: Strand) -> str:
         self._look(self._steps, self._world)
         self._steps += 1
         return "nothing"
 
     def outcome(self, of: str, harmless: str, *others: str) -> str:
         choices = (harmless, *others) if of == "maintenance" else (harmless,)
-        return choices[self._world.lasting.arrivals.counts[0] % len(choices)]
+        return choices[self._world.durable.arrivals.counts[0] % len(choices)]
 
 
 def play_on(
     setting: Setting,
     order: Order,
-    left: Lasting,
+    left: Durable,
     look: Look = unseen,
     instance_type: type[Instance] = Instance,
 ) -> tuple[World, list[str]]:
     """From what a crash left to the end, without another one; what is wrong then."""
-    world = World(setting, Straight(), left.copy(), instance_type)
-    world.scheduler.policy = Witnessed(order, world, look)
+    world = World(setting, NoFaults(), left.copy(), instance_type)
+    world.scheduler.policy = WithObserver(order, world, look)
     world.start()
     try:
         world.settle()
-        return world, complaints(world)
+        return world, violations(world)
     except Exception as error:  # noqa: BLE001  # whatever it is, it is this history's
         return world, [f"{type(error).__name__}: {error}"]
     finally:
@@ -118,22 +118,22 @@ class Exploration:
 
     def run(self, most_crashes: int | None = None) -> None:
         """All histories with so many crashes; None: with any number."""
-        reached: list[tuple[Path, Lasting]] = [((), Lasting.beginning(self.setting))]
+        reached: list[tuple[Path, Durable]] = [((), Durable.beginning(self.setting))]
         while reached:
             self.distinct.append(len(reached))
             goes_on = most_crashes is None or len(self.distinct) <= most_crashes
             reached = [further for path, left in reached for further in self._follow(path, left, goes_on)]
 
-    def _follow(self, path: Path, left: Lasting, goes_on: bool) -> list[tuple[Path, Lasting]]:
+    def _follow(self, path: Path, left: Durable, goes_on: bool) -> list[tuple[Path, Durable]]:
         """Judge the history after a crash; what further crashes in it would leave."""
-        further: list[tuple[Path, Lasting]] = []
+        further: list[tuple[Path, Durable]] = []
 
         def look(step: int, world: World) -> None:
             self.steps += 1
-            same = state_digest(world.lasting)
+            same = state_digest(world.durable)
             if same not in self._known:
                 self._known.add(same)
-                further.append(((*path, step), world.lasting.copy()))
+                further.append(((*path, step), world.durable.copy()))
 
         _, wrong = play_on(self.setting, self.order, left, look if goes_on else unseen)
         if wrong:
@@ -145,20 +145,20 @@ class Exploration:
 
 def replay(setting: Setting, order: Order, path: Path) -> tuple[list[str], list[str]]:
     """The trace of a history with these crashes, and what is wrong at its end."""
-    left, trace = Lasting.beginning(setting), list[str]()
+    left, trace = Durable.beginning(setting), list[str]()
     for step in path:
-        told, left = _until(setting, order, left, step)
-        trace += [*told, "crash"]
+        before, left = _until(setting, order, left, step)
+        trace += [*before, "crash"]
     world, wrong = play_on(setting, order, left)
     return trace + world.scheduler.trace, wrong
 
 
-def _until(setting: Setting, order: Order, left: Lasting, end: int) -> tuple[list[str], Lasting]:
-    kept: list[tuple[list[str], Lasting]] = []
+def _until(setting: Setting, order: Order, left: Durable, end: int) -> tuple[list[str], Durable]:
+    kept: list[tuple[list[str], Durable]] = []
 
     def look(step: int, world: World) -> None:
         if step == end:
-            kept.append((list(world.scheduler.trace), world.lasting.copy()))
+            kept.append((list(world.scheduler.trace), world.durable.copy()))
 
     play_on(setting, order, left, look)
     return kept[0]

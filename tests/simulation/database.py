@@ -27,7 +27,7 @@ _WORK, _SEND, _CONFIRM, _RESTART = 30, 40, 15, 1
 
 
 class Moment(NamedTuple):
-    """What a session of the database finds, and at the same time somebody who asks the slot and the topic.
+    """What a session of the database finds, and what the slot and the topic say at the same time.
 
     `ends` are behind the last record of each partition.
     """
@@ -132,7 +132,7 @@ class DatabaseUpstream(ConnectorUpstream):
         self.passes()
 
     def begin(self) -> None:
-        """Somebody looks where to read the topic from: before the first event that a snapshot does not see now."""
+        """Decide where the topic is read from: before the first event that a snapshot does not see now."""
         first = self._database.snapshot()
         unseen = [
             (self.home((event.key,)), offsets[0])
@@ -150,7 +150,7 @@ class DatabaseUpstream(ConnectorUpstream):
         return super().barrier(mutation)
 
     def spoil(self, number: int, value: bytes) -> Place:
-        """A record with this value comes into a partition, and nobody has sent it. Where it lies."""
+        """Put a record with this value, which no connector has sent, into a partition. Returns its place."""
         self.topic.append(number, self._keys.encode((KEYS,)), value)
         self._ends[number] = self.topic.partitions[number][-1].offset + 1
         return self._last(number)

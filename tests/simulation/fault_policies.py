@@ -25,7 +25,7 @@ class Order:
         return f"{lanes} lane first, {markers} markers"
 
 
-class Straight:
+class NoFaults:
     """Nothing goes wrong."""
 
     def __init__(self, order: Order = Order()) -> None:
@@ -37,7 +37,7 @@ class Straight:
         own = [strand for strand in ready if strand.process.name != "world"]
         return (own or ready)[-1 if own and self.order.last_lane_first else 0]
 
-    def befalls(self, strand: Strand) -> str:
+    def interruption(self, strand: Strand) -> str:
         return "nothing"
 
     def outcome(self, of: str, harmless: str, *others: str) -> str:
@@ -90,7 +90,7 @@ class Seeded:
         weights = [self.odds.world if strand.process.name == "world" else 1.0 for strand in ready]
         return self.rng.choices(ready, weights)[0]
 
-    def befalls(self, strand: Strand) -> str:
+    def interruption(self, strand: Strand) -> str:
         if self.healed or strand.process.name == "world" or self.faults >= self.odds.faults:
             return "nothing"
         drawn = self.rng.random()

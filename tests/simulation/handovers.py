@@ -11,27 +11,27 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import count
 
-from tests.simulation.crashes import Witnessed, job_of_epochs, play_on
-from tests.simulation.fault_policies import Order, Straight
+from tests.simulation.crashes import WithObserver, job_of_epochs, play_on
+from tests.simulation.fault_policies import NoFaults, Order
 from tests.simulation.instance import Instance
-from tests.simulation.judge import complaints
-from tests.simulation.world import Lasting, Setting, World
+from tests.simulation.judge import violations
+from tests.simulation.world import Durable, Setting, World
 
 
 def every_stop(order: Order) -> range:
-    """All steps that an undisturbed instance takes."""
-    return range(1, len(_undisturbed(order)) + 1)
+    """All steps that an instance takes without faults."""
+    return range(1, len(_without_faults(order)) + 1)
 
 
 def one_batch(order: Order) -> range:
     """Its steps from one plan to the next, in the middle of the job: slices are read, changes sent."""
-    plans = [number for number, step in enumerate(_undisturbed(order)) if "commit journal" in step]
+    plans = [number for number, step in enumerate(_without_faults(order)) if "commit journal" in step]
     return range(plans[3] + 1, plans[4] + 2)
 
 
 @cache
-def _undisturbed(order: Order) -> list[str]:
-    world, _ = play_on(_setting(), order, Lasting.beginning(_setting()))
+def _without_faults(order: Order) -> list[str]:
+    world, _ = play_on(_setting(), order, Durable.beginning(_setting()))
     return [step for step in world.scheduler.trace if step.startswith("service-1.")]
 
 
@@ -55,8 +55,8 @@ def hand_over(
     order: Order, stop: int, wake: int, instance_type: type[Instance] = Instance
 ) -> tuple[list[str], list[str]] | None:
     """The trace, and what is wrong at its end; None if one of the two comes to rest before it has gone so far."""
-    world = World(_setting(), Straight(), instance_type=instance_type)
-    world.scheduler.policy = Witnessed(order, world)
+    world = World(_setting(), NoFaults(), instance_type=instance_type)
+    world.scheduler.policy = WithObserver(order, world)
     try:
         first = world.start()
         if not _let_go(world, first, stop):
@@ -67,7 +67,7 @@ def hand_over(
             return None
         first.process.paused = False
         world.settle()
-        return world.scheduler.trace, complaints(world)
+        return world.scheduler.trace, violations(world)
     except Exception as error:  # noqa: BLE001  # whatever it is, it is this history's
         return world.scheduler.trace, [f"{type(error).__name__}: {error}"]
     finally:

@@ -22,7 +22,7 @@ from tests.simulation.changelog import Changelog
 from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFromConnector
 from tests.simulation.fault_policies import Seeded
 from tests.simulation.instance import Instance
-from tests.simulation.judge import complaints
+from tests.simulation.judge import violations
 from tests.simulation.mutations import mutations
 from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting, World, may_restore
@@ -231,7 +231,7 @@ class Verdict:
     """Of one history. `digest` is the same whenever the seed is."""
 
     seed: int
-    complaints: list[str]
+    violations: list[str]
     digest: str
     trace: list[str]
     faults: int
@@ -261,22 +261,22 @@ def played(
     world.start()
     try:
         _run(world, policy)
-        wrong = complaints(world)
+        wrong = violations(world)
     except Exception as error:  # noqa: BLE001  # whatever it is, it is this seed's
         wrong = [f"{type(error).__name__}: {error}"]
     finally:
         world.scheduler.end()
     scheduler = world.scheduler
-    return Verdict(seed, wrong, scheduler.digest(), scheduler.trace, policy.faults, world.lasting.starts)
+    return Verdict(seed, wrong, scheduler.digest(), scheduler.trace, policy.faults, world.durable.starts)
 
 
 def _run(world: World, policy: Seeded) -> None:
     rng = policy.rng
-    backup = world.lasting.files.copy() if rng.random() < RESTORED else None
+    backup = world.durable.files.copy() if rng.random() < RESTORED else None
     while world.scheduler.turn():
         if backup is not None and rng.random() < 0.01:
             if rng.random() < 0.6:
-                backup = world.lasting.files.copy()
+                backup = world.durable.files.copy()
             elif backup.has_plan() and may_restore(world.setting, backup):
                 world.restore(backup)
         moving = [instance for instance in world.alive if not instance.process.paused]

@@ -99,7 +99,7 @@ class Instance:
         self._reader: TableReader | None = None
         self._worked = False
         self.ended_as_owner = False
-        """Whether it gave way to somebody although nobody had taken the state over."""
+        """Whether it ended as superseded although no other instance had taken the state over."""
 
     def start(self) -> None:
         self.scheduler.spawn(self.process, "driver", self._live)
@@ -113,7 +113,7 @@ class Instance:
             raise
 
     def _run_once(self) -> bool:
-        """False after trouble that passes: what has worked goes on in the same process, among what is left in it."""
+        """False after an error that passes: a service that has worked goes on in the same process."""
         self.storage.set_torn_aside()
         journal = self.journal_type(self.storage, self.table)
         try:
@@ -141,7 +141,7 @@ class Instance:
         self.refuse_rescale(batches)
         source = self.source()
         known = source.begin(batches.position, batches.next_offsets())
-        micro_batches = MicroBatches(source, batches, compactor, self.told)  # type: ignore[arg-type]  # narrower
+        micro_batches = MicroBatches(source, batches, compactor, self.batch_done)  # type: ignore[arg-type]  # narrower
         micro_batches.run(known)
         while True:
             micro_batches.run(source.aligned(NO_RECORDS))
@@ -232,7 +232,7 @@ class Instance:
     def lanes(self) -> Lanes:
         return Lanes(self)
 
-    def told(self, report: BatchReport) -> None:
+    def batch_done(self, report: BatchReport) -> None:
         """A batch is done."""
         self._worked = True
 

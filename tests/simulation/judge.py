@@ -47,26 +47,26 @@ from tests.simulation.broker import Topics
 from tests.simulation.changelog import Changelog
 from tests.simulation.compaction import changes_of, rows_of
 from tests.simulation.initial import rows_as
-from tests.simulation.judge_reading import complaints_of_reading, places_of_released, plans_of
+from tests.simulation.judge_reading import places_of_released, plans_of, violations_of_reading
 from tests.simulation.world import World
 
 ENDS = Fenced, CommitConflict, EnvironmentProblem, OutcomeUnknown
 """What may end an instance of itself: a rival, or a broker that gave no answer, which the next start repairs."""
 
 
-def complaints(world: World) -> list[str]:
+def violations(world: World) -> list[str]:
     """All that is wrong with a world that has settled."""
-    return list(_complaints(world))
+    return list(_violations(world))
 
 
-def _complaints(world: World) -> Iterator[str]:
+def _violations(world: World) -> Iterator[str]:
     for instance in world.instances:
         error = instance.process.ended_by
         if error is not None and not isinstance(error, ENDS):
             yield f"{instance.process.name} ended with {error!r}"
         ahead = any(forward.was_active for forward in instance.forwards)
-        # Whoever was superseded without knowing it sees what its successor has sent.
-        if ahead and not world.lasting.restored and not isinstance(error, Fenced):
+        # An instance that was superseded without knowing it sees what its successor has sent.
+        if ahead and not world.durable.restored and not isinstance(error, Fenced):
             yield f"{instance.process.name} found a state that is older than its outputs"
         if instance.ended_as_owner:
             yield f"{instance.process.name} ended although the state was its own: {error!r}"
@@ -78,16 +78,16 @@ def _complaints(world: World) -> Iterator[str]:
         return
     alive = {job.definition.output: job for job in jobs_after(plan, world.setting.table).jobs}
     for output, job in world.setting.every_job.items():
-        if world.lasting.topics.partitions(output):
+        if world.durable.topics.partitions(output):
             yield from _output(world, job, alive.get(output))
     yield from _progress(world, last)
     yield from _replica(world, last)
     yield from _plans(world)
-    yield from complaints_of_reading(world)
+    yield from violations_of_reading(world)
 
 
 def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterator[str]:
-    topics, changelog = world.lasting.topics, world.setting.changelog
+    topics, changelog = world.durable.topics, world.setting.changelog
     partitions = [_committed(topics, job, number) for _, number in topics.partitions(job.output)]
     if not any(partitions) and state is None:
         return
@@ -116,10 +116,10 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
         epochs = Counter(entry.barrier for entry in entries if entry.barrier is not None)
         yield from (f"{job.output}-{number} has barrier {e!r} {n} times" for e, n in epochs.items() if n > 1)
     if state is not None:
-        told = dict(_told(partitions))
+        published = dict(_published(partitions))
         known = dict(_known(world, state))
-        if told != known:
-            yield f"{job.output}: progress table {known}, output {told}"
+        if published != known:
+            yield f"{job.output}: progress table {known}, output {published}"
 
 
 def _initial(changelog: Changelog) -> InitialTable | None:
@@ -139,11 +139,11 @@ def _committed(topics: Topics, job: JobDefinition, number: int) -> list[Entry]:
 
 
 def _letters(world: World, job: JobDefinition) -> list[Letter]:
-    topics = world.lasting.topics
+    topics = world.durable.topics
     return topics.letters(job.dead_letters) if topics.partitions(job.dead_letters) else []
 
 
-def _told(partitions: list[list[Entry]]) -> Iterator[tuple[int, VnodeProgress]]:
+def _published(partitions: list[list[Entry]]) -> Iterator[tuple[int, VnodeProgress]]:
     for entries in partitions:
         for entry in entries:
             if entry.barrier is not None:
@@ -170,8 +170,8 @@ def _progress(world: World, last: int) -> Iterator[str]:
     if epoch != last:
         yield f"the progress table ends with {epoch}, the upstream with {last}"
     rows = Ledger(world.storage, PROGRESS_PATH, SCHEMA).read().to_pylist()
-    told = Counter((row["job"], row["vnode"], row["barrier"]) for row in rows)
-    yield from (f"the progress table tells {what} {count} times" for what, count in told.items() if count > 1)
+    counts = Counter((row["job"], row["vnode"], row["barrier"]) for row in rows)
+    yield from (f"the progress table has {what} {count} times" for what, count in counts.items() if count > 1)
 
 
 def _plans(world: World) -> Iterator[str]:
@@ -206,7 +206,7 @@ def _replica(world: World, last: int) -> Iterator[str]:
         if files.base or files.log:
             yield f"rows without identity are kept: {files}"
         return
-    memory = world.lasting.files
+    memory = world.durable.files
     changes = changes_of(files, memory)
     places = sorted((change[PARTITION], change[OFFSET]) for change in changes)
     wanted = list(_places(world, files.compacted_epoch))

@@ -27,7 +27,7 @@ NEVER = 1 << 62
 """Behind every barrier."""
 
 
-def complaints_of_reading(world: World) -> Iterator[str]:
+def violations_of_reading(world: World) -> Iterator[str]:
     """Of a world that has settled."""
     if world.setting.changelog.timeline is None:
         return
@@ -37,7 +37,7 @@ def complaints_of_reading(world: World) -> Iterator[str]:
     last = plans[-1].reading
     if last is not None and not last.read.release(last.due).is_done:
         yield f"keys are left at the end: {last.read.release(last.due)}"
-    versions = world.lasting.files.tables.get(WAITING_PATH, [])
+    versions = world.durable.files.tables.get(WAITING_PATH, [])
     left = files_of(world.storage, WAITING_PATH, len(versions) - 1) if versions else []
     if left:
         yield f"{sum(file.rows for file in left)} events wait at the end"

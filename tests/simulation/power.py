@@ -14,7 +14,7 @@ from tests.simulation.fault_policies import Order
 from tests.simulation.instance import Instance
 from tests.simulation.state_digest import state_digest
 from tests.simulation.storage import Loss
-from tests.simulation.world import Lasting, Setting, World
+from tests.simulation.world import Durable, Setting, World
 
 WAYS: dict[str, Loss] = {
     "all is gone": lambda path: "gone",
@@ -32,20 +32,20 @@ def power_failures(
     setting: Setting, order: Order, instance_type: type[Instance] = Instance
 ) -> Iterator[tuple[str, list[str]]]:
     """Step and way of each that leaves something new, and what is wrong in the end."""
-    left: list[Lasting] = []
+    left: list[Durable] = []
 
     def look(step: int, world: World) -> None:
-        left.append(world.lasting.copy())
+        left.append(world.durable.copy())
 
-    _, wrong = play_on(setting, order, Lasting.beginning(setting), look, instance_type)
+    _, wrong = play_on(setting, order, Durable.beginning(setting), look, instance_type)
     yield "none", wrong
     known: set[tuple[bytes, str]] = set()
-    for step, lasting in enumerate(left):
-        before = state_digest(lasting)
+    for step, durable in enumerate(left):
+        before = state_digest(durable)
         for way, loss in WAYS.items():
-            losses = repr([(path, loss(path)) for path in lasting.files.at_risk])
-            if lasting.files.at_risk and (before, losses) not in known:
+            losses = repr([(path, loss(path)) for path in durable.files.at_risk])
+            if durable.files.at_risk and (before, losses) not in known:
                 known.add((before, losses))
-                lost = lasting.copy()
+                lost = durable.copy()
                 lost.files.lose_power(loss)
                 yield f"step {step}, {way}", play_on(setting, order, lost, instance_type=instance_type)[1]

@@ -18,7 +18,7 @@ from tests.simulation.fault_policies import Order
 from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
 from tests.simulation.storage import Files
-from tests.simulation.world import Lasting, Setting, World, may_restore
+from tests.simulation.world import Durable, Setting, World, may_restore
 
 EVERY = 9
 """Steps from one restore to the next: more than the commits of a batch, and no divisor of its steps."""
@@ -62,20 +62,20 @@ def restores(
     setting: Setting, order: Order, instance_type: type[Instance] = Instance, every: int = EVERY
 ) -> Iterator[tuple[str, list[str]]]:
     """When which state is restored, and what is wrong in the end."""
-    left: list[Lasting] = []
+    left: list[Durable] = []
 
     def look(step: int, world: World) -> None:
-        left.append(world.lasting.copy())
+        left.append(world.durable.copy())
 
-    _, wrong = play_on(setting, order, Lasting.beginning(setting), look, instance_type)
+    _, wrong = play_on(setting, order, Durable.beginning(setting), look, instance_type)
     yield "none", wrong
     for moment in range(every, len(left), every):
         for older, files in _copies(setting, left[:moment]):
-            lasting = left[moment].copy()
-            lasting.files.restore(files)
-            lasting.restored = True
+            durable = left[moment].copy()
+            durable.files.restore(files)
+            durable.restored = True
             where = f"before step {moment} the state of step {older}"
-            yield where, play_on(setting, order, lasting, instance_type=instance_type)[1]
+            yield where, play_on(setting, order, durable, instance_type=instance_type)[1]
 
 
 class _Rebuilds(Instance):
@@ -86,23 +86,23 @@ class _Rebuilds(Instance):
 
 def rebuilds(setting: Setting, order: Order, every: int) -> Iterator[tuple[str, list[str]]]:
     """When the state is lost as a whole, and what is wrong in the end."""
-    left: list[Lasting] = []
-    play_on(setting, order, Lasting.beginning(setting), lambda step, world: left.append(world.lasting.copy()))
+    left: list[Durable] = []
+    play_on(setting, order, Durable.beginning(setting), lambda step, world: left.append(world.durable.copy()))
     for moment in range(every, len(left), every):
-        lasting = left[moment].copy()
-        lasting.files.restore(Files())
-        lasting.restored = True
-        yield f"step {moment}", play_on(setting, order, lasting, instance_type=_Rebuilds)[1]
+        durable = left[moment].copy()
+        durable.files.restore(Files())
+        durable.restored = True
+        yield f"step {moment}", play_on(setting, order, durable, instance_type=_Rebuilds)[1]
 
 
-def _copies(setting: Setting, left: list[Lasting]) -> Iterator[tuple[int, Files]]:
+def _copies(setting: Setting, left: list[Durable]) -> Iterator[tuple[int, Files]]:
     """States that differ, with a plan at least: a new one is no older state."""
     known: set[tuple[int, ...]] = set()
-    for step, lasting in enumerate(left):
-        tables = lasting.files.tables
+    for step, durable in enumerate(left):
+        tables = durable.files.tables
         versions = tuple(len(tables.get(path, ())) for path in sorted(tables))
-        if len(tables) < 4 or not lasting.files.has_plan() or versions in known:
+        if len(tables) < 4 or not durable.files.has_plan() or versions in known:
             continue
         known.add(versions)
-        if may_restore(setting, lasting.files):
-            yield step, lasting.files
+        if may_restore(setting, durable.files):
+            yield step, durable.files

@@ -27,7 +27,7 @@ class AfterOnly(ChangeFormat):
 
 @dataclass
 class File:
-    """A store: its epoch, and its values by key. `is_made`: somebody makes it anew now."""
+    """A store: its epoch, and its values by key. `is_made`: an instance is making it anew."""
 
     epoch: int | None = None
     values: dict[bytes, bytes] = field(default_factory=dict)

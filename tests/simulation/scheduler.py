@@ -1,7 +1,7 @@
 """One effect at a time: strands of processes, and a policy that says which goes on, which dies and what goes wrong.
 
 The service's own code runs in strands (greenlets). It stops by `step` before each effect on the world outside; the
-effect itself is atomic. So a history is the list of choices that a policy made, and the same fate makes it again.
+effect itself is atomic. So a history is the list of choices that a policy made, and the same choices make it again.
 What dies stops at a step for good: whatever it had not written is gone.
 """
 
@@ -43,7 +43,7 @@ class Strand:
             work()
         except Killed:
             pass
-        except Exception as error:  # noqa: BLE001  # the end of a process, to be looked at by whoever judges
+        except Exception as error:  # noqa: BLE001  # the end of a process, for the judge
             self.process.ended_by = error
         finally:
             self.done = True
@@ -60,7 +60,7 @@ class FaultPolicy(Protocol):
     def next(self, ready: Sequence[Strand]) -> Strand:
         """Who goes on."""
 
-    def befalls(self, strand: Strand) -> str:
+    def interruption(self, strand: Strand) -> str:
         """What happens to the strand's process before its effect: `nothing`, `death` or `pause`."""
 
     def outcome(self, of: str, harmless: str, *others: str) -> str:
@@ -68,7 +68,7 @@ class FaultPolicy(Protocol):
 
 
 class Scheduler:
-    """Runs strands as a policy wants. `trace` tells every step that was taken."""
+    """Runs strands as a policy wants. `trace` has every step that was taken."""
 
     def __init__(self, policy: FaultPolicy) -> None:
         self.policy = policy
@@ -88,7 +88,7 @@ class Scheduler:
     def step(self, what: str, until: Callable[[], bool] | None = None) -> None:
         """Stop here until the policy lets this strand go on, and `until` holds. An effect may follow.
 
-        Outside of strands it does nothing, so that whoever judges can look at the world.
+        Outside of strands it does nothing, so that a judge can look at the world.
         """
         strand = self._by_greenlet.get(getcurrent())
         if strand is None:
@@ -114,16 +114,16 @@ class Scheduler:
         if not ready:
             return False
         strand = self.policy.next(ready)
-        befallen = self.policy.befalls(strand)
-        told = f"{strand.process.name}.{strand.name}: {strand.at}"
-        if befallen == "death":
-            self.trace.append(f"{told}: dies before it")
+        interruption = self.policy.interruption(strand)
+        step = f"{strand.process.name}.{strand.name}: {strand.at}"
+        if interruption == "death":
+            self.trace.append(f"{step}: dies before it")
             self.kill(strand.process)
-        elif befallen == "pause":
-            self.trace.append(f"{told}: paused before it")
+        elif interruption == "pause":
+            self.trace.append(f"{step}: paused before it")
             strand.process.paused = True
         else:
-            self.trace.append(told)
+            self.trace.append(step)
             strand.until = None
             strand.process.steps += 1
             strand.greenlet.switch()
@@ -134,7 +134,7 @@ class Scheduler:
         if strand.done:
             self._forget(strand)
             if strand.process.ended_by is not None and strand.process.alive:
-                self.trace.append(f"{strand.process.name} ends: {_told(strand.process.ended_by)}")
+                self.trace.append(f"{strand.process.name} ends: {_described(strand.process.ended_by)}")
                 self.kill(strand.process)
 
     def _forget(self, strand: Strand) -> None:
@@ -159,5 +159,5 @@ class Scheduler:
         return blake2b("\n".join(self.trace).encode(), digest_size=16).hexdigest()
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__} {getattr(error, 'code', error)}"

@@ -21,17 +21,17 @@ from state.journal import PATH as JOURNAL_PATH
 from state.replica import BASE_PATH, LOG_PATH
 from tests.simulation.broker import Topics
 from tests.simulation.storage import Files, Version
-from tests.simulation.world import Lasting
+from tests.simulation.world import Durable
 
 _PINNED = {"base": BASE_PATH, "log": LOG_PATH}
 
 
-def state_digest(lasting: Lasting) -> bytes:
+def state_digest(durable: Durable) -> bytes:
     """A digest of it."""
-    topics, arrivals = lasting.topics, lasting.arrivals
+    topics, arrivals = durable.topics, durable.arrivals
     content = (
         list(_outputs(topics)),
-        list(_tables(lasting.files)),
+        list(_tables(durable.files)),
         arrivals.counts,
         arrivals.most,
         arrivals.moment,
@@ -58,17 +58,17 @@ def _tables(files: Files) -> Iterator[str]:
         yield _version(files, path, len(versions) - 1)
 
 
-_TOLD: WeakKeyDictionary[Version, str] = WeakKeyDictionary()
+_TEXTS: WeakKeyDictionary[Version, str] = WeakKeyDictionary()
 """Versions never change."""
 
 
 def _version(files: Files, path: str, number: int) -> str:
     version = files.tables[path][number]
-    if version not in _TOLD:
+    if version not in _TEXTS:
         rows = [files.contents[f"{path}/{name}"].to_pylist() for name in version.files]
-        told = [_plan(files, entry["plan"]) for (entry,) in rows] if path == JOURNAL_PATH else rows
-        _TOLD[version] = repr((path, told, sorted(version.marks.items())))
-    return _TOLD[version]
+        content = [_plan(files, entry["plan"]) for (entry,) in rows] if path == JOURNAL_PATH else rows
+        _TEXTS[version] = repr((path, content, sorted(version.marks.items())))
+    return _TEXTS[version]
 
 
 def _plan(files: Files, text: str | None) -> Any:

@@ -1,6 +1,6 @@
 """Delta tables and Parquet files in memory, behind the service's own `Storage`.
 
-A table is a list of versions; a commit is conditional on the version that the writer saw, unless he allows retries:
+A table is a list of versions; a commit is conditional on the version that the writer saw, unless it allows retries:
 then it goes on top of whatever is there, as Delta's own conflict resolution would have it for an append. Old versions
 and files stay for ever. `Ledger`, `Journal`, `ProgressTable` and `Replica` on top are the service's.
 
@@ -163,7 +163,7 @@ class MemoryStorage(Storage):
         return torn
 
     def newest_row(self, path: str) -> dict[str, Any]:
-        """The only row of a table's newest version, for those who look on."""
+        """The only row of a table's newest version, for a judge."""
         (file,) = self.memory.tables[path][-1].files
         (row,) = self.memory.contents[f"{path}/{file}"].to_pylist()
         return dict(row)

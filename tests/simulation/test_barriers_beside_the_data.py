@@ -8,8 +8,8 @@ from schemas.job import JobDefinition
 from tests.kit.tables import churn, items, table
 from tests.kit.upstream import Upstream
 from tests.simulation.beside import BesideChangelog
-from tests.simulation.fault_policies import Straight
-from tests.simulation.judge import complaints
+from tests.simulation.fault_policies import NoFaults
+from tests.simulation.judge import violations
 from tests.simulation.world import Setting, World
 
 TABLE = table(vnode_count=4)
@@ -26,10 +26,10 @@ def test_barriers_beside_the_data_lose_nothing() -> None:
     declared = {"name": "copy", "output": "copy", "output_partitions": 2}
     job = JobDefinition.declare(declared, TABLE)
     setting = Setting(TABLE, BesideChangelog(upstream), (job,), {"copy": job}, lanes=(2,), compactions=False)
-    world = World(setting, Straight())
+    world = World(setting, NoFaults())
     try:
         world.start()
         world.settle()
-        assert not complaints(world)
+        assert not violations(world)
     finally:
         world.scheduler.end()

@@ -24,9 +24,9 @@ def test_every_canary_dies_of_what_is_broken(canary: Canary) -> None:
 
 @pytest.mark.slow
 def test_fencing_at_take_over_is_a_second_line() -> None:
-    """A lane's own init fences whoever had its id before, so nothing breaks without it; transactions end later."""
+    """A lane's own init fences the producer before it, so nothing breaks without this; transactions end later."""
     broken = [
-        verdict.seed for verdict in (play(seed, FencesNobody) for seed in range(50)) if verdict.complaints
+        verdict.seed for verdict in (play(seed, FencesNobody) for seed in range(50)) if verdict.violations
     ]
     assert not broken
 
@@ -39,4 +39,4 @@ def test_the_order_of_log_and_waiting_events_is_of_no_matter() -> None:
         batches_type = WaitingBeforeLog
 
     verdicts = (play_from_database(seed, Turned) for seed in range(50))
-    assert not [verdict.seed for verdict in verdicts if verdict.complaints]
+    assert not [verdict.seed for verdict in verdicts if verdict.violations]

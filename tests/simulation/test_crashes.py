@@ -10,7 +10,7 @@ from schemas.settings.limits import Limits
 from tests.simulation.crashes import ORDERS, Exploration, play_on, replay, twelve_epochs
 from tests.simulation.fault_policies import Order
 from tests.simulation.state_digest import state_digest
-from tests.simulation.world import Lasting
+from tests.simulation.world import Durable
 
 
 @pytest.mark.slow
@@ -44,8 +44,8 @@ def test_the_law_holds_after_any_number_of_crashes() -> None:
 
 def test_crashes_that_leave_the_same_go_on_the_same() -> None:
     """What counts as the same after two crashes is met after one as well; from there on nothing differs."""
-    by_digest: dict[bytes, Lasting] = {}
-    once = _left(Lasting.beginning(twelve_epochs()))
+    by_digest: dict[bytes, Durable] = {}
+    once = _left(Durable.beginning(twelve_epochs()))
     for left in once:
         by_digest.setdefault(state_digest(left), left)
     compared = 0
@@ -58,10 +58,10 @@ def test_crashes_that_leave_the_same_go_on_the_same() -> None:
     assert compared >= 3
 
 
-def _left(start: Lasting) -> list[Lasting]:
+def _left(start: Durable) -> list[Durable]:
     """What would survive before each step."""
-    left: list[Lasting] = []
-    play_on(twelve_epochs(), ORDERS[0], start, lambda step, world: left.append(world.lasting.copy()))
+    left: list[Durable] = []
+    play_on(twelve_epochs(), ORDERS[0], start, lambda step, world: left.append(world.durable.copy()))
     return left
 
 

@@ -11,16 +11,16 @@ import pytest
 from state.journal import PATH as JOURNAL_PATH
 from tests.simulation.broken_driver import GivesUpUnlockedPlans
 from tests.simulation.crashes import job_of_epochs
-from tests.simulation.fault_policies import Straight
+from tests.simulation.fault_policies import NoFaults
 from tests.simulation.instance import Instance
-from tests.simulation.judge import complaints
+from tests.simulation.judge import violations
 from tests.simulation.scheduler import Strand
 from tests.simulation.world import World
 
 TOO_LONG_MS = 61_000
 
 
-class Slow(Straight):
+class Slow(NoFaults):
     """The first commit of a transaction with slices comes too late for the broker, in some of the lanes."""
 
     def __init__(self, lanes: tuple[int, ...]) -> None:
@@ -30,14 +30,14 @@ class Slow(Straight):
 
     def outcome(self, of: str, harmless: str, *others: str) -> str:
         if of == "commit" and self.slowed < len(self.lanes) and reads(newest_plan(self.world)):
-            names = [name for name in self.world.lasting.topics.current if name.startswith("backfill-")]
+            names = [name for name in self.world.durable.topics.current if name.startswith("backfill-")]
             if any(name.endswith(f"-{self.lanes[self.slowed]}") for name in names):
                 self.slowed += 1
                 self.world.pass_time(TOO_LONG_MS)
         return harmless
 
 
-class Deadly(Straight):
+class Deadly(NoFaults):
     """Workers of these lanes die of a slice, so many times in a row."""
 
     def __init__(self, times: int, lanes: tuple[int, ...]) -> None:
@@ -52,7 +52,7 @@ class Deadly(Straight):
         return harmless
 
 
-class Late(Straight):
+class Late(NoFaults):
     """A worker dies beside one that has a slice, which does all its part so many steps of the driver later."""
 
     def __init__(self, steps: int) -> None:
@@ -96,7 +96,7 @@ def played(policy: Slow | Deadly | Late, instance_type: type[Instance] = Instanc
     policy.world = world = World(job_of_epochs(6), policy, instance_type=instance_type)
     world.start()
     world.settle()
-    assert world.lasting.starts == 1
+    assert world.durable.starts == 1
     return world
 
 
@@ -110,19 +110,19 @@ def given_up(world: World) -> list[int]:
 def test_slices_that_lanes_die_of_twice_are_given_up(times: int, expected: int) -> None:
     world = played(Deadly(times, (0, 1)))
     assert len(given_up(world)) == expected
-    assert not complaints(world)
+    assert not violations(world)
 
 
 def test_slices_that_one_lane_dies_of_stay_where_another_has_sent_its_part() -> None:
     world = played(Deadly(3, (0,)))
     assert not given_up(world)
-    assert not complaints(world)
+    assert not violations(world)
 
 
 def test_slices_that_are_too_slow_for_a_transaction_are_given_up() -> None:
     world = played(Slow((0, 1)))
     assert len(given_up(world)) == 1
-    assert not complaints(world)
+    assert not violations(world)
 
 
 def test_slices_of_which_a_lane_has_sent_its_part_stay_and_its_fellow_gets_more_time() -> None:
@@ -130,7 +130,7 @@ def test_slices_of_which_a_lane_has_sent_its_part_stay_and_its_fellow_gets_more_
     world = played(policy)
     assert policy.slowed == 1
     assert not given_up(world)
-    assert not complaints(world)
+    assert not violations(world)
 
 
 MOST_STEPS = 20
@@ -140,11 +140,11 @@ MOST_STEPS = 20
 @pytest.mark.slow
 def test_a_lane_that_begins_late_sends_nothing_of_slices_that_are_given_up() -> None:
     for steps in range(MOST_STEPS):
-        assert not complaints(played(Late(steps))), steps
+        assert not violations(played(Late(steps))), steps
 
 
 @pytest.mark.slow
 def test_a_late_lane_is_found_out_where_the_journal_is_not_written_first() -> None:
     """The canary among these: what seeds hardly ever meet."""
     broken = type("Broken", (Instance,), {"batches_type": GivesUpUnlockedPlans})
-    assert any(complaints(played(Late(steps), broken)) for steps in range(MOST_STEPS))
+    assert any(violations(played(Late(steps), broken)) for steps in range(MOST_STEPS))

@@ -11,7 +11,7 @@ from tests.simulation.histories import play_from_database
 from tests.simulation.judge_reading import plans_of
 from tests.simulation.power import power_failures
 from tests.simulation.restores import restores
-from tests.simulation.world import Lasting
+from tests.simulation.world import Durable
 
 SEEDS = 200
 CHUNK = 25
@@ -20,18 +20,18 @@ CHUNK = 25
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 def test_the_small_reading_has_what_it_is_for(order: Order) -> None:
     """Its chunks are released one after another, while events wait and others apply, and a job reads."""
-    world, wrong = play_on(small_reading(), order, Lasting.beginning(small_reading()))
+    world, wrong = play_on(small_reading(), order, Durable.beginning(small_reading()))
     assert not wrong
     readings = [plan.reading for plan in plans_of(world) if plan.reading is not None]
     assert sum(reading.due > 0 for reading in readings) >= 2
     assert any(plan.reading and any(job.slices for job in plan.jobs) for plan in plans_of(world))
-    waiting = world.lasting.files.tables["initial/waiting"]
+    waiting = world.durable.files.tables["initial/waiting"]
     assert sum(bool(version.files) for version in waiting) >= 3
 
 
 @pytest.mark.parametrize("order", [ORDERS[0], ORDERS[-1]], ids=str)
 def test_a_quiet_reading_comes_to_its_end(order: Order) -> None:
-    assert not play_on(quiet_reading(), order, Lasting.beginning(quiet_reading()))[1]
+    assert not play_on(quiet_reading(), order, Durable.beginning(quiet_reading()))[1]
 
 
 @pytest.mark.slow
@@ -63,5 +63,5 @@ def test_a_state_that_is_past_the_reading_can_be_restored() -> None:
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_the_law_holds_at_the_end_of_every_history(first: int) -> None:
     verdicts = map(play_from_database, range(first, first + CHUNK))
-    broken = [(verdict.seed, verdict.complaints[0]) for verdict in verdicts if verdict.complaints]
+    broken = [(verdict.seed, verdict.violations[0]) for verdict in verdicts if verdict.violations]
     assert not broken

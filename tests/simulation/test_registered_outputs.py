@@ -18,9 +18,9 @@ from streaming.protocol.report import BatchReport
 from tests.kit.tables import items, table
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
-from tests.simulation.fault_policies import Straight
+from tests.simulation.fault_policies import NoFaults
 from tests.simulation.instance import Instance
-from tests.simulation.judge import complaints
+from tests.simulation.judge import violations
 from tests.simulation.world import Setting, World
 
 TABLE = table(vnode_count=4)
@@ -54,8 +54,8 @@ class Registering(Instance):
     batches_type = RegisteringBatches
     refused: ClassVar[list[Code]] = []
 
-    def told(self, report: BatchReport) -> None:
-        super().told(report)
+    def batch_done(self, report: BatchReport) -> None:
+        super().batch_done(report)
         self.refused.extend(each.refused for each in report.outcome.reports if each.refused)
 
 
@@ -81,11 +81,11 @@ def played(*problems: BackfillError, asked_for: bool = False) -> World:
     """To its end, in which nothing is wrong."""
     RegisteringBatches.registry = KnownTo(*problems)
     Registering.refused.clear()
-    world = World(setting(asked_for=asked_for), Straight(), instance_type=Registering)
+    world = World(setting(asked_for=asked_for), NoFaults(), instance_type=Registering)
     try:
         world.start()
         world.settle()
-        assert not complaints(world)
+        assert not violations(world)
     finally:
         world.scheduler.end()
     return world
@@ -103,7 +103,7 @@ def test_a_job_of_the_file_starts_once_the_registry_is_there_and_the_other_one_a
     assert first["copy"] == first["plain"] + 3
     states = [jobs["copy"] for jobs in found if "copy" in jobs]
     assert all(state["schema_ids"] == [IDS.key, IDS.value] for state in states)
-    topics = world.lasting.topics
+    topics = world.durable.topics
     data = [entry for place in topics.partitions("copy") for entry in topics.committed(place)]
     assert {framed_id(entry.key or b"") for entry in data} == {IDS.key}
     assert {framed_id(entry.value) for entry in data if entry.value is not None} == {IDS.value}
@@ -117,7 +117,7 @@ def test_a_job_that_is_asked_for_is_refused_and_the_other_one_goes_on(problem: B
     plans = jobs_of_plans(world)
     assert not any("copy" in jobs for jobs in plans)
     assert "plain" in plans[-1]
-    assert not world.lasting.topics.partitions("copy")
+    assert not world.durable.topics.partitions("copy")
 
 
 @pytest.mark.parametrize("before", [(), (AWAY,)], ids=["at once", "after a delay"])
@@ -126,10 +126,10 @@ def test_a_job_of_the_file_that_is_refused_ends_the_start_and_later_only_itself(
 ) -> None:
     RegisteringBatches.registry = KnownTo(*before, MISFIT)
     Registering.refused.clear()
-    world = World(setting(asked_for=False), Straight(), instance_type=Registering)
+    world = World(setting(asked_for=False), NoFaults(), instance_type=Registering)
     instance = world.start()
-    while world.scheduler.turn() or (world.alive and not world.lasting.arrivals.is_over):
-        world.lasting.arrivals.most += not world.lasting.arrivals.is_over
+    while world.scheduler.turn() or (world.alive and not world.durable.arrivals.is_over):
+        world.durable.arrivals.most += not world.durable.arrivals.is_over
     assert (instance.process.ended_by is MISFIT) == (not before)
     assert Registering.refused == ([MISFIT.code] if before else [])
     assert not any("copy" in jobs for jobs in jobs_of_plans(world))

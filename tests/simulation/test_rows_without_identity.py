@@ -76,7 +76,7 @@ def draw_setting(rng: random.Random) -> Setting:
 def test_a_random_history_keeps_the_law(seed: int) -> None:
     rng = random.Random(seed)
     verdict = played(draw_setting(rng), rng, seed)
-    assert not verdict.complaints, verdict.complaints[:3]
+    assert not verdict.violations, verdict.violations[:3]
 
 
 def test_the_histories_go_wrong_often_enough() -> None:

@@ -16,7 +16,7 @@ CHUNK = 200
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_the_law_holds_at_the_end_of_every_history(first: int) -> None:
-    broken = [failed(verdict) for verdict in map(play, range(first, first + CHUNK)) if verdict.complaints]
+    broken = [failed(verdict) for verdict in map(play, range(first, first + CHUNK)) if verdict.violations]
     assert not broken, "\n".join(broken)
 
 
@@ -24,7 +24,7 @@ def test_a_failure_tells_the_command_that_shows_it_again(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verdict = play(7)
-    command, reason = failed(replace(verdict, complaints=["a row is lost"])).splitlines()
+    command, reason = failed(replace(verdict, violations=["a row is lost"])).splitlines()
     assert (command, reason.strip()) == ("make simulate SEED=7", "a row is lost")
     monkeypatch.setattr("sys.argv", ["simulate", "--seed", "7"])
     assert main() == 0

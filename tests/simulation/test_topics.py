@@ -17,7 +17,7 @@ from tests.kit.upstream import Upstream
 from tests.simulation.broker import Broker
 from tests.simulation.changelog import Changelog
 from tests.simulation.crashes import job_of_epochs
-from tests.simulation.fault_policies import Straight
+from tests.simulation.fault_policies import NoFaults
 from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
 from tests.simulation.scheduler import Strand
@@ -44,19 +44,19 @@ class Without(Instance):
         super().__init__(name, **parts)
         self.reports: list[BatchReport] = []
 
-    def told(self, report: BatchReport) -> None:
-        super().told(report)
+    def batch_done(self, report: BatchReport) -> None:
+        super().batch_done(report)
         self.reports.append(report)
 
 
-class Dying(Straight):
+class Dying(NoFaults):
     """So many times, before a topic is made."""
 
     def __init__(self, times: int) -> None:
         super().__init__()
         self.left = times
 
-    def befalls(self, strand: Strand) -> str:
+    def interruption(self, strand: Strand) -> str:
         if self.left and strand.at.startswith("create "):
             self.left -= 1
             return "death"
@@ -73,7 +73,7 @@ def test_a_job_that_was_added_is_refused_and_batches_go_on(deaths: int) -> None:
     world = World(job_of_epochs(6), Dying(deaths), instance_type=Without)
     world.start()
     world.settle()
-    assert world.lasting.starts == 1 + deaths
+    assert world.durable.starts == 1 + deaths
     last = world.instances[-1]
     assert isinstance(last, Without)
     assert last.process.alive
@@ -82,7 +82,7 @@ def test_a_job_that_was_added_is_refused_and_batches_go_on(deaths: int) -> None:
     counts = jobs_of_plans(world)
     assert 1 in counts, "the journal had the plan before anything was made"
     assert counts[-1] == 0
-    assert not world.lasting.topics.partitions("copy")
+    assert not world.durable.topics.partitions("copy")
 
 
 def test_a_job_of_the_configuration_ends_the_service_and_has_left_the_journal() -> None:
@@ -117,7 +117,7 @@ def with_a_bad_record() -> Setting:
 
 
 def test_without_a_topic_for_dead_letters_the_service_ends_and_the_journal_parks_nothing() -> None:
-    world = World(with_a_bad_record(), Straight(), instance_type=WithoutDeadLetters)
+    world = World(with_a_bad_record(), NoFaults(), instance_type=WithoutDeadLetters)
     for _ in range(2):
         world.start()
         while world.scheduler.turn():
@@ -128,4 +128,4 @@ def test_without_a_topic_for_dead_letters_the_service_ends_and_the_journal_parks
     plans = [json.loads(plan) for plan in world.storage.every_row(JOURNAL_PATH, "plan") if plan]
     assert any(plan["parked"] for plan in plans), "the journal had it before the topic was asked for"
     assert not plans[-1]["parked"]
-    assert not world.lasting.topics.partitions("copy.dead-letters")
+    assert not world.durable.topics.partitions("copy.dead-letters")

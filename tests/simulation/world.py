@@ -1,10 +1,10 @@
 """The world of a history: what outlives every process, and who is alive in it.
 
-    lasting      topics of the broker, state folder, how much of the upstream has arrived, the clock
-    passing      instances of the service; one that dies leaves nothing but what it did to the lasting
+    durable      topics of the broker, state folder, how much of the upstream has arrived, the clock
+    transient    instances of the service; one that dies leaves nothing but what it did to the durable part
 
-As a crash destroys all that is passing, a copy of the lasting is all that is needed to go on from a crash: that is how
-crash points are enumerated (`tests.simulation.crashes`).
+As a crash destroys all that is transient, a copy of the durable part is all that is needed to go on from it: that is
+how crash points are enumerated (`tests.simulation.crashes`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from schemas.table import TableSchema
 from state.journal import Journal
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals, Changelog
-from tests.simulation.fault_policies import Straight
+from tests.simulation.fault_policies import NoFaults
 from tests.simulation.instance import Instance
 from tests.simulation.rows import Disk
 from tests.simulation.scheduler import FaultPolicy, Process, Scheduler
@@ -45,7 +45,7 @@ class Setting:
 
 
 @dataclass
-class Lasting:
+class Durable:
     """What survives every crash."""
 
     topics: Topics
@@ -59,22 +59,22 @@ class Lasting:
     """Whether the state folder was ever replaced by an older one."""
 
     @classmethod
-    def beginning(cls, setting: Setting) -> Lasting:
+    def beginning(cls, setting: Setting) -> Durable:
         """Nothing is there yet."""
         most = len(setting.changelog.barriers[0]) - setting.closing
         return cls(Topics(), Files(), Arrivals(setting.changelog, most))
 
-    def copy(self) -> Lasting:
+    def copy(self) -> Durable:
         """The same once more: what happens to one leaves the other as it is."""
-        lasting = self.topics.copy(), self.files.copy(), self.arrivals.copy(), self.disk.copy()
-        return Lasting(*lasting, self.now_ms, self.starts, self.restored)
+        durable = self.topics.copy(), self.files.copy(), self.arrivals.copy(), self.disk.copy()
+        return Durable(*durable, self.now_ms, self.starts, self.restored)
 
 
 def may_restore(setting: Setting, backup: Files) -> bool:
     """Whether a state is one that a service can go on from: while a table is read it has to be the newest."""
     if setting.changelog.timeline is None:
         return True
-    storage = MemoryStorage(backup.copy(), Scheduler(Straight()))
+    storage = MemoryStorage(backup.copy(), Scheduler(NoFaults()))
     entry = Journal(storage, setting.table).current
     assert entry is not None and entry.plan is not None  # noqa: PT018
     return entry.plan.reading is None
@@ -87,26 +87,26 @@ class World:
         self,
         setting: Setting,
         policy: FaultPolicy,
-        lasting: Lasting | None = None,
+        durable: Durable | None = None,
         instance_type: type[Instance] = Instance,
     ) -> None:
         self.setting, self.instance_type = setting, instance_type
-        self.lasting = lasting or Lasting.beginning(setting)
+        self.durable = durable or Durable.beginning(setting)
         self.scheduler = Scheduler(policy)
-        self.scheduler.now_ms = self.lasting.now_ms
-        self.storage = MemoryStorage(self.lasting.files, self.scheduler)
+        self.scheduler.now_ms = self.durable.now_ms
+        self.storage = MemoryStorage(self.durable.files, self.scheduler)
         self.instances: list[Instance] = []
-        self._nature = Process("world")
-        self.scheduler.spawn(self._nature, "broker", Broker(self.lasting.topics, self.scheduler).work)
-        self.scheduler.spawn(self._nature, "upstream", self._arrive)
+        self._environment = Process("world")
+        self.scheduler.spawn(self._environment, "broker", Broker(self.durable.topics, self.scheduler).work)
+        self.scheduler.spawn(self._environment, "upstream", self._arrive)
         timeline = setting.changelog.timeline
         if timeline is not None and timeline.goes_on:
-            self.scheduler.spawn(self._nature, "database", self._go_on)
+            self.scheduler.spawn(self._environment, "database", self._go_on)
 
     # what happens by itself --------------------------------------------------------------------------------
 
     def _arrive(self) -> None:
-        arrivals = self.lasting.arrivals
+        arrivals = self.durable.arrivals
         while True:
             self.scheduler.step("arrivals", lambda: bool(arrivals.waiting()))
             waiting = arrivals.waiting()
@@ -118,7 +118,7 @@ class World:
 
     def _go_on(self) -> None:
         """The database is ahead of what arrives."""
-        arrivals = self.lasting.arrivals
+        arrivals = self.durable.arrivals
         while True:
             self.scheduler.step("moments pass", lambda: arrivals.moment < arrivals.latest_moment)
             moments = self.scheduler.outcome("moments", "all", "1", "3", "10")
@@ -128,22 +128,22 @@ class World:
     def pass_time(self, milliseconds: int) -> None:
         """Let the clock go on."""
         self.scheduler.now_ms += milliseconds
-        self.lasting.now_ms = self.scheduler.now_ms
-        self.lasting.topics.time_out(self.scheduler.now_ms)
+        self.durable.now_ms = self.scheduler.now_ms
+        self.durable.topics.time_out(self.scheduler.now_ms)
 
     # what is done to it ------------------------------------------------------------------------------------
 
     def start(self) -> Instance:
         """A new instance of the service, whether or not there is one."""
-        self.lasting.starts += 1
-        lanes = self.setting.lanes[(self.lasting.starts - 1) % len(self.setting.lanes)]
+        self.durable.starts += 1
+        lanes = self.setting.lanes[(self.durable.starts - 1) % len(self.setting.lanes)]
         instance = self.instance_type(
-            f"service-{self.lasting.starts}",
+            f"service-{self.durable.starts}",
             scheduler=self.scheduler,
-            topics=self.lasting.topics,
-            files=self.lasting.files,
-            disk=self.lasting.disk,
-            arrivals=self.lasting.arrivals,
+            topics=self.durable.topics,
+            files=self.durable.files,
+            disk=self.durable.disk,
+            arrivals=self.durable.arrivals,
             table=self.setting.table,
             jobs=self.setting.jobs,
             lanes=lanes,
@@ -164,19 +164,19 @@ class World:
         for instance in self.alive:
             self.scheduler.kill(instance.process)
         self.scheduler.trace.append("power failure")
-        self.lasting.disk.stores.clear()
-        self.lasting.files.lose_power(self._loss)
+        self.durable.disk.stores.clear()
+        self.durable.files.lose_power(self._loss)
 
     def restore(self, backup: Files) -> None:
         """All instances are ended, and the state is what it once was."""
         for instance in self.alive:
             self.scheduler.kill(instance.process)
         self.scheduler.trace.append("an older state is restored")
-        self.lasting.files.restore(backup)
-        self.lasting.restored = True
+        self.durable.files.restore(backup)
+        self.durable.restored = True
 
     def _loss(self, path: str) -> str:
-        """Of a file; an empty one is told apart only where it matters, among commits."""
+        """Of a file; an empty one is distinguished only where it matters, among commits."""
         lost = ("gone", "empty") if path.endswith(".json") else ("gone",)
         left = self.scheduler.policy.outcome("power", "kept", *lost)
         self.scheduler.trace.append(f"{path} is {left}")
@@ -191,10 +191,10 @@ class World:
                 paused[0].process.paused = False
             elif not self.alive:
                 self.start()
-            elif self.lasting.topics.current:
+            elif self.durable.topics.current:
                 self.pass_time(61_000)
-            elif not self.lasting.arrivals.is_over:
-                self.lasting.arrivals.most += 1
+            elif not self.durable.arrivals.is_over:
+                self.durable.arrivals.most += 1
             else:
                 return
 

@@ -143,7 +143,7 @@ class Course:
             env={**os.environ, **self.environment},
             check=False,
         )
-        self.canary.told(f"{arguments[0]} says", done.stdout + done.stderr)
+        self.canary.look_at_output(f"{arguments[0]} says", done.stdout + done.stderr)
         return done
 
     def config(self, name: str, kafka: dict[str, Any], upstream: str, **more: Any) -> str:

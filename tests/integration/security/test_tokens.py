@@ -198,7 +198,7 @@ def test_a_table_goes_the_whole_way_by_tokens_that_end_meanwhile(tokens: TokenBr
                 [sys.executable, "-m", "streaming.cli.app", arguments[0], str(config), *arguments[1:]],
                 capture_output=True, text=True, timeout=300, env={**os.environ, **environment}, check=False,
             )  # fmt: skip
-            canary.told(f"{arguments[0]} says", done.stdout + done.stderr)
+            canary.look_at_output(f"{arguments[0]} says", done.stdout + done.stderr)
             assert done.returncode == 0, done.stderr
             return done.stdout
 

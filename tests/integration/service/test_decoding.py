@@ -20,7 +20,7 @@ from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import Fault, find_faults
 from streaming.source.decoded import check_decoded
 from streaming.source.kafka import UpstreamSource
-from tests.kit.broken import BROKEN, BROKEN_KEYS, KEY, ROW, TABLE, insert, number, sized
+from tests.kit.faulty_records import BROKEN, BROKEN_KEYS, KEY, ROW, TABLE, insert, number, sized
 from tests.kit.values import TYPES
 
 RECORDS = (

@@ -14,8 +14,8 @@ from schemas.records import Add, Change, Op, Throttle
 from state.values.progress import InProgress
 from streaming.kafka.topics import admin
 from streaming.source.kafka import UpstreamSource
+from tests.kit.churned_orders import churn, order
 from tests.kit.real import Stage, UpsertUpstream, records
-from tests.kit.stirred import order, stir
 
 SetUp = Callable[..., Stage]
 TABLE = {
@@ -49,7 +49,7 @@ def test_lanes_are_tied_to_the_partitions_until_all_is_complete_and_free_then(
     stage.upstream.barrier()
     with stage.running(lanes=None) as run:
         run.reach(stage.upstream.barrier())
-        stir(stage, 1)
+        churn(stage, 1)
         run.reach(stage.upstream.barrier())
         assert any(isinstance(each, InProgress) for each in run.reports[-1].progress["copy"].values())
         assert run.reports[-1].plan.lanes == 4
@@ -60,12 +60,12 @@ def test_lanes_are_tied_to_the_partitions_until_all_is_complete_and_free_then(
     stage.upstream.barrier(Throttle("log", None))
     with stage.running(lanes=4) as run:
         while not all(map(run.is_complete, ("copy", "some", "log"))):
-            stir(stage, 2)
+            churn(stage, 2)
             run.reach(stage.upstream.barrier())
         assert set(run.reports[-1].progress["copy"]) == {0, 1, 2, 3}
     late = {**COPY, "name": "late", "output": "late-output"}
     with stage.running(lanes=2) as run:
-        stir(stage, 3)
+        churn(stage, 3)
         refused = run.reach(stage.upstream.barrier(Add(stage.config(jobs=[late]).jobs[0].to_json())))
         assert [each.refused for each in refused.outcome.reports] == [Code.RESCALE_REFUSED]
         assert run.reports[-1].plan.lanes == 2

@@ -8,7 +8,7 @@ from schemas.errors import Code, InputError
 from schemas.topics import DEAD_LETTERS_SUFFIX
 from streaming.kafka.consumer import header_of
 from streaming.sink.dead_letters import CODE_HEADER, PLACE_HEADER
-from tests.kit.broken import BROKEN, BROKEN_KEYS, KEY, ROW, TABLE, insert
+from tests.kit.faulty_records import BROKEN, BROKEN_KEYS, KEY, ROW, TABLE, insert
 from tests.kit.real import Stage, records
 
 SetUp = Callable[..., Stage]

@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 from schemas.errors import Code, ConfigError
 from schemas.records import Add, Throttle
 from state.values.progress import Completed, InProgress
+from tests.kit.churned_orders import churn, order
 from tests.kit.real import Stage, records
-from tests.kit.stirred import order, stir
 
 SetUp = Callable[..., Stage]
 TOPIC = {"output_partitions": None, "read": "topic"}
@@ -33,18 +33,18 @@ def test_every_record_is_sent_beside_a_table_through_a_restart_with_other_lanes(
         stage.upstream.barrier()
     with stage.running() as run:
         run.reach(stage.upstream.barrier())
-        stir(stage, 3)
+        churn(stage, 3)
         run.reach(stage.upstream.barrier())
         read = run.reports[-1].progress["log"]
         assert any(isinstance(each, InProgress) for each in read.values())
-    stir(stage, 4)
+    churn(stage, 4)
     stage.upstream.barrier()
     with stage.running(lanes=2) as run:
         run.reach(stage.upstream.barrier(Throttle("log", None)))
         while not all(map(run.is_complete, ("copy", "log", "some"))):
-            stir(stage, 5)
+            churn(stage, 5)
             run.reach(stage.upstream.barrier())
-        stir(stage, 6)
+        churn(stage, 6)
         run.reach(stage.upstream.barrier())
         assert set(run.reports[-1].progress["log"]) == {0, 1, 2, 3}
     for number in range(3):
@@ -101,10 +101,10 @@ def test_one_that_is_created_late_starts_at_the_beginning(set_up: SetUp) -> None
     stage.upstream.barrier()
     with stage.running() as run:
         run.reach(stage.upstream.barrier())
-        stir(stage, 1)
+        churn(stage, 1)
         run.reach(stage.upstream.barrier(Add(late.to_json())))
         run.reach(stage.upstream.barrier(Throttle("log", None)))
-        stir(stage, 2)
+        churn(stage, 2)
         while not run.is_complete("log"):
             run.reach(stage.upstream.barrier())
     report = stage.verify(output=late.output, reads_upstream=True, barriers=(None, None))

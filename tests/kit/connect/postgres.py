@@ -100,16 +100,16 @@ class Postgres:
     def frozen(self) -> Iterator[None]:
         """As a machine that does not answer: neither the server nor its sessions run."""
         assert self._process is not None
-        everybody = [
+        pids = [
             self._process.pid,
             *(child.pid for child in psutil.Process(self._process.pid).children()),
         ]
-        for pid in everybody:
+        for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:
             yield
         finally:
-            for pid in everybody:
+            for pid in pids:
                 os.kill(pid, signal.SIGCONT)
 
     def connect(self, database: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:

@@ -15,11 +15,11 @@ from tests.kit.mutants.spots import (
     mutant,
 )
 
-Told = tuple[list[Item], int, int]
+Place = tuple[list[Item], int, int]
 """Where a progress entry stands: the partition's items, the barrier's index, the entry's index."""
 
 
-def _told(history: History) -> Iterator[tuple[Told, VnodeProgress]]:
+def _entries(history: History) -> Iterator[tuple[Place, VnodeProgress]]:
     for items in history.output:
         for index in barrier_indices(items):
             barrier = items[index].barrier
@@ -28,8 +28,8 @@ def _told(history: History) -> Iterator[tuple[Told, VnodeProgress]]:
                 yield (items, index, entry), progress
 
 
-def _retell(told: Told, progress: VnodeProgress) -> None:
-    items, index, entry = told
+def _replace_entry(place: Place, progress: VnodeProgress) -> None:
+    items, index, entry = place
     barrier = items[index].barrier
     assert barrier is not None
     entries = list(barrier.progress)
@@ -41,24 +41,24 @@ def _retell(told: Told, progress: VnodeProgress) -> None:
 def position_fallen(history: History, rng: random.Random) -> bool:
     first: dict[int, str] = {}
     candidates = []
-    for told, progress in _told(history):
+    for place, progress in _entries(history):
         if progress.vnode in first and not progress.finished:
-            candidates.append((told, progress))
+            candidates.append((place, progress))
         elif progress.position is not None and not progress.finished:
             first[progress.vnode] = progress.position
     if not candidates:
         return False
-    told, progress = rng.choice(candidates)
+    place, progress = rng.choice(candidates)
     lower = [key for key in history.keys if position_to_text(key) == first[progress.vnode]]
     below = [key for key in history.keys if ordered(key) < ordered(lower[0])]
-    _retell(told, replace(progress, position=position_to_text(rng.choice(below)) if below else None))
+    _replace_entry(place, replace(progress, position=position_to_text(rng.choice(below)) if below else None))
     return True
 
 
 @mutant(Rule.FINISHED_UNSET)
 def finished_unset(history: History, rng: random.Random) -> bool:
-    candidates = [(told, progress) for told, progress in _told(history) if progress.finished]
-    candidates = [(told, p) for told, p in candidates if told[1] != barrier_indices(told[0])[-1]]
+    candidates = [(place, progress) for place, progress in _entries(history) if progress.finished]
+    candidates = [(place, p) for place, p in candidates if place[1] != barrier_indices(place[0])[-1]]
     if not candidates:
         return False
     (items, index, _), progress = rng.choice(candidates)
@@ -71,9 +71,11 @@ def finished_unset(history: History, rng: random.Random) -> bool:
 
 
 @mutant(Rule.PROGRESS_UNCHANGED)
-def progress_told_again(history: History, rng: random.Random) -> bool:
+def progress_repeated(history: History, rng: random.Random) -> bool:
     candidates = [
-        (told, p) for told, p in _told(history) if p.finished and told[1] != barrier_indices(told[0])[-1]
+        (place, p)
+        for place, p in _entries(history)
+        if p.finished and place[1] != barrier_indices(place[0])[-1]
     ]
     if not candidates:
         return False
@@ -87,7 +89,7 @@ def progress_told_again(history: History, rng: random.Random) -> bool:
 
 @mutant(Rule.PROGRESS_INVALID)
 def progress_in_the_wrong_partition(history: History, rng: random.Random) -> bool:
-    candidates = list(_told(history))
+    candidates = list(_entries(history))
     if len(history.output) == 1 or not candidates:
         return False
     (items, _, _), progress = rng.choice(candidates)
@@ -101,31 +103,33 @@ def progress_in_the_wrong_partition(history: History, rng: random.Random) -> boo
 
 @mutant(Rule.PROGRESS_INVALID)
 def position_unreadable(history: History, rng: random.Random) -> bool:
-    candidates = list(_told(history))
+    candidates = list(_entries(history))
     if not candidates:
         return False
-    told, progress = rng.choice(candidates)
-    _retell(told, replace(progress, position=rng.choice(["", "[]", "{", "[null]", '["x","y","z","w"]'])))
+    place, progress = rng.choice(candidates)
+    _replace_entry(
+        place, replace(progress, position=rng.choice(["", "[]", "{", "[null]", '["x","y","z","w"]']))
+    )
     return True
 
 
 @mutant(Rule.ROW_COUNT_WRONG)
 def row_count_wrong(history: History, rng: random.Random) -> bool:
-    candidates = list(_told(history))
+    candidates = list(_entries(history))
     if not candidates:
         return False
-    told, progress = rng.choice(candidates)
-    _retell(told, replace(progress, row_count=progress.row_count + rng.choice([-1, 1, 1000])))
+    place, progress = rng.choice(candidates)
+    _replace_entry(place, replace(progress, row_count=progress.row_count + rng.choice([-1, 1, 1000])))
     return True
 
 
 @mutant(Rule.ROW_COUNT_WRONG)
 def finished_too_early(history: History, rng: random.Random) -> bool:
-    """A vnode is told to be finished while rows above its position were never read."""
+    """A vnode is called finished while rows above its position were never read."""
     tables = dict(history.tables())
     candidates = []
-    for told, progress in _told(history):
-        barrier = told[0][told[1]].barrier
+    for place, progress in _entries(history):
+        barrier = place[0][place[1]].barrier
         assert barrier is not None
         unread = [
             key
@@ -133,9 +137,9 @@ def finished_too_early(history: History, rng: random.Random) -> bool:
             if history.vnode(key) == progress.vnode and not history.covers(barrier.curr, key)
         ]
         if unread:
-            candidates.append((told, progress))
+            candidates.append((place, progress))
     if not candidates:
         return False
-    told, progress = rng.choice(candidates)
-    _retell(told, replace(progress, finished=True))
+    place, progress = rng.choice(candidates)
+    _replace_entry(place, replace(progress, finished=True))
     return True

@@ -1,4 +1,4 @@
-"""What can survive a crash in the middle of a batch: each subset of its effects, by name, ends in the same result."""
+"""What a crash may leave of a batch: from each subset of its effects, by name, the service comes to the same result."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from state.replica import Replica
 from streaming.verify.history import Entry
 from tests.kit.upstream import EPOCH_STEP
 from tests.simulation.crashes import twelve_epochs
-from tests.simulation.fault_policies import Order, Straight
-from tests.simulation.judge import complaints
+from tests.simulation.fault_policies import NoFaults, Order
+from tests.simulation.judge import violations
 from tests.simulation.scheduler import Strand
 from tests.simulation.world import World
 
@@ -33,7 +33,7 @@ class Crash:
     planned: int = EPOCH
 
 
-SURVIVORS = {
+PARTIAL = {
     "nothing": Crash("commit journal", planned=EPOCH - EPOCH_STEP),
     "plan": Crash("commit backfill-replica/log-0"),
     "plan, lane 0": Crash("commit backfill-replica/log-1"),
@@ -44,7 +44,7 @@ SURVIVORS = {
 }
 
 
-class Fatal(Straight):
+class CrashOnce(NoFaults):
     """Kills the service once, at a crash."""
 
     def __init__(self, crash: Crash | None) -> None:
@@ -52,7 +52,7 @@ class Fatal(Straight):
         self.crash = crash
         self.world: World
 
-    def befalls(self, strand: Strand) -> str:
+    def interruption(self, strand: Strand) -> str:
         crash = self.crash
         if crash is None or not strand.at.startswith(crash.effect) or planned(self.world) != crash.planned:
             return "nothing"
@@ -62,7 +62,7 @@ class Fatal(Straight):
 
 def crashed(crash: Crash | None) -> World:
     """The world where the crash has just happened; at its end if there is none."""
-    policy = Fatal(crash)
+    policy = CrashOnce(crash)
     policy.world = world = World(twelve_epochs(), policy)
     service = world.start()
     if crash is None:
@@ -74,7 +74,7 @@ def crashed(crash: Crash | None) -> World:
 
 
 @cache
-def undisturbed() -> World:
+def without_faults() -> World:
     return crashed(None)
 
 
@@ -97,7 +97,7 @@ def effects(world: World) -> str:
 
 def records(world: World) -> list[list[Entry]]:
     """Of each partition of the output, without their offsets: what was aborted leaves holes."""
-    topics = world.lasting.topics
+    topics = world.durable.topics
     return [
         [entry._replace(offset=0) for entry in topics.committed(place)] for place in topics.partitions("copy")
     ]
@@ -124,18 +124,18 @@ def _last(output: list[Entry]) -> int:
     return max((int(entry.barrier) for entry in output if entry.barrier is not None), default=0)
 
 
-@pytest.mark.parametrize("survivors", SURVIVORS)
-def test_whatever_survives_a_crash_the_result_is_the_same(survivors: str) -> None:
-    world = crashed(SURVIVORS[survivors])
-    assert effects(world) == survivors
+@pytest.mark.parametrize("left", PARTIAL)
+def test_whatever_a_crash_leaves_the_result_is_the_same(left: str) -> None:
+    world = crashed(PARTIAL[left])
+    assert effects(world) == left
     world.settle()
-    assert not complaints(world)
-    assert compacted(world) == compacted(undisturbed())
-    assert world.lasting.starts == 2
+    assert not violations(world)
+    assert compacted(world) == compacted(without_faults())
+    assert world.durable.starts == 2
 
 
-@pytest.mark.parametrize("survivors", [name for name in SURVIVORS if name != "nothing"])
-def test_a_batch_whose_plan_survives_is_the_same_byte_by_byte(survivors: str) -> None:
-    world = crashed(SURVIVORS[survivors])
+@pytest.mark.parametrize("left", [name for name in PARTIAL if name != "nothing"])
+def test_a_batch_whose_plan_is_left_is_the_same_byte_by_byte(left: str) -> None:
+    world = crashed(PARTIAL[left])
     world.settle()
-    assert until(EPOCH, records(world)) == until(EPOCH, records(undisturbed()))
+    assert until(EPOCH, records(world)) == until(EPOCH, records(without_faults()))

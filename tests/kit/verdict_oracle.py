@@ -33,7 +33,7 @@ def sees(place: Place, transaction: int) -> bool:
 def slow_verdict(
     read: TableRead, due: int, key: Key, transaction: int, sees: Sees = sees, holds: Holds = KeyRange.holds
 ) -> Verdict:
-    """Of one event. Canaries have another idea of what a snapshot sees, or of which keys a range has."""
+    """Of one event. Canaries replace what a snapshot sees, or which keys a range has."""
     if read.released is not None and holds(read.released, key):
         return Verdict.APPLIES
     places = [

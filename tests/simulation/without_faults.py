@@ -6,13 +6,13 @@ from schemas.job import JobDefinition
 from schemas.records import Throttle
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
-from tests.simulation.crashes import ORDERS, Witnessed
-from tests.simulation.fault_policies import Straight
-from tests.simulation.judge import complaints
+from tests.simulation.crashes import ORDERS, WithObserver
+from tests.simulation.fault_policies import NoFaults
+from tests.simulation.judge import violations
 from tests.simulation.world import Setting, World
 
 
-def undisturbed(upstream: Upstream, *jobs: JobDefinition, lanes: int = 1) -> World:
+def without_faults(upstream: Upstream, *jobs: JobDefinition, lanes: int = 1) -> World:
     """The world at the end, with the replica compacted on the way; the judge found nothing wrong.
 
     Barriers that end the limits of the jobs are written behind what the upstream holds.
@@ -29,12 +29,12 @@ def undisturbed(upstream: Upstream, *jobs: JobDefinition, lanes: int = 1) -> Wor
         compactions=True,
         closing=len(closing),
     )
-    world = World(setting, Straight())
-    world.scheduler.policy = Witnessed(ORDERS[1], world)
+    world = World(setting, NoFaults())
+    world.scheduler.policy = WithObserver(ORDERS[1], world)
     try:
         world.start()
         world.settle()
-        wrong = complaints(world)
+        wrong = violations(world)
         assert not wrong, wrong[:3]
     finally:
         world.scheduler.end()

@@ -1,4 +1,4 @@
-"""A table of orders that changes all over, again and again."""
+"""A table of orders, and rounds of updates, deletes and inserts all over it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def order(number: int, version: int = 0) -> tuple[Any, ...]:
     return (number, "EU", Decimal((number * 37 + version * 55) % 400), f"n{version}")
 
 
-def stir(stage: Stage, version: int) -> None:
-    """Updates, deletes and inserts all over the table."""
+def churn(stage: Stage, version: int) -> None:
+    """One round; its rows differ from those of other versions."""
     upstream = stage.upstream
     for number in range(0, 600, 7):
         upstream.put(order(number, version))

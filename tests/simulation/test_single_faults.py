@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.crashes import job_of_epochs
-from tests.simulation.fault_policies import Straight
-from tests.simulation.judge import complaints
+from tests.simulation.fault_policies import NoFaults
+from tests.simulation.judge import violations
 from tests.simulation.world import World
 
 CHOICES = {"arrival", "maintenance"}
 """What may come out in several ways, none of them bad."""
 
 
-class Unlucky(Straight):
+class OneFault(NoFaults):
     """One effect goes wrong: the one of this number, in one of its ways. `ways` are those of all effects so far."""
 
     def __init__(self, number: int | None = None, way: str = "") -> None:
@@ -28,7 +28,7 @@ class Unlucky(Straight):
         return self.way if len(self.ways) - 1 == self.number else harmless
 
 
-def played(policy: Unlucky) -> World:
+def played(policy: OneFault) -> World:
     world = World(job_of_epochs(6), policy)
     world.start()
     world.settle()
@@ -36,16 +36,16 @@ def played(policy: Unlucky) -> World:
 
 
 @pytest.mark.slow
-def test_the_service_gets_over_every_single_misfortune_without_a_restart() -> None:
+def test_the_service_gets_over_every_single_fault_without_a_restart() -> None:
     """A lost answer, an aborted transaction, a task that runs twice, a job that fails, each at each effect."""
-    calm = Unlucky()
-    played(calm)
-    misfortunes = [(number, of, way) for number, (of, ways) in enumerate(calm.ways) for way in ways]
+    none = OneFault()
+    played(none)
+    faults = [(number, of, way) for number, (of, ways) in enumerate(none.ways) for way in ways]
     assert {"answer lost", "request lost", "late", "aborted", "no answer", "twice at once", "job fails"} <= {
-        way for _, _, way in misfortunes
+        way for _, _, way in faults
     }
-    for number, of, way in misfortunes:
-        world = played(Unlucky(number, way))
-        assert not complaints(world), (number, of, way)
-        assert world.lasting.starts == 1, (number, of, way, world.instances[0].process.ended_by)
+    for number, of, way in faults:
+        world = played(OneFault(number, way))
+        assert not violations(world), (number, of, way)
+        assert world.durable.starts == 1, (number, of, way, world.instances[0].process.ended_by)
         world.scheduler.end()
