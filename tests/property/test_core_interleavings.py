@@ -160,5 +160,5 @@ def _write(upstream: Upstream, interval: Interval) -> None:
 @given(scripts())
 def test_the_law_holds_at_every_barrier_of_every_interleaving(script: Script) -> None:
     verdict = played(setting_of(script), random.Random(script.seed))
-    assert not verdict.complaints, verdict.complaints[:3]
+    assert not verdict.violations, verdict.violations[:3]
     event(f"starts: {min(verdict.starts, 5)}")
