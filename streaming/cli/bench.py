@@ -77,8 +77,8 @@ class Sizes:
 
     def runs(self, case: Case) -> dict[int, Run]:
         """What a case consists of, by rows of the table."""
-        from streaming.dev.bench import formats, live, long, months, outputs, scale, snapshot, start
-        from streaming.dev.bench.compared import kinds
+        from streaming.dev.bench import live, long, months, scale, snapshot, start
+        from streaming.dev.bench.compared import formats, kinds, outputs
         from streaming.dev.bench.expected import KEYS
 
         first, long_s = self.rows[0], self.minutes * 60

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streaming.dev.bench.formats import SETTLE_S, await_complete
+from streaming.dev.bench.compared.formats import SETTLE_S, await_complete
 from streaming.dev.bench.report.line import Line, Notify, median
 from streaming.dev.bench.rig import BUILD_TIMEOUT_S, Rig, ServiceRun, reads_snapshot, rig
 from streaming.dev.generator import ChangeGenerator
