@@ -20,7 +20,7 @@ REGISTERED: dict[str, Any] = {"encoding": "avro-registry"}
 FORMS: dict[str, dict[str, Any]] = {
     "upsert": UPSERT,
     "upsert in avro": UPSERT | REGISTERED,
-    "debezium": DEBEZIUM | {"topic_config": {"cleanup.policy": "compact"}},
+    "debezium": DEBEZIUM,
     "debezium in avro": DEBEZIUM | REGISTERED,
 }
 READ_AS: dict[str, dict[str, Any]] = {
@@ -55,8 +55,7 @@ def test_kills_of_both_of_two_in_a_row(
     kill_scenario: KillScenarios, registry: FakeRegistry, read_as: str
 ) -> None:
     config = {"registry": {"url": registry.url}}
-    # Not the compacted form: what a second service reads late may be gone then.
-    first = kill_scenario(job={**FORMS[read_as], "topic_config": {}}, config=config)
+    first = kill_scenario(job=FORMS[read_as], config=config)
     with first.live():
         first.falls(f"{Failpoint.LANE_COMMITTED}@4:kill")
         running = first.recovers(until_complete=False)
