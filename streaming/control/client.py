@@ -22,7 +22,7 @@ from schemas.records import Barrier, Mutation
 from schemas.table import TableSchema
 from schemas.topics import UpstreamTopics
 from state.values.plan import JobState
-from streaming.control.state_view import JobView, StateReader
+from streaming.control.state_view import StateReader
 from streaming.core.jobs import MutationReport, apply
 from streaming.kafka.barrier_records import barrier_in
 from streaming.kafka.clients import KafkaSettings, translated
@@ -100,20 +100,20 @@ class Steering:
             raise refused(report)
         return Applied(barrier, report, time.monotonic() - began)
 
-    def await_job(self, name: str) -> JobView:
+    def await_job(self, name: str) -> JobState:
         """A job that was asked for, once its start barrier is in its output.
 
         Raises: TopicError(OUTPUT_TOPIC_MISMATCH) when its output topic turned out to be no place for it.
         """
 
-        def opened() -> JobView | bool | None:
-            seen = self._state_reader.look().job(name)
+        def opened() -> JobState | bool | None:
+            seen = next((job for job in self._state_reader.jobs() if job.name == name), None)
             if seen is None:
                 return False
-            return seen if seen.state.opened else None
+            return seen if seen.opened else None
 
         found = self._await(opened, f"the first barrier of {name}")
-        if isinstance(found, JobView):
+        if isinstance(found, JobState):
             return found
         raise TopicError(
             Code.OUTPUT_TOPIC_MISMATCH,

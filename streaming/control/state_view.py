@@ -137,9 +137,7 @@ class StateReader:
         stored = files.rows_by_vnode(table.vnode_count or 1)
         is_done = plan is not None and done.epoch >= plan.epoch
         start = None if entry is None else Start.of(entry.table)
-        states: tuple[JobState, ...] = ()
-        if plan is not None:
-            states = jobs_after(plan, self._table).jobs if is_done else tuple(j.state for j in plan.jobs)
+        states = self._states(plan, is_done=is_done)
         columns = {state.name: state.definition.scan.position_columns(self._table) for state in states}
         every = done.load_all({state.name: state.start for state in states}, columns)
         ends = _ends(plan, is_done=is_done)
@@ -155,6 +153,18 @@ class StateReader:
             database=None if entry is None else DatabaseStart.of(entry.table, self._table),
             copy=None if start is None else progress_of(replica, start.rows),
         )
+
+    def jobs(self) -> tuple[JobState, ...]:
+        """The jobs as of now, and not how far they are: two tables are opened for it, where `look` takes all."""
+        entry = Journal(self._storage, self._table).current
+        done = ProgressTable(self._storage, self._table)
+        plan = None if entry is None else entry.plan
+        return self._states(plan, is_done=plan is not None and done.epoch >= plan.epoch)
+
+    def _states(self, plan: BatchPlan | None, *, is_done: bool) -> tuple[JobState, ...]:
+        if plan is None:
+            return ()
+        return jobs_after(plan, self._table).jobs if is_done else tuple(job.state for job in plan.jobs)
 
     def report_on(self, epoch: int) -> MutationReport | None:
         """What became of the mutation of this barrier; None while its batch is not done."""

@@ -94,8 +94,8 @@ def create(
             return
         applied = steering.ask(mutation)
         seen = steering.await_job(job.name)
-    text = f"{job.name}: starts at barrier {seen.state.start}, after {applied.elapsed_s:.1f} s; output {job.output}"
-    fields = {"job": job.name, "start": seen.state.start, "seconds": applied.elapsed_s, "output": job.output}
+    text = f"{job.name}: starts at barrier {seen.start}, after {applied.elapsed_s:.1f} s; output {job.output}"
+    fields = {"job": job.name, "start": seen.start, "seconds": applied.elapsed_s, "output": job.output}
     _say(text, fields, as_json)
     if wait:
         _watch(served, job.name)
