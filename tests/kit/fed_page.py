@@ -83,14 +83,13 @@ class FedPage:
             JobState(JobDefinition.declare(declared, TABLE), 1, opened=True),
             job("copy", rate_limit=500, paused=self.paused),
         )
-        last = report(
-            jobs, progress, at_ms=at_ms, rows={"copy": 70}, stored=dict.fromkeys(range(4), 75_000)
-        )
+        last = report(jobs, progress, at_ms=at_ms, rows={"copy": 70}, stored=dict.fromkeys(range(4), 75_000))
         compacted = dataclasses.replace(last.files, compacted_epoch=epoch_from_unix_ms(at_ms - 754_000))
         self.cache.note(dataclasses.replace(last, files=compacted))
         vitals = self.cache.vitals
         vitals.broker_answers(
-            [Watermarks(0, 1_209, 1_209), Watermarks(0, 9, 9)], [Margin(0, 9, 500_000.0), Margin(1, 9, 600_000.0)]
+            [Watermarks(0, 1_209, 1_209), Watermarks(0, 9, 9)],
+            [Margin(0, 9, 500_000.0), Margin(1, 9, 600_000.0)],
         )
         vitals.batch_done()
         self.cache.newest = lambda: [(barrier(at_ms), 0), (barrier(at_ms), 1)]

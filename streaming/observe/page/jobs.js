@@ -132,7 +132,7 @@ function showVnodes(name, vnodes) {
   });
 }
 
-async function showJobs(now, history) {
+function showJobs(now, history) {
   const isRunning = (job) => job.phase !== "live";
   const inOrder = [...now.jobs.filter(isRunning), ...now.jobs.filter((job) => !isRunning(job))];
   const names = inOrder.map((job) => job.name);
@@ -140,7 +140,11 @@ async function showJobs(now, history) {
   for (const job of inOrder) showJob(job, history);
   keep(byId("jobs"), names, (name) => card(name).root);
   byId("no-jobs").hidden = names.length > 0;
-  // Of what is folded nobody sees the vnodes.
-  const unfolded = names.filter((name) => card(name).root.open);
-  await Promise.all(unfolded.map(async (name) => showVnodes(name, await look(`jobs/${encodeURIComponent(name)}/vnodes`))));
+}
+
+// Of what is folded nobody sees them. What is not answered is a job that was dropped a moment ago, or the next look tells.
+async function showParts() {
+  const unfolded = [...cards.keys()].filter((name) => card(name).root.open);
+  const answers = unfolded.map((name) => look(`jobs/${encodeURIComponent(name)}/vnodes`).catch(() => null));
+  (await Promise.all(answers)).forEach((vnodes, index) => vnodes && showVnodes(unfolded[index], vnodes));
 }

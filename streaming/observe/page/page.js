@@ -145,11 +145,11 @@ function showStatus(now, history) {
   showUpstream(now);
 }
 
-function showAway(problem) {
-  if (problem.status === 404) return; // a job that was dropped a moment ago
+async function showAway(problem) {
   if (problem.status === 401) {
-    const why = "This service shows its status to those who have its token";
-    showCondition("unreachable", "token needed", [`${why}.`, "enter the token"], true, "token");
+    const why = "This service shows its status to those who have its token.";
+    showCondition("unreachable", "token needed", [why, "enter the token"], true, "token");
+    await login(why);
     return;
   }
   const since = answered ? `; the figures are those of ${answered.toLocaleTimeString("en-GB")}` : "";
@@ -159,15 +159,18 @@ function showAway(problem) {
 
 async function refresh() {
   try {
-    const [now, history] = await Promise.all([look("status"), look("history")]);
-    [status, answered] = [now, new Date()];
-    showStatus(now, history);
-    await showJobs(now, history);
-  } catch (problem) {
-    showAway(problem);
-    if (problem.status === 401) await login("This service shows its status to those who have its token.");
+    const problem = await Promise.all([look("status"), look("history")]).then(
+      ([now, history]) => {
+        [status, answered] = [now, new Date()];
+        showStatus(now, history);
+        showJobs(now, history);
+      },
+      (refused) => refused,
+    );
+    await (problem ? showAway(problem) : showParts());
+  } finally {
+    setTimeout(refresh, EVERY_MS);
   }
-  setTimeout(refresh, EVERY_MS);
 }
 
 for (const button of document.querySelectorAll("[data-close]")) {
