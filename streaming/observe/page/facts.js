@@ -67,8 +67,8 @@ function compactionTerm(now) {
   let doing = work ? "none is due" : "not known now";
   if (hasFailed(work)) doing = `failing: ${work.error}, ${number(work.failures)} in a row`;
   else if (work && work.running_s !== null) doing = `under way for ${seconds(work.running_s)}`;
-  const age = now.compaction_age_s === null ? "none yet" : `${seconds(now.compaction_age_s)} ago`;
-  return ["compaction", age, doing, hasFailed(work)];
+  if (now.compaction_age_s === null) return ["last compaction", "none yet", doing, hasFailed(work)];
+  return ["last compaction", seconds(now.compaction_age_s), `ago; ${doing}`, hasFailed(work)];
 }
 
 // Of rows without a key nothing is kept, so there is no replica.

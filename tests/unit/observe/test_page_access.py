@@ -185,7 +185,7 @@ def test_what_is_amiss_beside_the_batches_stands_at_the_top(browser: Browser, fe
         page.locator("summary").last.click()
         details = page.locator("details.job").last.locator("[data-terms]")
         expect(details).to_contain_text("arrangement: the table from the replica")
-        expect(details).to_contain_text("debezium json, 1 partitions of large-orders")
+        expect(details).to_contain_text("debezium json, 4 partitions of large-orders")
         expect(details).to_contain_text("in large-orders.barriers")
         page.close()
 
