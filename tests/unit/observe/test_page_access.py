@@ -94,7 +94,7 @@ def opened(browser: Browser, address: str, *, width: int = 1100, scheme: str = "
 
 def stops(page: Page) -> list[tuple[str, bool]]:
     """What Tab comes to, from the top to the end of the page, and whether that is seen."""
-    found = []
+    found: list[tuple[str, bool]] = []
     for _ in range(50):
         page.keyboard.press("Tab")
         at = page.evaluate(FOCUSED)
