@@ -201,8 +201,7 @@ class JobDefinition:
     @property
     def form(self) -> str:
         """Format and encoding of the output, for people: `debezium json`."""
-        declared = self.format.model_dump()
-        return " ".join(str(declared[key]) for key in ("format", "encoding") if key in declared)
+        return self.format.form
 
     @property
     def dead_letters(self) -> str:

@@ -176,6 +176,12 @@ class Format(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     @property
+    def form(self) -> str:
+        """Format and encoding, for people: `debezium json`."""
+        declared = self.model_dump()
+        return " ".join(str(declared[key]) for key in ("format", "encoding") if key in declared)
+
+    @property
     def images(self) -> Images:
         """What a lane may rely on in decoded changes, and refuses otherwise."""
         return Images.FULL

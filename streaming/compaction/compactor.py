@@ -34,7 +34,7 @@ from state.maintenance.merge import Merge, Merged, choose_merges
 from state.replica import BASE_PATH, LOG_PATH, Replica, ReplicaFiles
 from state.storage import now_ms
 from streaming.compaction.cleaning import STATE_TABLES, clean_state
-from streaming.compaction.turns import Turn
+from streaming.compaction.turns import Maintenance, Turn
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.stopwatch import Stopwatch
@@ -192,6 +192,10 @@ class Compactor:
         ):
             began_ms[path] = began_ms[path] if at is None else at
         self._cleaning.begin(lambda: clean_state(storage, table, began_ms, lambda: self._closed))
+
+    def maintenance(self) -> tuple[Maintenance, ...]:
+        """How its work goes. Called by any thread."""
+        return self._compaction.maintenance(), self._merges.maintenance(), self._cleaning.maintenance()
 
     def finish(self) -> None:
         """Wait for what is running, and commit it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import structlog
@@ -22,8 +23,24 @@ Result = TypeVar("Result")
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """How one kind of work goes, for people.
+
+    `running_s`: for how long it has been under way, None if it is not. `failures` are those in a row, `error` is what
+    the last one was.
+    """
+
+    work: str
+    running_s: float | None
+    failures: int
+    error: str | None
+    again_in_s: float
+    advice: str
+
+
 class Turn(Generic[Result]):
-    """Runs one kind of work in a thread of its own; all calls come from one thread.
+    """Runs one kind of work in a thread of its own; all calls come from one thread, but for `maintenance`.
 
     `advice` is what an operator should look at when the work fails.
     """
@@ -32,8 +49,8 @@ class Turn(Generic[Result]):
         self._work, self._advice, self._now_s = work, advice, now_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=work.replace(" ", "-"))
         self._running: Future[Result] | None = None
-        self._failures = 0
-        self._not_before_s = now_s()
+        self._failures, self._error = 0, ""
+        self._began_s = self._not_before_s = now_s()
         self._began_ms = 0
 
     @property
@@ -51,10 +68,22 @@ class Turn(Generic[Result]):
         """When the work under way began, by the wall clock, or None."""
         return self._began_ms if self.is_running else None
 
+    def maintenance(self) -> Maintenance:
+        """As of now. Called by any thread."""
+        now_s, failures = self._now_s(), self._failures
+        return Maintenance(
+            self._work,
+            now_s - self._began_s if self.is_running else None,
+            failures,
+            self._error if failures else None,
+            max(0.0, self._not_before_s - now_s),
+            self._advice,
+        )
+
     def begin(self, work: Callable[[], Result]) -> None:
         """Start `work`. Only when `is_free`."""
         assert self._running is None
-        self._began_ms = now_ms()
+        self._began_ms, self._began_s = now_ms(), self._now_s()
         self._running = self._thread.submit(work)
 
     def wait(self, timeout_s: float | None = None) -> None:
@@ -78,13 +107,14 @@ class Turn(Generic[Result]):
         return result
 
     def _failed(self, failure: Exception) -> None:
+        self._error = str(failure.code) if isinstance(failure, BackfillError) else type(failure).__name__
         self._failures += 1
         delay_s = min(FIRST_DELAY_S * 2.0 ** (self._failures - 1), LONGEST_DELAY_S)
         self._not_before_s = self._now_s() + delay_s
         log.warning(
             "maintenance failed, to be tried again",
             work=self._work,
-            error=str(failure.code) if isinstance(failure, BackfillError) else type(failure).__name__,
+            error=self._error,
             failures=self._failures,
             again_in_s=delay_s,
             next_step=self._advice,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _STATIC = File(__file__).parent / "page"
 _PAGE = {
     f"/{'' if name == 'index.html' else name}": name
-    for name in ("index.html", "page.js", "charts.js", "new-job.js", "page.css")
+    for name in ("index.html", "page.js", "facts.js", "jobs.js", "charts.js", "new-job.js", "page.css")
 }
 _HTTP_STATUS = {
     Code.JOB_UNKNOWN: 404,

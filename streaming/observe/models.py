@@ -22,6 +22,7 @@ class JobStatus(_Model):
 
     name: str
     output: str
+    kind: Literal["arrangement", "no-shuffle", "source"] = Field(description="Of backfill.")
     phase: Phase
     paused: bool
     rate_limit: int | None = Field(description="Snapshot rows per second; null for no limit.")
@@ -61,6 +62,57 @@ class PartitionStatus(_Model):
     )
     margin_s: float | None = Field(
         description="Time until the topic may delete a record that was not read yet; null if it deletes none by age."
+    )
+    lag: int | None = Field(
+        description="Offsets below the last stable one that no finished batch holds, as of the last look."
+    )
+
+
+class SourceStatus(_Model):
+    """What the service reads, beside the topic's name: as it is configured."""
+
+    form: str = Field(description="Format and encoding of the upstream, as in `debezium json`.")
+    barriers: str = Field(description="Who writes them: `inject`, this service; `embedded`, others.")
+    barrier_interval_s: float = Field(description="Time between two barriers, as it is configured.")
+    barrier_topic: str | None = Field(description="Topic of the barriers; null: they are in the upstream.")
+    control_topic: str
+    start: str | None = Field(
+        description="What the state starts from; null where that is the topic's beginning."
+    )
+
+
+class MaintenanceStatus(_Model):
+    """How one kind of work beside the batches goes."""
+
+    work: str = Field(description="`compaction`, `merge of log files` or `cleaning`.")
+    running_s: float | None = Field(description="For how long it has been under way; null if it is not.")
+    failures: int = Field(description="In a row; 0 once it has succeeded.")
+    error: str | None = Field(description="Of the last failure; null if there are none in a row.")
+    again_in_s: float = Field(description="Time until it is tried again; 0 unless it has failed.")
+    next_step: str = Field(description="What to look at when it fails.")
+
+
+class DiskStatus(_Model):
+    """What the state takes. Where it is a folder: blocks of the disk, measured once a minute at most.
+
+    In an object store nothing is listed: base and log as their tables name them, and the rest is null.
+    """
+
+    age_s: float | None = Field(description="Time since it was measured; null in an object store.")
+    base_bytes: int
+    log_bytes: int
+    journal_bytes: int | None
+    progress_bytes: int | None
+    initial_bytes: int | None = Field(
+        description="Chunks of a table on their way in; null where there are none."
+    )
+    rows_bytes: int | None = Field(
+        description="Rows by key that lanes of this machine keep; null where there are none."
+    )
+    free_bytes: int | None = Field(description="Of the state's disk, for this user.")
+    disk_bytes: int | None = Field(description="Size of that disk.")
+    is_low: bool = Field(
+        description="Less is free than a compaction may write beside what there is, or than 1 GiB."
     )
 
 
@@ -115,6 +167,7 @@ class Status(_Model):
     batch_age_s: float | None = Field(description="Time since the end of the last batch.")
     late_s: float = Field(description="A last batch that is older than this many seconds makes it not ready.")
     upstream: str
+    source: SourceStatus
     table: str
     columns: list[str] = Field(description="Of the table, in their order.")
     owner: str
@@ -132,6 +185,13 @@ class Status(_Model):
         description="Null but for a start that reads a table of a database."
     )
     log_rows: int = Field(description="Changes that wait to be compacted into the base.")
+    compaction_age_s: float | None = Field(
+        description="Age of the barrier that the base holds; null before the first compaction."
+    )
+    maintenance: list[MaintenanceStatus] = Field(
+        description="Empty while the service starts, or waits for trouble to pass."
+    )
+    disk: DiskStatus | None = Field(description="Null until it is measured.")
     parked: int = Field(description="Records at fault that were parked since the start.")
     latency: Latency
     jobs: list[JobStatus]

@@ -12,25 +12,32 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from schemas.epoch import unix_ms_from_epoch
 from schemas.errors import BackfillError
+from schemas.job import JobDefinition
 from schemas.records import Barrier
 from state.initial.progress import CopyProgress
+from state.replica import ReplicaFiles
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
+from streaming.compaction.turns import Maintenance
 from streaming.control.state_view import JobView
 from streaming.core.clocks import Age
 from streaming.core.forecast import Forecast, RateEstimators
 from streaming.observe.history import History, Span
 from streaming.observe.models import (
     CopyStatus,
+    DiskStatus,
     JobStatus,
     Latency,
+    MaintenanceStatus,
     PartitionStatus,
     Point,
     ReadingStatus,
     Reason,
+    SourceStatus,
     Status,
     VnodeStatus,
 )
@@ -59,12 +66,14 @@ class StatusCache:
     owner: str
     vnode_count: int
     vitals: Vitals
+    source: SourceStatus
     can_steer: bool = False
     by_partition: bool = False
     columns: Sequence[str] = ()
     clock: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic
     newest: Callable[[], Sequence[tuple[Barrier | None, int]]] = list
+    disk: Callable[[ReplicaFiles | None], DiskStatus | None] = lambda _: None
     started: float = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _report: BatchReport | None = None
@@ -130,6 +139,7 @@ class StatusCache:
         with self._lock:
             report, files = self._report, self._report.files if self._report else None
             epoch = report.plan.epoch if report else 0
+            barrier_age_s = self._done.at(self.steady()) if epoch else None
             return Status(
                 version=_VERSION,
                 condition=health.condition,
@@ -138,18 +148,22 @@ class StatusCache:
                 batch_age_s=self.vitals.idle_s(),
                 late_s=self.vitals.late_s,
                 upstream=self.upstream,
+                source=self.source,
                 table=self.table,
                 columns=list(self.columns),
                 owner=self.owner,
                 started=self.started,
                 barrier=epoch,
-                barrier_age_s=self._done.at(self.steady()) if epoch else None,
+                barrier_age_s=barrier_age_s,
                 lanes=report.plan.lanes if report else 0,
                 vnode_count=self.vnode_count,
                 replica_rows=files.base_rows if files else 0,
                 initial=_initial(self.vitals.copy),
                 reading=None if (read := self.vitals.reading()) is None else shown_reading(read),
                 log_rows=files.log_rows if files else 0,
+                compaction_age_s=_compaction_age_s(epoch, files, barrier_age_s),
+                maintenance=[_maintenance(each) for each in self.vitals.maintenance()],
+                disk=self.disk(files),
                 parked=self._parked,
                 latency=self._latency(),
                 jobs=[self._job(view) for view in self._jobs.values()],
@@ -159,6 +173,7 @@ class StatusCache:
 
     def _partitions(self) -> list[PartitionStatus]:
         held_s, marks, margins_s = self.vitals.held_s(), self.vitals.marks, self.vitals.margins_s()
+        ends = self._report.plan.end_offsets if self._report else ()
         return [
             PartitionStatus(
                 partition=number,
@@ -168,6 +183,9 @@ class StatusCache:
                 unstable=marks[number].high - marks[number].stable if number < len(marks) else None,
                 held_s=held_s.get(number),
                 margin_s=margins_s.get(number),
+                lag=max(0, marks[number].stable - ends[number])
+                if number < min(len(marks), len(ends))
+                else None,
             )
             for number, (barrier, waiting) in enumerate(self.newest())
         ]
@@ -181,6 +199,7 @@ class StatusCache:
         return JobStatus(
             name=job.name,
             output=definition.output,
+            kind=_kind(definition),
             phase=view.phase,
             paused=job.paused,
             rate_limit=job.rate_limit,
@@ -248,6 +267,28 @@ def _vnode(vnode: int, lane: int, state: Progress | None, stored: int) -> VnodeS
             vnode=vnode, lane=lane, state="in progress", share=share, rows_read=state.row_count
         )
     return VnodeStatus(vnode=vnode, lane=lane, state="not started", share=0.0, rows_read=0)
+
+
+def _kind(job: JobDefinition) -> Literal["arrangement", "no-shuffle", "source"]:
+    return "source" if job.scan.reads_upstream else "no-shuffle" if job.is_coupled else "arrangement"
+
+
+def _compaction_age_s(epoch: int, files: ReplicaFiles | None, barrier_age_s: float | None) -> float | None:
+    """As far as the base is behind the last barrier, and that behind now."""
+    if files is None or barrier_age_s is None or not files.compacted_epoch:
+        return None
+    return (unix_ms_from_epoch(epoch) - unix_ms_from_epoch(files.compacted_epoch)) / 1_000 + barrier_age_s
+
+
+def _maintenance(each: Maintenance) -> MaintenanceStatus:
+    return MaintenanceStatus(
+        work=each.work,
+        running_s=each.running_s,
+        failures=each.failures,
+        error=each.error,
+        again_in_s=each.again_in_s,
+        next_step=each.advice,
+    )
 
 
 def _initial(copy: CopyProgress | None) -> CopyStatus | None:

@@ -8,8 +8,11 @@ from contextlib import contextmanager
 import structlog
 
 from schemas.errors import BackfillError
+from schemas.settings.config import ServiceConfig
 from state.storage import Storage
 from streaming.observe.metrics import Metrics
+from streaming.observe.models import SourceStatus
+from streaming.observe.state_size import StateSize
 from streaming.observe.status_cache import StatusCache
 from streaming.protocol.report import BatchReport
 from streaming.service.service import Service
@@ -34,11 +37,13 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
         service.owner,
         config.table.vnode_count if config.table.has_key else 0,
         service.vitals,
+        source_of(config),
         can_steer=token is not None,
         by_partition=config.table.by_partition,
         columns=config.table.column_names,
     )
     cache.newest = lambda: service.barriers.newest() if service.barriers else []
+    cache.disk = StateSize(Storage(config.state), lambda: service.vitals.rows_name).look
     inner = service.on_batch
 
     def on_batch(report: BatchReport) -> None:
@@ -77,3 +82,20 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
     with served(app, http) as address:
         log.info("page", address=address)
         yield address
+
+
+def source_of(config: ServiceConfig) -> SourceStatus:
+    """What a service reads, as it is configured; without an address or a secret in it."""
+    start = None
+    if config.initial is not None:
+        start = f"version {config.initial.version} of a Delta table"
+    if config.initial_postgres is not None:
+        start = f"table {config.initial_postgres.table} of PostgreSQL, slot {config.initial_postgres.slot}"
+    return SourceStatus(
+        form=config.upstream_format.form,
+        barriers=config.barriers.kind,
+        barrier_interval_s=config.barrier_interval_ms / 1_000,
+        barrier_topic=config.topics.barriers,
+        control_topic=config.topics.control,
+        start=start,
+    )

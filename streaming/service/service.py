@@ -42,7 +42,9 @@ from streaming.compaction.compactor import COMPACTION_LEAST_ROWS, Compactor, log
 from streaming.compaction.spark_tasks import compact_on, merge_on
 from streaming.core.health import late_after_s
 from streaming.kafka.clients import KafkaSettings
+from streaming.lane.before import rows_name
 from streaming.protocol.batches import Batches, OnPart
+from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches, stream_ended
 from streaming.protocol.report import BatchReport
 from streaming.registry.client import Registry
@@ -243,7 +245,8 @@ class Service:
             watch.next_offsets = batches.next_offsets
             self.barriers = barriers
             micro_batches = MicroBatches(barriers, batches, compactor, on_batch)
-            self.vitals.attach(barriers, micro_batches, owned.reads)
+            self.vitals.rows_name = rows_name(transactional_id(batches.replica))
+            self.vitals.attach(barriers, micro_batches, compactor, owned.reads)
             micro_batches.run(known)
             stream = Stream(self.spark(), barriers, micro_batches, self._stop)
             stream.run(self._serves, partial(self._check, owned, barriers, watch))

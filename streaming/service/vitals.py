@@ -16,6 +16,7 @@ import structlog
 
 from schemas.errors import BackfillError, EnvironmentProblem
 from state.initial.progress import CopyProgress
+from streaming.compaction.turns import Maintenance
 from streaming.core.health import Condition, Facts, Health, Interruption, Marks, health, held_now
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.retention import Margin
@@ -33,6 +34,12 @@ class Batching(Protocol):
 
     @property
     def pending(self) -> int: ...
+
+
+class Maintains(Protocol):
+    """As `Compactor`."""
+
+    def maintenance(self) -> tuple[Maintenance, ...]: ...  # noqa: D102
 
 
 class Vitals:
@@ -53,11 +60,14 @@ class Vitals:
         self._margins: tuple[Margin, ...] = ()
         self._barriers: BarrierSource | None = None
         self._batches: Batching | None = None
+        self._maintains: Maintains | None = None
         self._stopping = False
         self.copy: CopyProgress | None = None
         """How far the table is copied that the state starts from; None before that and behind it."""
         self.reads: DatabaseReading | None = None
         """What reads the table from its database; None where there is none, and between two runs."""
+        self.rows_name: str | None = None
+        """Of the folder with the rows by key of this state; None before the first run."""
         self._logged: Health | None = None
         self._logged_s = 0.0
 
@@ -81,6 +91,11 @@ class Vitals:
         reads = self.reads
         return reads.status() if reads is not None and reads.is_on else None
 
+    def maintenance(self) -> tuple[Maintenance, ...]:
+        """How the work beside the batches goes; nothing between two runs."""
+        maintains = self._maintains
+        return maintains.maintenance() if maintains else ()
+
     def held_s(self) -> dict[int, float]:
         """For how long each partition was seen to be held by an open transaction; those that are."""
         now_s = self._clock()
@@ -93,14 +108,18 @@ class Vitals:
     # Reported by the service's threads -----------------------------------------------------------------------
 
     def attach(
-        self, barriers: BarrierSource, batches: Batching, reads: DatabaseReading | None = None
+        self,
+        barriers: BarrierSource,
+        batches: Batching,
+        maintains: Maintains,
+        reads: DatabaseReading | None = None,
     ) -> None:
         """Set the components of a run, which `health` asks for what waits in them."""
-        self._barriers, self._batches, self.reads = barriers, batches, reads
+        self._barriers, self._batches, self._maintains, self.reads = barriers, batches, maintains, reads
 
     def detach(self) -> None:
         """The run is over."""
-        self._barriers = self._batches = self.reads = None
+        self._barriers = self._batches = self._maintains = self.reads = None
         self._know(streaming=False)
 
     def copies(self, progress: CopyProgress | None) -> None:

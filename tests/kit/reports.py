@@ -13,7 +13,7 @@ from state.replica import BaseFile, ReplicaFiles
 from state.values.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
 from state.values.progress import Progress
 from streaming.core.jobs import JobsOutcome
-from streaming.observe.models import JobPlan
+from streaming.observe.models import JobPlan, SourceStatus
 from streaming.protocol.report import BatchReport
 
 TABLE = declare(
@@ -23,6 +23,15 @@ TABLE = declare(
         "primary_key": ["id"],
         "vnode_count": 4,
     }
+)
+
+SOURCE = SourceStatus(
+    form="change avro",
+    barriers="inject",
+    barrier_interval_s=1.0,
+    barrier_topic=None,
+    control_topic="up.control",
+    start=None,
 )
 
 

@@ -1,1 +1,8 @@
 """The row before: what a key held at the start of a batch, for upstreams whose records hold only the row after."""
+
+from __future__ import annotations
+
+
+def rows_name(transactional_id: str) -> str:
+    """Of the folder that holds a state's rows by key, below the machine's folder for temporary files."""
+    return f"{transactional_id}-rows"

@@ -18,6 +18,7 @@ from schemas.epoch import NO_EPOCH
 from schemas.formats.protocol import KeyEncoder
 from schemas.formats.registry import DEFAULT
 from schemas.table import TableSchema
+from streaming.lane.before import rows_name
 from streaming.lane.before.follow import Replicated, bring
 from streaming.lane.before.normal import (
     KeyOrder,
@@ -94,7 +95,7 @@ def rows_before_of(task: LaneTask, lane: int) -> Iterator[RowsBefore | None]:
         return
     vnodes, keys = task.vnodes(lane), DEFAULT.keys(task.table.key_columns)
     replicated = Replicated(task.storage, task.table, task.replica.of_vnodes(vnodes), vnodes, keys)
-    store = task.open_store(f"{task.transactional_id}-rows/{vnodes.start}-{vnodes.stop}", task.table)
+    store = task.open_store(f"{rows_name(task.transactional_id)}/{vnodes.start}-{vnodes.stop}", task.table)
     start = task.plan.start
     with (
         closing(store),

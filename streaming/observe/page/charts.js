@@ -30,12 +30,19 @@ function pathOf(places, highest) {
     .join("");
 }
 
+// What the line says to those who don't see it.
+function chartText(times, known, label, shown, now) {
+  if (!known.length) return `${label}: nothing yet`;
+  const over = known.length > 1 ? ` over ${AGO(times.at(-1) - times[0])}` : "";
+  return `${label}${over}: now ${shown(now)}, lowest ${shown(Math.min(...known))}, highest ${shown(Math.max(...known))}`;
+}
+
 // `figure` has a caption, an svg and a place for the axis; `shown` makes text of a value.
 function draw(figure, times, values, label, shown) {
   const svg = figure.querySelector("svg");
   const known = values.filter((value) => value !== null);
   const highest = topOf(known);
-  svg.setAttribute("aria-label", `${label}, highest ${shown(highest)}, now ${shown(values.at(-1) ?? 0)}`);
+  svg.setAttribute("aria-label", chartText(times, known, label, shown, values.at(-1) ?? 0));
   svg.replaceChildren();
   const [top, since] = figure.querySelectorAll(".axis span");
   top.textContent = known.length ? `top ${shown(highest)}` : "";

@@ -5,13 +5,6 @@ const form = byId("new-job").querySelector("form");
 const createButton = form.querySelector("[value=create]");
 let planned = null;
 
-const bytes = (count) => {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let [value, unit] = [count, 0];
-  while (value >= 1024 && unit < units.length - 1) [value, unit] = [value / 1024, unit + 1];
-  return `${unit ? value.toFixed(1) : value} ${units[unit]}`;
-};
-
 function declared() {
   const fields = new FormData(form);
   const job = {};

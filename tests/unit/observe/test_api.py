@@ -26,7 +26,7 @@ from streaming.observe.models import JobPlan
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
-from tests.kit.reports import TABLE, barrier, job, report
+from tests.kit.reports import SOURCE, TABLE, barrier, job, report
 
 TOKEN = "a token of the test"
 AWAY = EnvironmentProblem(Code.BROKER_UNREACHABLE, found="no answer", expected="one", next_step="start it")
@@ -71,7 +71,11 @@ def vitals(clock: Callable[[], float] = time.monotonic) -> Vitals:
 def application(
     token: str | None = TOKEN, *, is_local: bool = True, clock: Callable[[], float] = time.monotonic
 ) -> tuple[FastAPI, StatusCache, Metrics, Requests]:
-    cache, metrics, requests = StatusCache("up", "orders", "me", 4, vitals(clock)), Metrics(), Requests()
+    cache, metrics, requests = (
+        StatusCache("up", "orders", "me", 4, vitals(clock), SOURCE),
+        Metrics(),
+        Requests(),
+    )
     cache.newest = lambda: [(barrier(1_800_000_000_000), 0), (None, 2)]
     door = Doorkeeper(token, is_local=is_local)
     app = build(cache, metrics, requests, TABLE, door, ["testserver"], plans=requests.plan)
@@ -184,7 +188,7 @@ def test_an_open_transaction_shows_in_the_status_and_in_metrics() -> None:
 
 @pytest.mark.parametrize("by_partition", [False, True])
 def test_vnodes_that_are_partitions_are_counted_by_the_first_batch(by_partition: bool) -> None:
-    cache = StatusCache("up", "orders", "me", 0, vitals(), by_partition=by_partition)
+    cache = StatusCache("up", "orders", "me", 0, vitals(), SOURCE, by_partition=by_partition)
     last = report(at_ms=1_800_000_000_000)
     cache.note(last)
     assert cache.vnode_count == (last.vnode_count if by_partition else 0)
@@ -192,7 +196,9 @@ def test_vnodes_that_are_partitions_are_counted_by_the_first_batch(by_partition:
 
 def test_clocks_that_are_set_make_no_rate_latency_or_age_absurd() -> None:
     wall_s, now_s = [1_800_000_000.0], [0.0]
-    cache = StatusCache("up", "orders", "me", 4, vitals(), clock=lambda: wall_s[0], steady=lambda: now_s[0])
+    cache = StatusCache(
+        "up", "orders", "me", 4, vitals(), SOURCE, clock=lambda: wall_s[0], steady=lambda: now_s[0]
+    )
     newest = [barrier(1_800_000_000_000)]
     cache.newest = lambda: [(newest[0], 0)]
     for step_s in (0, 0, 3_600, -3_600, -7_200, 0, 7_200):
@@ -302,13 +308,9 @@ def test_another_host_and_a_large_body_are_refused(told: tuple[TestClient, Reque
 
 def test_the_page_loads_nothing_from_elsewhere(told: tuple[TestClient, Requests]) -> None:
     client, _ = told
-    for path, kind in (
-        ("/", "text/html"),
-        ("/page.js", "javascript"),
-        ("/charts.js", "javascript"),
-        ("/new-job.js", "javascript"),
-        ("/page.css", "text/css"),
-    ):
+    scripts = ("page", "facts", "jobs", "charts", "new-job")
+    kinds = {"/": "text/html", "/page.css": "text/css", **{f"/{name}.js": "javascript" for name in scripts}}
+    for path, kind in kinds.items():
         answer = client.get(path)
         assert answer.status_code == 200
         assert kind in answer.headers["content-type"]

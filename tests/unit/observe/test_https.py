@@ -22,7 +22,7 @@ from streaming.observe.middleware import Doorkeeper
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
-from tests.kit.reports import TABLE, job, no_plan, report
+from tests.kit.reports import SOURCE, TABLE, job, no_plan, report
 from tests.kit.secure import Certificates, private
 
 _TOKEN = "a token of the test"
@@ -39,7 +39,7 @@ def running(certificates: Certificates, tmp_path: Path) -> Iterator[HttpConfig]:
     certificate, key = certificates.issue("page", "page.example")
     token = private(tmp_path / "token", _TOKEN)
     vitals = Vitals("up", 1_000, late_s=30.0, injects=False)
-    cache = StatusCache("up", "orders", "me", 4, vitals)
+    cache = StatusCache("up", "orders", "me", 4, vitals, SOURCE)
     cache.note(report([job("copy")]))
     vitals.batch_done()
     door = Doorkeeper(_TOKEN, is_local=False)

@@ -23,7 +23,7 @@ from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
 from tests.kit.monitoring import asked
-from tests.kit.reports import barrier, job, report
+from tests.kit.reports import SOURCE, barrier, job, report
 
 ROOT = Path(__file__).parents[3]
 RULES = (ROOT / "docker" / "monitoring" / "alerts.yaml").read_text()
@@ -82,7 +82,7 @@ def test_panels_of_the_dashboard_do_not_overlap() -> None:
 def scrapes(change: Callable[[int, str], str] = lambda _, text: text) -> list[tuple[int, str]]:
     """Two hours of a service with a job under way, as its own metrics tell them, a minute apart."""
     vitals = Vitals("up", 1_000, late_s=30.0, injects=False)
-    cache, metrics = StatusCache("up", "orders", "me", 4, vitals), Metrics()
+    cache, metrics = StatusCache("up", "orders", "me", 4, vitals, SOURCE), Metrics()
     cache.newest = lambda: [(barrier(_BEGIN_MS), 0), (barrier(_BEGIN_MS), 0)]
     vitals.broker_answers([Watermarks(0, 7, 7), Watermarks(0, 9, 9)], [Margin(0, 7, 90_000.0)])
     metrics.interrupted(Code.BROKER_UNREACHABLE)

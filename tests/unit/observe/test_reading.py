@@ -21,7 +21,7 @@ from streaming.observe.middleware import Doorkeeper
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
-from tests.kit.reports import TABLE, job, no_plan, report
+from tests.kit.reports import SOURCE, TABLE, job, no_plan, report
 from tests.kit.secure import private
 from tests.kit.table_reading import reading
 
@@ -39,7 +39,7 @@ def storage(tmp_path: Path) -> Storage:
 @pytest.fixture
 def cache(storage: Storage) -> StatusCache:
     vitals = Vitals("up", 1_000, late_s=30.0, injects=False)
-    found = StatusCache("up", "orders", "me", 4, vitals, can_steer=True)
+    found = StatusCache("up", "orders", "me", 4, vitals, SOURCE, can_steer=True)
     found.note(report([job("copy")]))
     vitals.reads = reading(storage)
     vitals.reads.begin()

@@ -6,7 +6,7 @@ from typing import NoReturn
 import structlog
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.compaction.turns import FIRST_DELAY_S, LONGEST_DELAY_S, Turn
+from streaming.compaction.turns import FIRST_DELAY_S, LONGEST_DELAY_S, Maintenance, Turn
 
 
 class Clock:
@@ -80,9 +80,29 @@ def test_a_success_is_the_end_of_a_row_of_failures() -> None:
     turn.begin(lambda: 1)
     turn.wait()
     assert turn.take() == 1
+    assert (turn.maintenance().failures, turn.maintenance().error) == (0, None)
     turn.begin(fails)
     turn.wait()
     turn.take()
     clock.now_s += FIRST_DELAY_S
     assert turn.is_free
+    turn.close()
+
+
+def test_how_it_goes_is_told_to_people() -> None:
+    clock, may = Clock(), threading.Event()
+    turn = Turn[bool]("compaction", "look at the disk", clock)
+    assert turn.maintenance() == Maintenance("compaction", None, 0, None, 0.0, "look at the disk")
+    turn.begin(lambda: may.wait(30))
+    clock.now_s += 7
+    assert turn.maintenance().running_s == 7
+    may.set()
+    turn.wait()
+    assert turn.take()
+    for _ in range(3):
+        turn.begin(fails)
+        turn.wait()
+        turn.take()
+    clock.now_s += 1
+    assert turn.maintenance() == Maintenance("compaction", None, 3, "SPARK_FAILED", 3.0, "look at the disk")
     turn.close()

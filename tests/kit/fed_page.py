@@ -1,0 +1,129 @@
+"""The status page over a status that is made by hand: without Kafka, without Spark, with a clock that a test sets."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from schemas.epoch import epoch_from_unix_ms
+from schemas.errors import Code, EnvironmentProblem
+from schemas.job import JobDefinition
+from schemas.records import Mutation, Pause, Resume
+from schemas.settings.http import HttpConfig
+from state.values.plan import JobState
+from state.values.progress import Completed, InProgress, Progress
+from streaming.compaction.turns import Maintenance
+from streaming.kafka.topics import Watermarks
+from streaming.observe.api import build
+from streaming.observe.metrics import Metrics
+from streaming.observe.middleware import Doorkeeper
+from streaming.observe.models import DiskStatus
+from streaming.observe.server import served
+from streaming.observe.status_cache import StatusCache
+from streaming.service.vitals import Vitals
+from streaming.source.retention import Margin
+from tests.kit.reports import SOURCE, TABLE, barrier, job, no_plan, report
+
+TOKEN = "a token of the page"
+AWAY = EnvironmentProblem(Code.BROKER_UNREACHABLE, found="no answer", expected="one", next_step="start it")
+QUIET = (
+    Maintenance("compaction", None, 0, None, 0.0, "see the memory"),
+    Maintenance("merge of log files", None, 0, None, 0.0, "see the disk"),
+    Maintenance("cleaning", None, 0, None, 0.0, "see the rights"),
+)
+_GIB = 1 << 30
+DISK = DiskStatus(
+    age_s=12.0,
+    base_bytes=3 * _GIB,
+    log_bytes=40 << 20,
+    journal_bytes=14 << 20,
+    progress_bytes=2 << 20,
+    initial_bytes=None,
+    rows_bytes=4 * _GIB,
+    free_bytes=50 * _GIB,
+    disk_bytes=200 * _GIB,
+    is_low=False,
+)
+
+
+@dataclass
+class FedPage:
+    """Its status: set what is to be seen. `batch` tells it of one more batch."""
+
+    now_s: float = 0.0
+    maintenance: tuple[Maintenance, ...] = QUIET
+    disk: DiskStatus | None = DISK
+    paused: bool = False
+    cache: StatusCache = field(init=False)
+
+    def __post_init__(self) -> None:
+        vitals = Vitals("up", 1_000, late_s=30.0, injects=True, clock=lambda: self.now_s)
+        vitals.attach(_NoBarriers(), _NoBatches(), _Works(self))  # type: ignore[arg-type]
+        self.cache = StatusCache("up", "orders", "process 7 on vm", 4, vitals, SOURCE, can_steer=True)
+        self.cache.columns = TABLE.column_names
+        self.cache.disk = lambda _: self.disk
+        vitals.streams()
+
+    def batch(self) -> None:
+        """One more, with a job under way and one that is complete."""
+        at_ms = time.time_ns() // 1_000_000
+        done, going = {number: Completed((9,), 10) for number in range(4)}, InProgress((5,), 20)
+        progress: dict[str, dict[int, Progress]] = {"copy": {0: done[0], 1: going}, "large": {**done}}
+        declared = {
+            "name": "large",
+            "output": "large-orders",
+            "filter": "amount >= 100 AND region IN ('EU', 'US')",
+            "format": "debezium",
+            "barrier_topic": "large-orders.barriers",
+        }
+        jobs = (
+            JobState(JobDefinition.declare(declared, TABLE), 1, opened=True),
+            job("copy", rate_limit=500, paused=self.paused),
+        )
+        last = report(jobs, progress, at_ms=at_ms, rows={"copy": 70}, stored=dict.fromkeys(range(4), 75_000))
+        compacted = dataclasses.replace(last.files, compacted_epoch=epoch_from_unix_ms(at_ms - 754_000))
+        self.cache.note(dataclasses.replace(last, files=compacted))
+        vitals = self.cache.vitals
+        vitals.broker_answers(
+            [Watermarks(0, 1_209, 1_209), Watermarks(0, 9, 9)],
+            [Margin(0, 9, 500_000.0), Margin(1, 9, 600_000.0)],
+        )
+        vitals.batch_done()
+        self.cache.newest = lambda: [(barrier(at_ms), 0), (barrier(at_ms), 1)]
+
+    def steer(self, mutation: Mutation) -> str:
+        """Take effect at once."""
+        if isinstance(mutation, Pause | Resume):
+            self.paused = isinstance(mutation, Pause)
+            self.batch()
+        return "request"
+
+    @contextmanager
+    def served(self) -> Iterator[str]:
+        """The address, while the block runs."""
+        door = Doorkeeper(TOKEN, is_local=True)
+        app = build(self.cache, Metrics(), self.steer, TABLE, door, ["127.0.0.1"], plans=no_plan)
+        with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0"})) as address:
+            yield address
+
+
+@dataclass
+class _Works:
+    page: FedPage
+
+    def maintenance(self) -> tuple[Maintenance, ...]:
+        return self.page.maintenance
+
+
+class _NoBarriers:
+    hindrance = None
+
+    def newest(self) -> list[object]:
+        return []
+
+
+class _NoBatches:
+    pending = 0
