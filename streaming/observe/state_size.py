@@ -1,4 +1,4 @@
-"""How much disk the state takes, for people to look at: measured by a thread of its own, when somebody asks."""
+"""How much disk the state takes, for people to look at: measured by a thread of its own, on demand."""
 
 from __future__ import annotations
 

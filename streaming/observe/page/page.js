@@ -114,7 +114,7 @@ function verdict(now) {
   return [`${ready}: ${means}${isLate ? `; no batch for ${seconds(now.batch_age_s)}` : ""}.`, next];
 }
 
-// `key` is what makes it news: a screen reader is told of news, and not of every second that passes.
+// `key` is what makes it news: a screen reader announces news, and not of every second that passes.
 function showCondition(name, text, [sentence, next], isWrong, key, troubles = []) {
   byId("condition").className = `condition ${name.replaceAll(" ", "-")}`;
   setText(byId("condition"), text);
