@@ -65,12 +65,19 @@ def reads_on(
     progress: Mapping[str, Mapping[int, Progress]],
     plan: BatchPlan,
     rows_read: Mapping[str, int],
+    *,
+    is_table_read: bool,
+    interval_records: int,
 ) -> bool:
     """Whether one of the jobs after a batch would read on at once if there were another barrier.
 
     `rows_read` are those of the batch, by job. A job that read none in it waits for something else, unless it is new
-    since; one with a rate limit waits for time to pass.
+    since; one with a rate limit waits for time to pass. While the table is read from its database (`is_table_read`)
+    jobs follow chunks, which come at their own pace; but an interval of more than `interval_records` releases none, and
+    if barriers are far apart each of them may be one: the interval of a barrier that comes at once is short.
     """
+    if is_table_read:
+        return plan.max_records > interval_records
     begun = {job.state.name for job in plan.jobs}
     return any(
         job.may_read

@@ -183,13 +183,15 @@ class Batches:
         return self.state.progress
 
     def reads_on(self, done: BatchReport) -> bool:
-        """As `streaming.core.jobs.reads_on`, after the batch of the report.
-
-        While the table is read from its database, chunks come at their own pace, and jobs follow.
-        """
-        if self.reading.is_on:
-            return False
-        return reads_on(self.jobs, self.progress, done.plan, done.snapshot_rows)
+        """As `streaming.core.jobs.reads_on`, after the batch of the report."""
+        return reads_on(
+            self.jobs,
+            self.progress,
+            done.plan,
+            done.snapshot_rows,
+            is_table_read=self.reading.is_on,
+            interval_records=self._limits.interval_records,
+        )
 
     def next_offsets(self) -> tuple[int, ...]:
         """First offset of each upstream partition that no batch has handled."""

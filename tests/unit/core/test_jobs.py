@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -89,6 +90,7 @@ def test_a_mutation_that_can_not_be_carried_out_changes_nothing(mutation: Mutati
     assert [report.refused for report in outcome.reports] == [code]
 
 
+go_on = partial(reads_on, is_table_read=False, interval_records=1)
 PART_READ, ALL_READ = {0: Completed(None, 1)}, {part: Completed(None, 1) for part in range(4)}
 
 
@@ -106,11 +108,20 @@ def test_when_a_job_would_read_on_at_once(
     state: dict[str, Any], progress: dict[int, Progress], rows: int, expected: bool
 ) -> None:
     job = JobState(definition("a"), 0, opened=True, **state)
-    assert reads_on([job], {"a": progress}, plan(None), {"a": rows}) is expected
+    assert go_on([job], {"a": progress}, plan(None), {"a": rows}) is expected
 
 
 def test_a_job_that_was_added_in_a_batch_reads_on_without_having_read_in_it() -> None:
     new = JobState(definition("new"), 1 << 16)
-    assert reads_on([new], {"new": {}}, plan(None), {})
-    assert not reads_on([new], {"new": {}}, plan(None, jobs=("a", "new")), {})
-    assert not reads_on([], {}, plan(None), {})
+    assert go_on([new], {"new": {}}, plan(None), {})
+    assert not go_on([new], {"new": {}}, plan(None, jobs=("a", "new")), {})
+    assert not go_on([], {}, plan(None), {})
+
+
+def test_while_the_table_is_read_a_barrier_is_of_use_behind_an_interval_that_released_nothing() -> None:
+    new = JobState(definition("new"), 1 << 16)
+    batch = plan(None, None, None)
+    while_read = partial(reads_on, [new], {"new": {}}, batch, {}, is_table_read=True)
+    assert batch.max_records == 3
+    assert while_read(interval_records=2)
+    assert not while_read(interval_records=3)
