@@ -37,6 +37,7 @@ def opened(browser: Browser, address: str, *, width: int = 1100, scheme: str = "
         color_scheme="dark" if scheme == "dark" else "light",
     )
     page = context.new_page()
+    page.set_default_timeout(WITHIN_MS)
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
