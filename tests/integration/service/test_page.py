@@ -19,6 +19,7 @@ WITHIN_MS = 60_000
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(600),  # a dozen looks, each of which may take a minute
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
 ]
 
