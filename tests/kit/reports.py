@@ -79,5 +79,5 @@ def report(
 
 
 def no_plan(_: JobDefinition) -> JobPlan:
-    """For an API of which nobody asks what a job will cost."""
-    raise NotImplementedError
+    """For an API that is not asked what a job will cost."""
+    raise AssertionError("a plan was asked for")

@@ -35,6 +35,7 @@ from schemas.errors import (
     TopicError,
 )
 from schemas.records import BARRIER_HEADER, Barrier, Mutation
+from schemas.settings.file import MIN_BARRIER_INTERVAL_MS
 from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
@@ -51,8 +52,6 @@ _OTHERS_TRANSACTIONS_S = TRANSACTION_TIMEOUT_MS / 1000 + 15
 _ATTEMPTS = 3
 _END_WITHIN_S = 5.0
 _LOOK_EVERY_MS = 50
-_LEAST_INTERVAL_MS = 100
-"""Between a barrier and one that was asked for; the least that `barrier_interval` may be."""
 _log = structlog.get_logger(__name__)
 
 
@@ -287,22 +286,17 @@ class BarrierInjector:
 
     def _inject_at_each_interval(self) -> None:
         due_ms = _now_ms() + self._interval_ms
-        while not self._ending.is_set():
-            if self._await_turn(due_ms):
-                due_ms = _now_ms()  # the next one a whole interval later
-            if self._ending.is_set():
-                return
-            try:
+        try:
+            while (turn_ms := self._await_turn(due_ms)) is not None:
                 self._inject_unless_hindered()
-            except Exception as failure:  # noqa: BLE001  # its owner has to learn of it, whatever it is
-                _log.error("barriers_ended", upstream=self._target.topics.data, reason=type(failure).__name__)
-                self.failure = failure
-                return
-            due_ms = next_due_ms(due_ms, _now_ms(), self._interval_ms)
+                due_ms = next_due_ms(turn_ms, _now_ms(), self._interval_ms)
+        except Exception as failure:  # noqa: BLE001  # its owner has to learn of it, whatever it is
+            _log.error("barriers_ended", upstream=self._target.topics.data, reason=type(failure).__name__)
+            self.failure = failure
 
-    def _await_turn(self, due_ms: int) -> bool:
-        """Wait until a barrier is due, or asked for, or to end. Whether it was asked for before it was due."""
-        asked, least_ms = False, _now_ms() + _LEAST_INTERVAL_MS
+    def _await_turn(self, due_ms: int) -> int | None:
+        """Wait until a barrier is due, or asked for: from when on the next interval counts. None: it is to end."""
+        asked, least_ms = False, _now_ms() + MIN_BARRIER_INTERVAL_MS
         while not self._ending.is_set() and (left_ms := due_ms - _now_ms()) > 0:
             look_s = min(left_ms, _LOOK_EVERY_MS) / 1_000
             asked = asked or self._hastened.is_set()
@@ -313,7 +307,7 @@ class BarrierInjector:
             if asked and _now_ms() >= least_ms:
                 break
         self._hastened.clear()
-        return asked and due_ms > _now_ms()
+        return None if self._ending.is_set() else min(due_ms, _now_ms())
 
     def _inject_unless_hindered(self) -> None:
         try:
