@@ -36,7 +36,7 @@ class Maintenance:
     failures: int
     error: str | None
     again_in_s: float
-    advice: str
+    next_step: str
 
 
 class Turn(Generic[Result]):

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
 
@@ -281,14 +281,7 @@ def _compaction_age_s(epoch: int, files: ReplicaFiles | None, barrier_age_s: flo
 
 
 def _maintenance(each: Maintenance) -> MaintenanceStatus:
-    return MaintenanceStatus(
-        work=each.work,
-        running_s=each.running_s,
-        failures=each.failures,
-        error=each.error,
-        again_in_s=each.again_in_s,
-        next_step=each.advice,
-    )
+    return MaintenanceStatus(**asdict(each))
 
 
 def _initial(copy: CopyProgress | None) -> CopyStatus | None:

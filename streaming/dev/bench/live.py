@@ -13,6 +13,7 @@ from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
     BUILD_TIMEOUT_S,
     Batch,
+    all_complete,
     job,
     reads_snapshot,
     rig,
@@ -117,15 +118,12 @@ def quiet(rows: int, jobs: int, seconds: float, folder: Path, notify: Notify) ->
     """Some completed jobs and no changes at all, one barrier a second: batches, and the CPU of the whole tree."""
     names = [f"bench-copy-{number}" for number in range(jobs)]
 
-    def all_complete(batch: Batch) -> bool:
-        return all(batch.completes(name) for name in names)
-
     with rig(folder) as bench:
         notify(f"writing {rows:,} rows")
         bench.fill(rows)
         with bench.service(state="quiet", jobs=[job(None, name) for name in names]) as run:
             notify(f"backfill of {jobs} jobs")
-            run.await_batch(all_complete, BACKFILL_TIMEOUT_S)
+            run.await_batch(all_complete(names), BACKFILL_TIMEOUT_S)
             run.await_seconds(SETTLE_S)
             notify(f"{seconds:g} s without changes")
             used_s, began = run.cpu_s(), time.time()

@@ -20,7 +20,7 @@ from schemas.records import BARRIER_HEADER
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
 from streaming.kafka.native import open_columns
-from streaming.kafka.topics import create_topic
+from streaming.kafka.topics import create_topic, partitions_of
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.sink.kafka_client import THROUGHPUT
 
@@ -50,7 +50,8 @@ def raw_rows_per_s(kafka: KafkaSettings, output: str, target: str, rows: int) ->
     Raises: threading.BrokenBarrierError when a sender fails, or is not done in ten minutes.
     """
     keys, values = _encoded(kafka, output)
-    partitions = create_topic_like(kafka, output, target)
+    partitions = partitions_of(kafka, output) or 1
+    create_topic(kafka, target, partitions)
     spawn = multiprocessing.get_context("spawn")
     together = spawn.Barrier(_SENDERS + 1)
     senders = [
@@ -76,14 +77,6 @@ def raw_rows_per_s(kafka: KafkaSettings, output: str, target: str, rows: int) ->
         for sender in senders:
             sender.join(_TIMEOUT_S)
     return rows / took_s
-
-
-def create_topic_like(kafka: KafkaSettings, output: str, target: str) -> int:
-    """Gives how many partitions both have."""
-    with RangeReader(kafka) as reader:
-        partitions = len(reader.watermarks(output))
-    create_topic(kafka, target, partitions)
-    return partitions
 
 
 def _encoded(kafka: KafkaSettings, output: str) -> tuple[pa.Array, pa.Array]:

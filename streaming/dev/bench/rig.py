@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -97,6 +97,11 @@ class Batch:
     def completes(self, job: str = OUTPUT) -> bool:
         """Whether the job's backfill is complete after it."""
         return bool(self.fields.get(f"vnodes_done.{job}") == self.fields["vnodes"])
+
+
+def all_complete(names: Collection[str]) -> Callable[[Batch], bool]:
+    """Whether the backfills of all these jobs are complete after a batch."""
+    return lambda batch: all(map(batch.completes, names))
 
 
 def reads_snapshot(batch: Batch) -> bool:

@@ -21,6 +21,7 @@ from streaming.dev.bench.rig import (
     TABLE,
     Batch,
     Rig,
+    all_complete,
     job,
     rig,
 )
@@ -131,9 +132,6 @@ def many(rows: int, jobs: int, seconds: float, rate: float, folder: Path, notify
     for table, count in ((TABLE, 1), (wide, jobs)):
         names = [f"bench-copy-{number}" for number in range(count)]
 
-        def all_complete(batch: Batch, names: list[str] = names) -> bool:
-            return all(batch.completes(name) for name in names)
-
         place = folder / str(count)
         place.mkdir()
         with rig(place, table) as bench:
@@ -141,7 +139,7 @@ def many(rows: int, jobs: int, seconds: float, rate: float, folder: Path, notify
             generator = bench.fill(rows)
             declared = [job(None, name) for name in names]
             with bench.service(state="many", jobs=declared) as run, bench.live(generator, rate):
-                run.await_batch(all_complete, BACKFILL_TIMEOUT_S)
+                run.await_batch(all_complete(names), BACKFILL_TIMEOUT_S)
                 run.await_seconds(SETTLE_S)
                 medians.append(median(batch.took_ms for batch in run.await_seconds(seconds)))
     what = f"batch, median, {jobs} jobs and {_MANY_VNODES:,} vnodes"

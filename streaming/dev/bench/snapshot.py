@@ -17,6 +17,7 @@ from streaming.dev.bench.rig import (
     TABLE,
     Batch,
     Rig,
+    all_complete,
     job,
     rig,
 )
@@ -82,12 +83,10 @@ def jobs(rows: int, counts: Sequence[int], folder: Path, notify: Notify) -> list
 
 
 def _took_s(bench: Rig, generator: ChangeGenerator, names: list[str]) -> float:
-    def all_complete(batch: Batch) -> bool:
-        return all(batch.completes(name) for name in names)
 
     declared = [job(None, name) for name in names]
     with bench.service(state="jobs", jobs=declared) as run, bench.live(generator):
-        return run.snapshot_s(run.await_batch(all_complete, BACKFILL_TIMEOUT_S))
+        return run.snapshot_s(run.await_batch(all_complete(names), BACKFILL_TIMEOUT_S))
 
 
 def wide(rows: int, folder: Path, notify: Notify) -> list[Line]:

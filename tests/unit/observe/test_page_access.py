@@ -56,7 +56,7 @@ NAMED, NAMELESS = (
     re.compile(rf"^ *- '?(?:{_ROLES}){end}", re.MULTILINE) for end in (r' "\w', r'(?! "\w).*$')
 )
 FAILING = replace(
-    QUIET[0], failures=3, error="SPARK_FAILED", again_in_s=4.0, advice="see that workers have memory"
+    QUIET[0], failures=3, error="SPARK_FAILED", again_in_s=4.0, next_step="see that workers have memory"
 )
 
 pytestmark = [
