@@ -94,7 +94,7 @@ class Sizes:
             case Case.QUIET:
                 return {first: partial(live.quiet, first, _QUIET_JOBS, self.seconds)}
             case Case.FREQUENT:
-                return {first: partial(scale.frequent, first, _FREQUENT_MS, self.seconds, self.rate)}
+                return {first: partial(live.frequent, first, _FREQUENT_MS, self.seconds, self.rate)}
             case Case.CREATED:
                 return {first: partial(scale.created, first)}
             case Case.SUSTAINED:

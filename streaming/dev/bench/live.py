@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from schemas.epoch import unix_ms_from_epoch
 from streaming.dev.bench.latency import Latencies, percentile
@@ -43,13 +45,13 @@ def beside(rows: int, folder: Path, notify: Notify, *, latency_budget: str = "2s
         latencies = watch.latencies().between(first.at, done.at)
     of = f"backfill of {rows:,} rows, budget {latency_budget}"
     return [
-        *latency_lines(of, latencies, 2_500),
+        *_latency_lines(of, latencies, 2_500),
         Line(f"{of}: snapshot rate", rate, "rows/s", "target", 40_000),
         Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
     ]
 
 
-def latency_lines(of: str, latencies: Latencies, target_p99_ms: float) -> list[Line]:
+def _latency_lines(of: str, latencies: Latencies, target_p99_ms: float) -> list[Line]:
     """The median and the 99th percentile."""
     return [
         Line(f"{of}: live latency p50", latencies.percentile_ms(0.50), "ms"),
@@ -68,14 +70,24 @@ def batch_lines(of: str, batches: Sequence[Batch]) -> list[Line]:
     ]
 
 
-def steady(rows: int, seconds: float, rate: float, folder: Path, notify: Notify) -> list[Line]:
-    """Batches and latencies after completion, at a constant live load."""
+@dataclass(frozen=True, slots=True)
+class _Steady:
+    batches: Sequence[Batch]
+    latencies: Latencies
+    peak_mib: float
+    verdict: Line
+
+
+def _completed(
+    rows: int, seconds: float, rate: float, folder: Path, notify: Notify, **settings: Any
+) -> _Steady:
+    """A job that completes, then so many seconds at a constant live load. `settings` as of `Rig.service`."""
     with rig(folder) as bench:
         notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
         with (
             bench.watch() as watch,
-            bench.service(state="steady", jobs=[job(None)]) as run,
+            bench.service(state="steady", jobs=[job(None)], **settings) as run,
             bench.live(generator, rate),
         ):
             notify("backfill")
@@ -84,16 +96,36 @@ def steady(rows: int, seconds: float, rate: float, folder: Path, notify: Notify)
             run.await_seconds(SETTLE_S)
             since = time.time()
             batches = run.await_seconds(seconds)
-            until, peak = time.time() - AFTER_S, run.peak_mib
+            until, peak_mib = time.time() - AFTER_S, run.peak_mib
         latencies = watch.latencies().between(since, until)
         notify("verify")
-        verdict = bench.verdict()
+        return _Steady(batches, latencies, peak_mib, bench.verdict())
+
+
+def steady(rows: int, seconds: float, rate: float, folder: Path, notify: Notify) -> list[Line]:
+    """Batches and latencies after completion, at a constant live load."""
+    found = _completed(rows, seconds, rate, folder, notify)
     of = f"{rate:,.0f} changes/s for {seconds:g} s after completion"
     return [
-        *batch_lines(of, batches),
-        *latency_lines(of, latencies, 1_800),
-        Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
-        verdict,
+        *batch_lines(of, found.batches),
+        *_latency_lines(of, found.latencies, 1_800),
+        Line(f"{of}: peak memory of driver, JVM and workers", found.peak_mib, "MiB", "target", 3_072),
+        found.verdict,
+    ]
+
+
+def frequent(
+    rows: int, interval_ms: int, seconds: float, rate: float, folder: Path, notify: Notify
+) -> list[Line]:
+    """The same with barriers several times a second."""
+    found = _completed(rows, seconds, rate, folder, notify, barrier_interval=f"{interval_ms}ms")
+    of = f"barriers every {interval_ms} ms, {rate:,.0f} changes/s"
+    p50, p99 = _latency_lines(of, found.latencies, 700)
+    return [
+        *batch_lines(of, found.batches),
+        replace(p50, compared_with="target", compared=350),
+        p99,
+        found.verdict,
     ]
 
 

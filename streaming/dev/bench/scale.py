@@ -1,4 +1,4 @@
-"""What more of something costs: barriers, jobs, vnodes, partitions; and how soon a new job's first row is out."""
+"""What more of something costs: jobs, vnodes, partitions; and how soon a new job's first row is out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from schemas.records import BARRIER_HEADER
 from schemas.table import declare
 from streaming.dev.bench.latency import StableOffsets
-from streaming.dev.bench.live import AFTER_S, SETTLE_S, batch_lines, latency_lines
+from streaming.dev.bench.live import AFTER_S, SETTLE_S, batch_lines
 from streaming.dev.bench.report.line import Line, Notify, median
 from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
@@ -32,38 +32,6 @@ _LOOK_S = 0.01
 _CREATED = "bench-created"
 _WARM_UP = "bench-warm-up"
 _MANY_VNODES = 8_192
-
-
-def frequent(
-    rows: int, interval_ms: int, seconds: float, rate: float, folder: Path, notify: Notify
-) -> list[Line]:
-    """Barriers several times a second, a job completed, at a constant live load: batches and live latencies."""
-    with rig(folder) as bench:
-        notify(f"writing {rows:,} rows")
-        generator = bench.fill(rows)
-        with (
-            bench.watch() as watch,
-            bench.service(state="often", jobs=[job(None)], barrier_interval=f"{interval_ms}ms") as run,
-            bench.live(generator, rate),
-        ):
-            notify("backfill")
-            run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
-            notify(f"{seconds:g} s of barriers every {interval_ms} ms")
-            run.await_seconds(SETTLE_S)
-            since = time.time()
-            batches = run.await_seconds(seconds)
-            until = time.time() - AFTER_S
-        latencies = watch.latencies().between(since, until)
-        notify("verify")
-        verdict = bench.verdict()
-    of = f"barriers every {interval_ms} ms, {rate:,.0f} changes/s"
-    p50, p99 = latency_lines(of, latencies, 700)
-    return [
-        *batch_lines(of, batches),
-        replace(p50, compared_with="target", compared=350),
-        p99,
-        verdict,
-    ]
 
 
 def created(rows: int, folder: Path, notify: Notify) -> list[Line]:
