@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 import ssl
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
+
+from streaming.dev.local_http import serving
 
 Answer = tuple[int, Any]
 _TYPE = "application/vnd.schemaregistry.v1+json"
@@ -122,21 +123,11 @@ class MemoryRegistry:
     @contextmanager
     def serving(self, port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[Self]:
         """Serve at `url` while the block runs."""
-        server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
-        if tls is not None:
-            server.socket = tls.wrap_socket(server.socket, server_side=True)
-        self.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
+        with serving(_handler(self), port=port, tls=tls) as self.url:
             yield self
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
 
 
-def _handler(registry: MemoryRegistry) -> Callable[..., BaseHTTPRequestHandler]:
+def _handler(registry: MemoryRegistry) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self._answer("GET", None)

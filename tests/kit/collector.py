@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from tests.kit.serving import serving
+from streaming.dev.local_http import serving
 
 Attributes = dict[str, Any]
 
@@ -90,7 +90,6 @@ def collector() -> Iterator[Collector]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name that it has there)
             pass
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    running = Collector(f"http://127.0.0.1:{http.server_port}")
-    with serving(http):
+    with serving(Handler) as address:
+        running = Collector(address)
         yield running

@@ -13,7 +13,7 @@ import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from streaming.dev.broker import EmbeddedBroker, Listener
+from streaming.dev.local_http import serving
 from tests.kit.secure import Certificates, private
-from tests.kit.serving import serving
 
 CLIENT, SECRET, SCOPE = "backfill", "canaryOauth+&% secret", "kafka"
 AUDIENCE, ISSUER = "the-broker", "https://issuer.example"
@@ -112,13 +112,12 @@ def token_server(certificates: Certificates | None, **settings: Any) -> Iterator
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name that it has there)
             pass
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    tls = None
     if certificates is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificates.issue("token-server"))
-        http.socket = context.wrap_socket(http.socket, server_side=True)
-    server.url = f"http{'' if certificates is None else 's'}://127.0.0.1:{http.server_address[1]}/token"
-    with serving(http):
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(*certificates.issue("token-server"))
+    with serving(Handler, tls=tls) as address:
+        server.url = f"{address}/token"
         yield server
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from streaming.cli.app import main
 from streaming.dev.broker import free_port
+from streaming.dev.local_http import serving
 from streaming.postgres.session import Access
 from tests.kit.connect.table import Database
 from tests.postgres.conftest import DatabaseOf
@@ -127,8 +127,5 @@ def connect_says(settings: dict[str, str]) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             return
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/connectors/shop"
-        server.shutdown()
+    with serving(Handler) as address:
+        yield f"{address}/connectors/shop"
