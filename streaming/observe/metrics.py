@@ -31,6 +31,9 @@ _INITIAL = {
 }
 """Of the table that the state starts from."""
 
+_STATE_PARTS = ("base", "log", "journal", "progress", "initial", "rows")
+"""Of `DiskStatus`, by what they hold."""
+
 
 class Metrics:
     """`note` after each batch, by the stream's thread; `text` by the thread that serves them."""
@@ -95,6 +98,19 @@ class Metrics:
         self._margin = gauge(
             "backfill_retention_margin_seconds", "Until unread records may be deleted.", "partition"
         )
+        self._maintenance_failures = gauge(
+            "backfill_maintenance_failures", "Failures in a row of the work beside the batches.", "work"
+        )
+        self._maintenance_running = gauge(
+            "backfill_maintenance_running_seconds",
+            "For how long it has been under way; 0 if it is not.",
+            "work",
+        )
+        self._state = gauge("backfill_state_bytes", "What the state takes, by what it holds.", "part")
+        self._disk_free = gauge("backfill_disk_free_bytes", "Free on the disk of the state.")
+        self._disk_low = gauge(
+            "backfill_disk_low", "1 while less is free than a compaction may need, or 1 GiB."
+        )
 
     def note(self, report: BatchReport, latencies_s: Sequence[float]) -> None:
         """Take a batch into account, and for each of its barriers the seconds since its injection."""
@@ -134,6 +150,7 @@ class Metrics:
         for labelled in (self._share, self._limit, self._vnodes):
             labelled.clear()
         self._show_health(status)
+        self._show_state(status)
         for job in status.jobs:
             self._share.labels(job.name).set(job.share)
             self._limit.labels(job.name).set(-1 if job.rate_limit is None else job.rate_limit)
@@ -165,3 +182,17 @@ class Metrics:
                 self._behind.labels(number).set(partition.age_s)
             if partition.unstable is not None:
                 self._unstable.labels(number).set(partition.unstable)
+
+    def _show_state(self, status: Status) -> None:
+        """What work beside the batches does, and what the state takes; NaN where that is not known."""
+        for each in status.maintenance:
+            work = each.work.replace(" ", "_")
+            self._maintenance_failures.labels(work).set(each.failures)
+            self._maintenance_running.labels(work).set(each.running_s or 0.0)
+        disk = status.disk
+        for part in _STATE_PARTS:
+            taken = getattr(disk, f"{part}_bytes", None)
+            self._state.labels(part).set(float("nan") if taken is None else taken)
+        free = None if disk is None else disk.free_bytes
+        self._disk_free.set(float("nan") if free is None else free)
+        self._disk_low.set(disk is not None and disk.is_low)

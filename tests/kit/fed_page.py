@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -61,7 +61,7 @@ class FedPage:
 
     def __post_init__(self) -> None:
         vitals = Vitals("up", 1_000, late_s=30.0, injects=True, clock=lambda: self.now_s)
-        vitals.attach(_NoBarriers(), _NoBatches(), _Works(self))  # type: ignore[arg-type]
+        attach(vitals, lambda: self.maintenance)
         self.cache = StatusCache("up", "orders", "process 7 on vm", 4, vitals, SOURCE, can_steer=True)
         self.cache.columns = TABLE.column_names
         self.cache.disk = lambda _: self.disk
@@ -110,12 +110,14 @@ class FedPage:
             yield address
 
 
-@dataclass
-class _Works:
-    page: FedPage
+def attach(vitals: Vitals, maintenance: Callable[[], tuple[Maintenance, ...]]) -> None:
+    """As a run does whose barriers and batches are never in trouble."""
+    vitals.attach(_NoBarriers(), _NoBatches(), _Works(maintenance))  # type: ignore[arg-type]
 
-    def maintenance(self) -> tuple[Maintenance, ...]:
-        return self.page.maintenance
+
+@dataclass(frozen=True)
+class _Works:
+    maintenance: Callable[[], tuple[Maintenance, ...]]
 
 
 class _NoBarriers:

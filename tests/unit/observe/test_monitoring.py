@@ -22,6 +22,7 @@ from streaming.observe.metrics import Metrics
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
+from tests.kit.fed_page import DISK, QUIET, attach
 from tests.kit.monitoring import asked
 from tests.kit.reports import SOURCE, barrier, job, report
 
@@ -83,6 +84,8 @@ def scrapes(change: Callable[[int, str], str] = lambda _, text: text) -> list[tu
     """Two hours of a service with a job under way, as its own metrics tell them, a minute apart."""
     vitals = Vitals("up", 1_000, late_s=30.0, injects=False)
     cache, metrics = StatusCache("up", "orders", "me", 4, vitals, SOURCE), Metrics()
+    cache.disk = lambda _: DISK
+    attach(vitals, lambda: QUIET)
     cache.newest = lambda: [(barrier(_BEGIN_MS), 0), (barrier(_BEGIN_MS), 0)]
     vitals.broker_answers([Watermarks(0, 7, 7), Watermarks(0, 9, 9)], [Margin(0, 7, 90_000.0)])
     metrics.interrupted(Code.BROKER_UNREACHABLE)
@@ -119,6 +122,13 @@ def test_prometheus_reads_every_rule_and_answers_every_panel() -> None:
     assert {query for query in panels if not evaluated.series[query]} == set()
 
 
+def test_the_state_s_size_is_known_by_part_and_not_a_number_where_there_is_none() -> None:
+    text = scrapes()[-1][1]
+    assert 'backfill_state_bytes{part="rows"} 4.294967296e+09' in text
+    assert 'backfill_state_bytes{part="initial"} NaN' in text
+    assert 'backfill_maintenance_failures{work="merge_of_log_files"} 0.0' in text
+
+
 def grows(name: str, by: float, first: float = 0) -> Callable[[int, str], str]:
     return lambda minute, text: shown(text, **{name: first + by * minute})
 
@@ -133,6 +143,12 @@ def late(minute: int, text: str) -> str:
     return re.sub(below, r"\1 0", text, flags=re.MULTILINE)
 
 
+def fails_again_and_again(minute: int, text: str) -> str:
+    """The cleaning does, and nothing else."""
+    cleaning = r'^(backfill_maintenance_failures\{work="cleaning"\}) \S+$'
+    return re.sub(cleaning, rf"\1 {minute}", text, flags=re.MULTILINE)
+
+
 TROUBLES: Mapping[str, Callable[[int, str], str]] = {
     "BackfillAbsent": lambda *_: "",
     "BackfillNotReady": is_at(backfill_ready=0),
@@ -145,6 +161,8 @@ TROUBLES: Mapping[str, Callable[[int, str], str]] = {
     "BackfillRecordsParked": grows("backfill_parked_records_total", 1),
     "BackfillRecordsIgnored": grows("backfill_ignored_records_total", 1),
     "BackfillRetentionShort": is_at(backfill_retention_margin_seconds=1_800),
+    "BackfillMaintenanceFails": fails_again_and_again,
+    "BackfillDiskLow": is_at(backfill_disk_low=1),
     "BackfillNotCompacted": grows("backfill_compaction_age_seconds", 60, first=3_600),
 }
 
