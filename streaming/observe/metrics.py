@@ -98,19 +98,7 @@ class Metrics:
         self._margin = gauge(
             "backfill_retention_margin_seconds", "Until unread records may be deleted.", "partition"
         )
-        self._maintenance_failures = gauge(
-            "backfill_maintenance_failures", "Failures in a row of the work beside the batches.", "work"
-        )
-        self._maintenance_running = gauge(
-            "backfill_maintenance_running_seconds",
-            "For how long it has been under way; 0 if it is not.",
-            "work",
-        )
-        self._state = gauge("backfill_state_bytes", "What the state takes, by what it holds.", "part")
-        self._disk_free = gauge("backfill_disk_free_bytes", "Free on the disk of the state.")
-        self._disk_low = gauge(
-            "backfill_disk_low", "1 while less is free than a compaction may need, or 1 GiB."
-        )
+        self._state = _StateGauges(registry)
 
     def note(self, report: BatchReport, latencies_s: Sequence[float]) -> None:
         """Take a batch into account, and for each of its barriers the seconds since its injection."""
@@ -150,7 +138,7 @@ class Metrics:
         for labelled in (self._share, self._limit, self._vnodes):
             labelled.clear()
         self._show_health(status)
-        self._show_state(status)
+        self._state.show(status)
         for job in status.jobs:
             self._share.labels(job.name).set(job.share)
             self._limit.labels(job.name).set(-1 if job.rate_limit is None else job.rate_limit)
@@ -167,9 +155,9 @@ class Metrics:
         reading, copy = status.reading, status.initial
         rows, of = (reading.rows, reading.of) if reading else (copy.copied, copy.of) if copy else (0, 0)
         self._initial["rows"].set(rows)
-        self._initial["rows_of"].set(float("nan") if of is None else of)
+        self._initial["rows_of"].set(_known(of))
         self._initial["trouble"].set(reading is not None and reading.trouble is not None)
-        self._idle.set(float("nan") if status.batch_age_s is None else status.batch_age_s)
+        self._idle.set(_known(status.batch_age_s))
         for labelled in (self._behind, self._waiting, self._unstable, self._held, self._margin):
             labelled.clear()
         for partition in status.partitions:
@@ -183,16 +171,40 @@ class Metrics:
             if partition.unstable is not None:
                 self._unstable.labels(number).set(partition.unstable)
 
-    def _show_state(self, status: Status) -> None:
-        """What work beside the batches does, and what the state takes; NaN where that is not known."""
+
+class _StateGauges:
+    """What work beside the batches does, and what the state takes; NaN where that is not known."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=registry)
+
+        self._failures = gauge(
+            "backfill_maintenance_failures", "Failures in a row of the work beside the batches.", "work"
+        )
+        self._running = gauge(
+            "backfill_maintenance_running_seconds",
+            "For how long it has been under way; 0 if it is not.",
+            "work",
+        )
+        self._parts = gauge("backfill_state_bytes", "What the state takes, by what it holds.", "part")
+        self._free = gauge("backfill_disk_free_bytes", "Free on the disk of the state.")
+        self._low = gauge("backfill_disk_low", "1 while less is free than a compaction may need, or 1 GiB.")
+
+    def show(self, status: Status) -> None:
+        for labelled in (self._failures, self._running):
+            labelled.clear()
         for each in status.maintenance:
             work = each.work.replace(" ", "_")
-            self._maintenance_failures.labels(work).set(each.failures)
-            self._maintenance_running.labels(work).set(each.running_s or 0.0)
+            self._failures.labels(work).set(each.failures)
+            self._running.labels(work).set(each.running_s or 0.0)
         disk = status.disk
         for part in _STATE_PARTS:
-            taken = getattr(disk, f"{part}_bytes", None)
-            self._state.labels(part).set(float("nan") if taken is None else taken)
-        free = None if disk is None else disk.free_bytes
-        self._disk_free.set(float("nan") if free is None else free)
-        self._disk_low.set(disk is not None and disk.is_low)
+            self._parts.labels(part).set(_known(None if disk is None else getattr(disk, f"{part}_bytes")))
+        self._free.set(_known(None if disk is None else disk.free_bytes))
+        self._low.set(disk is not None and disk.is_low)
+
+
+def _known(value: float | None) -> float:
+    """NaN, as Prometheus has it, where there is none."""
+    return float("nan") if value is None else value

@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import json
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from rich.console import Console
@@ -23,6 +22,7 @@ from streaming.cli.jobs.watching import forecasts_after
 from streaming.control.condition import Answer, ask
 from streaming.control.state_view import JobView, StateView
 from streaming.core.forecast import Extent, RateEstimators
+from streaming.dev.local_http import serving
 from tests.kit.reports import TABLE, job, report
 
 TOKEN = "a token of sixteen characters"
@@ -116,15 +116,8 @@ class Answers(BaseHTTPRequestHandler):
 
 @contextmanager
 def service() -> Iterator[int]:
-    server = HTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Answers) as address:
+        yield int(address.rpartition(":")[2])
 
 
 def test_the_service_is_asked_at_its_address_with_its_token(monkeypatch: pytest.MonkeyPatch) -> None:

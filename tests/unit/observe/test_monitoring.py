@@ -22,7 +22,7 @@ from streaming.observe.metrics import Metrics
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
-from tests.kit.fed_page import DISK, QUIET, attach
+from tests.kit.fed_page import DISK, QUIET, FedPage, attach
 from tests.kit.monitoring import asked
 from tests.kit.reports import SOURCE, barrier, job, report
 
@@ -127,6 +127,13 @@ def test_the_state_s_size_is_known_by_part_and_not_a_number_where_there_is_none(
     assert 'backfill_state_bytes{part="rows"} 4.294967296e+09' in text
     assert 'backfill_state_bytes{part="initial"} NaN' in text
     assert 'backfill_maintenance_failures{work="merge_of_log_files"} 0.0' in text
+
+
+def test_work_of_a_run_that_is_over_has_no_figures_left() -> None:
+    page, metrics = FedPage(), Metrics()
+    assert b"backfill_maintenance_failures{" in metrics.text(page.cache.status())
+    page.maintenance = ()
+    assert b"backfill_maintenance_failures{" not in metrics.text(page.cache.status())
 
 
 def grows(name: str, by: float, first: float = 0) -> Callable[[int, str], str]:
