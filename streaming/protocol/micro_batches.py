@@ -76,8 +76,8 @@ class MicroBatches:
 
     def _after(self, report: BatchReport) -> None:
         has_readers = any(job.state.opened for job in report.plan.jobs)
-        if not self._waiting and self._batches.reads_on(report):
-            self._source.hasten()
+        if self._batches.reads_on(report):
+            self._source.hasten(report.plan.epoch)
         self._settling = True
         self._compactor.between_batches(report.plan.epoch, wait_for_compaction=not has_readers)
         self._settling = False

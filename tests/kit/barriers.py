@@ -87,7 +87,7 @@ class MemoryInjector:
     hindrance: BackfillError | None = None
     failure: BackfillError | None = None
     stopped: int = 0
-    hastened: int = 0
+    wanted_after: list[int] = field(default_factory=list)
 
     def start(self) -> None:
         self.inject()
@@ -98,8 +98,8 @@ class MemoryInjector:
         self.announce(self.records.mark(sent))
         return sent
 
-    def hasten(self) -> None:
-        self.hastened += 1
+    def hasten(self, after: int) -> None:
+        self.wanted_after.append(after)
 
     def fence(self) -> None:
         self.failure = Fenced(Code.FENCED, where="up.barriers", found="a newer instance of the service")

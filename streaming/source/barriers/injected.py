@@ -15,7 +15,7 @@ class Injecting(Protocol):
 
     def start(self) -> None: ...  # noqa: D102
 
-    def hasten(self) -> None: ...  # noqa: D102
+    def hasten(self, after: int) -> None: ...  # noqa: D102
 
     def check(self) -> None: ...  # noqa: D102
 
@@ -36,9 +36,9 @@ class WithInjector(BarrierSource):
         """Raises: as `BarrierInjector.start`."""
         self._injector.start()
 
-    def hasten(self) -> None:
+    def hasten(self, after: int) -> None:
         """As `BarrierInjector.hasten`."""
-        self._injector.hasten()
+        self._injector.hasten(after)
 
     def check(self) -> None:
         """Raises: as `BarrierInjector.check`."""

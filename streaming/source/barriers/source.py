@@ -103,10 +103,11 @@ class BarrierSource(Protocol):
     def newest(self) -> Newest:
         """The newest barriers, from `begin` on, for status and metrics. Called by any thread."""
 
-    def hasten(self) -> None:
-        """A barrier would be of use now: there is work that waits for nothing else. Called by any thread.
+    def hasten(self, after: int) -> None:
+        """A barrier behind the epoch `after` would be of use now: there is work that waits for nothing else.
 
-        A source whose barriers others write does nothing.
+        Called by any thread. One that is there already is enough: another one would only wait for its batch, and the
+        changes behind it with it. A source whose barriers others write does nothing.
         """
         return
 

@@ -302,5 +302,6 @@ def test_a_barrier_that_is_asked_for_comes_at_once_and_the_interval_begins_anew(
     name = topic(partitions=1)
     with BarrierInjector(kafka, InData(name), HOUR_MS) as running:
         for count in (2, 3):
-            running.hasten()
+            assert running.last_barrier is not None
+            running.hasten(running.last_barrier.curr)
             await_condition(lambda count=count: len(barriers_in(kafka, name)[0]) == count, "a barrier")  # type: ignore[misc]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import Barrier, BarrierKind, Pause
-from streaming.source.barriers.injecting.schedule import next_barrier, next_due_ms
+from streaming.source.barriers.injecting.schedule import is_wanted, next_barrier, next_due_ms
 
 INSTANTS = st.integers(-4_000_000_000_000, 4_000_000_000_000)
 NOW_MS = 1_800_000_000_000
@@ -44,3 +44,11 @@ def test_the_schedule_neither_drifts_nor_catches_up(due_ms: int, late_ms: int, i
 
 def test_a_stall_of_many_intervals_is_followed_by_one_barrier() -> None:
     assert next_due_ms(1_000, 60_350, 100) == 60_400
+
+
+def test_a_barrier_that_is_there_already_is_enough() -> None:
+    last = next_barrier(None, partitions=2, now_ms=1_000, mutation=None)
+    assert is_wanted(last.curr, last)
+    assert is_wanted(last.curr, None)
+    assert not is_wanted(last.curr - 1, last)
+    assert not is_wanted(None, last)

@@ -45,7 +45,7 @@ from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.source.barriers.injecting.claim import ALONE, Claim, outlive, taken, who
 from streaming.source.barriers.injecting.control_topic import ControlTopic, claimed
-from streaming.source.barriers.injecting.schedule import next_barrier, next_due_ms
+from streaming.source.barriers.injecting.schedule import is_wanted, next_barrier, next_due_ms
 from streaming.source.barriers.injecting.target import BarrierTarget
 
 _OTHERS_TRANSACTIONS_S = TRANSACTION_TIMEOUT_MS / 1000 + 15
@@ -168,7 +168,8 @@ class BarrierInjector:
         self._claim = Claim(owner, interval_ms, who())
         self._session: _Session | None = None
         self._lock = threading.Lock()
-        self._ending, self._hastened = threading.Event(), threading.Event()
+        self._ending = threading.Event()
+        self._wanted_after: int | None = None
         self._thread: threading.Thread | None = None
         self.last_barrier: Barrier | None = None
         """The last barrier known to be in the topic: found there or sent."""
@@ -215,9 +216,12 @@ class BarrierInjector:
         with self._lock:
             self._close()
 
-    def hasten(self) -> None:
-        """Have the thread send its next barrier at once. Called by any thread."""
-        self._hastened.set()
+    def hasten(self, after: int) -> None:
+        """Have the thread send its next barrier at once, unless one behind the epoch `after` is there, or under way.
+
+        Called by any thread.
+        """
+        self._wanted_after = after
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Whether the thread has ended, by `stop` or by itself, within the time."""
@@ -299,14 +303,14 @@ class BarrierInjector:
         asked, least_ms = False, _now_ms() + MIN_BARRIER_INTERVAL_MS
         while not self._ending.is_set() and (left_ms := due_ms - _now_ms()) > 0:
             look_s = min(left_ms, _LOOK_EVERY_MS) / 1_000
-            asked = asked or self._hastened.is_set()
+            asked = asked or is_wanted(self._wanted_after, self.last_barrier)
             if self._session is None or asked:
                 self._ending.wait(look_s)
             else:
                 asked = self._session.await_request(look_s)
             if asked and _now_ms() >= least_ms:
                 break
-        self._hastened.clear()
+        self._wanted_after = None
         return None if self._ending.is_set() else min(due_ms, _now_ms())
 
     def _inject_unless_hindered(self) -> None:

@@ -27,6 +27,15 @@ def next_barrier(last: Barrier | None, *, partitions: int, now_ms: int, mutation
     )
 
 
+def is_wanted(after: int | None, last: Barrier | None) -> bool:
+    """Whether a barrier behind the epoch `after` (None: of no use) has yet to be sent, `last` being the newest.
+
+    One that came while its batch ran is enough. Were another one sent, each change would wait for two batches before
+    its own, not for one: a backfill with a latency budget of 2 s had a median of 1.5 to 1.7 s, not of 1.4 s.
+    """
+    return after is not None and (last is None or last.curr <= after)
+
+
 def next_due_ms(due_ms: int, now_ms: int, interval_ms: int) -> int:
     """When the barrier after the one that was due at `due_ms` is due.
 
