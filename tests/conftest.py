@@ -32,7 +32,7 @@ settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile(
     "ci", parent=settings.get_profile("dev"), derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("quick", parent=settings.get_profile("dev"), max_examples=25)
+settings.register_profile("quick", parent=settings.get_profile("dev"), max_examples=10)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
 # Every JVM of a test is over before its second compiler has paid for itself: half of a service's CPU time in its first

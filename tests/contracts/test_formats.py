@@ -29,6 +29,7 @@ from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import Fault, find_faults
 from streaming.source.formats.registry import DECODERS
 from streaming.source.kafka import UpstreamSource
+from tests.kit.examples import examples
 from tests.kit.line_format import LINE_TYPES, LineFormat, know_lines
 from tests.kit.origins import ORIGIN, origins
 from tests.kit.values import TYPES, rows_of
@@ -79,7 +80,7 @@ CASES = [
     if format_.images is not Images.ROWS  # these have no keys: `tests/property/test_append_twin.py`
 ]
 CASES += [Case(LineFormat(), LINE_TYPES)]
-few = settings(max_examples=12)
+few = settings(max_examples=examples(12))
 """The rows are wide, and `tests/property` goes deeper into single types."""
 every_case = pytest.mark.parametrize(
     "case", CASES, ids=lambda case: " ".join(map(str, case.format.model_dump().values()))
@@ -220,7 +221,7 @@ def decoder(spark: SparkSession, case: Case) -> Decode:
 def test_spark_reads_what_the_twin_writes(spark: SparkSession, case: Case) -> None:
     table, decode = case.table(), decoder(spark, case)
 
-    @settings(max_examples=4)
+    @settings(max_examples=examples(4))
     @given(case.changes())
     def holds(changes: list[Change]) -> None:
         records = list(

@@ -22,8 +22,9 @@ from state.values.progress import Completed, NotStarted, Progress, after_slice
 from streaming.scan.kinds import SCANS
 from streaming.scan.protocol import PinnedScan, Scan
 from tests.contracts.scans import TABLE, Changes, InMemory, Live, OnReplica, OnReplicaByPartition, TestScan
+from tests.kit.examples import examples
 
-EXAMPLES = 60 if settings.get_current_profile_name() == "ci" else 12
+EXAMPLES = examples(12, ci=60)
 IDS = range(24)
 EVERY = Live(IDS)
 COLUMNS = ("v", "id")

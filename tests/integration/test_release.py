@@ -110,6 +110,7 @@ def _without_addresses(component: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in component.items() if key != "externalReferences"}
 
 
+@pytest.mark.slow
 def test_the_command_of_a_wheel_works_where_there_is_nothing_else(installed: Path, tmp_path: Path) -> None:
     assert run(installed, "--version", folder=tmp_path).stdout == f"backfill {VERSION}\n"
     assert "demo" in run(installed, "--help", folder=tmp_path).stdout

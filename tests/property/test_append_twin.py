@@ -19,6 +19,7 @@ from state.columns import PARTITION, VNODE
 from streaming.lane.faults import MOST_FAULTS
 from streaming.source.decoded import KEY
 from tests.kit.avro_records import batches
+from tests.kit.examples import examples
 from tests.kit.json_records import broken, objects
 from tests.kit.origins import ORIGIN, origins
 from tests.kit.values import rows_of
@@ -80,7 +81,7 @@ def test_a_null_is_no_row_and_keys_are_left_as_they_came(spark: SparkSession) ->
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_an_output_is_written_as_its_twin_writes_it_and_read_back_the_same(
     encoding: str, data: st.DataObject

@@ -24,12 +24,13 @@ from streaming.core.cdc.fold import Events, Folded, folded
 from streaming.core.cdc.verdicts import NO_TRANSACTION, Verdict, seen_by, verdicts, widened_each
 from tests.kit.database import Connector, Event
 from tests.kit.database_reader import UnlawfulError, Way, play
+from tests.kit.examples import examples
 from tests.kit.verdict_oracle import Place, Sees, sees, slow_verdict
 
 _CANARY_SEEDS = 400
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 2**32))
 def test_at_every_barrier_the_table_is_that_of_the_events_before_it(seed: int) -> None:
     play(seed)

@@ -19,13 +19,14 @@ from schemas.position import Key
 from schemas.records import Add, Mutation, Pause, Resume, Row, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
+from tests.kit.examples import examples
 from tests.kit.histories import KEY_DOMAINS
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
 from tests.simulation.histories import played
 from tests.simulation.world import Setting
 
-EXAMPLES = 80 if settings.get_current_profile_name() == "ci" else 20
+EXAMPLES = examples(20, ci=80)
 MOST_KEYS = 24
 FILTERS = [None, None, "n >= 1", "n IS NULL OR n = 2", "v LIKE 'a%' AND NOT n = 0"]
 HOLDS: list[Mutation] = [Pause("copy"), Pause(None), Throttle("copy", 0)]

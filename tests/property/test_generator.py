@@ -20,6 +20,7 @@ from schemas.records import Change, Op, Row
 from schemas.table import TableSchema, declare
 from streaming.dev.events.forms import FORMATS, Form, events_of, form_of
 from streaming.dev.generator import ChangeGenerator, Changes, Shares
+from tests.kit.examples import examples
 
 KEY_TYPES = ["boolean", "int", "bigint", "decimal(3,1)", "decimal(38,9)", "string", "date", "timestamp"]
 TYPES = [*KEY_TYPES, "float", "double", "binary"]
@@ -86,7 +87,7 @@ class Store:
 
 
 @given(tables(), SEEDS, st.integers(0, 400), shares(), st.lists(st.integers(0, 60), max_size=4))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_every_change_is_legal_and_the_count_of_live_keys_is_right(
     table: TableSchema, seed: int, rows: int, mix: Shares, batches: list[int]
 ) -> None:
@@ -98,7 +99,7 @@ def test_every_change_is_legal_and_the_count_of_live_keys_is_right(
 
 
 @given(tables(), SEEDS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_the_same_seed_gives_the_same_changes(table: TableSchema, seed: int) -> None:
     first, second = ChangeGenerator(table, seed), ChangeGenerator(table, seed)
     assert first.inserts(2).values.equals(second.inserts(2).values)
@@ -167,7 +168,7 @@ def registered(form: OutputFormat, table: TableSchema) -> tuple[SchemaIds, Known
     ids=lambda form: " ".join(map(str, form.model_dump(exclude_defaults=True).values())) or form.format,
 )
 @given(tables(), SEEDS, st.lists(st.integers(0, 20), max_size=2))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_in_every_form_the_records_are_the_same_changes(
     format_: Format, table: TableSchema, seed: int, batches: list[int]
 ) -> None:

@@ -20,6 +20,7 @@ from streaming.lane.before.normal import KeyOrder, Stored, normalised, with_unch
 from streaming.lane.changes import Changes
 from streaming.lane.redelivered import Redelivered
 from streaming.source.decoded import POSITION, UNCHANGED
+from tests.kit.examples import examples
 from tests.kit.tables import table
 
 TABLE = table()
@@ -202,7 +203,7 @@ def one_by_one(sent: list[Sent]) -> Made:
 @pytest.mark.parametrize("first", range(0, 400, 100))
 def test_lanes_make_of_a_stream_what_one_reader_makes_of_it(first: int) -> None:
     dropped = 0
-    for seed in range(first, first + 100):
+    for seed in range(first, first + examples(100)):
         chance = random.Random(seed)
         connector = Connector(chance)
         sent = list(connector.stream(chance.randint(1, 40)))

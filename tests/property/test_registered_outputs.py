@@ -24,6 +24,7 @@ from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Op, Row
 from schemas.table import Column, declare
 from schemas.topics import is_topic_name
+from tests.kit.examples import examples
 from tests.kit.values import TYPES, rows_of
 
 IDS = SchemaIds(key=1, value=2**32 - 1)
@@ -80,7 +81,7 @@ def encoded(format_: OutputFormat, found: Any) -> list[bytes | None]:
     return found_values
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(found=changes())
 def test_fastavro_reads_events_with_their_source_by_the_registered_schema(found: Any) -> None:
     format_ = DebeziumOutput(encoding="avro-registry").with_ids(IDS)
@@ -105,7 +106,7 @@ def test_fastavro_reads_events_with_their_source_by_the_registered_schema(found:
         assert repr((event["before"], event["after"])) == repr(rows)  # a NaN is no NaN's equal
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(found=changes())
 def test_fastavro_reads_rows_and_keys_by_the_registered_schemas(found: Any) -> None:
     format_ = UpsertOutput(encoding="avro-registry").with_ids(IDS)
@@ -122,7 +123,7 @@ def test_fastavro_reads_rows_and_keys_by_the_registered_schemas(found: Any) -> N
     assert all(each.startswith(frame(IDS.key)) for each in data)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(found=changes())
 def test_an_upstream_of_the_same_format_has_the_same_rows(found: Any) -> None:
     for written, read_as in ((UpsertOutput, UpsertFormat), (DebeziumOutput, DebeziumFormat)):

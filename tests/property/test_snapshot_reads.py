@@ -22,9 +22,10 @@ from state.storage import DataFile, Storage
 from state.values.plan import Amount, Slice
 from streaming.scan import snapshot
 from streaming.scan.snapshot import SliceCutter, SnapshotReader
+from tests.kit.examples import examples
 from tests.kit.tables import table
 
-EXAMPLES = 300 if settings.get_current_profile_name() == "ci" else 60
+EXAMPLES = examples(60, ci=300)
 COMPACTED = 100
 TABLE: TableSchema = table({"v": "string", "b": "boolean", "k": "int", "n": "int"}, key=["k", "b", "v"])
 KEYS = st.tuples(st.integers(0, 3), st.booleans(), st.sampled_from(["", "\uffff", "\U0001f600"]))

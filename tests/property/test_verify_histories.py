@@ -8,10 +8,11 @@ import pytest
 
 from streaming.verify.findings import Side
 from tests.kit.encoded_histories import judge
+from tests.kit.examples import examples, is_quick
 from tests.kit.histories import clean_history
 from tests.kit.mutants import MUTANTS, folds_to_the_law
 
-CLEAN_SEEDS = 2_000
+CLEAN_SEEDS = examples(2_000)
 SEEDS_OF_A_MUTANT = 150
 FEWEST_APPLIED = 10
 
@@ -45,12 +46,14 @@ def test_every_broken_history_is_caught_and_named(name: str) -> None:
         named = {key.partition(".")[2] for key in report.counts if key.startswith(Side.OUTPUT)}
         assert named, f"seed {seed} was not caught"
         assert rules is None or named & rules, f"seed {seed} was called {named}"
+        if is_quick() and applied == FEWEST_APPLIED:
+            break
     assert applied >= FEWEST_APPLIED, f"only {applied} histories could be broken so"
 
 
 def test_a_history_cut_at_any_barrier_of_the_output_is_clean() -> None:
     """An output that is behind, or was dropped, ends with the same barrier everywhere and is no fault."""
-    for seed in range(200):
+    for seed in range(examples(200)):
         history = clean_history(random.Random(seed))
         epochs = [item.barrier.curr for item in history.output[0] if item.barrier is not None]
         last = random.Random(seed).choice(epochs)

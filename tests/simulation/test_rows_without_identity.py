@@ -12,12 +12,13 @@ from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import declare
 from tests.kit.appended import RowsUpstream
+from tests.kit.examples import examples
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
 from tests.simulation.histories import CLOSING, played
 from tests.simulation.world import Setting
 
-SEEDS = 60
+SEEDS = examples(60)
 TABLE = declare({"name": "t", "columns": {"id": "bigint", "n": "int"}}, has_key=False)
 KEYS = (None, b"", b"a", b"b", b"\xff")
 

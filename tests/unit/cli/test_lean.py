@@ -81,14 +81,10 @@ def imported(*commands: list[str]) -> tuple[str, set[str]]:
     return done.stdout, set(done.stderr.split())
 
 
-@pytest.mark.parametrize(
-    "arguments", [["list"], ["list", "--json"], ["status", "--json"], ["status", "copy"]]
-)
-def test_a_command_that_only_asks_needs_neither_spark_nor_kafka_nor_numpy(
-    config: Path, arguments: list[str]
-) -> None:
-    said, modules = imported([*arguments, "-c", str(config)])
-    assert "copy" in said
+def test_a_command_that_only_asks_needs_neither_spark_nor_kafka_nor_numpy(config: Path) -> None:
+    asking = (["list"], ["list", "--json"], ["status", "--json"], ["status", "copy"])
+    said, modules = imported(*([*arguments, "-c", str(config)] for arguments in asking))
+    assert said.count("copy") >= len(asking)
     assert not modules & (SPARK | KAFKA | UNASKED)
 
 

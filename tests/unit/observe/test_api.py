@@ -26,6 +26,7 @@ from streaming.observe.models import JobPlan
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
+from tests.kit.examples import examples
 from tests.kit.reports import SOURCE, TABLE, barrier, job, report
 
 TOKEN = "a token of the test"
@@ -340,7 +341,7 @@ schema = schemathesis.openapi.from_asgi(
 
 
 @schema.parametrize()
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_request_makes_it_fail_and_every_answer_is_as_described(case: schemathesis.Case[Any]) -> None:
     # A job's columns and filter follow the table, which no schema can say.
     of_a_job = case.operation.label in ("POST /api/v1/jobs", "POST /api/v1/jobs/plan")

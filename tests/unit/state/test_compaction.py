@@ -27,6 +27,7 @@ from state.storage import Storage
 from state.values.plan import Slice
 from state.vnode import SEED, hash_input
 from streaming.scan.snapshot import SnapshotReader
+from tests.kit.examples import examples
 from tests.kit.tables import table, vnode_of
 
 TABLE = table({"b": "string", "n": "int", "a": "decimal(5,2)"}, key=["b"], vnode_count=4)
@@ -222,7 +223,7 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 50, 300])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(8)))
 def test_a_compaction_in_pieces_makes_the_base_that_a_compaction_of_everything_at_once_makes(
     changelog: Changelog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, seed: int
 ) -> None:

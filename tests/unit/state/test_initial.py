@@ -30,9 +30,10 @@ from state.initial.table import SourceTable
 from state.maintenance.compaction import CompactionResult, compact_part
 from state.replica import BASE_PATH, Replica
 from state.storage import Storage
+from tests.kit.examples import examples
 from tests.kit.tables import table, vnode_of
 
-EXAMPLES = 40 if settings.get_current_profile_name() == "ci" else 12
+EXAMPLES = examples(12, ci=40)
 EVERY_TYPE = {
     "k": "string",
     "d": "date",
