@@ -5,44 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from schemas.formats.protocol import Format
-from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
-from schemas.settings.limits import Limits
-from schemas.table import TableSchema
-from state.journal import Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
-from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Progress, is_complete
 from streaming.core.batch_sizer import BatchSizer
 from streaming.core.jobs import reads_on
 from streaming.core.parts import part_ends
-from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.effects import Effect, effects_of
 from streaming.protocol.executor import Done, Executor
-from streaming.protocol.lane_attempts import (
-    LaneAttempts,
-    LaneRunner,
-    LaneTasks,
-    LearnsSchemas,
-    NoSchemas,
-    monotonic_ms,
-)
+from streaming.protocol.lane_attempts import LaneAttempts, LaneTasks
 from streaming.protocol.overrun import Overruns
-from streaming.protocol.planner import DuplicatesBefore, NoRegistry, Planner, RegistersSchemas
-from streaming.protocol.recovery.forward import Forward
+from streaming.protocol.planner import DuplicatesBefore, Planner
 from streaming.protocol.recovery.recover import Recovery
 from streaming.protocol.report import BatchReport, Sums
+from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
-from streaming.protocol.table_read import ReadsTable, TableReading
+from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
 from streaming.runtime.stopwatch import Stopwatch
 from streaming.scan.kinds import Scans
 from streaming.scan.topic import UpstreamLog
-from streaming.sink.dead_letters import ReadLetters
-from streaming.sink.protocol import SinkOf
 
 OnPart = Callable[[BatchPlan], None]
 """Called after each part of a long interval, with the part's plan."""
@@ -51,9 +35,6 @@ OnPart = Callable[[BatchPlan], None]
 class Batches:
     """The one writer of the state. All calls come from one thread at a time.
 
-    `upstream_begins` gives the first offset that each partition still holds, `first_offsets` where it is left out.
-    `reads` reads the table from its database, if it starts from there.
-
     The types are those of its components. A canary, which breaks one to see that it is noticed, sets its own here.
     """
 
@@ -61,105 +42,43 @@ class Batches:
     scans_type: type[Scans] = Scans
     progress_type: type[ProgressTable] = ProgressTable
     overruns_type: type[Overruns] = Overruns
+    planner_type: type[Planner] = Planner
     executor_type: type[Executor] = Executor
     recovery_type: type[Recovery] = Recovery
 
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        table: TableSchema,
-        sink_of: SinkOf,
-        lanes: LaneRunner,
-        lane_count: int,
-        journal: Journal,
-        first_offsets: Sequence[int],
-        read_letters: ReadLetters,
-        bad_records: BadRecords,
-        forward: Forward,
-        limits: Limits = Limits(),  # noqa: B008 (a value)
-        upstream_format: Format = DEFAULT,
-        schemas: LearnsSchemas = NoSchemas(),  # noqa: B008 (a value)
-        upstream_begins: Callable[[], Sequence[int]] | None = None,
-        registers: RegistersSchemas = NoRegistry(),  # noqa: B008 (a value)
-        reads: ReadsTable | None = None,
-        now_ms: Callable[[], int] = monotonic_ms,
-    ) -> None:
-        self._table, self._limits, self._journal, self._lanes = table, limits, journal, lanes
-        self._lane_count, self._batch_sizer = lane_count, BatchSizer(limits.lane_bytes * lane_count)
+    def __init__(self, setup: BatchSetup) -> None:
+        storage, table = setup.storage, setup.table
+        self._setup, self._batch_sizer = setup, BatchSizer(setup.limits.lane_bytes * setup.lane_count)
         # Opened in reverse order of effects: the instance we took over from may still be making its last ones. If its
         # progress is seen here, so is its log.
         progress_table = self.progress_type(storage, table)
         self.replica = self.replica_type(storage, table)
-        scans = self._scans(upstream_format, upstream_begins or (lambda: first_offsets))
-        self.state = StreamState(table, first_offsets, self._batch_sizer)
-        self.reading = TableReading(storage, table, reads)
-        self._attempts = LaneAttempts(
-            lanes=lanes,
-            tasks=self._lane_tasks(storage, scans, sink_of, read_letters, upstream_format, schemas),
-            overruns=self.overruns_type(journal),
-            now_ms=now_ms,
-        )
+        log = UpstreamLog(setup.upstream_format, setup.begins, self._batch_sizer.likely_bytes)
+        scans = self.scans_type(self.replica, log)
+        self.state = StreamState(table, setup.first_offsets, self._batch_sizer)
+        self.reading = TableReading(storage, table, setup.reads)
+        tasks = LaneTasks(setup, self.replica, scans, self._batch_sizer, self.reading)
+        self._attempts = LaneAttempts(setup, tasks, self.overruns_type(setup.journal))
         self.executor = self.executor_type(
-            journal=journal,
-            sink_of=sink_of,
+            setup=setup,
             attempts=self._attempts,
-            bad_records=bad_records,
             replica=self.replica,
             progress_table=progress_table,
-            forward=forward,
             state=self.state,
             reading=self.reading,
             effects_of=self.effects_of,
         )
-        self._planner = self._made_planner(scans, registers, now_ms)
-        self.ending = False
-        """Set to have no further part of a long interval begun."""
-
-    def _made_planner(self, scans: Scans, registers: RegistersSchemas, now_ms: Callable[[], int]) -> Planner:
-        executor = self.executor
-        return Planner(
-            journal=self._journal,
+        self._planner = self.planner_type(
+            setup,
             replica=self.replica,
             scans=scans,
-            progress_table=executor.progress_table,
-            sink_of=executor.sink_of,
-            registers=registers,
-            forward=executor.forward,
+            progress_table=progress_table,
             batch_sizer=self._batch_sizer,
             state=self.state,
             reading=self.reading,
-            lane_count=self._lane_count,
-            interval_records=self._limits.interval_records,
-            now_ms=now_ms,
         )
-
-    def _scans(self, upstream: Format, begins: Callable[[], Sequence[int]]) -> Scans:
-        return self.scans_type(self.replica, UpstreamLog(upstream, begins, self._batch_sizer.likely_bytes))
-
-    def _lane_tasks(
-        self,
-        storage: Storage,
-        scans: Scans,
-        sink_of: SinkOf,
-        read_letters: ReadLetters,
-        upstream: Format,
-        schemas: LearnsSchemas,
-    ) -> LaneTasks:
-        return LaneTasks(
-            storage=storage,
-            table=self._table,
-            sink_of=sink_of,
-            read_letters=read_letters,
-            limits=self._limits,
-            upstream_format=upstream,
-            journal=self._journal,
-            replica=self.replica,
-            scans=scans,
-            batch_sizer=self._batch_sizer,
-            schemas=schemas,
-            reading=self.reading,
-        )
+        self.ending = False
+        """Set to have no further part of a long interval begun."""
 
     def effects_of(self, plan: BatchPlan) -> tuple[Effect, ...]:
         """All effects of a plan, in their order."""
@@ -190,7 +109,7 @@ class Batches:
             done.plan,
             done.snapshot_rows,
             is_table_read=self.reading.is_on,
-            interval_records=self._limits.interval_records,
+            interval_records=self._setup.limits.interval_records,
         )
 
     def next_offsets(self) -> tuple[int, ...]:
@@ -256,7 +175,7 @@ class Batches:
         journal, so a crash or a lost worker costs one part at most. False: it was asked to end before.
         """
         plan = self._planner.first_part(barrier, repeated)
-        for until in part_ends(plan.first_offsets, plan.end_offsets, self._limits.interval_records):
+        for until in part_ends(plan.first_offsets, plan.end_offsets, self._setup.limits.interval_records):
             if self.ending:
                 return False
             # A part goes by what the parts before it have brought.
@@ -284,7 +203,7 @@ class Batches:
     def _learn(self, sums: Sums, took_ms: float) -> None:
         """What the next plans go by: how large changes are, and how long snapshot rows take, and all the rest."""
         lane_ms, rows = sums.lane_ms, sums.snapshot_rows
-        side_by_side = min(self._lanes.slots, self._lane_count)
+        side_by_side = min(self._setup.lanes.slots, self._setup.lane_count)
         read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / side_by_side if rows else 0.0
         if any(sums.history_rows.values()):
             # They are read, decoded and sent with the changes, so what the batch took longer than others is theirs.
@@ -310,6 +229,6 @@ class Batches:
             hindrances=self._attempts.take_hindrances(),
             outcome=done.outcome,
             progress=dict(self.progress),
-            vnode_count=self._table.vnode_count,
+            vnode_count=self._setup.table.vnode_count,
             files=self.replica.files(plan.replica),
         )

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from schemas.errors import CommitConflict, TopicError
 from schemas.job import JobDefinition
-from state.journal import Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress
 from state.values.seen import merged
 from streaming.core.jobs import JobsOutcome
-from streaming.protocol.bad_records import BadRecords, without_parked
+from streaming.protocol.bad_records import without_parked
 from streaming.protocol.effects import (
     AppendLog,
     CommitProgress,
@@ -37,13 +36,12 @@ from streaming.protocol.effects import (
     slot_of,
 )
 from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts
-from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.report import Sums
+from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
 from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
 from streaming.runtime.stopwatch import Stopwatch
-from streaming.sink.protocol import SinkOf
 
 
 @dataclass
@@ -60,13 +58,10 @@ class Done:
 class Executor:
     """The one writer of the state. `effects_of` gives all effects of a plan, for one that was changed on the way."""
 
-    journal: Journal
-    sink_of: SinkOf
+    setup: BatchSetup
     attempts: LaneAttempts
-    bad_records: BadRecords
     replica: Replica
     progress_table: ProgressTable
-    forward: Forward
     state: StreamState
     reading: TableReading
     effects_of: Callable[[BatchPlan], Sequence[Effect]]
@@ -95,7 +90,7 @@ class Executor:
         """Do one effect. Returns what is left to do then."""
         match effect:
             case WritePlan():
-                self.journal.write_plan(effect.plan)
+                self.setup.journal.write_plan(effect.plan)
             case OpenTopics():
                 return self._open_topics(effect.plan, left, done)
             case RepeatLanes():
@@ -122,7 +117,7 @@ class Executor:
         return left
 
     def _changed(self, plan: BatchPlan, done: Done) -> tuple[Effect, ...]:
-        self.journal.write_plan(plan)
+        self.setup.journal.write_plan(plan)
         done.plan = plan
         return journaled(self.effects_of(plan))
 
@@ -130,13 +125,13 @@ class Executor:
         for job in plan.jobs:
             if job.opens:
                 try:
-                    self.sink_of(job.state.definition).open(job.state.definition)
+                    self.setup.sink_of(job.state.definition).open(job.state.definition)
                 except TopicError as error:
                     return self._without(plan, job.state, error, done)
         if plan.parked:
             try:
                 for job in plan.jobs:
-                    self.sink_of(job.state.definition).open_letters(job.state.definition)
+                    self.setup.sink_of(job.state.definition).open_letters(job.state.definition)
             except TopicError:
                 # Or the next start would fail as well, whatever the configuration says about such records by then.
                 self._changed(without_parked(plan), done)
@@ -152,7 +147,7 @@ class Executor:
         plan, results = self.attempts.run(effect.plan, self.state.progress)
         found = [(fault, result.lane) for result in results for fault in result.faults]
         if found:
-            return self._changed(self.bad_records.leave_out(plan, found), done)
+            return self._changed(self.setup.bad_records.leave_out(plan, found), done)
         done.sums = Sums(results)
         if plan == effect.plan:
             return left
@@ -174,14 +169,14 @@ class Executor:
 
     def _take_progress(self, epoch: int) -> None:
         state, table = self.state, self.progress_table
-        rows = self.forward.rows(state.jobs, epoch)
+        rows = self.setup.forward.rows(state.jobs, epoch)
         taken: dict[str, dict[int, Progress]] = {}
         for row in rows:
             taken.setdefault(row.job, {})[row.vnode] = row.progress
         state.progress |= {name: {**state.progress.get(name, {}), **each} for name, each in taken.items()}
         starts = state.starts
         self.commit(lambda: table.commit(rows, epoch, starts), table.reload)
-        self.forward.begin(max(epoch, table.epoch))
+        self.setup.forward.begin(max(epoch, table.epoch))
 
     def _settle(self, plan: BatchPlan, done: Done) -> None:
         state = self.state
@@ -190,7 +185,7 @@ class Executor:
         done.outcome = refused | self.settle(plan, () if plan.silent else state.configured)
         # One that is dropped later must not come back.
         if plan.jobs and not plan.silent:
-            self.forward.close()
+            self.setup.forward.close()
         known = {job.name for job in state.jobs}
         state.configured = tuple(job for job in state.configured if plan.silent and job.name not in known)
 
@@ -212,9 +207,9 @@ class Executor:
         """Advance to the end of a plan that is done. `configured` jobs that are new start there."""
         outcome = self.state.settle(plan, configured)
         self.reading.settle(plan)
-        if self.forward.active:
-            self.forward.begin(max(plan.epoch, self.progress_table.epoch))
-            self.state.jobs = self.forward.adopted(self.state.jobs, plan.epoch)
+        if self.setup.forward.active:
+            self.setup.forward.begin(max(plan.epoch, self.progress_table.epoch))
+            self.state.jobs = self.setup.forward.adopted(self.state.jobs, plan.epoch)
         return outcome
 
     def commit(self, effect: Callable[[], None], reload: Callable[[], None]) -> None:
@@ -227,8 +222,8 @@ class Executor:
             try:
                 effect()
             except CommitConflict as conflict:
-                if self.journal.is_superseded:
-                    raise self.journal.fenced() from conflict
+                if self.setup.journal.is_superseded:
+                    raise self.setup.journal.fenced() from conflict
                 if attempt == ATTEMPTS:
                     raise
                 reload()

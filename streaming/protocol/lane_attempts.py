@@ -2,103 +2,60 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
-from schemas.avro.registered import KnownSchemas
 from schemas.errors import BackfillError, Code, Fenced, InputError, OutcomeUnknown, StateError
 from schemas.formats.protocol import Format, Images
-from schemas.settings.limits import Limits
-from schemas.table import TableSchema
-from state.journal import Journal
 from state.replica import Replica
-from state.storage import Storage
 from state.values.plan import BatchPlan
 from state.values.progress import Progress
 from streaming.core.batch_sizer import BatchSizer
 from streaming.core.history import history_records
 from streaming.lane.task import LaneResult, LaneTask
 from streaming.protocol.overrun import Overruns, is_overrun
+from streaming.protocol.setup import BatchSetup
 from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
 from streaming.scan.kinds import Scans
 from streaming.sink.columns import OutputPartition
-from streaming.sink.dead_letters import ReadLetters
-from streaming.sink.protocol import Mark, SinkOf
+from streaming.sink.protocol import Mark
 
 ATTEMPTS = 5
-
-
-class LaneRunner(Protocol):
-    """Runs a task in all of its lanes and waits for them. `slots` of them run at once."""
-
-    @property
-    def slots(self) -> int: ...
-
-    def carry_out(self, task: LaneTask) -> list[LaneResult]:
-        """The result of every lane. Some may hold an error while others have sent their part.
-
-        Raises: EnvironmentProblem when lanes did not come to their end; which of them have sent is unknown then,
-        and some may still be at it.
-        """
-
-
-class LearnsSchemas(Protocol):
-    """The source of schemas for records that name theirs by an id."""
-
-    def learn(self, ids: frozenset[int]) -> KnownSchemas:
-        """Every schema that is known then; ids without one are `refused`. Raises: EnvironmentProblem."""
-
-
-class NoSchemas(LearnsSchemas):
-    """For formats whose records name none."""
-
-    def learn(self, ids: frozenset[int]) -> KnownSchemas:
-        """Refuses every id."""
-        return KnownSchemas(refused=ids)
-
-
-def monotonic_ms() -> int:
-    """The clock that rate limits and lateness go by."""
-    return time.monotonic_ns() // 1_000_000
 
 
 @dataclass
 class LaneTasks:
     """Makes the task of a plan. `known_ends`: where the output partitions ended after the last batch."""
 
-    storage: Storage
-    table: TableSchema
-    sink_of: SinkOf
-    read_letters: ReadLetters
-    limits: Limits
-    upstream_format: Format
-    journal: Journal
+    setup: BatchSetup
     replica: Replica
     scans: Scans
     batch_sizer: BatchSizer
-    schemas: LearnsSchemas
     reading: TableReading
     known_ends: Mapping[OutputPartition, Mark] = field(default_factory=dict)
     values_are_left_out: bool = False
     """Whether changes did so, which take these values from the rows before; it is likely to go on."""
+    upstream_format: Format = field(init=False)
+    """With all schemas that are known by now."""
+
+    def __post_init__(self) -> None:
+        self.upstream_format = self.setup.upstream_format
 
     def task(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LaneTask:
         """The task of a plan, for the journal's newest version. `progress` is that at the plan's start."""
-        definitions = [job.state.definition for job in plan.jobs]
+        setup, definitions = self.setup, [job.state.definition for job in plan.jobs]
         return LaneTask(
-            storage=self.storage,
-            table=self.table,
+            storage=setup.storage,
+            table=setup.table,
             plan=plan,
             progress=dict(progress),
             scans=self.scans.pinned(plan),
-            sinks={job.sink: self.sink_of(job).open_writer for job in definitions},
-            read_letters=self.read_letters,
+            sinks={job.sink: setup.sink_of(job).open_writer for job in definitions},
+            read_letters=setup.read_letters,
             transactional_id=transactional_id(self.replica),
-            journal_version=self.journal.version,
-            limits=self.limits,
+            journal_version=setup.journal.version,
+            limits=setup.limits,
             known_ends=dict(self.known_ends),
             upstream_format=self.upstream_format,
             replica=self.replica.files(plan.replica) if self._needs_rows_before(plan) else None,
@@ -112,7 +69,7 @@ class LaneTasks:
         `refused` are those that it did not know before; all of them are asked for again in the next batch. Raises:
         EnvironmentProblem when it can't be asked.
         """
-        known = self.schemas.learn(ids)
+        known = self.setup.schemas.learn(ids)
         self.upstream_format = self.upstream_format.with_schemas(replace(known, refused=frozenset()))
         return self.upstream_format.with_schemas(replace(known, refused=known.refused | refused))
 
@@ -125,19 +82,17 @@ class LaneTasks:
 
     def _is_long(self, plan: BatchPlan) -> bool:
         """Whether lanes should not try to hold the batch's changes whole, as far as can be known before."""
-        records = plan.max_records + history_records(plan)
+        limits, records = self.setup.limits, plan.max_records + history_records(plan)
         likely_bytes = self.batch_sizer.likely_bytes(records)
-        return records > self.limits.interval_records or likely_bytes > self.limits.lane_bytes * plan.lanes
+        return records > limits.interval_records or likely_bytes > limits.lane_bytes * plan.lanes
 
 
 class LaneAttempts:
     """Runs the lanes of plans. `give_up`: set to have no lane tried a second time."""
 
-    def __init__(
-        self, *, lanes: LaneRunner, tasks: LaneTasks, overruns: Overruns, now_ms: Callable[[], int]
-    ) -> None:
-        self._lanes, self._tasks, self._overruns, self._now_ms = lanes, tasks, overruns, now_ms
-        self._journal, self._batch_sizer = tasks.journal, tasks.batch_sizer
+    def __init__(self, setup: BatchSetup, tasks: LaneTasks, overruns: Overruns) -> None:
+        self._lanes, self._journal, self._now_ms = setup.lanes, setup.journal, setup.now_ms
+        self._tasks, self._overruns, self._batch_sizer = tasks, overruns, tasks.batch_sizer
         self._hindrances: list[Code] = []
         self.give_up = False
 

@@ -8,25 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import structlog
 
-from schemas.avro.registered import SchemaIds
 from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.job import JobDefinition
-from state.journal import Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Pin, ReplicaVersion
 from streaming.core.batch_sizer import BatchSizer
 from streaming.core.planning import CutFunction, choose_barriers, upto_released
-from streaming.protocol.recovery.forward import Forward
-from streaming.protocol.steps import Step, out_of_step, upto_mutation
+from streaming.protocol.recovery.steps import Step, out_of_step, upto_mutation
+from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
 from streaming.protocol.table_read import TableReading
 from streaming.scan.kinds import Scans
-from streaming.sink.protocol import SinkOf
 
 log = structlog.get_logger(__name__)
 
@@ -34,56 +30,23 @@ DuplicatesBefore = Callable[[AlignedBarrier], Sequence[tuple[int, int]]]
 """Places (partition, offset) before a barrier where a barrier stands a second time."""
 
 
-class RegistersSchemas(Protocol):
-    """Where the schemas of outputs get their ids, of formats whose records name theirs."""
-
-    def ids_of(self, job: JobDefinition) -> SchemaIds:
-        """The ids of a job's schemas, the same at each call.
-
-        Raises: EnvironmentProblem(REGISTRY_UNREACHABLE) while there is no answer, which may be there at a later call;
-        ConfigError, EnvironmentProblem when they are refused.
-        """
-
-    def forget(self, job: JobDefinition) -> None:
-        """Forget a refused job's schemas: an equal job that comes later is registered anew."""
-        return
-
-
-class NoRegistry(RegistersSchemas):
-    """For outputs whose records name none."""
-
-    def ids_of(self, job: JobDefinition) -> SchemaIds:
-        """Refused. Raises: ConfigError(JOB_INVALID)."""
-        raise ConfigError(
-            Code.JOB_INVALID, where=f"job {job.name}", found="schemas, and no registry for them"
-        )
-
-
 class Planner:
     """Makes the plans of one service. Called by the thread that runs batches."""
 
     def __init__(
         self,
+        setup: BatchSetup,
         *,
-        journal: Journal,
         replica: Replica,
         scans: Scans,
         progress_table: ProgressTable,
-        sink_of: SinkOf,
-        registers: RegistersSchemas,
-        forward: Forward,
         batch_sizer: BatchSizer,
         state: StreamState,
         reading: TableReading,
-        lane_count: int,
-        interval_records: int,
-        now_ms: Callable[[], int],
     ) -> None:
-        self._journal, self._replica, self._scans = journal, replica, scans
-        self._progress_table = progress_table
-        self._sink_of, self._forward, self._batch_sizer, self._state = sink_of, forward, batch_sizer, state
-        self._lane_count, self._now_ms, self._registers = lane_count, now_ms, registers
-        self._reading, self._interval_records = reading, interval_records
+        self._setup, self._journal, self._forward = setup, setup.journal, setup.forward
+        self._replica, self.scans, self._progress_table = replica, scans, progress_table
+        self._batch_sizer, self._state, self._reading = batch_sizer, state, reading
         self._stand_still = set[str]()
 
     def step(self) -> Step | None:
@@ -137,20 +100,21 @@ class Planner:
         )
 
     def _planned(self, pin: Pin, end: AlignedBarrier) -> list[JobPlan]:
-        state, cut_of = self._state, self._cut_of(pin)
+        state, cut_of = self._state, self.cut_of(pin)
         able = [replace(job, paused=job.paused or self._has_lost(job, pin)) for job in state.jobs]
-        planned = self._batch_sizer.plan_jobs(able, state.progress, end, cut_of, self._now_ms())
+        planned = self._batch_sizer.plan_jobs(able, state.progress, end, cut_of, self._setup.now_ms())
         return [replace(plan, state=job) for plan, job in zip(planned, state.jobs, strict=True)]
 
-    def _cut_of(self, pin: Pin) -> Callable[[JobDefinition], CutFunction]:
-        cut_of, reading = self._scans.cut_of(pin), self._reading
+    def cut_of(self, pin: Pin) -> Callable[[JobDefinition], CutFunction]:
+        """By job, where its slices end: while the table is read from its database, before what is not yet there."""
+        cut_of, reading = self.scans.cut_of(pin), self._reading
         if not reading.is_on:
             return cut_of
         return lambda job: upto_released(cut_of(job), reading.released)
 
     def _has_lost(self, job: JobState, pin: Pin) -> bool:
         """Whether the job has to stand still: what it would read next is gone. It is logged once."""
-        lost = self._scans.of(job.definition).lost(pin, self._state.progress.get(job.name, {}))
+        lost = self.scans.of(job.definition).lost(pin, self._state.progress.get(job.name, {}))
         if lost is not None and job.name not in self._stand_still:
             log.error("job_stands_still", job=job.name, code=Code.DATA_LOST, gone=lost, next_step="drop it")
             self._stand_still.add(job.name)
@@ -169,24 +133,23 @@ class Planner:
             barriers=tuple(barriers),
             first_offsets=self._state.next_offsets(),
             replica=version,
-            lanes=self._lane_count,
+            lanes=self._setup.lane_count,
             skipped=tuple(sorted(skipped)),
             seen=self._state.seen,
         )
         # A long interval is not held whole, and its chunks can wait for the next one.
-        releases = releases and plan.max_records <= self._interval_records
+        releases = releases and plan.max_records <= self._setup.limits.interval_records
         return replace(plan, reading=self._reading.planned(plan.end_offsets, releases=releases))
 
     def _look_at_new(self, job: JobState, pin: Pin) -> None:
         try:
-            misfit = self._scans.of(job.definition).misfit(job.definition, pin)
-            if job.definition.output_partitions % self._lane_count:
-                misfit = (
-                    f"{self._lane_count} lanes don't divide {job.definition.output_partitions} partitions"
-                )
+            misfit = self.scans.of(job.definition).misfit(job.definition, pin)
+            partitions, lanes = job.definition.output_partitions, self._setup.lane_count
+            if partitions % lanes:
+                misfit = f"{lanes} lanes don't divide {partitions} partitions"
             if misfit is not None:
                 raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
-            self._sink_of(job.definition).refuse_used(job.definition)
+            self._setup.sink_of(job.definition).refuse_used(job.definition)
         except (ConfigError, TopicError) as error:
             if self._journal.is_superseded:  # the records are the successor's
                 raise self._journal.fenced() from error
@@ -205,10 +168,10 @@ class Planner:
         definition = job.definition
         if not definition.format.framed or definition.format.ids is not None:
             return job
-        return replace(job, definition=definition.with_ids(self._registers.ids_of(definition)))
+        return replace(job, definition=definition.with_ids(self._setup.registers.ids_of(definition)))
 
     def _put_off(self, job: JobState, error: BackfillError) -> None:
         """A registry that is away is no fault of a job. One of the configuration is there at the next batch, too."""
         if error.code is not Code.REGISTRY_UNREACHABLE or not self._state.delay(job, error):
-            self._registers.forget(job.definition)
+            self._setup.registers.forget(job.definition)
             self._state.refuse(job, error)

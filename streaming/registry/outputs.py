@@ -136,7 +136,7 @@ class Registering:
         self._attempts: dict[str, _Attempt] = {}
 
     def ids_of(self, job: JobDefinition) -> SchemaIds:
-        """Those of a job's schemas, registered for the first call. See `protocol.planner.RegistersSchemas`."""
+        """Those of a job's schemas, registered for the first call. See `protocol.setup.RegistersSchemas`."""
         name = job.to_json()
         attempt = self._attempts.get(name)
         if attempt is None:
@@ -154,5 +154,5 @@ class Registering:
         return attempt.ids
 
     def forget(self, job: JobDefinition) -> None:
-        """See `protocol.planner.RegistersSchemas`."""
+        """See `protocol.setup.RegistersSchemas`."""
         self._attempts.pop(job.to_json(), None)

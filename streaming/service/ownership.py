@@ -31,7 +31,8 @@ from streaming.protocol.batches import Batches
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.lanes.on_spark import Lanes
 from streaming.protocol.recovery.forward import Forward
-from streaming.protocol.steps import out_of_step
+from streaming.protocol.recovery.steps import out_of_step
+from streaming.protocol.setup import BatchSetup
 from streaming.registry.book import SchemaBook
 from streaming.registry.client import Registry
 from streaming.registry.outputs import OutputSchemas, Registering
@@ -210,7 +211,7 @@ class Ownership:
         config, kafka = self.config, self.kafka
         schemas = self._schemas(storage)
         newest = partial(newest_barrier, kafka, config.topics)
-        return Batches(
+        setup = BatchSetup(
             storage=storage,
             table=config.table,
             sink_of=self.sinks,
@@ -228,6 +229,7 @@ class Ownership:
             registers=Registering(OutputSchemas(config.registry, config.table).register),
             reads=reads,
         )
+        return Batches(setup)
 
     def _schemas(self, storage: Storage) -> SchemaBook:
         """The schemas that the state has, and the newest ones of the upstream's subjects."""

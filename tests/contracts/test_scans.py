@@ -37,7 +37,7 @@ AMOUNTS = st.lists(
     min_size=1,
     max_size=3,
 )
-examples = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+some = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module", params=[InMemory, OnReplica, OnReplicaByPartition])
@@ -97,7 +97,7 @@ def _ipc(rows: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-@examples
+@some
 @given(history=HISTORY, tidied=st.integers(0, 5), amounts=AMOUNTS)
 def test_slices_of_any_budgets_add_up_to_the_table_once(
     kind: type[TestScan], history: list[Changes], tidied: int, amounts: list[Amount]
@@ -111,7 +111,7 @@ def test_slices_of_any_budgets_add_up_to_the_table_once(
         assert {tuple(rows.column_names) for each in tables for rows in each} <= {COLUMNS}
 
 
-@examples
+@some
 @given(history=HISTORY, tidied=st.integers(0, 5), amount=AMOUNTS)
 def test_a_slice_has_a_row_if_there_is_one_and_its_position_rises(
     kind: type[TestScan], history: list[Changes], tidied: int, amount: list[Amount]
@@ -130,7 +130,7 @@ def test_a_slice_has_a_row_if_there_is_one_and_its_position_rises(
             assert sum(counts) == held
 
 
-@examples
+@some
 @given(history=HISTORY, more=HISTORY, tidied=st.integers(0, 5), amounts=AMOUNTS)
 def test_a_read_at_a_pin_is_the_same_byte_for_byte_whatever_becomes_of_the_table(
     kind: type[TestScan], history: list[Changes], more: list[Changes], tidied: int, amounts: list[Amount]
@@ -148,7 +148,7 @@ def test_a_read_at_a_pin_is_the_same_byte_for_byte_whatever_becomes_of_the_table
         assert as_bytes(read(made.scan().pinned(pin, frozenset(made.parts)), items)) == first
 
 
-@examples
+@some
 @given(history=HISTORY, tidied=st.integers(0, 5), amounts=AMOUNTS)
 def test_a_change_is_covered_once_the_slices_so_far_would_hold_its_row(
     kind: type[TestScan], history: list[Changes], tidied: int, amounts: list[Amount]
@@ -172,7 +172,7 @@ def test_a_change_is_covered_once_the_slices_so_far_would_hold_its_row(
         assert all(covered)
 
 
-@examples
+@some
 @given(history=HISTORY, amounts=AMOUNTS)
 def test_lanes_that_read_some_of_the_parts_read_the_same(
     kind: type[TestScan], history: list[Changes], amounts: list[Amount]

@@ -235,7 +235,7 @@ class _BelievesInSuccessors(Executor):
         try:
             effect()
         except CommitConflict as conflict:
-            raise self.journal.fenced() from conflict
+            raise self.setup.journal.fenced() from conflict
 
 
 class TakesConflictForSuccessor(Batches):

@@ -13,7 +13,7 @@ from state.values.progress import Progress
 from streaming.protocol.batches import Batches
 from streaming.protocol.effects import Effect, RunLanes, Settle
 from streaming.protocol.recovery.forward import Forward
-from streaming.protocol.steps import Step
+from streaming.protocol.recovery.steps import Step
 
 
 class TakesPositionsEarly(Forward):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.job import JobDefinition
 from state.columns import TRANSACTION
 from state.initial.chunks import CHUNKS_PATH
 from state.values.chunks import Streamed
-from state.values.plan import BatchPlan
+from state.values.plan import BatchPlan, Pin
 from state.values.transactions import TransactionSnapshot
+from streaming.core.planning import CutFunction
 from streaming.lane.task import LaneTask
 from streaming.protocol.batches import Batches
 from streaming.protocol.effects import CommitProgress, Effect, KeepWaiting, RunLanes
@@ -98,13 +100,15 @@ class AsksForTheLogEarly(TableReader):
         return self._early
 
 
-class ReadsBehindWhatIsReleased(Batches):
+class _CutsAnywhere(Planner):
     """Jobs read all that the replica has, as if it had all."""
 
-    def _made_planner(self, *parts: Any) -> Planner:
-        planner = super()._made_planner(*parts)
-        setattr(planner, "_cut_of", planner._scans.cut_of)  # noqa: B010 (a method)
-        return planner
+    def cut_of(self, pin: Pin) -> Callable[[JobDefinition], CutFunction]:
+        return self.scans.cut_of(pin)
+
+
+class ReadsBehindWhatIsReleased(Batches):
+    planner_type = _CutsAnywhere
 
 
 # what is kept ----------------------------------------------------------------------------------------------

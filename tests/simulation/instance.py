@@ -41,6 +41,7 @@ from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.report import BatchReport
+from streaming.protocol.setup import BatchSetup
 from streaming.service.initial.copying import Copying
 from streaming.service.job_checks import refuse_rescale
 from streaming.sink.kinds import SINKS, SinkSetup
@@ -175,7 +176,7 @@ class Instance:
         open_lanes = journal.current.plan.lanes if journal.current and journal.current.plan else 0
         lanes = max(self.lane_count, open_lanes)
         former = journal.take_over(self.process.name, lanes, json.dumps(self.table.to_dict()))
-        batches = self.batches_type(
+        setup = BatchSetup(
             storage=self.storage,
             table=self.table,
             sink_of=self.sink_of,
@@ -191,6 +192,7 @@ class Instance:
             reads=self._reads_table(),
             now_ms=lambda: self.scheduler.now_ms,
         )
+        batches = self.batches_type(setup)
         if former is not None:
             self.fence(transactional_id(batches.replica), max(former.lanes, lanes))
         batches.configure(self.jobs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -13,8 +14,8 @@ from schemas.job import JobDefinition
 from schemas.records import Add
 from state.journal import PATH as JOURNAL_PATH
 from streaming.protocol.batches import Batches
-from streaming.protocol.planner import RegistersSchemas
 from streaming.protocol.report import BatchReport
+from streaming.protocol.setup import BatchSetup, RegistersSchemas
 from tests.kit.tables import items, table
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
@@ -46,8 +47,8 @@ class KnownTo(RegistersSchemas):
 class RegisteringBatches(Batches):
     registry: ClassVar[KnownTo]
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(registers=self.registry, **parts)
+    def __init__(self, setup: BatchSetup) -> None:
+        super().__init__(replace(setup, registers=self.registry))
 
 
 class Registering(Instance):

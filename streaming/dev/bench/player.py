@@ -55,6 +55,7 @@ from streaming.lane.task import LaneResult, LaneTask, Sent
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.recovery.forward import Forward
+from streaming.protocol.setup import BatchSetup
 from streaming.scan.arrangement import Arrangement
 from streaming.sink.protocol import OpenWriter, Sink
 
@@ -160,7 +161,7 @@ class Player:
         self._compactions = self._number = 0
         journal = Journal(self._storage, TABLE)
         journal.take_over(f"player {os.getpid()}", _LANES, "{}")
-        self._batches = Batches(
+        setup = BatchSetup(
             storage=self._storage,
             table=TABLE,
             sink_of=lambda job: _NoSink(),
@@ -173,6 +174,7 @@ class Player:
             forward=Forward(lambda job: _NoSink(), lambda: 0, TABLE, _LANES),
             now_ms=lambda: self._number * 1_000,
         )
+        self._batches = Batches(setup)
 
     def play(self, batches: int, pace_s: float, look_every: int) -> Iterator[Played]:
         """As many batches as are left; `pace_s` is the time from the begin of one to that of the next."""

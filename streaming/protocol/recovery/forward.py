@@ -33,7 +33,7 @@ from schemas.table import TableSchema
 from state.progress_table import ProgressRow
 from state.values.plan import BatchPlan, JobPlan, JobState, Slice
 from state.values.progress import Completed, InProgress, NotStarted, Progress
-from streaming.protocol.steps import Step, out_of_step
+from streaming.protocol.recovery.steps import Step, out_of_step
 from streaming.sink.protocol import Ending, SinkOf
 
 log = structlog.get_logger()

@@ -19,11 +19,11 @@ class Recovery:
     def left_to_do(self) -> tuple[Effect, ...]:
         """The effects by which the plan of the journal is done; none where it is done, or where there is none."""
         executor = self.executor
-        entry = executor.journal.current
+        entry = executor.setup.journal.current
         plan = None if entry is None else entry.plan
-        executor.forward.begin(executor.progress_table.epoch)
+        executor.setup.forward.begin(executor.progress_table.epoch)
         if plan is None:
-            executor.forward.begin_anew()
+            executor.setup.forward.begin_anew()
             return ()
         executor.state.position = plan.start
         executor.reading.begin_from(plan)
@@ -66,11 +66,11 @@ class Recovery:
 
     def _look(self, open_plan: BatchPlan | None) -> bool:
         state = self.executor.state
-        return self.executor.forward.look(state.jobs, state.epoch, open_plan=open_plan)
+        return self.executor.setup.forward.look(state.jobs, state.epoch, open_plan=open_plan)
 
     def _adopt(self) -> None:
         state = self.executor.state
-        state.jobs = self.executor.forward.adopted(state.jobs, state.epoch)
+        state.jobs = self.executor.setup.forward.adopted(state.jobs, state.epoch)
 
     def _repair_tables(self, open_plan: BatchPlan) -> bool:
         """Bring log and progress to the position, in a state whose tables were copied one after another.
@@ -80,7 +80,7 @@ class Recovery:
         executor, here = self.executor, self.executor.state.epoch
         log_epoch = executor.replica.log_epoch
         if log_epoch < here:
-            for plan in executor.journal.plans_after(log_epoch, here):
+            for plan in executor.setup.journal.plans_after(log_epoch, here):
                 if plan.until is None or not executor.replica.has_part(plan.end_records):
                     executor.carry_out(repeated(plan), Stopwatch())
         if executor.progress_table.epoch < here:

@@ -61,9 +61,8 @@ class Runner:
 class Tasks:
     """As `LaneTasks`, of a plan that needs nothing else."""
 
-    schemas: Book
+    setup: Any
     upstream_format: Format = field(default_factory=lambda: UpsertFormat(encoding="avro-registry"))
-    journal: Any = field(default_factory=lambda: SimpleNamespace(is_superseded=False))
     batch_sizer: Any = None
     known_ends: Any = None
 
@@ -88,10 +87,10 @@ class Tasks:
 
 
 def attempts(runner: Runner, book: Book) -> tuple[LaneAttempts, Tasks]:
-    tasks = Tasks(book)
-    overruns: Any = None
-    made = LaneAttempts(lanes=runner, tasks=cast("LaneTasks", tasks), overruns=overruns, now_ms=lambda: 0)
-    return made, tasks
+    journal, overruns = SimpleNamespace(is_superseded=False), cast("Any", None)
+    setup: Any = SimpleNamespace(lanes=runner, journal=journal, schemas=book, now_ms=lambda: 0)
+    tasks = Tasks(setup)
+    return LaneAttempts(setup, cast("LaneTasks", tasks), overruns), tasks
 
 
 def test_it_runs_again_until_every_id_is_answered_and_what_is_known_stays_known() -> None:
