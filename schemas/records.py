@@ -20,6 +20,9 @@ EPOCH_HEADER = "epoch"
 Row = tuple[Any, ...]
 """Column values in the order of the schema that the row belongs to."""
 
+RecordId = tuple[int, int]
+"""Partition and offset of a record of the upstream."""
+
 
 class Op(IntEnum):
     """What happened to a row. The numbers are the Avro enum's indices."""

@@ -17,7 +17,7 @@ from schemas.avro.registered import SchemaIds
 from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.position import Key, position_from_text, position_to_text
-from schemas.records import Barrier
+from schemas.records import Barrier, RecordId
 from schemas.table import Column, TableSchema
 from state.values.progress import NotStarted, Progress, after_slice
 from state.values.reading import Reading
@@ -223,7 +223,7 @@ class BatchPlan:
     replica: ReplicaVersion
     lanes: int
     jobs: tuple[JobPlan, ...] = ()
-    skipped: tuple[tuple[int, int], ...] = ()
+    skipped: tuple[RecordId, ...] = ()
     parked: tuple[Parked, ...] = ()
     until: tuple[int, ...] | None = None
     silent: bool = False

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from schemas.errors import Code, ConfigError
+from schemas.records import RecordId
 
 
-def places(texts: Iterable[str] | None) -> frozenset[tuple[int, int]]:
+def places(texts: Iterable[str] | None) -> frozenset[RecordId]:
     """(partition, offset) of each `PARTITION@OFFSET`. Raises: ConfigError(USAGE)."""
     return frozenset(_place(text) for text in texts or ())
 
 
-def _place(text: str) -> tuple[int, int]:
+def _place(text: str) -> RecordId:
     partition, at, offset = text.partition("@")
     if not (at and partition.isdecimal() and offset.isdecimal()):
         raise ConfigError(

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
-from schemas.records import Barrier
+from schemas.records import Barrier, RecordId
 from state.values.plan import AlignedBarrier
 
 _MOST_BETWEEN = 1
@@ -63,7 +63,7 @@ class Aligner:
         self._ends = [0] * partitions if last is None else list(last.ends)
         self._seen_to = list(self._ends) if in_data else [0] * partitions
         self._newest: list[Barrier | None] = [None if last is None else last.barrier] * partitions
-        self._duplicates: list[tuple[int, int]] = []
+        self._duplicates: list[RecordId] = []
 
     def feed(self, partition: int, offset: int, barrier: Barrier) -> None:
         """Take the next barrier of a partition; what is before the end of one that was fed is ignored.
@@ -176,7 +176,7 @@ class Aligner:
                     "with the same kind and mutation",
                 )
 
-    def take_duplicates(self, end: AlignedBarrier) -> tuple[tuple[int, int], ...]:
+    def take_duplicates(self, end: AlignedBarrier) -> tuple[RecordId, ...]:
         """Remove and return the places (partition, offset) of repeated barriers before `end`: no batch may read them.
 
         Places behind `end` stay, for the batch whose range they are in.
@@ -190,7 +190,7 @@ class Aligner:
         """How many barriers each partition has delivered that others have not; 0 for a partition that is behind."""
         return tuple(len(queue) for queue in self._waiting)
 
-    def _error(self, code: Code, place: tuple[int, int], found: str, **values: object) -> InputError:
+    def _error(self, code: Code, place: RecordId, found: str, **values: object) -> InputError:
         leave_out = f"; if this one is not its own, leave it out: --skip-record {place[0]}@{place[1]}"
         return InputError(
             code,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.records import Op
+from schemas.records import Op, RecordId
 from schemas.table import TableSchema
 from state.columns import (
     LEFT_OUT,
@@ -64,7 +64,7 @@ class LaneReading:
     files: Sequence[DataFile]
     vnodes: range
     epoch: int
-    skipped: frozenset[tuple[int, int]] = frozenset()
+    skipped: frozenset[RecordId] = frozenset()
     _folds: list[pa.Table] = field(default_factory=list, init=False)
     _waits: list[pa.Table] = field(default_factory=list, init=False)
     held: int = field(default=0, init=False)

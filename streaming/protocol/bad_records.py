@@ -13,6 +13,7 @@ from dataclasses import replace
 import structlog
 
 from schemas.errors import Code, InputError
+from schemas.records import RecordId
 from state.values.plan import BatchPlan, Parked
 from streaming.lane.faults import Fault
 
@@ -33,9 +34,7 @@ class BadRecords:
     `named` are records, (partition, offset), that may be left out should they be at fault.
     """
 
-    def __init__(
-        self, topic: str, named: frozenset[tuple[int, int]] = frozenset(), *, parks: bool = False
-    ) -> None:
+    def __init__(self, topic: str, named: frozenset[RecordId] = frozenset(), *, parks: bool = False) -> None:
         self._topic, self._named, self._parks = topic, named, parks
 
     def leave_out(self, plan: BatchPlan, found: Sequence[tuple[Fault, int]]) -> BatchPlan:

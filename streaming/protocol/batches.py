@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from schemas.job import JobDefinition
+from schemas.records import RecordId
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
@@ -152,14 +153,14 @@ class Batches:
             if found is None:
                 return None
             waiting = found
-        repeated: tuple[tuple[int, int], ...] = ()
+        repeated: tuple[RecordId, ...] = ()
         if not self.jobs:
             repeated = tuple(duplicates(waiting[0]))
             if not self._build(waiting[0], repeated):
                 return None
         clock = Stopwatch()
 
-        def all_duplicates(end: AlignedBarrier) -> tuple[tuple[int, int], ...]:
+        def all_duplicates(end: AlignedBarrier) -> tuple[RecordId, ...]:
             return (*repeated, *duplicates(end))
 
         if step is None:
@@ -168,7 +169,7 @@ class Batches:
             plan = self._planner.forward_step(step, waiting, all_duplicates)
         return self._carry_out(self.effects_of(plan), clock)
 
-    def _build(self, barrier: AlignedBarrier, repeated: tuple[tuple[int, int], ...]) -> bool:
+    def _build(self, barrier: AlignedBarrier, repeated: tuple[RecordId, ...]) -> bool:
         """Bring the interval before a barrier into the log, up to a last part that an ordinary batch can take.
 
         There is no job yet. Each part of a long interval (of a topic that is older than the service) is recorded in the

@@ -13,6 +13,7 @@ import structlog
 
 from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.job import JobDefinition
+from schemas.records import RecordId
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Pin, ReplicaVersion
@@ -26,7 +27,7 @@ from streaming.scan.kinds import Scans
 
 log = structlog.get_logger(__name__)
 
-DuplicatesBefore = Callable[[AlignedBarrier], Sequence[tuple[int, int]]]
+DuplicatesBefore = Callable[[AlignedBarrier], Sequence[RecordId]]
 """Places (partition, offset) before a barrier where a barrier stands a second time."""
 
 
@@ -56,7 +57,7 @@ class Planner:
         tables = self._replica.log_epoch, self._replica.compacted_epoch, self._progress_table.epoch
         return forward.step(state.jobs, state.configured, state.epoch, tables)
 
-    def first_part(self, barrier: AlignedBarrier, repeated: Sequence[tuple[int, int]]) -> BatchPlan:
+    def first_part(self, barrier: AlignedBarrier, repeated: Sequence[RecordId]) -> BatchPlan:
         """The interval up to a barrier that no job waits for, before it is cut into parts."""
         return self._plan((barrier,), self._replica.pin(), repeated, releases=False)
 
@@ -124,7 +125,7 @@ class Planner:
         self,
         barriers: Sequence[AlignedBarrier],
         version: ReplicaVersion,
-        skipped: Sequence[tuple[int, int]],
+        skipped: Sequence[RecordId],
         *,
         releases: bool = True,
     ) -> BatchPlan:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from streaming.dev.broker import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
@@ -39,7 +40,7 @@ def hosted_service(
     on_serving: Callable[[], None] = lambda: None,
     exit_when_complete: bool = False,
     rebuild: bool = False,
-    skip_records: frozenset[tuple[int, int]] = frozenset(),
+    skip_records: frozenset[RecordId] = frozenset(),
     take_over: bool = False,
     record_classes: bool = False,
 ) -> Iterator[Service]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from schemas.formats.protocol import Format
+from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.files.empty_ranges import EmptyRanges
 from state.files.schema_files import SchemaFiles
@@ -85,7 +86,7 @@ class Ownership:
     config: ServiceConfig
     kafka: KafkaSettings
     spark: Callable[[], SparkSession]
-    skip_records: frozenset[tuple[int, int]]
+    skip_records: frozenset[RecordId]
     owner: str
     rebuild: bool
 

@@ -31,6 +31,7 @@ from schemas.errors import (
     OutcomeUnknown,
     TopicError,
 )
+from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.initial.progress import CopyProgress
 from state.initial.start import Start
@@ -98,7 +99,7 @@ class Service:
     on_copied: OnCopied = lambda progress: None
     exit_when_complete: bool = False
     rebuild: bool = False
-    skip_records: frozenset[tuple[int, int]] = frozenset()
+    skip_records: frozenset[RecordId] = frozenset()
     take_over: bool = False
     owner: str = field(default_factory=owner)
     """This instance, as the error of one that it fences names it."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from schemas.errors import Code, InputError
+from schemas.records import RecordId
 from state.files.empty_ranges import EmptyRange, EmptyRanges
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located
@@ -29,9 +30,7 @@ class Gaps:
     thread; `observe` may be called by one thread at a time.
     """
 
-    def __init__(
-        self, kept: EmptyRanges | None = None, named: frozenset[tuple[int, int]] = frozenset()
-    ) -> None:
+    def __init__(self, kept: EmptyRanges | None = None, named: frozenset[RecordId] = frozenset()) -> None:
         self._kept, self._named = kept, named
         self._known = {} if kept is None else kept.read()
         self._looked: Sequence[int] = ()

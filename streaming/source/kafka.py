@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from schemas.avro.codec import MAX_BARRIER_BYTES
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
-from schemas.records import BARRIER_HEADER
+from schemas.records import BARRIER_HEADER, RecordId
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.values.plan import AlignedBarrier
@@ -49,7 +49,7 @@ class UpstreamSource:
         kafka: KafkaSettings,
         topic: str,
         table: TableSchema,
-        left_out: frozenset[tuple[int, int]] = frozenset(),
+        left_out: frozenset[RecordId] = frozenset(),
         format_: Format = DEFAULT,
         *,
         holds_barriers: bool = True,

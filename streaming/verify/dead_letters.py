@@ -23,12 +23,12 @@ from dataclasses import dataclass
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import InputError
+from schemas.records import RecordId
 from schemas.table import TableSchema
 from schemas.types import TypeName
 from streaming.verify.findings import Findings, Place, Rule, Side
 from streaming.verify.history import Entry, PartitionHistory
 
-RecordIds = frozenset[tuple[int, int]]
 _PLACE = re.compile(r"(.+)-([0-9]{1,9})@([0-9]{1,18})")
 
 
@@ -42,7 +42,7 @@ class Letter:
     value: bytes | None
 
     @property
-    def upstream_place(self) -> tuple[int, int] | None:
+    def upstream_place(self) -> RecordId | None:
         """Partition and offset of the record that was parked, None if the header names none."""
         match = _PLACE.fullmatch(self.place)
         return None if match is None else (int(match[2]), int(match[3]))
@@ -69,16 +69,16 @@ class DeadLetters:
         table: TableSchema,
         findings: Findings,
         read: Callable[[], Iterable[Letter]],
-        elsewhere: RecordIds = frozenset(),
-        named: RecordIds = frozenset(),
+        elsewhere: frozenset[RecordId] = frozenset(),
+        named: frozenset[RecordId] = frozenset(),
     ) -> None:
         self._table, self._findings, self._read = table, findings, read
         self._elsewhere, self._named = elsewhere, named
         self._changes, self._keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
         self._has_booleans = any(column.type.name is TypeName.BOOLEAN for column in table.columns)
-        self._unopened: dict[tuple[int, int], Letter] = {}
+        self._unopened: dict[RecordId, Letter] = {}
         self._seen: set[Place] = set()
-        self._listed: set[tuple[int, int]] = set()
+        self._listed: set[RecordId] = set()
         self._open: list[_Unlisted] = []
         self._unlisted: list[_Unlisted] = []
         self._load()

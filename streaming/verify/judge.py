@@ -13,12 +13,13 @@ from schemas.errors import Code, TopicError
 from schemas.filter.ast import Filter
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
+from schemas.records import RecordId
 from schemas.table import TableSchema
 from schemas.topics import DEAD_LETTERS_SUFFIX
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import partitions_of
 from streaming.verify.checker import Checker
-from streaming.verify.dead_letters import DeadLetters, RecordIds
+from streaming.verify.dead_letters import DeadLetters
 from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Report
 from streaming.verify.history import Source
 from streaming.verify.records.canonical import canonical
@@ -46,7 +47,7 @@ def verify_topics(
     settle_s: float = SETTLE_S,
     keep: int = MOST_FINDINGS_KEPT,
     require_complete: bool = False,
-    left_out: RecordIds = frozenset(),
+    left_out: frozenset[RecordId] = frozenset(),
     siblings: Sequence[str] = (),
     formats: tuple[Format, Format] = (DEFAULT, DEFAULT),
     barriers: tuple[str | None, str | None] = (None, None),
@@ -126,8 +127,8 @@ def _dead_letters(
     output: str,
     table: TableSchema,
     findings: Findings,
-    elsewhere: RecordIds,
-    named: RecordIds,
+    elsewhere: frozenset[RecordId],
+    named: frozenset[RecordId],
 ) -> DeadLetters | None:
     """None for an output without a topic for them, whose service has never parked."""
     topic = output + DEAD_LETTERS_SUFFIX
@@ -136,7 +137,7 @@ def _dead_letters(
     return DeadLetters(table, findings, lambda: read_letters(settings, topic), elsewhere, named)
 
 
-def _listed(settings: KafkaSettings, outputs: Sequence[str]) -> RecordIds:
+def _listed(settings: KafkaSettings, outputs: Sequence[str]) -> frozenset[RecordId]:
     """The upstream records in the dead letters of some outputs."""
     topics = [output + DEAD_LETTERS_SUFFIX for output in outputs]
     letters = [

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
+from schemas.records import RecordId
 from state.values.plan import AlignedBarrier
-from streaming.source.barriers.found import RecordId
 from streaming.source.barriers.source import BarrierSource, Newest
 from tests.simulation.instance import Instance
 

@@ -18,6 +18,7 @@ from rich.table import Table
 from schemas.errors import Code, ConfigError, LawViolation
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
+from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig, load
 from streaming.cli.configuration import (
     ConfigOption,
@@ -150,7 +151,7 @@ def judged(
     siblings: Sequence[str] = (),
     *,
     require_complete: bool,
-    left_out: frozenset[tuple[int, int]] = frozenset(),
+    left_out: frozenset[RecordId] = frozenset(),
 ) -> Report:
     """The report, under a progress bar on a terminal. See `verify_topics`."""
     upstream, job = case.upstream, case.job

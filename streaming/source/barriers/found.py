@@ -13,16 +13,13 @@ from confluent_kafka import Message
 
 from schemas.avro.codec import MAX_BARRIER_BYTES, decode_barrier
 from schemas.errors import Code, InputError
-from schemas.records import BARRIER_HEADER, Barrier
+from schemas.records import BARRIER_HEADER, Barrier, RecordId
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located
 from streaming.source.gaps import Gaps
 
 _LOOK_RECORDS, _LOOK_BYTES = 200_000, 256 << 20
 """What a look takes at most: about a second, which Spark takes longer to come up."""
-
-RecordId = tuple[int, int]
-"""Partition and offset."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from schemas.records import Barrier
+from schemas.records import Barrier, RecordId
 from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
 from streaming.kafka.topics import stable_offsets_of
 from streaming.source.barriers.announced import Announcements, OwnBarriers
-from streaming.source.barriers.found import FoundBarrier, RecordId
+from streaming.source.barriers.found import FoundBarrier
 from streaming.source.barriers.injected import Injecting, WithInjector
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import InData

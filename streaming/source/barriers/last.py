@@ -15,7 +15,7 @@ import structlog
 from confluent_kafka import Message
 
 from schemas.errors import Code, InputError, TopicError
-from schemas.records import BARRIER_HEADER, Barrier
+from schemas.records import BARRIER_HEADER, Barrier, RecordId
 from schemas.topics import UpstreamTopics
 from streaming.kafka.barrier_records import barrier_in
 from streaming.kafka.clients import KafkaSettings
@@ -26,8 +26,6 @@ _NEAR_RECORDS = 10_000
 _WINDOW_RECORDS = 4_000_000
 """Of all partitions together, in one call of a search."""
 
-RecordIds = frozenset[tuple[int, int]]
-"""Records of a topic as (partition, offset)."""
 
 BarrierSearch = Callable[[Sequence[int], Sequence[int]], Iterable[tuple[int, Barrier]]]
 """The barriers of [first[p], end[p]) of every partition p, each with its partition, in offset order within one."""
@@ -40,7 +38,7 @@ class BarrierLookup:
     """For one upstream. `left_out` are not barriers; without a `search` a reader goes back as far as it takes."""
 
     topics: UpstreamTopics
-    left_out: RecordIds = frozenset()
+    left_out: frozenset[RecordId] = frozenset()
     search: BarrierSearch | None = None
 
     @property

@@ -17,11 +17,11 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from schemas.errors import BackfillError
-from schemas.records import Barrier
+from schemas.records import Barrier, RecordId
 from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
-from streaming.source.barriers.found import FoundBarrier, Look, RecordId
+from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.gaps import Gaps
 
 Newest = Sequence[tuple[Barrier | None, int]]

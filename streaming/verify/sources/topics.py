@@ -19,11 +19,11 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, TopicError
-from schemas.records import BARRIER_HEADER, EPOCH_HEADER
+from schemas.records import BARRIER_HEADER, EPOCH_HEADER, RecordId
 from streaming.kafka.clients import KafkaSettings, translate, translated
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import Watermarks, admin, cleanup_policy, watermarks
-from streaming.verify.dead_letters import Letter, RecordIds
+from streaming.verify.dead_letters import Letter
 from streaming.verify.findings import Place
 from streaming.verify.history import Entry, Source
 from streaming.verify.sources.beside import DataSource, Merged
@@ -171,7 +171,7 @@ class TopicPair:
         *,
         on_read: OnRead,
         settle_s: float,
-        left_out: RecordIds = frozenset(),
+        left_out: frozenset[RecordId] = frozenset(),
         barriers: tuple[str | None, str | None] = (None, None),
         begins: Sequence[int] = (),
     ) -> None:
@@ -192,7 +192,7 @@ class TopicPair:
         prefetch_kib = max(256, _PREFETCH_KIB // len(every))
 
         def sources(
-            topic: str | None, marks: tuple[Watermarks, ...], without: RecordIds = frozenset()
+            topic: str | None, marks: tuple[Watermarks, ...], without: frozenset[RecordId] = frozenset()
         ) -> list[PartitionSource]:
             return (
                 []
@@ -213,7 +213,7 @@ class TopicPair:
             )
 
         topics = [of_output, output, of_upstream, upstream]
-        without = [frozenset[tuple[int, int]]()] * 3 + [left_out]
+        without = [frozenset[RecordId]()] * 3 + [left_out]
         every_source = list(map(sources, topics, marks, without))
         self._sources = [source for topic in every_source for source in topic]
         self.output = _merged(every_source[1], of_output, every_source[0])

@@ -10,10 +10,10 @@ import pytest
 from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
 from schemas.errors import InputError
 from schemas.formats.upsert import UpsertFormat
-from schemas.records import Barrier, BarrierKind, Change, Op, VnodeProgress
+from schemas.records import Barrier, BarrierKind, Change, Op, RecordId, VnodeProgress
 from schemas.table import declare
 from streaming.verify.checker import Checker
-from streaming.verify.dead_letters import DeadLetters, Letter, RecordIds
+from streaming.verify.dead_letters import DeadLetters, Letter
 from streaming.verify.findings import Findings, Place, Report, Rule
 from streaming.verify.history import Entry
 from streaming.verify.records.canonical import canonical
@@ -47,8 +47,8 @@ def judge(
     upstream: Sequence[Entry],
     *readings: list[Letter],
     output: Sequence[Entry] = OUTPUT,
-    elsewhere: RecordIds = frozenset(),
-    named: RecordIds = frozenset(),
+    elsewhere: frozenset[RecordId] = frozenset(),
+    named: frozenset[RecordId] = frozenset(),
 ) -> Report:
     """`readings`: what is in the topic of letters each time that it is read; the last one stays."""
     findings, left = Findings(), list(readings)

@@ -10,14 +10,14 @@ from confluent_kafka import KafkaError, Message, Producer
 from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import Code, TopicError
 from schemas.json.barriers import encode_beside
-from schemas.records import BARRIER_HEADER, Barrier
+from schemas.records import BARRIER_HEADER, Barrier, RecordId
 from schemas.settings.topic_config import BARRIER_TOPIC
 from schemas.topics import UpstreamTopics
 from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import create_topic, partitions_of, require_topic, stable_offsets_of
-from streaming.source.barriers.last import BarrierLookup, BarrierSearch, RecordIds, agreed
+from streaming.source.barriers.last import BarrierLookup, BarrierSearch, agreed
 
 Ends = Callable[[], tuple[int, ...]]
 """The exclusive end of a barrier's interval in each partition of the data, once its transaction is committed."""
@@ -47,7 +47,7 @@ class InData(BarrierTarget):
     def __init__(
         self,
         topic: str | UpstreamTopics,
-        left_out: RecordIds = frozenset(),
+        left_out: frozenset[RecordId] = frozenset(),
         search: BarrierSearch | None = None,
     ) -> None:
         self.topics = UpstreamTopics.of(topic) if isinstance(topic, str) else topic
