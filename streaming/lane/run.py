@@ -11,7 +11,7 @@ is found in a later part aborts it. Without a job there is no order to keep, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -28,10 +28,24 @@ from streaming.lane.complete import Completion, RowsNeededError, completion_of
 from streaming.lane.faults import MOST_FAULTS, Fault, find_faults
 from streaming.lane.sending import send_all, send_letters
 from streaming.lane.shares import Shares
-from streaming.lane.task import LaneJob, LaneResult, LaneTask, Sent, places_before
+from streaming.lane.task import (
+    Awaits,
+    Faulty,
+    Lack,
+    LaneJob,
+    LaneOutcome,
+    LaneResult,
+    LaneTask,
+    Sent,
+    Superseded,
+    Undone,
+    places_before,
+)
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.stopwatch import Stopwatch
+from streaming.sink.columns import OutputPartition
+from streaming.sink.protocol import Mark
 from streaming.sink.writers import LaneWriters
 from streaming.source.decoded import check_decoded
 
@@ -42,15 +56,14 @@ _LOG_PART_ROWS, _LOG_PART_BYTES = 250_000, 32 << 20
 64 MiB a part came to 723 MiB in a worker, of 32 MiB to 557."""
 
 
-def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneResult:
+def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneOutcome:
     """Carry out the lane's part of the plan.
 
     With `task.in_parts` the rows of `batches` come in the order of interval, partition and offset, else in any. Where
     jobs read the upstream, they are the records of the lane's partitions too, as `history_ranges` has them.
     Raises: Fenced and OutcomeUnknown (see `Writer`), StateError when pinned files are gone, DecodedSchemaError
-    when `schema`, that of all `batches`, is not `decoded_schema`. With upstream records at fault nothing becomes
-    visible and the result lists them, likewise with records that wait for schemas, `awaited`; with more changes than a
-    lane may hold at once (`limits.lane_bytes`) nothing is done and the result says `too_long`.
+    when `schema`, that of all `batches`, is not `decoded_schema`. What is `Undone`, because of records at fault or for
+    want of something, has left nothing visible.
     """
     check_decoded(schema, task.table)
     return _Lane(task, lane, schema).run(batches)
@@ -62,6 +75,19 @@ class _TooLongError(Exception):
 
 class _FaultyError(Exception):
     """Ends a transaction because of records at fault, or such as can't be read yet."""
+
+
+class _SupersededError(Exception):
+    """Another instance owns the state."""
+
+
+@dataclass(frozen=True)
+class _Outgoing:
+    """What went to the outputs, and where these end; `already`: an earlier attempt had sent it."""
+
+    sent: Sent = Sent()  # noqa: RUF009 (a value)
+    ends: Mapping[OutputPartition, Mark] = field(default_factory=dict)
+    already: bool = False
 
 
 @dataclass
@@ -82,48 +108,49 @@ class _Lane:
         self._unwritten: Changes | None = None
         """The last part that was asked for: it goes to the log after it was sent."""
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> LaneResult:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> LaneOutcome:
         try:
             with completion_of(self.task, self.lane) as self._complete:
-                result = self._run(batches)
-            result = self._completed(result)
+                outgoing = self._run(batches)
+            return self._result(outgoing)
         except _FaultyError:
-            # What is at fault is decided once every record can be read.
-            faults = () if self._awaited else tuple(self._faults)
-            result = LaneResult(self.lane, faults=faults, awaited=self._awaited)
+            return Undone(self.lane, Awaits(self._awaited) if self._awaited else Faulty(tuple(self._faults)))
         except _TooLongError:
-            return LaneResult(self.lane, too_long=True)
+            return Undone(self.lane, Lack.PARTS)
         except RowsNeededError:
-            return LaneResult(self.lane, needs_rows=True)
-        return replace(
-            result,
+            return Undone(self.lane, Lack.ROWS_BEFORE)
+        except _SupersededError:
+            return Undone(self.lane, Superseded())
+
+    def _result(self, outgoing: _Outgoing) -> LaneResult:
+        complete, reading = self._complete, self._complete.reading
+        return LaneResult(
+            lane=self.lane,
+            log=tuple(self._log),
+            waiting=tuple(self._waiting),
+            released_rows=0 if reading is None else reading.released_rows,
+            sent=outgoing.sent,
+            ends=outgoing.ends,
             changes=self._changes,
             held_bytes=self._held_bytes,
+            already_sent=outgoing.already,
+            seen=complete.seen,
+            redelivered=complete.redelivered,
             ignored=self._ignored,
             step_ms=self.watch.step_ms,
         )
 
-    def _completed(self, result: LaneResult) -> LaneResult:
-        complete, reading = self._complete, self._complete.reading
-        return replace(
-            result,
-            seen=complete.seen,
-            redelivered=complete.redelivered,
-            waiting=tuple(self._waiting),
-            released_rows=0 if reading is None else reading.released_rows,
-        )
-
-    def _run(self, batches: Iterable[pa.RecordBatch]) -> LaneResult:
-        parts, result = self._parts(batches), LaneResult(self.lane)
+    def _run(self, batches: Iterable[pa.RecordBatch]) -> _Outgoing:
+        parts, outgoing = self._parts(batches), _Outgoing()
         # Whatever it is sent with, the first part has been looked at before; of a short interval it is all.
         first = next(parts)
         if places_before(self.task, self._jobs):
-            result = self._send(chain([first], parts))
+            outgoing = self._send(chain([first], parts))
         else:
             for _ in parts:
                 pass
         self._write_log()
-        return replace(result, log=tuple(self._log))
+        return outgoing
 
     def _parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Shares]:
         """At least one part. The log of each is written when the next one is asked for. Raises: _FaultyError."""
@@ -197,20 +224,20 @@ class _Lane:
                 raise _TooLongError
         return part
 
-    def _send(self, parts: Iterable[Shares]) -> LaneResult:
+    def _send(self, parts: Iterable[Shares]) -> _Outgoing:
         task = self.task
         before = places_before(task, self._jobs)
         with task.open_writers(self.lane, before) as writers:
             self.watch.lap("init")
             failpoints.reach(Failpoint.LANE_OPENED)
             if is_superseded(task.storage, task.journal_version):
-                return LaneResult(self.lane, superseded=True)
+                raise _SupersededError
             already_sent = all(writers.already_sent(before, task.plan.epoch, task.known_ends))
             self.watch.lap("look")
             send = self._send_all if already_sent else self._send_in_transaction
             sent = send(parts, writers)
             self.watch.lap("commit")
-            return LaneResult(self.lane, sent=sent, ends=writers.ends(), already_sent=already_sent)
+            return _Outgoing(sent, writers.ends(), already_sent)
 
     def _send_in_transaction(self, parts: Iterable[Shares], writers: LaneWriters) -> Sent:
         failpoints.reach(Failpoint.LANE_LOOKED)

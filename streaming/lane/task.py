@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property
 
 import pyarrow as pa
@@ -118,36 +119,77 @@ class Sent:
 
 @dataclass(frozen=True)
 class LaneResult:
-    """What a lane reports to the driver.
+    """Of a lane that has done its part: it is visible in the outputs, and its files are for the driver to commit.
 
-    `too_long`: the lane held more than it may, and has done nothing; its changes have to come in parts. `awaited`: ids
-    of schemas that its records wait for; nothing was sent then either, nor with `needs_rows`: changes leave values out
-    that the task brought no rows for. `seen` is how far the upstream's partitions have come, where records may come
-    again, and `redelivered` counts those that did; `ignored` counts records that say nothing of the table. `waiting`
-    are events that wait for chunks, and `released_rows` counts rows of chunks that are in the log from now on.
-    `error` is one that was foreseen; `trace` the stack of one that was not, for a log file.
+    `seen` is how far the upstream's partitions have come, where records may come again, and `redelivered` counts those
+    that did; `ignored` counts records that say nothing of the table. `waiting` are events that wait for chunks, and
+    `released_rows` counts rows of chunks that are in the log from now on.
     """
 
     lane: int
     log: tuple[DataFile, ...] = ()
     waiting: tuple[DataFile, ...] = ()
     released_rows: int = 0
-    faults: tuple[Fault, ...] = ()
     sent: Sent = Sent()
     ends: Mapping[OutputPartition, Mark] = field(default_factory=dict)
     changes: int = 0
     held_bytes: int = 0
     already_sent: bool = False
-    superseded: bool = False
-    too_long: bool = False
-    needs_rows: bool = False
     seen: Mapping[int, LaneSeen] = field(default_factory=dict)
     redelivered: int = 0
     ignored: int = 0
-    awaited: frozenset[int] = frozenset()
-    error: BackfillError | None = None
-    trace: str | None = None
     step_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """Upstream records at fault: the plan goes on without them, or the service ends."""
+
+    faults: tuple[Fault, ...]
+
+
+@dataclass(frozen=True)
+class Awaits:
+    """Records wait for the schemas with these ids. What is at fault is decided once every record can be read."""
+
+    ids: frozenset[int]
+
+
+class Lack(Enum):
+    """The lane can do its part with another task."""
+
+    PARTS = "more changes than it may hold at once"
+    ROWS_BEFORE = "changes that leave values out, whose rows before the task has not"
+
+
+class Superseded:
+    """Another instance owns the state."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An error that was foreseen. The lane may have sent its part, where that is unknown (OutcomeUnknown)."""
+
+    error: BackfillError
+
+
+@dataclass(frozen=True)
+class Crashed:
+    """An error that was not; its stack, for a log file."""
+
+    trace: str
+
+
+@dataclass(frozen=True)
+class Undone:
+    """Of a lane that has not done its part, and why. But for `Failed` and `Crashed` nothing of it became visible."""
+
+    lane: int
+    why: Faulty | Awaits | Lack | Superseded | Failed | Crashed
+
+
+LaneOutcome = LaneResult | Undone
+"""What a lane reports to the driver."""
 
 
 @dataclass(frozen=True)

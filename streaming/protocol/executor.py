@@ -95,7 +95,7 @@ class Executor:
                 return self._open_topics(effect.plan, left, done)
             case RepeatLanes():
                 silent = replace(effect.plan, silent=True)
-                done.sums = Sums(self.attempts.run(silent, self.state.progress)[1])
+                done.sums = Sums(self.attempts.run(silent, self.state.progress).results)
             case RunLanes():
                 return self._run_lanes(effect, left, done)
             case AppendLog():
@@ -144,15 +144,14 @@ class Executor:
         return left
 
     def _run_lanes(self, effect: RunLanes, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:
-        plan, results = self.attempts.run(effect.plan, self.state.progress)
-        found = [(fault, result.lane) for result in results for fault in result.faults]
-        if found:
-            return self._changed(self.setup.bad_records.leave_out(plan, found), done)
-        done.sums = Sums(results)
-        if plan == effect.plan:
+        run = self.attempts.run(effect.plan, self.state.progress)
+        if run.faults:
+            return self._changed(self.setup.bad_records.leave_out(run.plan, run.faults), done)
+        done.sums = Sums(run.results)
+        if run.plan == effect.plan:
             return left
-        done.plan = plan
-        return behind(self.effects_of(plan), effect)
+        done.plan = run.plan
+        return behind(self.effects_of(run.plan), effect)
 
     def _append_log(self, plan: BatchPlan, done: Done) -> None:
         files, replica = [file for result in done.sums.results for file in result.log], self.replica
@@ -200,7 +199,7 @@ class Executor:
         """
         if self.attempts.may_come_again:
             reading = None if plan.reading is None else plan.reading.without_release()
-            results = self.attempts.run(replace(plan, silent=True, reading=reading), {})[1]
+            results = self.attempts.run(replace(plan, silent=True, reading=reading), {}).results
             self.state.seen = merged(plan.seen, (result.seen for result in results))
 
     def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> JobsOutcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from schemas.errors import BackfillError, Code, Fenced, InputError, OutcomeUnknown, StateError
@@ -12,7 +12,18 @@ from state.values.plan import BatchPlan
 from state.values.progress import Progress
 from streaming.core.batch_sizer import BatchSizer
 from streaming.core.history import history_records
-from streaming.lane.task import LaneResult, LaneTask
+from streaming.lane.faults import Fault
+from streaming.lane.task import (
+    Awaits,
+    Failed,
+    Faulty,
+    Lack,
+    LaneOutcome,
+    LaneResult,
+    LaneTask,
+    Superseded,
+    Undone,
+)
 from streaming.protocol.overrun import Overruns, is_overrun
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.table_read import TableReading
@@ -87,6 +98,18 @@ class LaneTasks:
         return records > limits.interval_records or likely_bytes > limits.lane_bytes * plan.lanes
 
 
+@dataclass(frozen=True)
+class LanesRun:
+    """What came of a plan's lanes: the results of those that have done their part.
+
+    That is all of them, unless `faults` names records at fault, each with the lane that found it.
+    """
+
+    plan: BatchPlan
+    results: Sequence[LaneResult]
+    faults: Sequence[tuple[Fault, int]] = ()
+
+
 class LaneAttempts:
     """Runs the lanes of plans. `give_up`: set to have no lane tried a second time."""
 
@@ -106,10 +129,8 @@ class LaneAttempts:
         hindrances, self._hindrances = tuple(self._hindrances), []
         return hindrances
 
-    def run(
-        self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]
-    ) -> tuple[BatchPlan, list[LaneResult]]:
-        """What each lane gave, and the plan that the journal holds by then: one without slices, if they were too much.
+    def run(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LanesRun:
+        """All lanes with the plan, or with one without slices, if they were too much: the journal holds it by then.
 
         Raises: Fenced when another instance has taken over; the error of a lane that is no use to try again.
         """
@@ -120,11 +141,11 @@ class LaneAttempts:
                 if overrun:
                     task = self._overruns.relieved(task, lambda plan: self._tasks.task(plan, progress))
                     overrun = False
-                results = self._carry_out(task)
-                while (able := self._made_able(task, results)) is not None:
+                outcomes = self._carry_out(task)
+                while (able := self._made_able(task, outcomes)) is not None:
                     task = able
-                    results = self._carry_out(task)
-                self._refuse(results)
+                    outcomes = self._carry_out(task)
+                run = self._sound(task.plan, outcomes)
             except BackfillError as problem:
                 if self._journal.is_superseded:
                     raise self._journal.fenced() from problem
@@ -139,39 +160,53 @@ class LaneAttempts:
                     self._batch_sizer.overran(took_ms)
                     overrun = True
             else:
-                return task.plan, results
+                return run
         raise AssertionError("unreachable")
 
-    def _made_able(self, task: LaneTask, results: Sequence[LaneResult]) -> LaneTask | None:
+    def _made_able(self, task: LaneTask, outcomes: Sequence[LaneOutcome]) -> LaneTask | None:
         """The task with what its lanes lacked; None if they lacked nothing.
 
         While a schema is not known no lane has sent that may get a record which waits for it. Raises: BackfillError.
         """
-        awaited = frozenset[int]().union(*(result.awaited for result in results))
+        reasons = _reasons(outcomes)
+        awaited = frozenset[int]().union(*(why.ids for why in reasons if isinstance(why, Awaits)))
         if awaited:
             format_ = self._tasks.learn(awaited, task.upstream_format.known.refused)
             return replace(task, upstream_format=format_)
-        if any(result.needs_rows for result in results):
+        if Lack.ROWS_BEFORE in reasons:
             self._tasks.values_are_left_out = True
             return replace(task, replica=self._tasks.replica.files(task.plan.replica))
-        if any(result.too_long for result in results) and not task.in_parts:
+        if Lack.PARTS in reasons and not task.in_parts:
             return replace(task, in_parts=True)
         return None
 
-    def _carry_out(self, task: LaneTask) -> list[LaneResult]:
+    def _carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         return self._lanes.carry_out(replace(task, failpoint=failpoints.for_lanes()))
 
-    def _refuse(self, results: Sequence[LaneResult]) -> None:
+    def _sound(self, plan: BatchPlan, outcomes: Sequence[LaneOutcome]) -> LanesRun:
         """Raise the error of a lane, unless records are at fault; being superseded comes before all else."""
         self._tasks.known_ends = {}
-        errors: list[BackfillError] = [result.error for result in results if result.error is not None]
-        if any(result.superseded for result in results):
+        reasons = _reasons(outcomes)
+        if any(isinstance(why, Superseded) for why in reasons):
             raise self._journal.fenced()
-        if any(result.faults for result in results):
-            return
-        if errors:
-            raise errors[0]
+        results = [outcome for outcome in outcomes if isinstance(outcome, LaneResult)]
+        faults = [
+            (fault, outcome.lane)
+            for outcome in outcomes
+            if isinstance(outcome, Undone) and isinstance(outcome.why, Faulty)
+            for fault in outcome.why.faults
+        ]
+        if faults:
+            return LanesRun(plan, results, faults)
+        for why in reasons:
+            if isinstance(why, Failed):
+                raise why.error
         self._tasks.known_ends = {place: end for result in results for place, end in result.ends.items()}
+        return LanesRun(plan, results)
+
+
+def _reasons(outcomes: Iterable[LaneOutcome]) -> list[object]:
+    return [outcome.why for outcome in outcomes if isinstance(outcome, Undone)]
 
 
 def _passing(problem: BackfillError) -> BackfillError:

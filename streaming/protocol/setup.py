@@ -16,7 +16,7 @@ from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
 from state.storage import Storage
-from streaming.lane.task import LaneResult, LaneTask
+from streaming.lane.task import LaneOutcome, LaneTask
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.table_read import ReadsTable
@@ -30,8 +30,8 @@ class LaneRunner(Protocol):
     @property
     def slots(self) -> int: ...
 
-    def carry_out(self, task: LaneTask) -> list[LaneResult]:
-        """The result of every lane. Some may hold an error while others have sent their part.
+    def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
+        """The outcome of every lane. Some may hold an error while others have sent their part.
 
         Raises: EnvironmentProblem when lanes did not come to their end; which of them have sent is unknown then,
         and some may still be at it.

@@ -34,7 +34,7 @@ from state.journal import Journal
 from state.replica import Replica
 from state.values.plan import BatchPlan
 from streaming.lane.run import run_lane
-from streaming.lane.task import LaneResult, LaneTask
+from streaming.lane.task import Failed, LaneOutcome, LaneTask, Undone
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.lane_attempts import transactional_id
@@ -248,8 +248,8 @@ class Lanes:
 
     slots = 1
 
-    def carry_out(self, task: LaneTask) -> list[LaneResult]:
-        results: dict[int, LaneResult] = {}
+    def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
+        results: dict[int, LaneOutcome] = {}
         lost: list[int] = []
         self._jobs += 1
         for lane in range(task.plan.lanes):
@@ -261,7 +261,7 @@ class Lanes:
             )
         return [results[lane] for lane in sorted(results)]
 
-    def _start(self, task: LaneTask, lane: int, results: dict[int, LaneResult], lost: list[int]) -> None:
+    def _start(self, task: LaneTask, lane: int, results: dict[int, LaneOutcome], lost: list[int]) -> None:
         def attempt() -> None:
             if policy == "dies":  # its worker had not the memory for it
                 lost.append(lane)
@@ -279,14 +279,14 @@ class Lanes:
         for number in range(1 + (policy == "twice at once")):
             self._scheduler.spawn(self.instance.process, f"lane {lane} of {self._jobs}.{number}", attempt)
 
-    def run_lane(self, task: LaneTask, lane: int) -> LaneResult:
+    def run_lane(self, task: LaneTask, lane: int) -> LaneOutcome:
         plan, task = task.plan, replace(task, open_store=self.instance.open_store)
         rows = self.instance.lane_rows(task, lane)
         batches = list(_in_order(rows, plan)) if task.in_parts else [rows]
         try:
             return run_lane(task, lane, batches, rows.schema)
         except BackfillError as error:
-            return LaneResult(lane, error=error)
+            return Undone(lane, Failed(error))
 
 
 def _in_order(rows: pa.RecordBatch, plan: BatchPlan) -> Iterator[pa.RecordBatch]:

@@ -51,7 +51,7 @@ from streaming.dev.bench.expected import (
     hashes_of,
     rows_of,
 )
-from streaming.lane.task import LaneResult, LaneTask, Sent
+from streaming.lane.task import LaneOutcome, LaneResult, LaneTask, Sent
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.recovery.forward import Forward
@@ -105,7 +105,7 @@ class _Lanes:
     def __init__(self, expected: Expected) -> None:
         self._expected = expected
 
-    def carry_out(self, task: LaneTask) -> list[LaneResult]:
+    def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         number = task.plan.epoch // EPOCH_STEP
         changes = self._expected.changes(number)
         return [self._lane(task, lane, changes) for lane in range(task.plan.lanes)]

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from schemas.errors import BackfillError, Code, EnvironmentProblem
 from streaming.core.history import history_ranges, readers
 from streaming.lane.run import run_lane
-from streaming.lane.task import LaneResult, LaneTask
+from streaming.lane.task import Crashed, Failed, LaneOutcome, LaneTask, Undone
 from streaming.protocol.lanes.quiet import QuietLanes
 from streaming.runtime import failpoints
 from streaming.runtime.paths import log_folder
@@ -51,8 +51,8 @@ class Lanes:
             spark = self._source.spark
             run_each(spark.range(0, self.slots, 1, self.slots), lambda slot, batches: None)
 
-    def carry_out(self, task: LaneTask) -> list[LaneResult]:
-        """The result of every lane. Some may hold an error while others have sent their part.
+    def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
+        """The outcome of every lane. Some may hold an error while others have sent their part.
 
         Raises: EnvironmentProblem(SPARK_FAILED) when the job itself failed; which lanes have sent is unknown then.
         """
@@ -82,11 +82,11 @@ class Lanes:
         return rows, range(plan.lanes)
 
 
-def _sound(results: list[LaneResult]) -> list[LaneResult]:
-    for result in results:
-        if result.trace is not None:
-            raise _crashed(result.lane, result.trace)
-    return results
+def _sound(outcomes: list[LaneOutcome]) -> list[LaneOutcome]:
+    for outcome in outcomes:
+        if isinstance(outcome, Undone) and isinstance(outcome.why, Crashed):
+            raise _crashed(outcome.lane, outcome.why.trace)
+    return outcomes
 
 
 def _crashed(lane: int, trace: str) -> EnvironmentProblem:
@@ -104,19 +104,19 @@ def _crashed(lane: int, trace: str) -> EnvironmentProblem:
 
 def _lane_work(
     task: LaneTask, schema: pa.Schema, places: Sequence[int]
-) -> Callable[[int, Iterable[pa.RecordBatch]], LaneResult]:
-    def work(place: int, batches: Iterable[pa.RecordBatch]) -> LaneResult:
+) -> Callable[[int, Iterable[pa.RecordBatch]], LaneOutcome]:
+    def work(place: int, batches: Iterable[pa.RecordBatch]) -> LaneOutcome:
         failpoints.obey(task.failpoint)
         return _caught(task, places[place], batches, schema)
 
     return work
 
 
-def _caught(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneResult:
-    """A lane's result, with the error that it has ended with, if it has."""
+def _caught(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneOutcome:
+    """A lane's outcome, whatever it ends with."""
     try:
         return run_lane(task, lane, batches, schema)
     except BackfillError as error:
-        return LaneResult(lane, error=error)
+        return Undone(lane, Failed(error))
     except Exception:  # noqa: BLE001  # Spark would bury it in a Java stack and give up on the stream
-        return LaneResult(lane, trace=traceback.format_exc())
+        return Undone(lane, Crashed(traceback.format_exc()))

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from state.values.plan import BatchPlan
 from streaming.core.history import history_ranges
-from streaming.lane.task import LaneResult, LaneTask
+from streaming.lane.task import LaneOutcome, LaneTask
 from streaming.runtime import failpoints
 
 _MOST_AT_ONCE = 8
 
-RunLane = Callable[[LaneTask, int, list[pa.RecordBatch], pa.Schema], LaneResult]
+RunLane = Callable[[LaneTask, int, list[pa.RecordBatch], pa.Schema], LaneOutcome]
 
 
 class QuietLanes:
@@ -49,11 +49,11 @@ class QuietLanes:
         )
         return not needs_spark and self._is_quiet(plan)
 
-    def carry_out(self, task: LaneTask, schema: pa.Schema) -> list[LaneResult]:
-        """The result of every lane, as `LaneRunner.carry_out`, of a task that it may take."""
+    def carry_out(self, task: LaneTask, schema: pa.Schema) -> list[LaneOutcome]:
+        """The outcome of every lane, as `LaneRunner.carry_out`, of a task that it may take."""
         lanes = range(task.plan.lanes)
         with ThreadPoolExecutor(min(len(lanes), _MOST_AT_ONCE), "quiet-lane") as threads:
             return list(threads.map(partial(self._one, task, schema), lanes))
 
-    def _one(self, task: LaneTask, schema: pa.Schema, lane: int) -> LaneResult:
+    def _one(self, task: LaneTask, schema: pa.Schema, lane: int) -> LaneOutcome:
         return self._run(task, lane, [], schema)

@@ -23,7 +23,7 @@ from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import find_faults
 from streaming.lane.run import run_lane
-from streaming.lane.task import LaneTask
+from streaming.lane.task import LaneResult, LaneTask
 from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE, decoded_schema
 from tests.kit.tables import table
 
@@ -135,6 +135,7 @@ def test_a_lane_writes_the_last_record_before_a_barrier_beside_the_data_to_the_l
         known_ends={},
     )
     result = run_lane(task, 0, [rows], rows.schema)
+    assert isinstance(result, LaneResult)
     assert (result.changes, [file.rows for file in result.log]) == (4, [4])
 
 

@@ -16,7 +16,7 @@ from schemas.records import Barrier, BarrierKind
 from schemas.settings.limits import Limits
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
-from streaming.lane.task import LaneResult, LaneTask
+from streaming.lane.task import Awaits, Lack, LaneOutcome, LaneResult, LaneTask, Undone
 from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts, LaneTasks
 from tests.kit.tables import table
 
@@ -50,11 +50,12 @@ class Runner:
     tasks: list[LaneTask] = field(default_factory=list)
     slots: int = 2
 
-    def carry_out(self, task: LaneTask) -> list[LaneResult]:
+    def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         self.tasks.append(task)
         open_ids = task.upstream_format.known.unanswered(self.ids)
-        waiting = LaneResult(0, awaited=frozenset(sorted(open_ids)[:1]))
-        return [waiting, LaneResult(1, too_long=self.too_long and not task.in_parts)]
+        waits = Undone(0, Awaits(frozenset(sorted(open_ids)[:1]))) if open_ids else LaneResult(0)
+        is_too_long = self.too_long and not task.in_parts
+        return [waits, Undone(1, Lack.PARTS) if is_too_long else LaneResult(1)]
 
 
 @dataclass
@@ -96,9 +97,9 @@ def attempts(runner: Runner, book: Book) -> tuple[LaneAttempts, Tasks]:
 def test_it_runs_again_until_every_id_is_answered_and_what_is_known_stays_known() -> None:
     runner, book = Runner([6, 7, 8, 9], too_long=True), Book(missing=frozenset({6, 8}))
     tried, tasks = attempts(runner, book)
-    plan, results = tried.run(PLAN, {})
-    assert plan == PLAN
-    assert len(results) == 2
+    run = tried.run(PLAN, {})
+    assert run.plan == PLAN
+    assert len(run.results) == 2
     assert [task.in_parts for task in runner.tasks] == [False] * 5 + [True]
     assert runner.tasks[-1].upstream_format.known.refused == {6, 8}
     assert [schema.id for schema in tasks.upstream_format.known.schemas] == [7, 9]
