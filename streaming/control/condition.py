@@ -6,7 +6,7 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -30,6 +30,8 @@ class Answer:
     batch_age_s: float | None = None
     reading: Mapping[str, Any] | None = None
     """As `ReadingStatus`: of a table that is read from its database."""
+    troubles: tuple[str, ...] = ()
+    """What goes wrong beside the batches, a line each: they go on, for now."""
 
 
 def ask(config: HttpConfig) -> Answer | None:
@@ -88,4 +90,26 @@ def _parsed(status: dict[str, Any]) -> Answer:
     if reason is not None:
         place = f" at {reason['where']}" if reason["where"] else ""
         line = f"{reason['code']}{place}: found {reason['found']}; next: {reason['next_step']}"
-    return Answer(status["condition"], status["ready"], line, status["batch_age_s"], status.get("reading"))
+    return Answer(
+        condition=status["condition"],
+        ready=status["ready"],
+        reason=line,
+        batch_age_s=status["batch_age_s"],
+        reading=status.get("reading"),
+        troubles=tuple(_troubles(status)),
+    )
+
+
+def _troubles(status: dict[str, Any]) -> Iterator[str]:
+    for each in status.get("maintenance", ()):
+        if each["failures"]:
+            yield (
+                f"{each['work']} has failed {each['failures']} times in a row ({each['error']}), "
+                f"again in {each['again_in_s']:.0f} s; next: {each['next_step']}"
+            )
+    disk = status.get("disk")
+    if disk is not None and disk["is_low"]:
+        yield (
+            f"{disk['free_bytes'] / 2**30:.1f} GiB are free on the state's disk, less than a compaction may write; "
+            "next: give it more room"
+        )

@@ -61,7 +61,10 @@ def command(
         condition = _condition(answer, view, late_after_s(served.config.barrier_interval_ms))
         keeps = served.config.table.has_key
         reading = None if view.read is None else reading_text(view, answer)
-        _show(Console(), condition, view, jobs, forecasts, has_replica=keeps, reading=reading)
+        troubles = () if answer is None else answer.troubles
+        _show(
+            Console(), condition, view, jobs, forecasts, has_replica=keeps, reading=reading, troubles=troubles
+        )
 
 
 def _two_looks(state_reader: StateReader) -> tuple[StateView, dict[str, Forecast]]:
@@ -106,12 +109,15 @@ def _show(
     *,
     has_replica: bool,
     reading: str | None = None,
+    troubles: Sequence[str] = (),
 ) -> None:
     facts = Table.grid(padding=(0, 3))
     words, reason = condition
     facts.add_row("condition", words)
     if reason is not None:
         facts.add_row("", reason)
+    for trouble in troubles:
+        facts.add_row("trouble", trouble)
     facts.add_row("owner", view.owner)
     facts.add_row("lanes", str(view.lanes))
     facts.add_row("replica", f"{view.rows_stored:,} rows" if has_replica else "none, for rows without a key")
@@ -186,6 +192,7 @@ def _as_dict(
         "condition": answer.condition if answer else None,
         "ready": answer.ready if answer else None,
         "reason": answer.reason if answer else None,
+        "troubles": list(answer.troubles) if answer else None,
         "owner": view.owner,
         "lanes": view.lanes,
         "barrier": view.epoch,

@@ -53,7 +53,16 @@ def shown(
     out = io.StringIO()
     condition = status._condition(answer, view, late_s)
     forecasts = forecasts_after(RateEstimators(), view)
-    status._show(Console(file=out, width=80), condition, view, [seen], forecasts, has_replica=has_replica)
+    troubles = answer.troubles if answer else ()
+    status._show(
+        Console(file=out, width=80),
+        condition,
+        view,
+        [seen],
+        forecasts,
+        has_replica=has_replica,
+        troubles=troubles,
+    )
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
@@ -92,6 +101,17 @@ def test_without_an_address_the_state_tells_whether_barriers_come_out() -> None:
     assert "no barrier for" in shown(None, 64, at_ms=1_700_000_000_000)[0]
 
 
+def work(name: str, failures: int) -> dict[str, object]:
+    return {
+        "work": name,
+        "running_s": None,
+        "failures": failures,
+        "error": "OSError: no space" if failures else None,
+        "again_in_s": 40.0,
+        "next_step": "look at the disk",
+    }
+
+
 class Answers(BaseHTTPRequestHandler):
     """A service that is stuck."""
 
@@ -100,7 +120,14 @@ class Answers(BaseHTTPRequestHandler):
             self.say(503, b"stuck\n")
         elif self.headers.get("Authorization") == f"Bearer {TOKEN}":
             reason = {"code": "NO_PROGRESS", "where": None, "found": "nothing", "next_step": "look"}
-            answer = {"condition": "stuck", "ready": False, "reason": reason, "batch_age_s": 77.0}
+            answer = {
+                "condition": "stuck",
+                "ready": False,
+                "reason": reason,
+                "batch_age_s": 77.0,
+                "maintenance": [work("cleaning", 0), work("compaction", 3)],
+                "disk": {"is_low": True, "free_bytes": 3 << 29},
+            }
             self.say(200, json.dumps(answer).encode())
         else:
             self.say(401, b"{}")
@@ -125,7 +152,21 @@ def test_the_service_is_asked_at_its_address_with_its_token(monkeypatch: pytest.
         config = HttpConfig.model_validate({"listen": f"0.0.0.0:{port}", "token_env": "STATUS_TOKEN"})
         assert ask(config) == Answer("stuck", ready=False)
         monkeypatch.setenv("STATUS_TOKEN", TOKEN)
-        assert ask(config) == Answer("stuck", False, "NO_PROGRESS: found nothing; next: look", 77.0)
+        said = ask(config)
+        assert said is not None
+        assert replace(said, troubles=()) == Answer(
+            "stuck", False, "NO_PROGRESS: found nothing; next: look", 77.0
+        )
+        assert said.troubles == (
+            "compaction has failed 3 times in a row (OSError: no space), again in 40 s; next: look at the disk",
+            "1.5 GiB are free on the state's disk, less than a compaction may write; next: give it more room",
+        )
+
+
+def test_what_goes_wrong_beside_the_batches_is_shown() -> None:
+    lines = shown(Answer("serving", ready=True, troubles=("cleaning has failed " + "often " * 30,)), 64)
+    assert lines[1].split()[:4] == ["trouble", "cleaning", "has", "failed"]
+    assert max(map(len, lines)) <= 80
 
 
 def test_nobody_who_answers_is_no_error() -> None:
