@@ -15,6 +15,7 @@ from streaming.kafka.barrier_records import FoundBeside
 from streaming.kafka.topics import Watermarks
 from streaming.source.barriers.beside import BarrierTopic
 from streaming.source.barriers.found import FoundBarrier, Look
+from streaming.source.barriers.injecting.schedule import is_wanted
 from streaming.source.gaps import Gaps
 
 NO_RECORDS = cast("DataFrame", None)
@@ -87,19 +88,23 @@ class MemoryInjector:
     hindrance: BackfillError | None = None
     failure: BackfillError | None = None
     stopped: int = 0
-    wanted_after: list[int] = field(default_factory=list)
+    hastened: int = 0
 
     def start(self) -> None:
         self.inject()
 
     def inject(self) -> Barrier:
-        last = max((found.barrier.curr for found in self.records.markers if found.barrier), default=0)
-        sent = barrier(last // EPOCH_STEP + 1, self.records.partitions)
+        newest = self.newest()
+        sent = barrier((newest.curr if newest else 0) // EPOCH_STEP + 1, self.records.partitions)
         self.announce(self.records.mark(sent))
         return sent
 
     def hasten(self, after: int) -> None:
-        self.wanted_after.append(after)
+        self.hastened += is_wanted(after, self.newest())
+
+    def newest(self) -> Barrier | None:
+        found = (each.barrier for each in self.records.markers if each.barrier)
+        return max(found, key=lambda barrier: barrier.curr, default=None)
 
     def fence(self) -> None:
         self.failure = Fenced(Code.FENCED, where="up.barriers", found="a newer instance of the service")
