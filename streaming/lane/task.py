@@ -47,9 +47,10 @@ class LaneTask:
     for the parts with slices; `sinks` opens the writers of the plan's jobs; `known_ends` where the output partitions
     ended after the last batch; `failpoint` what a test wants to happen in them. `replica` is pinned where changes need
     their rows before, which are kept in what `open_store` opens by a name. `waiting` are the files of the events that
-    wait for chunks, of the version that the plan's reading names. `in_parts`: the changes come in order, more than a
-    lane holds at once; `unhurried`: a lane has sent its part, and another one was too slow for it. Transactions may
-    then take as long as `transaction_timeout_ms` says.
+    wait for chunks, of the version that the plan's reading names. `is_short`: there are so few records that lanes may
+    read them without Spark's columns. `in_parts`: the changes come in order, more than a lane holds at once;
+    `unhurried`: a lane has sent its part, and another one was too slow for it. Transactions may then take as long as
+    `transaction_timeout_ms` says.
     """
 
     storage: Storage
@@ -67,6 +68,7 @@ class LaneTask:
     replica: ReplicaFiles | None = None
     waiting: tuple[DataFile, ...] = ()
     open_store: Callable[[str, TableSchema], RowStore] = local_store
+    is_short: bool = False
     in_parts: bool = False
     unhurried: bool = False
     failpoint: Armed | None = None

@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -38,6 +39,8 @@ from streaming.runtime.java.home import java, log_options
 from streaming.runtime.java.jars import JarSet, ensure, spark_home
 from streaming.runtime.leftovers import Scratch, scratch, sweep_logs, sweep_rows
 from streaming.runtime.paths import log_folder
+
+Result = TypeVar("Result")
 
 JVM_GONE = (Py4JError, OSError)
 """What calls to the JVM raise once it is gone."""
@@ -161,6 +164,8 @@ _FIXED: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     # Without it every Python task loses 0.3 s, and the first ones two seconds more.
     "spark.python.daemon.module": "streaming.runtime.worker_daemon",
+    # Tasks of queries and plain ones have the same Python workers, unless their environments differ: by this variable.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # A worker that dies says where.
     "spark.python.worker.faulthandler.enabled": "true",
     # Compaction runs beside the batches and must not make them wait for its whole job.
@@ -324,13 +329,18 @@ def _stop(session: SparkSession, grace_s: float) -> None:
 
 
 def collect(rows: DataFrame) -> list[Row]:
-    """All rows, few as they are.
+    """All rows, few as they are. Raises: as `run_job`."""
+    return run_job(rows.collect)
+
+
+def run_job(action: Callable[[], Result]) -> Result:
+    """The result of a job.
 
     Raises: EnvironmentProblem(SPARK_FAILED) when the job failed: errors of Spark's planner come translated, those of
         its tasks as they are.
     """
     try:
-        return rows.collect()
+        return action()
     except (PySparkException, Py4JJavaError) as error:
         condition = error.getCondition() if isinstance(error, PySparkException) else None
         raise EnvironmentProblem(

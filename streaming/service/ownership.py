@@ -45,6 +45,7 @@ from streaming.sink.kinds import Sinks, SinkSetup
 from streaming.source.barriers.kinds import barrier_source
 from streaming.source.barriers.last import newest_barrier
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
+from streaming.source.few_records import FewRecords
 from streaming.source.gaps import Gaps, refuse_lost
 from streaming.source.kafka import UpstreamSource
 from streaming.source.quiet import QuietIntervals
@@ -151,7 +152,11 @@ class Ownership:
             begins=() if start is None else start.offsets,
             gaps=Gaps(EmptyRanges(storage), self.skip_records),
         )
-        lanes = Lanes(source, QuietIntervals(self.kafka, config.upstream, source.begins))
+        lanes = Lanes(
+            source,
+            QuietIntervals(self.kafka, config.upstream, source.begins),
+            FewRecords(self.kafka, config.upstream, config.table, config.topics.barriers is None),
+        )
         reads = self._reads(storage, start)
         batches = self._batches(storage, journal, lanes, beginning, upstream_format, reads)
         failpoints.reach(Failpoint.TAKEN_OVER)

@@ -1,7 +1,8 @@
 """One Spark job a batch: decode, exchange by lane, one lane task each; their results come back as values.
 
-None for a batch without records, see `streaming.protocol.lanes.quiet`. Where vnodes are the upstream's partitions
-nothing is exchanged: each lane task reads its own.
+None for a batch without records, see `streaming.protocol.lanes.quiet`, and one of a single stage for few of them, see
+`streaming.protocol.lanes.short`. Where vnodes are the upstream's partitions nothing is exchanged: each lane task reads
+its own.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from streaming.core.history import history_ranges, readers
 from streaming.lane.run import run_lane
 from streaming.lane.task import Crashed, Failed, LaneOutcome, LaneTask, Undone
 from streaming.protocol.lanes.quiet import QuietLanes
+from streaming.protocol.lanes.short import ShortLanes
 from streaming.runtime import failpoints
 from streaming.runtime.paths import log_folder
 from streaming.runtime.session import JVM_GONE
 from streaming.runtime.tasks import run_each
+from streaming.source.few_records import FewRecords
 from streaming.source.kafka import UpstreamSource
 from streaming.source.quiet import QuietIntervals
 
@@ -31,8 +34,9 @@ from streaming.source.quiet import QuietIntervals
 class Lanes:
     """Runs the lanes of a batch and waits for all of them."""
 
-    def __init__(self, source: UpstreamSource, intervals: QuietIntervals) -> None:
+    def __init__(self, source: UpstreamSource, intervals: QuietIntervals, records: FewRecords) -> None:
         self._source = source
+        self._short = ShortLanes(lambda: source.spark, records, source.begins, _caught)
         self._quiet = QuietLanes(intervals.is_quiet, _caught, same_machine=self._is_local)
         self._schema: pa.Schema | None = None
 
@@ -46,7 +50,7 @@ class Lanes:
 
     def warm_up(self) -> None:
         """Start the Python workers, whose imports take two seconds, beside whatever comes before the first batch."""
-        # Spark keeps the workers of plain RDDs apart, so this is a query. If it fails, so will the first batch.
+        # If it fails, so will the first batch.
         with suppress(EnvironmentProblem, *JVM_GONE):
             spark = self._source.spark
             run_each(spark.range(0, self.slots, 1, self.slots), lambda slot, batches: None)
@@ -58,6 +62,10 @@ class Lanes:
         """
         if self._schema is not None and self._quiet.may_take(task):
             return _sound(self._quiet.carry_out(task, self._schema))
+        if self._schema is not None and task.is_short:
+            outcomes = self._short.carry_out(task, self._schema)
+            if outcomes is not None:
+                return _sound(outcomes)
         self._source.read_as(task.upstream_format)
         rows, places = self._rows(task)
         if self._schema is None:

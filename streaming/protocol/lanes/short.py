@@ -1,0 +1,97 @@
+"""Lanes of a short batch: each reads and decodes the upstream's records itself, in a Spark task of its own.
+
+That is one stage without a query, where `on_spark` has two and an exchange between them. What a lane gets is the same,
+so the same plan sends the same bytes in either way, and a batch may begin in one and be repeated in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from schemas.records import RecordId
+from state.columns import PARTITION, VNODE
+from state.values.plan import BatchPlan
+from streaming.core.history import readers
+from streaming.lane.task import LaneOutcome, LaneTask
+from streaming.protocol.lanes.quiet import RunLane
+from streaming.runtime import failpoints
+from streaming.runtime.tasks import run_numbers
+from streaming.source.few_records import FewRecords, UnfitError
+
+
+@dataclass(frozen=True)
+class ShortLanes:
+    """`begins` are the first offsets that are read, where they are not the topic's first ones."""
+
+    spark: Callable[[], SparkSession]
+    records: FewRecords
+    begins: tuple[int, ...]
+    run: RunLane
+
+    def carry_out(self, task: LaneTask, schema: pa.Schema) -> list[LaneOutcome] | None:
+        """The outcome of every lane, as `LaneRunner.carry_out`; None if Spark has to decode the records.
+
+        Lanes that have sent their part by then are met again as such.
+        """
+        run, records, begins = self.run, self.records, self.begins
+
+        def work(lane: int) -> LaneOutcome | None:
+            failpoints.obey(task.failpoint)
+            try:
+                rows = lane_rows(task, lane, records, begins, schema)
+            except UnfitError:
+                return None
+            return run(task, lane, [rows], schema)
+
+        outcomes = run_numbers(self.spark(), task.plan.lanes, work)
+        sound = [outcome for outcome in outcomes if outcome is not None]
+        return sound if len(sound) == len(outcomes) else None
+
+
+def lane_rows(
+    task: LaneTask, lane: int, records: FewRecords, begins: tuple[int, ...], schema: pa.Schema
+) -> pa.RecordBatch:
+    """The records of a lane, as `UpstreamSource` brings them to it; barriers' markers are left out.
+
+    Raises: UnfitError, in every lane alike, unless vnodes are partitions: then in those whose records are unfit.
+    """
+    plan = task.plan
+    rows = records.decoded(
+        _ranges(task, lane, begins),
+        task.upstream_format,
+        schema,
+        markers=_markers(plan),
+        skipped=frozenset(plan.skipped),
+    )
+    return rows if task.table.by_partition else rows.filter(_of_lane(task, lane, rows))
+
+
+def _ranges(task: LaneTask, lane: int, begins: tuple[int, ...]) -> Mapping[int, tuple[int, int]]:
+    plan = task.plan
+    partitions = task.upstream_partitions(lane) if task.table.by_partition else range(len(plan.first_offsets))
+    first = tuple(map(max, plan.first_offsets, begins)) if begins else plan.first_offsets
+    return {number: (first[number], plan.end_offsets[number]) for number in partitions}
+
+
+def _markers(plan: BatchPlan) -> frozenset[RecordId]:
+    in_data = (aligned.ends for aligned in plan.barriers if aligned.in_data)
+    return frozenset((number, end - 1) for ends in in_data for number, end in enumerate(ends))
+
+
+def _of_lane(task: LaneTask, lane: int, rows: pa.RecordBatch) -> pa.Array:
+    """Where a record is of one of the lane's vnodes; jobs that read the upstream need those of its partitions, too."""
+    vnodes = pc.fill_null(rows[VNODE], 0)
+    is_own = _within(vnodes, task.vnodes(lane))
+    if readers(task.plan):
+        of_partition = _within(rows[PARTITION], task.upstream_partitions(lane))
+        is_own = pc.or_(is_own, pc.and_(of_partition, rows[VNODE].is_valid()))
+    return is_own
+
+
+def _within(numbers: pa.Array, wanted: range) -> pa.Array:
+    return pc.and_(pc.greater_equal(numbers, wanted.start), pc.less(numbers, wanted.stop))
