@@ -9,7 +9,7 @@ import fastavro
 from schemas.avro.cells import CellError, MisfitError
 from schemas.avro.limits import MalformedError
 from schemas.avro.projection import Project, Projection, projected
-from schemas.avro.reader import read_record
+from schemas.avro.reader import RecordReader
 from schemas.avro.registered import FRAME_BYTES, Schemas, framed_id
 from schemas.errors import Code, InputError
 
@@ -17,11 +17,10 @@ _FORM = "a zero byte, the id of a schema in four bytes, and Avro by this schema"
 
 
 class _Reader(NamedTuple):
-    """How records of one schema are read: a projection, and its two schemas as fastavro wants them."""
+    """How records of one schema are read: a projection, by its two schemas."""
 
     projection: Projection
-    writer: Any
-    reader: Any
+    records: RecordReader
 
 
 class RegisteredRecords:
@@ -43,9 +42,9 @@ class RegisteredRecords:
             raise InputError(general, where=where, found=found, expected=_FORM)
         if schema_id not in self._readers:
             self._readers[schema_id] = self._reader(schema_id, where)
-        projection, writer, reader = self._readers[schema_id]
+        projection, records = self._readers[schema_id]
         try:
-            return projection.row(read_record(data[FRAME_BYTES:], writer, reader))
+            return projection.row(records.read(data[FRAME_BYTES:]))
         except CellError as reason:
             code = reason.code or general
             found = f"{self._what} by schema {schema_id} with {reason}"
@@ -66,9 +65,8 @@ class RegisteredRecords:
         except MisfitError as reason:
             found = f"{self._what} by schema {schema_id}: {reason}"
             raise InputError(Code.SCHEMA_INCOMPATIBLE, where=where, found=found) from None
-        return _Reader(
-            projection, fastavro.parse_schema(projection.writer), fastavro.parse_schema(projection.reader)
-        )
+        writer, reader = map(fastavro.parse_schema, (projection.writer, projection.reader))
+        return _Reader(projection, RecordReader(writer, reader))
 
 
 _BY_COLUMN = frozenset({Code.VALUE_OUT_OF_RANGE, Code.BAD_ENCODING})

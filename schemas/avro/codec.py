@@ -18,7 +18,7 @@ import fastavro
 
 from schemas.avro.binary import BARRIER_SCHEMA, change_schema, key_schema
 from schemas.avro.limits import MalformedError, check_claims
-from schemas.avro.reader import INT_MAX, Ranges, check_op, read_record
+from schemas.avro.reader import INT_MAX, Ranges, RecordReader, check_op
 from schemas.errors import Code, InputError
 from schemas.position import Key
 from schemas.records import (
@@ -64,6 +64,7 @@ class ChangeCodec:
         self.columns = tuple(columns)
         self._names = tuple(column.name for column in columns)
         self._schema = fastavro.parse_schema(change_schema(columns))
+        self._reader = RecordReader(self._schema)
         self._ranges = Ranges(columns)
 
     def encode(self, change: Change) -> bytes:
@@ -89,7 +90,7 @@ class ChangeCodec:
         """
         try:
             check_op(data)
-            value = read_record(data, self._schema)
+            value = self._reader.read(data)
             change = Change(Op[value["op"]], _values(value["before"]), _values(value["after"]))
             for row in (change.before, change.after):
                 if row is not None:
@@ -117,6 +118,7 @@ class KeyCodec:
     def __init__(self, key_columns: Sequence[Column]) -> None:
         self._names = tuple(column.name for column in key_columns)
         self._schema = fastavro.parse_schema(key_schema(key_columns))
+        self._reader = RecordReader(self._schema)
         self._ranges = Ranges(key_columns)
 
     def encode(self, key: Key) -> bytes:
@@ -128,7 +130,7 @@ class KeyCodec:
     def decode(self, data: bytes, *, where: str | None = None) -> Key:
         """Read a key. InputError as from `ChangeCodec.decode`, but KEY_MISMATCH where no other code fits."""
         try:
-            key = tuple(read_record(data, self._schema).values())
+            key = tuple(self._reader.read(data).values())
             self._ranges.check(key)
         except MalformedError as reason:
             raise _avro_error(reason, Code.KEY_MISMATCH, "Key", data, where) from None
@@ -136,6 +138,7 @@ class KeyCodec:
 
 
 _BARRIER = fastavro.parse_schema(BARRIER_SCHEMA)
+_BARRIERS = RecordReader(_BARRIER, named=True)
 MAX_BARRIER_BYTES = 16 << 20
 """An entry for each of the most vnodes there can be, with positions of hundreds of bytes."""
 
@@ -192,7 +195,7 @@ def decode_barrier(header: bytes | None, data: bytes | None, *, where: str | Non
         code = Code.BARRIER_UNSUPPORTED
         check_claims(data, _BARRIER)
         code = Code.BARRIER_MALFORMED
-        barrier = _barrier_from_avro(read_record(data, _BARRIER, named=True))
+        barrier = _barrier_from_avro(_BARRIERS.read(data))
         check_barrier(barrier, header)
     except MalformedError as reason:
         raise InputError(

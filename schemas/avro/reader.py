@@ -7,10 +7,9 @@ some things pass and names others by whatever its C code ran into:
 - a negative index of a symbol counts from the end, so op -1 would be a DELETE;
 - an int may have 64 bits;
 - a decimal of more digits than declared is rounded;
-- a date or timestamp that Python can't hold is an OverflowError or a ValueError.
-
-What is left through: a negative union index counts from the end too (the value is the one that was meant),
-and any byte but 0 is TRUE.
+- a date or timestamp that Python can't hold is an OverflowError or a ValueError;
+- a negative union index counts from the end too, any byte but 0 is TRUE, a decimal of no byte is 0
+  (`schemas.avro.strict`).
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ import fastavro
 from fastavro.types import Schema
 
 from schemas.avro.limits import MalformedError, check_claims
+from schemas.avro.strict import strict_step
 from schemas.errors import Code
 from schemas.records import Op, Row
 from schemas.table import Column
@@ -32,26 +32,32 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 _OP_BYTES = frozenset(bytes([2 * op]) for op in Op)
 
 
-def read_record(
-    data: bytes, schema: Schema, reader: Schema | None = None, *, named: bool = False
-) -> dict[str, Any]:
-    """All of `data` as one record, else MalformedError. Records in unions are (name, fields) if `named`.
+class RecordReader:
+    """Reads records of one schema. With a `reader` the fields that it lacks are passed over.
 
-    With a `reader` the fields that it lacks are passed over.
+    Both are as `fastavro.parse_schema` gives them. Records in unions are (name, fields) if `named`.
     """
-    stream = BytesIO(data)
-    try:
-        value = _read(stream, schema, reader, named=named)
-    except MalformedError as reason:
-        if (
-            reason.code is Code.AVRO_TRUNCATED
-        ):  # fastavro built nothing of what is not there; now to say why it is not
-            check_claims(data, schema)
-        raise
-    left = len(data) - stream.tell()
-    if left:
-        raise MalformedError(f"{left} bytes left over", Code.AVRO_TRAILING)
-    return cast("dict[str, Any]", value)
+
+    def __init__(self, schema: Schema, reader: Schema | None = None, *, named: bool = False) -> None:
+        self._schema, self._reader, self._named = schema, reader, named
+        self._check = strict_step(schema)
+
+    def read(self, data: bytes) -> dict[str, Any]:
+        """All of `data` as one record. Raises: MalformedError."""
+        stream = BytesIO(data)
+        try:
+            value = _read(stream, self._schema, self._reader, named=self._named)
+        except MalformedError as reason:
+            if reason.code is Code.AVRO_TRUNCATED:
+                # fastavro built nothing of what is not there; now to say why it is not
+                check_claims(data, self._schema)
+            raise
+        left = len(data) - stream.tell()
+        if left:
+            raise MalformedError(f"{left} bytes left over", Code.AVRO_TRAILING)
+        if self._check is not None:
+            self._check(data, 0)
+        return cast("dict[str, Any]", value)
 
 
 def check_op(data: bytes) -> None:

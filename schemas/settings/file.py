@@ -100,6 +100,13 @@ class LimitsConfig(Model):
         le=MAX_VALUE_BYTES,
         description="Key and value of an upstream record, up to `64m`; outputs are made to take as much.",
     )
+    short_records: int = Field(
+        Limits().short_records,
+        ge=0,
+        le=100_000,
+        description="Upstream records of a batch up to which lanes read and decode them one by one, in place of a "
+        "query of Spark, whose fixed cost is that of some thousand records. `0`: Spark reads all of them.",
+    )
     interval_records: int = Field(
         Limits().interval_records,
         ge=1,

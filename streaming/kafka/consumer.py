@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, TopicError
 from streaming.kafka.clients import KafkaSettings, translate, translated
@@ -49,7 +51,6 @@ class RangeReader:
 
     def __init__(self, settings: KafkaSettings, **over: object) -> None:
         self._settings = settings
-        self._admin = admin(settings)
         self._consumer = Consumer(settings.consumer(**over))
         self._known_topics = set[str]()
 
@@ -58,6 +59,10 @@ class RangeReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return admin(self._settings)
 
     def close(self) -> None:
         """Leave the broker; idempotent."""

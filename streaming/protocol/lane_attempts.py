@@ -33,8 +33,8 @@ from streaming.sink.columns import OutputPartition
 from streaming.sink.protocol import Mark
 
 ATTEMPTS = 5
-SHORT_RECORDS, SHORT_BYTES = 2_000, 4 << 20
-"""Upstream records that each lane decodes one by one sooner than Spark has a query under way: 30 us a record."""
+_SHORT_BYTES = 4 << 20
+"""Decoded changes of a batch that is short, at most: every lane reads all of it."""
 
 
 @dataclass
@@ -95,8 +95,8 @@ class LaneTasks:
         return self.upstream_format.images is Images.AFTER_ONLY and is_asked
 
     def _is_short(self, plan: BatchPlan) -> bool:
-        few = plan.max_records <= SHORT_RECORDS and not history_ranges(plan)
-        return few and self.batch_sizer.likely_bytes(plan.max_records) <= SHORT_BYTES
+        is_few = plan.max_records <= self.setup.limits.short_records and not history_ranges(plan)
+        return is_few and self.batch_sizer.likely_bytes(plan.max_records) <= _SHORT_BYTES
 
     def _is_long(self, plan: BatchPlan) -> bool:
         """Whether lanes should not try to hold the batch's changes whole, as far as can be known before."""

@@ -9,9 +9,9 @@ lane reports it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,22 +25,43 @@ from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.row_hash import row_hashes
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
-from streaming.source.decoded import AFTER, BEFORE, KEY, NO_DATA, POSITION, SIZE, UNCHANGED, VALUE
+from streaming.source.decoded import (
+    AFTER,
+    BEFORE,
+    KEY,
+    NO_DATA,
+    POSITION,
+    SIZE,
+    UNCHANGED,
+    VALUE,
+    decoded_schema,
+)
 
-Ranges = Mapping[int, tuple[int, int]]
-"""By partition, the offsets [first, end)."""
-
-_READERS: dict[tuple[KafkaSettings, str], RangeReader] = {}
-"""Open consumers of this process. A worker has one task at a time, and reads the same topic batch after batch."""
+_WAIT_S = 5.0
+"""For records that are there. Spark waits longer, and says what is wrong."""
+_MOST_BYTES = 8 << 20
+_POSITION = pa.struct([("commit", pa.int64()), ("lsn", pa.int64())])
 
 
 class UnfitError(Exception):
     """Records that Spark has to read. Nothing was done with them."""
 
 
+class Record(NamedTuple):
+    """A record as it is in the topic."""
+
+    place: RecordId
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def size(self) -> int:
+        return len(self.key or b"") + len(self.value or b"")
+
+
 @dataclass(frozen=True, slots=True)
 class FewRecords:
-    """Reads a topic of one table; a value that is sent to the lanes. `most_bytes`: what it reads at a time.
+    """Reads a topic of one table; a value that is sent to the lanes.
 
     A topic that holds no barriers is not looked through for marks of them, as in `UpstreamSource`.
     """
@@ -49,154 +70,143 @@ class FewRecords:
     topic: str
     table: TableSchema
     holds_barriers: bool
-    most_bytes: int = 8 << 20
 
     def decoded(
         self,
-        ranges: Ranges,
+        ranges: Mapping[int, tuple[int, int]],
         format_: Format,
-        schema: pa.Schema,
         *,
         markers: Set[RecordId] = frozenset(),
         skipped: Set[RecordId] = frozenset(),
     ) -> pa.RecordBatch:
-        """The committed records of some ranges, in columns of this schema: `decoded_schema`, and what the format adds.
+        """The committed records of each partition's offsets [first, end), as `decoded_columns` has them.
 
-        Without `markers`, records of barriers, and those `skipped`. For one thread of a process.
-        Raises: UnfitError for records that are too large together, that can't be read, or of which the format, or a
-        mark, makes no sound change.
+        Without the barriers that stand at `markers`, and without those `skipped`. For one thread of a process.
+        Raises: UnfitError as `decoded_columns`, and for records that can't be read, that are too many bytes together,
+        or that are marked as barriers elsewhere.
         """
-        rows = _rows_of(format_, self.table)
         found = [
-            _decoded(message, rows, format_)
+            Record(place, message.key(), message.value())
             for message in self._read(ranges)
-            if not self._is_left_out(message, markers, skipped)
+            if (place := located(message)) not in skipped and not self._is_barrier(message, markers)
         ]
-        return _columns(found, format_, self.table, schema)
+        return decoded_columns(found, format_, self.table)
 
-    def _read(self, ranges: Ranges) -> Iterator[Message]:
+    def _read(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Message]:
         held = 0
-        key = self.kafka, self.topic
-        reader = _READERS.pop(key, None)
+        reader = _reader_of(self.kafka)
         try:
-            if reader is None:
-                reader = RangeReader(self.kafka, **{"fetch.wait.max.ms": 5})
             for chunk in reader.read(self.topic, ranges):
-                held += sum(map(_size, chunk))
-                if held > self.most_bytes:
+                held += sum(len(message) for message in chunk)
+                if held > _MOST_BYTES:
                     raise UnfitError
                 yield from chunk
         except BackfillError as error:
+            _reader_of.cache_clear()
+            reader.close()
             raise UnfitError from error
-        else:
-            _READERS[key], reader = reader, None
-        finally:
-            if reader is not None:
-                reader.close()
 
-    def _is_left_out(self, message: Message, markers: Set[RecordId], skipped: Set[RecordId]) -> bool:
-        place = located(message)
-        if place in skipped:
-            return True
+    def _is_barrier(self, message: Message, markers: Set[RecordId]) -> bool:
         if not self.holds_barriers or header_of(message, BARRIER_HEADER) is None:
             return False
-        if place in markers and message.key() is None:
+        if located(message) in markers and message.key() is None:
             return True
         raise UnfitError
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
+def _reader_of(kafka: KafkaSettings) -> RangeReader:
+    """Kept open: a worker has one task at a time, and reads the same topic batch after batch."""
+    return RangeReader(replace(kafka, wait_s=min(kafka.wait_s, _WAIT_S)), **{"fetch.wait.max.ms": 5})
+
+
+@lru_cache(maxsize=1)
 def _rows_of(format_: Format, table: TableSchema) -> Rows:
     return format_.rows(table.columns, table.key_columns)
 
 
-@dataclass(frozen=True, slots=True)
-class _Decoded:
-    """A record, and what is in it."""
-
-    place: RecordId
-    key: bytes | None
-    size: int
-    content: UpstreamRecord
-
-    def half(self, name: str) -> Row | None:
-        change = self.content.change
-        row: Row | None = None if change is None else getattr(change, name)
-        return row
+def few_schema(format_: Format, table: TableSchema) -> pa.Schema:
+    """The columns of `decoded_schema` and those that the format adds."""
+    schema = decoded_schema(table)
+    if format_.may_be_unchanged:
+        schema = schema.append(pa.field(UNCHANGED, pa.list_(pa.int32())))
+    if format_.comes_again:
+        schema = schema.append(pa.field(POSITION, _POSITION))
+    if format_.reads_transactions:
+        schema = schema.append(pa.field(TRANSACTION, pa.int64()))
+    return schema
 
 
-def _decoded(message: Message, rows: Rows, format_: Format) -> _Decoded:
-    key, value = message.key(), message.value()
-    if value is None and not format_.may_be_null:
-        raise UnfitError
-    try:
-        content = rows.read_record(key, value)
-    except InputError as error:
-        raise UnfitError from error
-    return _Decoded(located(message), key, _size(message), content)
+def decoded_columns(records: Sequence[Record], format_: Format, table: TableSchema) -> pa.RecordBatch:
+    """What Spark makes of sound records, in their order; the schema is `few_schema`.
 
-
-def _size(message: Message) -> int:
-    return len(message.key() or b"") + len(message.value() or b"")
-
-
-def _columns(
-    records: Sequence[_Decoded], format_: Format, table: TableSchema, schema: pa.Schema
-) -> pa.RecordBatch:
-    befores, afters = ([record.half(name) for record in records] for name in ("before", "after"))
-    before, after = (
-        _struct(schema.field(name).type, halves) for name, halves in ((BEFORE, befores), (AFTER, afters))
+    Raises: UnfitError for a record that is no sound change, as far as a format says that, and for one that names a
+    schema which is not known.
+    """
+    schema = few_schema(format_, table)
+    rows = _rows_of(format_, table)
+    contents = [_content(record, rows, format_) for record in records]
+    befores, afters = (
+        [None if each.change is None else getattr(each.change, half) for each in contents]
+        for half in ("before", "after")
     )
-    rows = _struct(before.type, [a if a is not None else b for b, a in zip(befores, afters, strict=True)])
+    halves = schema.field(AFTER).type
+    before, after = _struct(befores, halves), _struct(afters, halves)
+    row = _struct([b if a is None else a for b, a in zip(befores, afters, strict=True)], halves)
     partitions = pa.array([record.place[0] for record in records], pa.int32())
-    contents = [record.content for record in records]
-    values = {
+    nothing = [None] * len(records)
+    columns: dict[str, pa.Array | list[Any]] = {
         PARTITION: partitions,
         OFFSET: [record.place[1] for record in records],
         KEY: [record.key for record in records],
-        VALUE: [None] * len(records),
+        VALUE: nothing,
         SIZE: [record.size for record in records],
         OP: [NO_DATA if each.change is None else each.change.op.value for each in contents],
-        VNODE: pc.if_else(rows.is_valid(), _vnodes(rows, partitions, table), None),
+        VNODE: pc.if_else(row.is_valid(), _vnodes(row, partitions, table), None),
         BEFORE: before,
         AFTER: after,
-        BEFORE_HASH: _before_hashes(before, table)
-        if format_.images is Images.FULL
-        else [None] * len(records),
+        BEFORE_HASH: _hashes(before, table.column_names, table) if format_.images is Images.FULL else nothing,
         UNCHANGED: [each.unchanged or None for each in contents],
         POSITION: [
             each.position and dict(zip(("commit", "lsn"), each.position, strict=True)) for each in contents
         ],
         TRANSACTION: [each.transaction for each in contents],
     }
-    return pa.RecordBatch.from_arrays(
-        [_array(values[field.name], field.type) for field in schema], schema=schema
-    )
+    arrays = [_array(columns[field.name], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _content(record: Record, rows: Rows, format_: Format) -> UpstreamRecord:
+    if record.value is None and not format_.may_be_null:
+        raise UnfitError
+    try:
+        return rows.read_record(record.key, record.value)
+    except InputError as error:
+        raise UnfitError from error
 
 
 def _array(values: pa.Array | list[Any], kind: pa.DataType) -> pa.Array:
     return values if isinstance(values, pa.Array) else pa.array(values, kind)
 
 
-def _struct(kind: pa.StructType, rows: Sequence[Row | None]) -> pa.StructArray:
-    if not rows:
-        return pa.array([], kind)
-    cells = zip(*((None,) * kind.num_fields if row is None else row for row in rows), strict=True)
+def _struct(rows: Sequence[Row | None], kind: pa.StructType) -> pa.StructArray:
+    absent = (None,) * kind.num_fields
+    cells = [[] for _ in absent] if not rows else zip(*(row or absent for row in rows), strict=True)
     columns = [pa.array(column, field.type) for column, field in zip(cells, kind, strict=True)]
-    return pa.StructArray.from_arrays(
-        columns, fields=list(kind), mask=pa.array([row is None for row in rows])
-    )
+    mask = pa.array([row is None for row in rows], pa.bool_())
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
 
 
 def _vnodes(rows: pa.StructArray, partitions: pa.Array, table: TableSchema) -> pa.Array:
     """The vnode of each row, anything where there is none; rows without identity go by their partition, too."""
     if table.by_partition or not table.has_key:
         return partitions
-    columns = [table.by_name[name] for name in table.distribution_key]
-    hashes = row_hashes([pc.struct_field(rows, column.name) for column in columns], columns)
-    return pa.array(hashes % table.vnode_count, pa.int32())
+    hashes = _hashes(rows, table.distribution_key, table)
+    return pa.array(hashes.fill_null(0).to_numpy() % table.vnode_count, pa.int32())
 
 
-def _before_hashes(before: pa.StructArray, table: TableSchema) -> pa.Array:
-    hashes = row_hashes([pc.struct_field(before, name) for name in table.column_names], table.columns)
-    return pc.if_else(before.is_valid(), pa.array(hashes), None)
+def _hashes(rows: pa.StructArray, names: Sequence[str], table: TableSchema) -> pa.Array:
+    """Spark's hash of these columns of each row, null without a row."""
+    columns = [table.by_name[name] for name in names]
+    hashes = row_hashes([pc.struct_field(rows, name) for name in names], columns)
+    return pc.if_else(rows.is_valid(), pa.array(hashes), None)

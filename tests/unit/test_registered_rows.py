@@ -13,7 +13,7 @@ import pytest
 
 from schemas.avro.cells import BOOLEAN_BYTE
 from schemas.avro.projection import of_record, parsed, plain_record
-from schemas.avro.reader import read_record
+from schemas.avro.reader import RecordReader
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Framed, Images, Rows
@@ -322,7 +322,7 @@ def test_a_row_within_another_record_is_read_by_the_same_pieces() -> None:
     writer, reader = map(fastavro.parse_schema, plain_record(envelope, chosen))
     value = {"before": None, "after": {**ROW, "done": True}, "ok": False, "op": "u"}
     data = encoded({"type": "record", "name": "Envelope", "fields": fields}, value)
-    assert read_record(data, writer, reader) == {
+    assert RecordReader(writer, reader).read(data) == {
         "before": None,
         "after": {"amount": b"\x00\x96", "ok": b"\x01"},
         "ok": b"\x00",

@@ -16,7 +16,7 @@ import pyarrow as pa
 from schemas.avro.columnar import encode_records
 from schemas.avro.limits import MalformedError
 from schemas.avro.output_schemas import row_record
-from schemas.avro.reader import Ranges, read_record
+from schemas.avro.reader import Ranges, RecordReader
 from schemas.avro.registered import FRAME_BYTES, SchemaIds, frame
 from schemas.errors import Code, InputError
 from schemas.formats.outputs.halves import Keys, UpsertRows, Values, mismatch
@@ -60,6 +60,7 @@ class FramedRecord:
 
     def __init__(self, schema: dict[str, Any], schema_id: int, what: str, general: Code) -> None:
         self._schema, self._id = fastavro.parse_schema(schema), schema_id
+        self._reader = RecordReader(self._schema)
         self._what, self._general = what, general
 
     def write(self, record: dict[str, Any]) -> bytes:
@@ -73,7 +74,7 @@ class FramedRecord:
         """Raises: MalformedError."""
         if data[:FRAME_BYTES] != frame(self._id):
             raise MalformedError(f"its first {FRAME_BYTES} bytes are not schema {self._id}'s")
-        return read_record(data[FRAME_BYTES:], self._schema)
+        return self._reader.read(data[FRAME_BYTES:])
 
     def error(self, reason: MalformedError, data: bytes, where: str | None) -> InputError:
         """The error for bytes that are no such record."""

@@ -60,17 +60,17 @@ class Lanes:
 
         Raises: EnvironmentProblem(SPARK_FAILED) when the job itself failed; which lanes have sent is unknown then.
         """
-        if self._schema is not None and self._quiet.may_take(task):
-            return _sound(self._quiet.carry_out(task, self._schema))
-        if self._schema is not None and task.is_short:
-            outcomes = self._short.carry_out(task, self._schema)
-            if outcomes is not None:
-                return _sound(outcomes)
+        if self._quiet.may_take(task):
+            return _sound(self._quiet.carry_out(task))
+        outcomes = self._short.carry_out(task) if task.is_short else None
+        return _sound(self._by_columns(task) if outcomes is None else outcomes)
+
+    def _by_columns(self, task: LaneTask) -> list[LaneOutcome]:
         self._source.read_as(task.upstream_format)
         rows, places = self._rows(task)
         if self._schema is None:
             self._schema = to_arrow_schema(rows.schema)
-        return _sound(run_each(rows, _lane_work(task, self._schema, places)))
+        return run_each(rows, _lane_work(task, self._schema, places))
 
     def _rows(self, task: LaneTask) -> tuple[DataFrame, Sequence[int]]:
         """The records of the task, and the lane of each of Spark's partitions."""

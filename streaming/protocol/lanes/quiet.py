@@ -16,6 +16,7 @@ from state.values.plan import BatchPlan
 from streaming.core.history import history_ranges
 from streaming.lane.task import LaneOutcome, LaneTask
 from streaming.runtime import failpoints
+from streaming.source.few_records import few_schema
 
 _MOST_AT_ONCE = 8
 
@@ -49,9 +50,9 @@ class QuietLanes:
         )
         return not needs_spark and self._is_quiet(plan)
 
-    def carry_out(self, task: LaneTask, schema: pa.Schema) -> list[LaneOutcome]:
+    def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         """The outcome of every lane, as `LaneRunner.carry_out`, of a task that it may take."""
-        lanes = range(task.plan.lanes)
+        lanes, schema = range(task.plan.lanes), few_schema(task.upstream_format, task.table)
         with ThreadPoolExecutor(min(len(lanes), _MOST_AT_ONCE), "quiet-lane") as threads:
             return list(threads.map(partial(self._one, task, schema), lanes))
 

@@ -33,7 +33,7 @@ class ShortLanes:
     begins: tuple[int, ...]
     run: RunLane
 
-    def carry_out(self, task: LaneTask, schema: pa.Schema) -> list[LaneOutcome] | None:
+    def carry_out(self, task: LaneTask) -> list[LaneOutcome] | None:
         """The outcome of every lane, as `LaneRunner.carry_out`; None if Spark has to decode the records.
 
         Lanes that have sent their part by then are met again as such.
@@ -43,19 +43,17 @@ class ShortLanes:
         def work(lane: int) -> LaneOutcome | None:
             failpoints.obey(task.failpoint)
             try:
-                rows = lane_rows(task, lane, records, begins, schema)
+                rows = lane_rows(task, lane, records, begins)
             except UnfitError:
                 return None
-            return run(task, lane, [rows], schema)
+            return run(task, lane, [rows], rows.schema)
 
         outcomes = run_numbers(self.spark(), task.plan.lanes, work)
         sound = [outcome for outcome in outcomes if outcome is not None]
         return sound if len(sound) == len(outcomes) else None
 
 
-def lane_rows(
-    task: LaneTask, lane: int, records: FewRecords, begins: tuple[int, ...], schema: pa.Schema
-) -> pa.RecordBatch:
+def lane_rows(task: LaneTask, lane: int, records: FewRecords, begins: tuple[int, ...]) -> pa.RecordBatch:
     """The records of a lane, as `UpstreamSource` brings them to it; barriers' markers are left out.
 
     Raises: UnfitError, in every lane alike, unless vnodes are partitions: then in those whose records are unfit.
@@ -64,7 +62,6 @@ def lane_rows(
     rows = records.decoded(
         _ranges(task, lane, begins),
         task.upstream_format,
-        schema,
         markers=_markers(plan),
         skipped=frozenset(plan.skipped),
     )

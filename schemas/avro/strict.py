@@ -1,0 +1,145 @@
+"""What fastavro lets pass and other readers of Avro do not.
+
+    a negative index of a union    it counts from the end, Java gives up
+    a boolean above 1              TRUE, in Java FALSE
+    a decimal of no byte           zero, Java gives up
+
+So bytes that fastavro has read are gone over once more, by steps that are made from the schema
+once: a few microseconds a record, where the walk of `schemas.avro.limits` takes ten times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from fastavro.types import Schema
+
+from schemas.avro.limits import MalformedError
+
+Step = Callable[[bytes, int], int]
+"""From where a value begins to where it ends. Raises: MalformedError."""
+
+_FIXED_BYTES = {"null": 0, "float": 4, "double": 8}
+
+
+def strict_step(schema: Schema) -> Step | None:
+    """Goes over a record by its schema, as `fastavro.parse_schema` gives it; None where nothing can be wrong.
+
+    The bytes must be a record that fastavro has read by the same schema. No schema here is recursive.
+    """
+    named = cast("dict[str, Any]", schema)["__named_schemas"]
+    return _step(schema, named) if _may_be_lax(schema, named) else None
+
+
+def _may_be_lax(schema: Any, named: Mapping[str, Any]) -> bool:
+    match schema:
+        case list() | "boolean" | {"type": "boolean"} | {"type": "bytes", "logicalType": "decimal"}:
+            return True
+        case {"type": "record", "fields": fields}:
+            return any(_may_be_lax(field["type"], named) for field in fields)
+        case {"type": "array", "items": inner} | {"type": "map", "values": inner} | {"type": dict() as inner}:
+            return _may_be_lax(inner, named)
+        case str() if schema in named:
+            return _may_be_lax(named[schema], named)
+    return False
+
+
+def _step(schema: Any, named: Mapping[str, Any]) -> Step:
+    match schema:
+        case list():
+            return _of_union([_step(branch, named) for branch in schema])
+        case {"type": "record", "fields": fields}:
+            return _in_turn([_step(field["type"], named) for field in fields])
+        case {"type": "array", "items": items}:
+            return _of_blocks(_step(items, named))
+        case {"type": "map", "values": values}:
+            return _of_blocks(_in_turn([_of_bytes, _step(values, named)]))
+        case {"type": "fixed", "size": size}:
+            return _of_size(size)
+        case {"type": "enum"} | "int" | "long":
+            return _of_number
+        case {"type": "bytes", "logicalType": "decimal"}:
+            return _of_decimal
+        case {"type": inner}:  # no other logical type says anything about bytes
+            return _step(inner, named)
+        case "boolean":
+            return _of_boolean
+        case "string" | "bytes":
+            return _of_bytes
+        case str() if schema in _FIXED_BYTES:
+            return _of_size(_FIXED_BYTES[schema])
+    return _step(named[schema], named)
+
+
+def _of_number(data: bytes, at: int) -> int:
+    while data[at] >= 0x80:
+        at += 1
+    return at + 1
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """Zigzag, seven bits a byte; and where it ends."""
+    raw = shift = 0
+    while (byte := data[at]) >= 0x80:
+        raw |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    raw |= byte << shift
+    return (raw >> 1) ^ -(raw & 1), at + 1
+
+
+def _of_bytes(data: bytes, at: int) -> int:
+    length = data[at]
+    if length < 0x80:
+        return at + 1 + (length >> 1)
+    length, at = _number(data, at)
+    return at + length
+
+
+def _of_decimal(data: bytes, at: int) -> int:
+    if data[at] == 0:
+        raise MalformedError("a decimal of no byte")
+    return _of_bytes(data, at)
+
+
+def _of_boolean(data: bytes, at: int) -> int:
+    if data[at] > 1:
+        raise MalformedError(f"a boolean of {data[at]}")
+    return at + 1
+
+
+def _of_size(size: int) -> Step:
+    return lambda _, at: at + size
+
+
+def _in_turn(steps: Sequence[Step]) -> Step:
+    def over(data: bytes, at: int) -> int:
+        for step in steps:
+            at = step(data, at)
+        return at
+
+    return over
+
+
+def _of_union(branches: Sequence[Step]) -> Step:
+    def over(data: bytes, at: int) -> int:
+        index, at = _number(data, at)
+        if index < 0:
+            raise MalformedError("a union branch or symbol that does not exist")
+        return branches[index](data, at)
+
+    return over
+
+
+def _of_blocks(item: Step) -> Step:
+    def over(data: bytes, at: int) -> int:
+        count, at = _number(data, at)
+        while count:
+            if count < 0:  # Avro's form with the size of the block behind the count
+                count, (_, at) = -count, _number(data, at)
+            for _ in range(count):
+                at = item(data, at)
+            count, at = _number(data, at)
+        return at
+
+    return over

@@ -1,0 +1,93 @@
+"""Short batches are read by their lanes, others by Spark, and what comes out is the same in any mixture of the two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from schemas.records import Throttle
+from schemas.topics import DEAD_LETTERS_SUFFIX
+from streaming.source.kafka import UpstreamSource
+from tests.kit.faulty_records import KEY
+from tests.kit.real import RealUpstream, Stage, UpsertUpstream, records
+
+SetUp = Callable[..., Stage]
+JOBS = {"name": "copy", "rate_limit": 100}, {"name": "some", "columns": ["id", "note"], "filter": "id < 400"}
+BY_SPARK = {"limits": {"short_records": 0}}
+
+
+@pytest.fixture
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows with each batch that is read by Spark's columns."""
+    calls: list[int] = []
+    lane_rows = UpstreamSource.lane_rows
+
+    def counted(self: UpstreamSource, *how: Any, **more: Any) -> Any:
+        calls.append(len(calls))
+        return lane_rows(self, *how, **more)
+
+    monkeypatch.setattr(UpstreamSource, "lane_rows", counted)
+    return calls
+
+
+@pytest.mark.parametrize("upstream_type", [RealUpstream, UpsertUpstream])
+def test_a_backfill_is_the_same_however_its_batches_are_read(
+    set_up: SetUp, by_spark: list[int], upstream_type: type[RealUpstream]
+) -> None:
+    stage = set_up(*JOBS, upstream_type=upstream_type)
+    upstream = stage.upstream
+
+    def change(step: int) -> None:
+        for number in range(step, 600, 7):
+            upstream.put((number, "EU", None, f"step {step}"))
+        upstream.delete(step)
+
+    for number in range(600):
+        upstream.put((number, "EU", None, "first"))
+    upstream.barrier()
+    with stage.running() as run:
+        for step in range(1, 3):
+            change(step)
+            run.reach(upstream.barrier())
+        assert by_spark == []
+    with stage.running(**BY_SPARK) as run:
+        for step in range(3, 5):
+            change(step)
+            run.reach(upstream.barrier())
+        taken = len(by_spark)
+        assert taken >= 2
+    with stage.running() as run:
+        run.reach(upstream.barrier(Throttle("copy", None)))
+        while not (run.is_complete("copy") and run.is_complete("some")):
+            change(5)
+            upstream.put((5, "EU", None, "again"))
+            run.reach(upstream.barrier())
+    assert len(by_spark) == taken
+    for number in range(len(JOBS)):
+        verdict = stage.verify(number)
+        assert verdict.clean, verdict.findings[:3]
+
+
+def test_a_record_at_fault_is_left_to_spark_and_parked_once(set_up: SetUp, by_spark: list[int]) -> None:
+    stage = set_up({"name": "copy"})
+    upstream = stage.upstream
+    with stage.running(on_bad_record="park") as run:
+        for number in range(50):
+            upstream.put((number, "EU", None, "sound"))
+        run.reach(upstream.barrier())
+        assert by_spark == []
+        upstream.put((1, "US", None, "beside it"))
+        upstream.send(0, KEY, b"no change")
+        assert len(run.reach(upstream.barrier()).plan.parked) == 1
+        taken = len(by_spark)
+        assert taken > 0
+        run.until(lambda: run.is_complete("copy"))
+        upstream.put((2, "US", None, "behind it"))
+        run.reach(upstream.barrier())
+        assert len(by_spark) == taken
+    [letters] = records(upstream.kafka, str(stage.jobs[0]["output"]) + DEAD_LETTERS_SUFFIX)
+    assert [letter.value() for letter in letters] == [b"no change"]
+    verdict = stage.verify()
+    assert verdict.clean, verdict.findings[:3]

@@ -1,0 +1,90 @@
+"""What fastavro lets pass is refused; what any writer writes is not."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pytest
+
+from schemas.avro.limits import MalformedError
+from schemas.avro.reader import RecordReader
+from schemas.avro.strict import strict_step
+
+DEEP: dict[str, Any] = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "long", "type": "long"},
+        {"name": "text", "type": "string"},
+        {"name": "choice", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}},
+        {"name": "four", "type": {"type": "fixed", "name": "F", "size": 4}},
+        {"name": "again", "type": ["null", "F"]},
+        {"name": "list", "type": {"type": "array", "items": ["null", "string", "boolean"]}},
+        {"name": "map", "type": {"type": "map", "values": "double"}},
+        {"name": "cents", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "ok", "type": ["null", "boolean"]},
+    ],
+}
+VALUE: dict[str, Any] = {
+    "long": -(2**40),
+    "text": "x" * 200,
+    "choice": "B",
+    "four": b"\x01\x01\x01\x01",
+    "again": b"\x01\x02\x03\x04",
+    "list": [None, "a", True, False],
+    "map": {"a": 1.0, "b" * 70: 2.0},
+    "cents": Decimal("12.50"),
+    "ok": True,
+}
+
+
+def one_field(kind: Any) -> Any:
+    return fastavro.parse_schema({"type": "record", "name": "O", "fields": [{"name": "x", "type": kind}]})
+
+
+def test_a_record_of_every_type_is_gone_over_to_its_end() -> None:
+    schema = fastavro.parse_schema(DEEP)
+    out = BytesIO()
+    fastavro.schemaless_writer(out, schema, VALUE)
+    data = out.getvalue()
+    step = strict_step(schema)
+    assert step is not None
+    assert step(data, 0) == len(data)
+    assert RecordReader(schema).read(data) == VALUE
+
+
+def test_blocks_with_their_size_are_gone_over() -> None:
+    schema = one_field({"type": "array", "items": "boolean"})
+    step = strict_step(schema)
+    assert step is not None
+    assert step(b"\x03\x04\x01\x00\x02\x01\x00", 0) == 7  # two items in two bytes, one item, the end
+    with pytest.raises(MalformedError):
+        step(b"\x03\x04\x01\x02\x00", 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        (["null", "long"], b"\x01\x02"),
+        (["null", "long"], b"\x03"),
+        (["null", "long"], b"\x81\x00\x02"),
+        ("boolean", b"\x02"),
+        (["null", "boolean"], b"\x02\xff"),
+        ({"type": "array", "items": ["null", "long"]}, b"\x02\x01\x02\x00"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4}, b"\x00"),
+    ],
+)
+def test_what_fastavro_lets_pass_is_refused(kind: Any, data: bytes) -> None:
+    schema = one_field(kind)
+    fastavro.schemaless_reader(BytesIO(data), schema, None)  # if that changes, the check can go
+    with pytest.raises(MalformedError):
+        RecordReader(schema).read(data)
+
+
+def test_nothing_is_gone_over_where_nothing_can_be_wrong() -> None:
+    assert strict_step(one_field("long")) is None
+    assert strict_step(one_field({"type": "array", "items": "bytes"})) is None
+    assert strict_step(one_field({"type": "long", "logicalType": "timestamp-micros"})) is None
