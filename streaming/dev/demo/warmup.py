@@ -14,7 +14,7 @@ from streaming.kafka.topics import create_topic
 from streaming.protocol.report import BatchReport
 from streaming.service.bootstrap import hosted_service
 
-_ROWS, _BATCHES = 2_000, 8
+_ROWS, _BATCHES = 5_000, 8  # more than a short batch, and live changes that are short ones
 _COMPACTION_LEAST_ROWS = 100
 
 
