@@ -35,8 +35,8 @@ def is_overrun(task: LaneTask, problem: BackfillError, took_ms: float, attempt: 
     What the broker or the client says of a timeout is of no use: a fenced epoch, a lost coordinator and messages that
     expired look the same. An attempt that was shorter than a transaction may be did not fail by it.
     """
-    # Where the registry was waited for, no lane had begun to send.
-    if problem.code is Code.REGISTRY_UNREACHABLE or not any(job.slices for job in task.plan.jobs):
+    # Where the registry was waited for, no lane had begun to send; a silent batch sends nothing, and reads no slice.
+    if problem.code is Code.REGISTRY_UNREACHABLE or not any(job.slices for job in task.plan.sent_jobs):
         return False
     return took_ms >= task.transaction_timeout_ms or (problem.code is Code.SPARK_FAILED and attempt > 1)
 

@@ -89,7 +89,7 @@ class Planner:
         """
         state, version = self._state, self._replica.pin()
         barriers = tuple(choose_barriers(waiting, state.next_offsets(), self._batch_sizer.most_records()))
-        if self._forward.active:
+        if not self._forward.is_over:
             barriers = upto_mutation(barriers)
         pin = Pin(version, state.next_offsets())
         for job in state.jobs:

@@ -122,6 +122,8 @@ class Instance:
         except ConfigError as error:
             if error.code is not Code.RESCALE_REFUSED:
                 raise
+            if journal.is_superseded:  # it looked at what its successor had sent
+                self.forwards.pop()
             self.lane_count = self.arrivals.changelog.count  # what the error asks its operator to do
             return False
         except (EnvironmentProblem, OutcomeUnknown) as problem:

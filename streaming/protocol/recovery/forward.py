@@ -11,7 +11,7 @@ last batch (t', t], the others end with t'. So from the state's position on ther
 
 Each step is an ordinary batch, with its plan in the journal: a crash in it is an ordinary recovery, after which the
 rest is found again in the same way. A job that was created in the lost interval starts with the first barrier of its
-output.
+output; a state that knows no job looks for one at each barrier that adds one, up to the newest barrier of its start.
 
 A state may also be in disagreement with itself, as when it was copied while the service ran. Then its position is what
 the journal says, unless the log is behind that (`Recovery`); what log and progress are ahead is skipped.
@@ -62,6 +62,11 @@ class Forward:
         self._endings: dict[str, Sequence[Ending]] = {}
         self._progress_epoch = 0
         self._over = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing that comes can be in an output already."""
+        return self._over
 
     # looking -----------------------------------------------------------------------------------------------
 
@@ -187,8 +192,9 @@ class Forward:
         if ahead or begins:
             self._activate(position)
         if not self.active:
-            self.close()
-            return None
+            if jobs or position >= self._newest:
+                self.close()
+            return None  # without a job, one that a later barrier adds may have an output already
         ends = [end for job in jobs for end in self._ends(job)]
         if not ends:
             return self._without_outputs(position, [*ahead, *begins])
