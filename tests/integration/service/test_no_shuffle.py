@@ -47,7 +47,7 @@ def test_lanes_are_tied_to_the_partitions_until_all_is_complete_and_free_then(
     for number in range(600):
         stage.upstream.put(order(number))
     stage.upstream.barrier()
-    with stage.running(lanes=None) as run:
+    with stage.running(lanes=None, limits={"short_records": 0}) as run:
         run.reach(stage.upstream.barrier())
         churn(stage, 1)
         run.reach(stage.upstream.barrier())

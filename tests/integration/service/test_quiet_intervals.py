@@ -11,7 +11,7 @@ import pytest
 from schemas.records import Change, Op
 from state.values.plan import AlignedBarrier, BatchPlan
 from streaming.kafka.clients import KafkaSettings
-from streaming.protocol.lanes import on_spark
+from streaming.protocol.lanes import on_spark, short
 from streaming.runtime import tasks
 from streaming.source.quiet import QuietIntervals
 from tests.kit.kafka_topics import remove_beginning
@@ -28,13 +28,16 @@ def row(number: int, version: int = 0) -> tuple[Any, ...]:
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for each Spark job of lanes."""
     began: list[int] = []
-    run_each = tasks.run_each
 
-    def counted(*work: Any) -> Any:
-        began.append(len(began))
-        return run_each(*work)
+    def counted(run: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*work: Any) -> Any:
+            began.append(len(began))
+            return run(*work)
 
-    monkeypatch.setattr(on_spark, "run_each", counted)
+        return counting
+
+    monkeypatch.setattr(on_spark, "run_each", counted(tasks.run_each))
+    monkeypatch.setattr(short, "run_numbers", counted(tasks.run_numbers))
     return began
 
 
