@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,12 +12,14 @@ from schemas.avro.registered import KnownSchemas, WriterSchema
 from schemas.errors import Code, EnvironmentProblem
 from schemas.formats.protocol import Format
 from schemas.formats.upsert import UpsertFormat
+from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind
 from schemas.settings.limits import Limits
 from state.storage import Storage
-from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion, Slice
 from streaming.lane.task import Awaits, Lack, LaneOutcome, LaneResult, LaneTask, Undone
 from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts, LaneTasks
+from streaming.protocol.overrun import is_overrun
 from tests.kit.tables import table
 
 BARRIER = AlignedBarrier(Barrier(1 << 16, 0, BarrierKind.INITIAL, 1, 0), (9,), in_data=False)
@@ -116,3 +118,12 @@ def test_a_registry_that_is_away_is_tried_as_often_as_lanes_are(away: int) -> No
         with pytest.raises(EnvironmentProblem) as caught:
             tried.run(PLAN, {})
         assert caught.value.code is Code.REGISTRY_UNREACHABLE
+
+
+@pytest.mark.parametrize(("silent", "expected"), [(False, True), (True, False)])
+def test_what_sends_nothing_is_no_overrun_whatever_its_plan_has_read(silent: bool, expected: bool) -> None:
+    job = JobDefinition("copy", "copy", ("id",), None, 2, None, None, 16)
+    plan = replace(PLAN, jobs=(JobPlan(JobState(job, 0), (Slice(0, None, None),)),), silent=silent)
+    task = replace(Tasks(None).task(plan, {}), plan=plan)
+    died = EnvironmentProblem(Code.SPARK_FAILED, found="a worker that died")
+    assert is_overrun(task, died, 0, attempt=2) is expected
