@@ -44,7 +44,8 @@ from tests.kit.secure import (
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 RIGHTS = Path(__file__).parents[3] / "docs" / "security.md"
-ROWS = 400
+ROWS = 2_500
+"""More than a short batch has, so that Spark keeps records in files, too."""
 KEY_PASSWORD, OTHER_KEY_PASSWORD, WRONG = "canaryKeyByVariable", "canaryKeyByFile", "canaryWrong"
 PLANTED = {
     "password of the service, by file": SCRAM_PASSWORD.split()[0],
