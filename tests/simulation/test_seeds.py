@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.__main__ import failed, main
 from tests.simulation.histories import play
 
-SEEDS = 2_000
+SEEDS = 1_000
 CHUNK = 200
 
 

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from tests.kit.charts import CHART, helm, rendered
 
-pytestmark = pytest.mark.timeout(1_300)  # where Helm has to be built first
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_300)]  # where Helm has to be built first
 ROOT = Path(__file__).parents[2]
 PLAIN = ROOT / "docker" / "kubernetes"
 CONFIG = PLAIN / "config.yaml"
