@@ -49,7 +49,7 @@ def test_changes_have_the_columns_that_spark_gives_them(spark: SparkSession, tab
 
 
 OF_ROWS = {"an UPDATE of the key", "another row's key"}
-"""The lane finds these in the columns, whoever has decoded them."""
+"""The lane finds these in the columns, in whatever way they were decoded."""
 
 
 @pytest.mark.parametrize("kind", sorted(BROKEN.keys() - OF_ROWS))
