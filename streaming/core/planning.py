@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from schemas.job import JobDefinition
 from schemas.position import Key, order_key
+from schemas.records import RecordId
 from state.values.chunks import KeyRange
-from state.values.plan import AlignedBarrier, Amount, Cut, Slice
+from state.values.plan import AlignedBarrier, Amount, BatchPlan, Cut, Slice
 from state.values.progress import Completed, NotStarted, Progress
 
 CutFunction = Callable[[int, Key | None, Amount], Cut | None]
@@ -119,3 +120,9 @@ def choose_barriers(
             break
         count += 1
     return aligned[:count]
+
+
+def markers_of(plan: BatchPlan) -> frozenset[RecordId]:
+    """Where the barriers' own records stand, of those in the data: each is the last one before an end."""
+    in_data = (aligned.ends for aligned in plan.barriers if aligned.in_data)
+    return frozenset((number, end - 1) for ends in in_data for number, end in enumerate(ends))

@@ -23,6 +23,7 @@ from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
 from state.values.plan import BatchPlan
+from streaming.core.planning import markers_of
 from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, NO_DATA
 
 Bools = npt.NDArray[np.bool_]
@@ -146,9 +147,8 @@ def _markers(rows: pa.Table, plan: BatchPlan) -> Bools:
     markers = np.zeros(rows.num_rows, dtype=np.bool_)
     marked = np.flatnonzero(pc.and_not(pc.equal(rows[OP], MARKED), pc.is_valid(rows[KEY])).fill_null(False))
     places = zip(_numpy(rows, PARTITION)[marked], _numpy(rows, OFFSET)[marked], strict=True)
-    in_data = (aligned.ends for aligned in plan.barriers if aligned.in_data)
-    ends = {(number, end) for each in in_data for number, end in enumerate(each)}
-    markers[marked] = [(partition, offset + 1) in ends for partition, offset in places]
+    known = markers_of(plan)
+    markers[marked] = [place in known for place in places]
     return markers
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.runtime.session import collect, run_job
+from streaming.runtime.session import Result, collect, run_job
 
 _RESULT = pa.schema([("result", pa.binary())])
-
-Result = TypeVar("Result")
 
 
 def run_each(rows: DataFrame, work: Callable[[int, Iterable[pa.RecordBatch]], Result]) -> list[Result]:

@@ -23,6 +23,7 @@ from schemas.records import BARRIER_HEADER, RecordId, Row, UpstreamRecord
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.row_hash import row_hashes
+from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.source.decoded import (
@@ -112,6 +113,13 @@ class FewRecords:
         if located(message) in markers and message.key() is None:
             return True
         raise UnfitError
+
+
+def ranges_of(plan: BatchPlan, begins: Sequence[int] = ()) -> dict[int, tuple[int, int]]:
+    """The offsets [first, end) of a batch by partition, without those before `begins`, and without empty ones."""
+    first = map(max, plan.first_offsets, begins or plan.first_offsets)
+    pairs = enumerate(zip(first, plan.end_offsets, strict=True))
+    return {number: (start, end) for number, (start, end) in pairs if start < end}
 
 
 @lru_cache(maxsize=1)

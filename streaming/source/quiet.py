@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from confluent_kafka import Message
 
 from schemas.errors import BackfillError
-from schemas.records import BARRIER_HEADER
+from schemas.records import BARRIER_HEADER, RecordId
 from state.values.plan import BatchPlan
+from streaming.core.planning import markers_of
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
+from streaming.source.few_records import ranges_of
 
 _MOST_OFFSETS = 4
 """Of a partition, on average: a barrier, the marker of its transaction, and the same once more. With more there are
@@ -37,16 +39,11 @@ class QuietIntervals:
         False wherever that is not certain, a broker that does not answer and lost records included: what reads the
         records for the lanes says what is wrong.
         """
-        first = tuple(map(max, plan.first_offsets, self._begins or plan.first_offsets))
-        ranges = {
-            number: (start, end)
-            for number, (start, end) in enumerate(zip(first, plan.end_offsets, strict=True))
-            if start < end
-        }
-        if sum(end - start for start, end in ranges.values()) > _MOST_OFFSETS * len(first):
+        ranges, markers = ranges_of(plan, self._begins), markers_of(plan)
+        if sum(end - start for start, end in ranges.values()) > _MOST_OFFSETS * len(plan.first_offsets):
             return False
         try:
-            return all(_is_nothing(message, plan) for message in self._read(ranges))
+            return all(_is_nothing(message, plan, markers) for message in self._read(ranges))
         except BackfillError:
             self._close()
             return False
@@ -64,12 +61,10 @@ class QuietIntervals:
             self._reader = None
 
 
-def _is_nothing(message: Message, plan: BatchPlan) -> bool:
+def _is_nothing(message: Message, plan: BatchPlan, markers: frozenset[RecordId]) -> bool:
     """As a lane sees it: skipped by the plan, or the marker of one of its barriers (`streaming.lane.changes`)."""
-    partition, offset = located(message)
-    if (partition, offset) in plan.skipped:
+    place = located(message)
+    if place in plan.skipped:
         return True
     is_marker = header_of(message, BARRIER_HEADER) is not None and message.key() is None
-    return is_marker and any(
-        aligned.in_data and aligned.ends[partition] == offset + 1 for aligned in plan.barriers
-    )
+    return is_marker and place in markers

@@ -13,15 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from schemas.records import RecordId
 from state.columns import PARTITION, VNODE
-from state.values.plan import BatchPlan
 from streaming.core.history import readers
+from streaming.core.planning import markers_of
 from streaming.lane.task import LaneOutcome, LaneTask
 from streaming.protocol.lanes.quiet import RunLane
 from streaming.runtime import failpoints
 from streaming.runtime.tasks import run_numbers
-from streaming.source.few_records import FewRecords, UnfitError
+from streaming.source.few_records import FewRecords, UnfitError, ranges_of
 
 
 @dataclass(frozen=True)
@@ -62,22 +61,17 @@ def lane_rows(task: LaneTask, lane: int, records: FewRecords, begins: tuple[int,
     rows = records.decoded(
         _ranges(task, lane, begins),
         task.upstream_format,
-        markers=_markers(plan),
+        markers=markers_of(plan),
         skipped=frozenset(plan.skipped),
     )
     return rows if task.table.by_partition else rows.filter(_of_lane(task, lane, rows))
 
 
 def _ranges(task: LaneTask, lane: int, begins: tuple[int, ...]) -> Mapping[int, tuple[int, int]]:
-    plan = task.plan
-    partitions = task.upstream_partitions(lane) if task.table.by_partition else range(len(plan.first_offsets))
-    first = tuple(map(max, plan.first_offsets, begins)) if begins else plan.first_offsets
-    return {number: (first[number], plan.end_offsets[number]) for number in partitions}
-
-
-def _markers(plan: BatchPlan) -> frozenset[RecordId]:
-    in_data = (aligned.ends for aligned in plan.barriers if aligned.in_data)
-    return frozenset((number, end - 1) for ends in in_data for number, end in enumerate(ends))
+    found = ranges_of(task.plan, begins)
+    if not task.table.by_partition:
+        return found
+    return {number: found[number] for number in task.upstream_partitions(lane) if number in found}
 
 
 def _of_lane(task: LaneTask, lane: int, rows: pa.RecordBatch) -> pa.Array:

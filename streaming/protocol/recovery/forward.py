@@ -191,10 +191,9 @@ class Forward:
         begins = [first for _, first in self._unknown(jobs, configured) if first > position]
         if ahead or begins:
             self._activate(position)
-        if not self.active:
-            if jobs or position >= self._newest:
-                self.close()
-            return None  # without a job, one that a later barrier adds may have an output already
+        if not self.active and jobs:
+            self.close()
+            return None
         ends = [end for job in jobs for end in self._ends(job)]
         if not ends:
             return self._without_outputs(position, [*ahead, *begins])
