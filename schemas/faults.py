@@ -7,6 +7,7 @@ when they don't: a job with nothing but a forbidden filter is EXPRESSION_NOT_ALL
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Callable
 
 from schemas.errors import BackfillError, Code, ConfigError
 
@@ -40,6 +41,15 @@ class Faults:
     def merge(self, place: str, error: BackfillError) -> None:
         """Take over what the check of a part found; `place` is where the part stands in the whole."""
         self.add(f"{place}: {error.found}", error.code)
+
+    def find_by(self, attempt: Callable[[], object]) -> bool:
+        """Attempt what raises BackfillError, with its place, where something is wrong; whether nothing was."""
+        try:
+            attempt()
+        except BackfillError as error:
+            self.merge(str(error.where), error)
+            return False
+        return True
 
     def error(self, *, where: str, next_step: str | None = None) -> ConfigError:
         """One error that names every fault, in the order in which they were added."""

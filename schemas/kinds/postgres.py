@@ -8,13 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
-from schemas.errors import BackfillError
 from schemas.faults import Faults, brief
 from schemas.formats.protocol import Format
 from schemas.job import duration_text, parse_duration
-from schemas.settings.security import PRINTABLE_PATTERN, Secret
+from schemas.settings.security import Printable, Secret, Section
 from schemas.table import TableSchema
 
 SECRET_KEYS = frozenset({"dsn_file", "connector_url"})
@@ -31,19 +30,15 @@ def _timeout_ms(declared: object) -> int:
     return timeout_ms
 
 
-class PostgresStart(BaseModel):
+class PostgresStart(Section):
     """A table of PostgreSQL, and the slot of the connector that writes the topic. A value, without a secret in it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    dsn_file: str = Field(
-        pattern=PRINTABLE_PATTERN,
+    dsn_file: Printable = Field(
         description="File with a connection string or URL of PostgreSQL, mode `0600`: of the primary, with a role that "
         "may `SELECT` from the table.",
     )
-    table: str = Field(
+    table: Printable = Field(
         min_length=1,
-        pattern=PRINTABLE_PATTERN,
         description="The table as SQL names it: `public.orders`. See [starting from PostgreSQL](postgres.md).",
     )
     slot: str = Field(
@@ -81,10 +76,6 @@ class PostgresStart(BaseModel):
         """The connection string, to be read when a connection is made."""
         return Secret("initial.postgres.dsn_file", file=Path(self.dsn_file))
 
-    def below(self, folder: Path) -> PostgresStart:
-        """The same start; a relative file is made absolute, below `folder`."""
-        return self.model_copy(update={"dsn_file": str((folder / self.dsn_file).resolve())})
-
     def misfit_of(self, table: TableSchema) -> str | None:
         """Why a table can't start so, None if it can."""
         if table.by_partition:
@@ -111,8 +102,5 @@ def check_postgres(
     start = declared.below(folder)
     if upstream is not None and not upstream.may_be_unchanged:
         faults.add("initial.postgres needs upstream.format: debezium, without before: full")
-    try:
-        start.dsn.read()
-    except BackfillError as error:
-        faults.merge(start.dsn.key, error)
+    faults.find_by(start.dsn.read)
     return start

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from schemas.errors import BackfillError, Code, ConfigError
+from schemas.errors import Code, ConfigError
 from schemas.faults import Faults
-from schemas.settings.security import PRINTABLE_PATTERN, VARIABLE_PATTERN, Secret, Security, is_loopback
+from schemas.settings.security import OpenKeyFile, Printable, Secret, Section, Security, Variable, is_loopback
 
 _HOST = r"[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]"
 SECRET_KEYS = frozenset({"token_file", "token_env"})
@@ -20,37 +20,27 @@ SECRET_KEYS = frozenset({"token_file", "token_env"})
 LEAST_TOKEN_CHARACTERS = 16
 
 
-class HttpConfig(BaseModel):
-    """Where to listen, and the token. Files are absolute once `check_http` has passed it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class HttpConfig(Section):
+    """Where to listen, and the token."""
 
     listen: str | None = Field(
         None,
         pattern=rf"^({_HOST}):[0-9]{{1,5}}$",
         description="`host:port` to listen on, as in `127.0.0.1:8080`, see [steering](steering.md). None: no page.",
     )
-    token_file: str | None = Field(
+    token_file: Printable | None = Field(
         None,
-        pattern=PRINTABLE_PATTERN,
         description="File with the token for changes, mode `0600`, 16 characters at least. Without a token, only this "
         "machine is listened to.",
     )
-    token_env: str | None = Field(
-        None,
-        pattern=VARIABLE_PATTERN,
-        description="Environment variable with the token, instead of the file.",
+    token_env: Variable | None = Field(
+        None, description="Environment variable with the token, instead of the file."
     )
-    certificate_file: str | None = Field(
+    certificate_file: Printable | None = Field(
         None,
-        pattern=PRINTABLE_PATTERN,
         description="PEM of the certificate that it shows, with its chain: then it is `https`. None: `http`.",
     )
-    key_file: str | None = Field(
-        None,
-        pattern=PRINTABLE_PATTERN,
-        description="PKCS#8 PEM of the certificate's key, without a password, mode `0600`.",
-    )
+    key_file: OpenKeyFile = None
     hosts: list[str] = Field(
         [], description="Names that this address is asked for by, besides its own; others are refused."
     )
@@ -90,9 +80,7 @@ def check_http(declared: HttpConfig, *, folder: Path, faults: Faults) -> HttpCon
         faults.add("http.listen names no port (0 to 65535)")
     if declared.token_file is not None and declared.token_env is not None:
         faults.add("http has both token_file and token_env")
-    files = {key: getattr(declared, key) for key in ("token_file", "certificate_file", "key_file")}
-    resolved = {key: str((folder / file).resolve()) for key, file in files.items() if file is not None}
-    checked = declared.model_copy(update=resolved)
+    checked = declared.below(folder)
     _find_no_certificate(checked, faults)
     if checked.token is None and not checked.is_local:
         faults.add("http.listen is not this machine alone, so http needs token_file or token_env")
@@ -104,11 +92,10 @@ def _find_no_certificate(http: HttpConfig, faults: Faults) -> None:
     if (http.certificate_file is None) != (http.key_file is None):
         faults.add("http.certificate_file and http.key_file go together")
     elif http.certificate_file is not None and http.key_file is not None:
-        try:
-            pair = Path(http.certificate_file), Path(http.key_file)
-            Security("ssl", certificate_file=pair[0], key_file=pair[1], section="http").tls_context()
-        except BackfillError as error:
-            faults.merge(str(error.where), error)
+        pair = Path(http.certificate_file), Path(http.key_file)
+        faults.find_by(
+            Security("ssl", certificate_file=pair[0], key_file=pair[1], section="http").tls_context
+        )
 
 
 def read_token(config: HttpConfig) -> str | None:

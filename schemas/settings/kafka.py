@@ -6,23 +6,25 @@ name code to load or files to read. TLS always checks the broker's certificate a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from schemas.errors import BackfillError
 from schemas.faults import Faults
 from schemas.settings.security import (
     OAUTH_SECRET_KEYS,
-    PRINTABLE_PATTERN,
-    VARIABLE_PATTERN,
+    CaFile,
+    CertificateFile,
     Mechanism,
     OAuthConfig,
+    PasswordFile,
+    PasswordVariable,
+    Printable,
     Protocol,
     Secret,
+    Section,
     Security,
+    Variable,
     is_loopback,
 )
 from schemas.settings.topic_config import MAX_REPLICATION_FACTOR
@@ -34,10 +36,8 @@ SECRET_KEYS = OAUTH_SECRET_KEYS | {"password_file", "password_env", "key_passwor
 """Their values are never quoted in a message: a user may have written the secret itself there."""
 
 
-class KafkaConfig(BaseModel):
-    """How to reach Kafka. Files are absolute once `check_kafka` has passed it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class KafkaConfig(Section):
+    """How to reach Kafka. `check_kafka` says whether it can be."""
 
     bootstrap: str | None = Field(
         None,
@@ -53,36 +53,20 @@ class KafkaConfig(BaseModel):
         description="`SCRAM-SHA-512` (which `sasl_*` takes by default), `SCRAM-SHA-256`, `PLAIN`, or `OAUTHBEARER`, "
         "which goes with `oauth` alone.",
     )
-    username: str | None = Field(
-        None, max_length=255, pattern=PRINTABLE_PATTERN, description="Name to log in with."
-    )
-    password_file: str | None = Field(
-        None, pattern=PRINTABLE_PATTERN, description="File with its password, mode `0600`."
-    )
-    password_env: str | None = Field(
-        None,
-        pattern=VARIABLE_PATTERN,
-        description="Environment variable with its password, instead of the file.",
-    )
+    username: Printable | None = Field(None, max_length=255, description="Name to log in with.")
+    password_file: PasswordFile = None
+    password_env: PasswordVariable = None
     oauth: OAuthConfig | None = Field(
         None, description="A token server to log in by, in place of name and password, see below."
     )
-    ca_file: str | None = Field(
-        None,
-        pattern=PRINTABLE_PATTERN,
-        description="PEM of the authorities to believe. None: the system's.",
+    ca_file: CaFile = None
+    certificate_file: CertificateFile = None
+    key_file: Printable | None = Field(None, description="PKCS#8 PEM of the certificate's key, mode `0600`.")
+    key_password_file: Printable | None = Field(
+        None, description="File with the key's password, mode `0600`."
     )
-    certificate_file: str | None = Field(
-        None, pattern=PRINTABLE_PATTERN, description="PEM of the client's certificate and its chain (mTLS)."
-    )
-    key_file: str | None = Field(
-        None, pattern=PRINTABLE_PATTERN, description="PKCS#8 PEM of the certificate's key, mode `0600`."
-    )
-    key_password_file: str | None = Field(
-        None, pattern=PRINTABLE_PATTERN, description="File with the key's password, mode `0600`."
-    )
-    key_password_env: str | None = Field(
-        None, pattern=VARIABLE_PATTERN, description="Environment variable with the key's password, instead."
+    key_password_env: Variable | None = Field(
+        None, description="Environment variable with the key's password, instead."
     )
     replication_factor: int | None = Field(
         None,
@@ -124,14 +108,7 @@ def check_kafka(declared: KafkaConfig, *, folder: Path, faults: Faults) -> Kafka
 
     Files and variables are looked at too: what can't be read here can't be read when a client is made.
     """
-    files: Mapping[str, Any] = {
-        key: str(folder.resolve() / value)
-        for key, value in declared.model_dump().items()
-        if key.endswith("_file") and value is not None
-    }
-    if declared.oauth is not None:
-        files = {**files, "oauth": declared.oauth.below(folder)}
-    resolved = declared.model_copy(update=files)
+    resolved = declared.below(folder)
     before = _contradictions(resolved)
     for fault in before:
         faults.add(fault)
@@ -197,18 +174,10 @@ def _is_loopback(bootstrap: str | None) -> bool:
 
 def _try(security: Security, faults: Faults) -> None:
     """Read what a client would read, once, to find everything that is wrong with it."""
-    unreadable = False
     if security.oauth is not None:
         security.oauth.find_unusable(faults)
-    for secret in (security.password, security.key_password):
-        if secret is not None:
-            try:
-                secret.read()
-            except BackfillError as error:
-                faults.merge(secret.key, error)
-                unreadable = True
-    if security.encrypted and not (unreadable and security.key_password is not None):
-        try:
-            security.tls_context()
-        except BackfillError as error:
-            faults.merge(str(error.where), error)
+    if security.password is not None:
+        faults.find_by(security.password.read)
+    key_opens = security.key_password is None or faults.find_by(security.key_password.read)
+    if security.encrypted and key_opens:
+        faults.find_by(security.tls_context)

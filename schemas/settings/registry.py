@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from schemas.errors import BackfillError
 from schemas.faults import Faults
 from schemas.settings.security import (
     OAUTH_SECRET_KEYS,
-    PRINTABLE_PATTERN,
-    VARIABLE_PATTERN,
+    CaFile,
+    CertificateFile,
     OAuthConfig,
+    OpenKeyFile,
+    PasswordFile,
+    PasswordVariable,
+    Printable,
     Secret,
+    Section,
     Security,
+    Variable,
     is_loopback,
 )
 
@@ -32,10 +36,8 @@ SECRET_KEYS = OAUTH_SECRET_KEYS | {"url", "password_file", "password_env", "toke
 """Their values are never quoted in a message: a user may have written the secret itself there, or into the URL."""
 
 
-class RegistryConfig(BaseModel):
-    """How to reach the schema registry. Files are absolute once `check_registry` has passed it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class RegistryConfig(Section):
+    """How to reach the schema registry. `check_registry` says whether it can be."""
 
     url: str | None = Field(
         None,
@@ -46,40 +48,20 @@ class RegistryConfig(BaseModel):
     username: str | None = Field(
         None, max_length=255, pattern=r"^[^\x00-\x1f\x7f:]+$", description="Name to log in with (HTTP basic)."
     )
-    password_file: str | None = Field(
-        None, pattern=PRINTABLE_PATTERN, description="File with its password, mode `0600`."
+    password_file: PasswordFile = None
+    password_env: PasswordVariable = None
+    token_file: Printable | None = Field(
+        None, description="File with a bearer token, mode `0600`; instead of name and password."
     )
-    password_env: str | None = Field(
-        None,
-        pattern=VARIABLE_PATTERN,
-        description="Environment variable with its password, instead of the file.",
-    )
-    token_file: str | None = Field(
-        None,
-        pattern=PRINTABLE_PATTERN,
-        description="File with a bearer token, mode `0600`; instead of name and password.",
-    )
-    token_env: str | None = Field(
-        None,
-        pattern=VARIABLE_PATTERN,
-        description="Environment variable with the token, instead of the file.",
+    token_env: Variable | None = Field(
+        None, description="Environment variable with the token, instead of the file."
     )
     oauth: OAuthConfig | None = Field(
         None, description="A token server that gives bearer tokens, in place of one that is fixed, see below."
     )
-    ca_file: str | None = Field(
-        None,
-        pattern=PRINTABLE_PATTERN,
-        description="PEM of the authorities to believe. None: the system's.",
-    )
-    certificate_file: str | None = Field(
-        None, pattern=PRINTABLE_PATTERN, description="PEM of the client's certificate and its chain (mTLS)."
-    )
-    key_file: str | None = Field(
-        None,
-        pattern=PRINTABLE_PATTERN,
-        description="PKCS#8 PEM of the certificate's key, without a password, mode `0600`.",
-    )
+    ca_file: CaFile = None
+    certificate_file: CertificateFile = None
+    key_file: OpenKeyFile = None
     allow_plaintext: bool = Field(False, description="Allow `http` to another machine than this one.")
 
     @property
@@ -112,14 +94,7 @@ def check_registry(declared: RegistryConfig, *, folder: Path, faults: Faults) ->
 
     Files and variables are looked at too: what can't be read here can't be read when the client is made.
     """
-    files: dict[str, Any] = {
-        key: str(folder.resolve() / value)
-        for key, value in declared.model_dump().items()
-        if key.endswith("_file") and value is not None
-    }
-    if declared.oauth is not None:
-        files["oauth"] = declared.oauth.below(folder)
-    resolved = declared.model_copy(update=files)
+    resolved = declared.below(folder)
     found = list(_contradictions(resolved))
     for fault in found:
         faults.add(fault)
@@ -163,12 +138,6 @@ def _try(registry: RegistryConfig, faults: Faults) -> None:
         registry.oauth.declared("registry.oauth").find_unusable(faults)
     for secret in (registry.password, registry.token):
         if secret is not None:
-            try:
-                secret.read()
-            except BackfillError as error:
-                faults.merge(secret.key, error)
+            faults.find_by(secret.read)
     if any(url.startswith("https:") for url in registry.urls):
-        try:
-            registry.tls.tls_context()
-        except BackfillError as error:
-            faults.merge(str(error.where), error)
+        faults.find_by(registry.tls.tls_context)

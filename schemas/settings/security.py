@@ -14,12 +14,12 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schemas.errors import BackfillError, Code, ConfigError
+from schemas.errors import Code, ConfigError
 from schemas.faults import Faults
 
 Protocol = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
@@ -27,6 +27,24 @@ Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"]
 
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,254}$"
 PRINTABLE_PATTERN = r"^[^\x00-\x1f\x7f]+$"
+
+Printable = Annotated[str, Field(pattern=PRINTABLE_PATTERN)]
+Variable = Annotated[str, Field(pattern=VARIABLE_PATTERN)]
+PasswordFile = Annotated[Printable | None, Field(description="File with its password, mode `0600`.")]
+PasswordVariable = Annotated[
+    Variable | None, Field(description="Environment variable with its password, instead of the file.")
+]
+CaFile = Annotated[
+    Printable | None, Field(description="PEM of the authorities to believe. None: the system's.")
+]
+CertificateFile = Annotated[
+    Printable | None, Field(description="PEM of the client's certificate and its chain (mTLS).")
+]
+OpenKeyFile = Annotated[
+    Printable | None,
+    Field(description="PKCS#8 PEM of the certificate's key, without a password, mode `0600`."),
+]
+
 MAX_SECRET_BYTES = 1 << 16
 OAUTH_SECRET_KEYS = frozenset({"token_url", "client_secret_file", "client_secret_env"})
 """Their values are never quoted in a message: a user may have written the secret itself there, or into the URL."""
@@ -96,47 +114,44 @@ class OAuth:
 
     def find_unusable(self, faults: Faults) -> None:
         """Read secret and certificates as a client would, once, to find everything that is wrong with them."""
-        for attempt in (self.client_secret.read, self.tls_context):
-            try:
-                attempt()
-            except BackfillError as error:
-                faults.merge(str(error.where), error)
+        faults.find_by(self.client_secret.read)
+        faults.find_by(self.tls_context)
 
 
-class OAuthConfig(BaseModel):
-    """The section `oauth` of `kafka` and `registry`. Files are absolute once `below` has passed it."""
+class Section(BaseModel):
+    """A section of the configuration that names files: keys for them end with `_file`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    def below(self, folder: Path) -> Self:
+        """The same with its files, and those of sections in it, below `folder` where they are relative."""
+        absolute: dict[str, Any] = {}
+        for key in type(self).model_fields:
+            value = getattr(self, key)
+            if isinstance(value, Section):
+                absolute[key] = value.below(folder)
+            elif key.endswith("_file") and value is not None:
+                absolute[key] = str(folder.resolve() / value)
+        return self.model_copy(update=absolute)
+
+
+class OAuthConfig(Section):
+    """The section `oauth` of `kafka` and `registry`."""
 
     token_url: str = Field(
         pattern=r"^https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~/%-]*)?$",
         description="The token endpoint of the OIDC provider; `http` to another machine takes the section's "
         "`allow_plaintext`.",
     )
-    client_id: str = Field(
-        min_length=1, max_length=255, pattern=PRINTABLE_PATTERN, description="Name of this client there."
+    client_id: Printable = Field(min_length=1, max_length=255, description="Name of this client there.")
+    client_secret_file: Printable | None = Field(None, description="File with its secret, mode `0600`.")
+    client_secret_env: Variable | None = Field(
+        None, description="Environment variable with the secret, instead of the file."
     )
-    client_secret_file: str | None = Field(
-        None, pattern=PRINTABLE_PATTERN, description="File with its secret, mode `0600`."
+    scope: Printable | None = Field(None, max_length=1_024, description="What to ask for, space-separated.")
+    ca_file: Printable | None = Field(
+        None, description="PEM of the authorities to believe there. None: the system's."
     )
-    client_secret_env: str | None = Field(
-        None,
-        pattern=VARIABLE_PATTERN,
-        description="Environment variable with the secret, instead of the file.",
-    )
-    scope: str | None = Field(
-        None, max_length=1_024, pattern=PRINTABLE_PATTERN, description="What to ask for, space-separated."
-    )
-    ca_file: str | None = Field(
-        None,
-        pattern=PRINTABLE_PATTERN,
-        description="PEM of the authorities to believe there. None: the system's.",
-    )
-
-    def below(self, folder: Path) -> OAuthConfig:
-        """The same with its files below `folder` where they are relative."""
-        declared = self.model_dump(include={"client_secret_file", "ca_file"}, exclude_none=True)
-        return self.model_copy(update={key: str(folder.resolve() / value) for key, value in declared.items()})
 
     def declared(self, section: str) -> OAuth:
         """The settings for a client; exactly one of file and variable must be given."""

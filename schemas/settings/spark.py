@@ -10,11 +10,10 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
-from schemas.errors import ConfigError
 from schemas.faults import Faults, brief
-from schemas.settings.security import PRINTABLE_PATTERN, VARIABLE_PATTERN, Secret
+from schemas.settings.security import Printable, Secret, Section, Variable
 
 _SPARK_SETTING = re.compile(
     r"spark\.(executor\.(?!extra)|cores\.|driver\.(host|port|bindAddress)$|blockManager\.|network\.|kubernetes\.|yarn\."
@@ -41,10 +40,8 @@ def _spark_settings(declared: dict[str, str | int | bool]) -> dict[str, str | in
     return declared
 
 
-class SparkConfig(BaseModel):
-    """Where Spark runs. Files are absolute once `check_spark` has passed it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class SparkConfig(Section):
+    """Where Spark runs."""
 
     master: str | None = Field(
         None, description="Spark master, as in `spark://host:7077`. By default this machine, with every core."
@@ -59,21 +56,19 @@ class SparkConfig(BaseModel):
         "`spark.network.`, `spark.authenticate`, `spark.ssl.`, `spark.io.encryption.`, `spark.kubernetes.` or "
         "`spark.yarn.`. The others are the service's.",
     )
-    authenticate_secret_file: str | None = Field(
+    authenticate_secret_file: Printable | None = Field(
         None,
-        pattern=PRINTABLE_PATTERN,
         description="File with the secret of `spark.authenticate`, mode `0600`; master and workers have the same.",
     )
-    authenticate_secret_env: str | None = Field(
-        None, pattern=VARIABLE_PATTERN, description="Environment variable with it, instead of the file."
+    authenticate_secret_env: Variable | None = Field(
+        None, description="Environment variable with it, instead of the file."
     )
-    ssl_password_file: str | None = Field(
+    ssl_password_file: Printable | None = Field(
         None,
-        pattern=PRINTABLE_PATTERN,
         description="File with the password of the stores and the key in `spark.ssl.rpc.`, mode `0600`.",
     )
-    ssl_password_env: str | None = Field(
-        None, pattern=VARIABLE_PATTERN, description="Environment variable with it, instead of the file."
+    ssl_password_env: Variable | None = Field(
+        None, description="Environment variable with it, instead of the file."
     )
 
     def secrets(self) -> tuple[Secret | None, Secret | None]:
@@ -93,21 +88,13 @@ class SparkConfig(BaseModel):
 
 def check_spark(declared: SparkConfig, *, folder: Path, faults: Faults) -> SparkConfig:
     """The section with its files below `folder`, its secrets tried once."""
-    files = {
-        key: str(folder / value)
-        for key, value in declared.model_dump().items()
-        if key in SECRET_KEYS and key.endswith("_file") and value is not None
-    }
-    resolved = declared.model_copy(update=files)
+    resolved = declared.below(folder)
     for name in ("authenticate_secret", "ssl_password"):
         if getattr(declared, f"{name}_file") is not None and getattr(declared, f"{name}_env") is not None:
             faults.add(f"both spark.{name}_file and spark.{name}_env")
     for secret in resolved.secrets():
         if secret is not None:
-            try:
-                secret.read()
-            except ConfigError as error:
-                faults.merge(secret.key, error)
+            faults.find_by(secret.read)
     alone = (declared.master or "").split(":")[0].split("[")[0] in ("spark", "local-cluster")
     if alone and declared.authenticates and resolved.secrets()[0] is None:
         faults.add(
