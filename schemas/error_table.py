@@ -1,4 +1,4 @@
-"""What each error expects and what to do about it, by code. `docs/errors.md` is written from it: `schemas.error_page`.
+"""What each error expects and what to do about it, by code. `docs/errors.md` is written from it: `schemas.advice.page`.
 
 A name in braces is a value that the raise site gives (`BackfillError(..., name=value)`).
 """

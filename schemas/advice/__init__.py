@@ -1,1 +1,1 @@
-"""Parts of the table of errors, by what they are about."""
+"""The table of errors: its parts by what they are about, and the page that is written from it."""

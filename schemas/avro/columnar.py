@@ -29,6 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.by_op import in_order, rows_by_op, take
 from schemas.errors import Code, InputError
 from schemas.records import Op
 from schemas.table import Column
@@ -83,26 +84,15 @@ def encode_changes(
     matter (nulls in key columns neither), but both must be there at full length. Input, result and errors are
     otherwise as in `encode_keys`; ValueError also for an op that is null or none of the three.
     """
-    if ops.type != pa.int8():
-        raise TypeError(f"ops are {ops.type}, not int8")
-    if ops.null_count:
-        raise ValueError("an op is null")
-    codes = ops.to_numpy()
-    rows = {op: np.flatnonzero(codes == op) for op in Op}
-    if sum(map(len, rows.values())) != len(codes):
-        raise ValueError(f"an op is none of {[int(op) for op in Op]}")
     # Rows of one op share their constant bytes: each op is encoded by itself, then all go back in order.
-    groups = {op: chosen for op, chosen in rows.items() if len(chosen)}
+    groups = rows_by_op(ops)
     if len(groups) <= 1:
-        return _encode_one_op(next(iter(groups), Op.INSERT), columns, before, after, len(codes))
+        return _encode_one_op(next(iter(groups), Op.INSERT), columns, before, after, len(ops))
     encoded = [
-        _encode_one_op(op, columns, _take(before, chosen), _take(after, chosen), len(chosen))
+        (chosen, _encode_one_op(op, columns, take(before, chosen), take(after, chosen), len(chosen)))
         for op, chosen in groups.items()
     ]
-    grouped = np.concatenate(list(groups.values()))
-    place = np.empty_like(grouped)
-    place[grouped] = np.arange(len(grouped))
-    return pa.concat_arrays(encoded).take(pa.array(place))
+    return in_order(encoded, len(ops))
 
 
 def _encode_one_op(
@@ -116,11 +106,6 @@ def _encode_one_op(
             return encode_records(length, code + PRESENT, (columns, before), PRESENT, (columns, after))
         case Op.DELETE:
             return encode_records(length, code + PRESENT, (columns, before), NULL)
-
-
-def _take(arrays: Sequence[pa.Array], rows: npt.NDArray[np.intp]) -> list[pa.Array]:
-    indices = pa.array(rows)
-    return [array.take(indices) for array in arrays]
 
 
 def encode_records(length: int, *parts: Part) -> pa.BinaryArray:

@@ -9,25 +9,16 @@ from pydantic import Field
 
 from schemas.avro.registered import WriterSchema
 from schemas.formats.outputs.encoded import RowOutput
-from schemas.formats.protocol import Framed, Half, Images, OutputRows, Rows
-from schemas.formats.with_registry import RegistryFormat
+from schemas.formats.protocol import Format, Framed, Half, Images, OutputRows, Rows
+from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
     from schemas.avro.projection import Project
 
 
-class AppendFormat(RegistryFormat):
-    """An upstream's: a value is a row, a null value nothing, and the key is not looked at."""
-
-    format: Annotated[Literal["append"], Field(description="Rows without identity, with any key.")] = "append"
-    encoding: Annotated[
-        Literal["json", "avro-registry"],
-        Field(
-            description="`json`, an object in UTF-8, which is its default; or `avro-registry`, Avro by a schema "
-            "whose id stands in front."
-        ),
-    ] = "json"
+class _WithoutIdentity(Format):
+    """What upstream and output have in common."""
 
     @property
     def images(self) -> Images:
@@ -40,6 +31,13 @@ class AppendFormat(RegistryFormat):
     @property
     def barriers_are_beside(self) -> bool:
         return True
+
+
+class AppendFormat(_WithoutIdentity, RegistryFormat):
+    """An upstream's: a value is a row, a null value nothing, and the key is not looked at."""
+
+    format: Annotated[Literal["append"], Field(description="Rows without identity, with any key.")] = "append"
+    encoding: JsonOrAvro = "json"
 
     @property
     def may_be_null(self) -> bool:
@@ -70,7 +68,7 @@ class AppendFormat(RegistryFormat):
         return JsonRows(columns)
 
 
-class AppendOutput(RowOutput):
+class AppendOutput(_WithoutIdentity, RowOutput):
     """An output's: a value is the row after the projection, and the key is the upstream record's."""
 
     format: Annotated[
@@ -80,18 +78,6 @@ class AppendOutput(RowOutput):
             "`read: topic`."
         ),
     ] = "append"
-
-    @property
-    def images(self) -> Images:
-        return Images.ROWS
-
-    @property
-    def may_hold_barriers(self) -> bool:
-        return True
-
-    @property
-    def barriers_are_beside(self) -> bool:
-        return True
 
     @property
     def framed(self) -> Framed:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from schemas.avro.registered import WriterSchema
 from schemas.formats.protocol import Framed, Images, Rows
-from schemas.formats.with_registry import RegistryFormat
+from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.table import Column, TableSchema
 
 KeyForm = Literal["record", "json", "text", "avro"]
@@ -19,13 +19,7 @@ class UpsertFormat(RegistryFormat):
     """An upstream's only: a value is the row of its key, and a null or empty one deletes it."""
 
     format: Annotated[Literal["upsert"], Field(description="The row of a key, or null.")] = "upsert"
-    encoding: Annotated[
-        Literal["json", "avro-registry"],
-        Field(
-            description="`json`, an object in UTF-8, which is its default; or `avro-registry`, Avro by a schema "
-            "whose id stands in front."
-        ),
-    ] = "json"
+    encoding: JsonOrAvro = "json"
     key: Annotated[
         KeyForm,
         Field(

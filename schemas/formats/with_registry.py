@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Literal, Self
 
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from schemas.avro.registered import KnownSchemas, Schemas
 from schemas.formats.protocol import Format
+
+JsonOrAvro = Annotated[
+    Literal["json", "avro-registry"],
+    Field(
+        description="`json`, an object in UTF-8, which is its default; or `avro-registry`, Avro by a schema whose id "
+        "stands in front."
+    ),
+]
 
 
 class RegistryFormat(Format):

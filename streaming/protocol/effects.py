@@ -25,7 +25,7 @@ class Effect:
 
     @classmethod
     def of(cls, plan: BatchPlan) -> Effect | None:
-        """The effect that such a plan has in this place of the order, None if it has none."""
+        """The effect that such a plan has in this slot of the order, None if it has none."""
         return cls(plan)
 
 
@@ -158,7 +158,7 @@ ORDER: tuple[Slot, ...] = (
 
 def effects_of(plan: BatchPlan) -> tuple[Effect, ...]:
     """All effects of a plan that was just made, in their order."""
-    return tuple(effect for place in ORDER if (effect := place.kind.of(plan)) is not None)
+    return tuple(effect for slot in ORDER if (effect := slot.kind.of(plan)) is not None)
 
 
 def journaled(effects: Iterable[Effect]) -> tuple[Effect, ...]:
@@ -180,4 +180,4 @@ def behind(effects: Sequence[Effect], effect: Effect) -> tuple[Effect, ...]:
 
 def slot_of(effect: Effect) -> Slot:
     """The slot of an effect in the order."""
-    return next(place for place in ORDER if isinstance(effect, place.kind))
+    return next(slot for slot in ORDER if isinstance(effect, slot.kind))

@@ -103,6 +103,19 @@ def play_on(
         world.scheduler.end()
 
 
+def left_before_each_step(
+    setting: Setting, order: Order, instance_type: type[Instance] = Instance, start: Durable | None = None
+) -> tuple[list[Durable], list[str]]:
+    """What a crash before each step would leave, and what is wrong at the end without one."""
+    left: list[Durable] = []
+
+    def look(step: int, world: World) -> None:
+        left.append(world.durable.copy())
+
+    _, wrong = play_on(setting, order, start or Durable.beginning(setting), look, instance_type)
+    return left, wrong
+
+
 class Exploration:
     """`steps` counts the crashes that were considered, `distinct` those that leave something new, by round.
 

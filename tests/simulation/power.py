@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.simulation.crashes import play_on
+from tests.simulation.crashes import left_before_each_step, play_on
 from tests.simulation.fault_policies import Order
 from tests.simulation.instance import Instance
 from tests.simulation.state_digest import state_digest
 from tests.simulation.storage import Loss
-from tests.simulation.world import Durable, Setting, World
+from tests.simulation.world import Setting
 
 WAYS: dict[str, Loss] = {
     "all is gone": lambda path: "gone",
@@ -32,12 +32,7 @@ def power_failures(
     setting: Setting, order: Order, instance_type: type[Instance] = Instance
 ) -> Iterator[tuple[str, list[str]]]:
     """Step and way of each that leaves something new, and what is wrong in the end."""
-    left: list[Durable] = []
-
-    def look(step: int, world: World) -> None:
-        left.append(world.durable.copy())
-
-    _, wrong = play_on(setting, order, Durable.beginning(setting), look, instance_type)
+    left, wrong = left_before_each_step(setting, order, instance_type)
     yield "none", wrong
     known: set[tuple[bytes, str]] = set()
     for step, durable in enumerate(left):

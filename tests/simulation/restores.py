@@ -13,12 +13,12 @@ from typing import Any
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
-from tests.simulation.crashes import VNODES, play_on
+from tests.simulation.crashes import VNODES, left_before_each_step, play_on
 from tests.simulation.fault_policies import Order
 from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
 from tests.simulation.storage import Files
-from tests.simulation.world import Durable, Setting, World, may_restore
+from tests.simulation.world import Durable, Setting, may_restore
 
 EVERY = 9
 """Steps from one restore to the next: more than the commits of a batch, and no divisor of its steps."""
@@ -62,12 +62,7 @@ def restores(
     setting: Setting, order: Order, instance_type: type[Instance] = Instance, every: int = EVERY
 ) -> Iterator[tuple[str, list[str]]]:
     """When which state is restored, and what is wrong in the end."""
-    left: list[Durable] = []
-
-    def look(step: int, world: World) -> None:
-        left.append(world.durable.copy())
-
-    _, wrong = play_on(setting, order, Durable.beginning(setting), look, instance_type)
+    left, wrong = left_before_each_step(setting, order, instance_type)
     yield "none", wrong
     for moment in range(every, len(left), every):
         for older, files in _copies(setting, left[:moment]):
@@ -86,8 +81,7 @@ class _Rebuilds(Instance):
 
 def rebuilds(setting: Setting, order: Order, every: int) -> Iterator[tuple[str, list[str]]]:
     """When the state is lost as a whole, and what is wrong in the end."""
-    left: list[Durable] = []
-    play_on(setting, order, Durable.beginning(setting), lambda step, world: left.append(world.durable.copy()))
+    left, _ = left_before_each_step(setting, order)
     for moment in range(every, len(left), every):
         durable = left[moment].copy()
         durable.files.restore(Files())

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from schemas.settings.limits import Limits
-from tests.simulation.crashes import ORDERS, Exploration, play_on, replay, twelve_epochs
+from tests.simulation.crashes import ORDERS, Exploration, left_before_each_step, replay, twelve_epochs
 from tests.simulation.fault_policies import Order
 from tests.simulation.state_digest import state_digest
 from tests.simulation.world import Durable
@@ -45,7 +45,7 @@ def test_the_law_holds_after_any_number_of_crashes() -> None:
 def test_crashes_that_leave_the_same_go_on_the_same() -> None:
     """What counts as the same after two crashes is met after one as well; from there on nothing differs."""
     by_digest: dict[bytes, Durable] = {}
-    once = _left(Durable.beginning(twelve_epochs()))
+    once, _ = left_before_each_step(twelve_epochs(), ORDERS[0])
     for left in once:
         by_digest.setdefault(state_digest(left), left)
     compared = 0
@@ -59,10 +59,7 @@ def test_crashes_that_leave_the_same_go_on_the_same() -> None:
 
 
 def _left(start: Durable) -> list[Durable]:
-    """What would survive before each step."""
-    left: list[Durable] = []
-    play_on(twelve_epochs(), ORDERS[0], start, lambda step, world: left.append(world.durable.copy()))
-    return left
+    return left_before_each_step(twelve_epochs(), ORDERS[0], start=start)[0]
 
 
 def test_a_crash_can_be_looked_at_again() -> None:

@@ -18,9 +18,9 @@ from schemas.avro.limits import MalformedError
 from schemas.avro.output_schemas import row_record
 from schemas.avro.reader import Ranges, RecordReader
 from schemas.avro.registered import FRAME_BYTES, SchemaIds, frame
+from schemas.by_op import rows_and_nulls
 from schemas.errors import Code, InputError
 from schemas.formats.outputs.halves import Keys, UpsertRows, Values, mismatch
-from schemas.formats.outputs.ops import rows_and_nulls
 from schemas.formats.protocol import Origins
 from schemas.position import Key
 from schemas.records import Row

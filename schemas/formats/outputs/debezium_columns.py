@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from schemas.avro.columnar import NULL, PRESENT, Part, encode_records
 from schemas.avro.registered import frame
+from schemas.by_op import in_order, rows_by_op, take
 from schemas.formats.outputs.debezium_avro import source_bytes, tail_bytes
 from schemas.formats.outputs.envelope import LETTERS, READ, event_frame, own_version, source, tail
-from schemas.formats.outputs.ops import in_order, rows_by_op, take
 from schemas.formats.protocol import Origins
 from schemas.json.columnar import joined, object_pieces
 from schemas.json.pieces import Piece

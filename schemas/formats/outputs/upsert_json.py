@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from schemas.by_op import rows_and_nulls
 from schemas.formats.outputs.halves import UpsertRows, Values
 from schemas.formats.outputs.json_records import JsonKeyRows, error, payload_of, read_row, row_frame, same
-from schemas.formats.outputs.ops import rows_and_nulls
 from schemas.formats.protocol import Origins
 from schemas.json.columnar import encode_objects
 from schemas.json.parsing.tokens import JsonError

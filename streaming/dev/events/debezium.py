@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.by_op import in_order, rows_by_op, take
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.envelope import LETTERS, own_version
-from schemas.formats.outputs.ops import in_order, rows_by_op, take
 from schemas.json.cells import cells
 from schemas.json.debezium_values import MICROS, UNITS
 from schemas.json.frames import Schema, connect_field, connect_row, connect_struct, framed

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from schemas.avro.columnar import encode_records
 from schemas.avro.registered import SchemaIds, frame
+from schemas.by_op import rows_and_nulls
 from schemas.formats.outputs.avro_records import FramedKeys
-from schemas.formats.outputs.ops import rows_and_nulls
 from schemas.formats.upsert import KeyForm
 from schemas.json.cells import cells
 from schemas.json.columnar import encode_objects

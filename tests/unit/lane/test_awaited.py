@@ -14,7 +14,6 @@ from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.errors import Code
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind
-from schemas.settings.limits import Limits
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.replica import LOG_PATH
 from state.storage import Storage
@@ -22,8 +21,9 @@ from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from streaming.lane.awaited import MOST_IDS, awaited_ids
 from streaming.lane.changes import Changes, order_changes
 from streaming.lane.run import run_lane
-from streaming.lane.task import Awaits, Faulty, LaneResult, LaneTask, Undone
+from streaming.lane.task import Awaits, Faulty, LaneResult, Undone
 from streaming.source.decoded import AFTER, AWAITS, BEFORE, KEY, SIZE, VALUE, decoded_schema
+from tests.kit.lane_tasks import lane_task
 from tests.kit.tables import table
 
 TABLE = table()
@@ -80,21 +80,7 @@ def test_a_topic_full_of_ids_is_asked_about_bit_by_bit() -> None:
 def test_a_lane_that_waits_writes_nothing_and_reports_no_faults(tmp_path: Path, in_parts: bool) -> None:
     storage = Storage(str(tmp_path))
     storage.filesystem.create_dir(storage.path(LOG_PATH), recursive=True)
-    task = LaneTask(
-        storage=storage,
-        table=TABLE,
-        plan=plan(3),
-        progress={},
-        scans={},
-        sinks={},
-        read_letters=lambda parked: (),
-        transactional_id="none",
-        journal_version=0,
-        limits=Limits(),
-        known_ends={},
-        upstream_format=FORMAT.with_schemas(KNOWN),
-        in_parts=in_parts,
-    )
+    task = lane_task(storage, TABLE, plan(3), upstream_format=FORMAT.with_schemas(KNOWN), in_parts=in_parts)
     rows = [record(0, None, frame(1), b"\x01"), waits(1, frame(7), frame(2))]
     pieces = [batch(each) for each in rows]
     schema = decoded_schema(TABLE)

@@ -15,7 +15,6 @@ from schemas.avro.columnar import encode_keys
 from schemas.errors import Code
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Op
-from schemas.settings.limits import Limits
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.replica import LOG_PATH
 from state.storage import Storage
@@ -23,8 +22,9 @@ from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import find_faults
 from streaming.lane.run import run_lane
-from streaming.lane.task import LaneResult, LaneTask
+from streaming.lane.task import LaneResult
 from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE, decoded_schema
+from tests.kit.lane_tasks import lane_task
 from tests.kit.tables import table
 
 TABLE = table()
@@ -121,19 +121,7 @@ def test_a_lane_writes_the_last_record_before_a_barrier_beside_the_data_to_the_l
     storage = Storage(str(tmp_path))
     storage.filesystem.create_dir(storage.path(LOG_PATH), recursive=True)
     rows = decoded(*(insert(number, 0, number) for number in range(4)))
-    task = LaneTask(
-        storage=storage,
-        table=TABLE,
-        plan=plan((2,), (4,), in_data=False),
-        progress={},
-        scans={},
-        sinks={},
-        read_letters=lambda parked: (),
-        transactional_id="none",
-        journal_version=0,
-        limits=Limits(),
-        known_ends={},
-    )
+    task = lane_task(storage, TABLE, plan((2,), (4,), in_data=False))
     result = run_lane(task, 0, [rows], rows.schema)
     assert isinstance(result, LaneResult)
     assert (result.changes, [file.rows for file in result.log]) == (4, [4])

@@ -14,12 +14,12 @@ from schemas.formats.protocol import Format
 from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind
-from schemas.settings.limits import Limits
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion, Slice
 from streaming.lane.task import Awaits, Lack, LaneOutcome, LaneResult, LaneTask, Undone
 from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts, LaneTasks
 from streaming.protocol.overrun import is_overrun
+from tests.kit.lane_tasks import lane_task
 from tests.kit.tables import table
 
 BARRIER = AlignedBarrier(Barrier(1 << 16, 0, BarrierKind.INITIAL, 1, 0), (9,), in_data=False)
@@ -73,20 +73,7 @@ class Tasks:
         return LaneTasks.learn(cast("LaneTasks", self), ids, refused)
 
     def task(self, plan: BatchPlan, progress: Any) -> LaneTask:
-        return LaneTask(
-            storage=Storage("/nowhere"),
-            table=table(),
-            plan=plan,
-            progress={},
-            scans={},
-            sinks={},
-            read_letters=lambda parked: (),
-            transactional_id="none",
-            journal_version=0,
-            limits=Limits(),
-            known_ends={},
-            upstream_format=self.upstream_format,
-        )
+        return lane_task(Storage("/nowhere"), table(), plan, upstream_format=self.upstream_format)
 
 
 def attempts(runner: Runner, book: Book) -> tuple[LaneAttempts, Tasks]:

@@ -1,4 +1,4 @@
-"""`docs/errors.md`: `python -m schemas.error_page` writes the table of errors into it, behind each meaning."""
+"""`docs/errors.md`: `python -m schemas.advice.page` writes the table of errors into it, behind each meaning."""
 
 from __future__ import annotations
 
