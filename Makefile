@@ -21,7 +21,7 @@ demo: setup  ## Run the main job on an embedded broker and check its output (und
 	$(RUN)/backfill demo $(ARGS)
 
 test: setup jars  ## Run all tests but the faults (ARGS="..." goes to pytest)
-	$(RUN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(RUN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: setup jars  ## Run the tests that start neither Spark nor a broker
 	HYPOTHESIS_PROFILE=quick $(RUN)/pytest -n 2 --dist loadfile -m "not spark and not kafka and not slow and not faults and not connect" $(ARGS)
@@ -38,7 +38,7 @@ compare-initial: setup jars  ## Compare a start from PostgreSQL with Debezium's 
 simulate: setup  ## Play every crash, hand-over and canary, and random histories (SEEDS=100000); or show one (SEED=123)
 	$(RUN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(CRASHES),--crashes $(CRASHES)) $(if $(HANDOVER),--hand-over $(HANDOVER)) $(if $(ORDER),--order $(ORDER)) \
-		$(if $(READING),--reading)
+		$(if $(READING),--reading) $(if $(DEATHS),--deaths)
 
 check: setup  ## Lint, check the format and the types
 	$(RUN)/ruff check .

@@ -21,7 +21,7 @@ from tests.kit.kill_scenario import KillScenario, spark_of, workers_of
 from tests.kit.process import Process
 from tests.kit.real import await_condition
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 ENDS_WITHIN_S = 30.0
 
 
@@ -31,7 +31,6 @@ def _more_batches(tried: KillScenario, process: Process) -> None:
     assert process.popen.poll() is None, process.lines[-5:]
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("point", ["lane-read", "lane-sent", "lane-logged"])
 def test_the_jvm_dies(kill_scenario: KillScenarios, point: str) -> None:
     tried = kill_scenario()
@@ -44,7 +43,6 @@ def test_the_jvm_dies(kill_scenario: KillScenarios, point: str) -> None:
     tried.judge()
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("point", ["journaled", "lane-sent", "replicated"])
 def test_the_driver_dies_and_takes_all_that_it_started_with_it(
     kill_scenario: KillScenarios, point: str
@@ -61,7 +59,6 @@ def test_the_driver_dies_and_takes_all_that_it_started_with_it(
     tried.judge()
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("point", ["lane-opened", "lane-sent", "lane-committed"])
 def test_a_worker_dies_and_the_service_goes_on(kill_scenario: KillScenarios, point: str) -> None:
     tried = kill_scenario()
@@ -74,7 +71,6 @@ def test_a_worker_dies_and_the_service_goes_on(kill_scenario: KillScenarios, poi
     tried.judge()
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("away_s", [0, 90])
 def test_the_broker_dies_and_comes_back(
     kill_scenario: KillScenarios, broker: EmbeddedBroker, away_s: float
@@ -107,7 +103,6 @@ def unwritable(folder: Path) -> Iterator[None]:
         subprocess.run([change, "-i", str(folder)], check=True)
 
 
-@pytest.mark.faults
 def test_a_base_that_cannot_be_written_delays_the_compaction_and_nothing_else(
     kill_scenario: KillScenarios,
 ) -> None:
@@ -139,7 +134,6 @@ def test_a_base_that_cannot_be_written_delays_the_compaction_and_nothing_else(
     tried.judge()
 
 
-@pytest.mark.faults
 def test_a_paused_instance_finds_another_in_its_place(kill_scenario: KillScenarios) -> None:
     """Paused for longer than its transactions live, in the middle of one."""
     tried = kill_scenario(rows=2_000)
@@ -164,7 +158,6 @@ def test_a_paused_instance_finds_another_in_its_place(kill_scenario: KillScenari
     tried.judge()
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("late_s", [0.0, 2.0, 8.0])
 def test_of_two_instances_one_works(kill_scenario: KillScenarios, late_s: float) -> None:
     tried = kill_scenario(rows=2_000)
@@ -181,9 +174,7 @@ def test_of_two_instances_one_works(kill_scenario: KillScenarios, late_s: float)
     tried.judge()
 
 
-@pytest.mark.parametrize(
-    "send", [pytest.param(os.kill, marks=pytest.mark.faults), os.killpg], ids=["process", "group"]
-)
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["process", "group"])
 def test_sigterm_in_the_middle_of_a_batch_is_soon_over(
     kill_scenario: KillScenarios, send: Callable[[int, signal.Signals], None]
 ) -> None:

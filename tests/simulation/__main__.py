@@ -6,15 +6,17 @@ make simulate SEED=123                      one history: its trace, and what is 
 make simulate CRASHES="40 5" ORDER=1        likewise: crashes before step 40, and before step 5 of the recovery
 make simulate CRASHES="40" READING=1        likewise, of a table that is read from its database
 make simulate HANDOVER="57 5" ORDER=0       likewise: stopped before step 57, going on after 5 of its rival's
+make simulate DEATHS=1                      the canaries alone; where each dies goes into deaths.json, for the tests
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -26,7 +28,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tests.simulation import handovers
-from tests.simulation.canaries import CANARIES
+from tests.simulation.canaries import CANARIES, DEATHS
+from tests.simulation.cases import Case, broken
 from tests.simulation.crashes import ORDERS, Exploration, replay, twelve_epochs
 from tests.simulation.from_database import reading_that_is_over_early, small_reading
 from tests.simulation.histories import Verdict, play
@@ -44,6 +47,7 @@ def main() -> int:
     parser.add_argument("--crashes", type=int, nargs="+")
     parser.add_argument("--reading", action="store_true")
     parser.add_argument("--hand-over", type=int, nargs=2)
+    parser.add_argument("--deaths", action="store_true")
     parser.add_argument("--order", type=int, choices=range(len(ORDERS)), default=0)
     arguments = parser.parse_args()
     order = ORDERS[arguments.order]
@@ -56,6 +60,8 @@ def main() -> int:
     if arguments.hand_over is not None:
         played = handovers.hand_over(order, *arguments.hand_over)
         return _show(*(played or ([], ["there is no such history"])))
+    if arguments.deaths:
+        return _write_deaths()
     return _play_all(range(arguments.first or 0, arguments.seeds), seeds_alone=arguments.first is not None)
 
 
@@ -82,6 +88,7 @@ class Part(NamedTuple):
 
 def _crashes(piece: tuple[int, bool]) -> tuple[int, list[str]]:
     order, with_compaction = piece
+    # With compaction what crashes leave differs too much for the rounds of any number of them to come to an end soon.
     exploration = Exploration(replace(twelve_epochs(), compactions=with_compaction), ORDERS[order])
     exploration.run(most_crashes=2 if with_compaction else None)
     return sum(exploration.distinct), exploration.broken
@@ -95,26 +102,31 @@ def _crashes_while_reading(piece: int) -> tuple[int, list[str]]:
 
 def _power_failures(piece: int) -> tuple[int, list[str]]:
     settings = twelve_epochs(), small_reading()
-    played = [each for setting in settings for each in power_failures(setting, ORDERS[piece])]
-    return len(played), [f"order {piece}, {where}\n  {wrong[0]}" for where, wrong in played if wrong]
+    return _enumerate(
+        piece, (case for setting in settings for case in power_failures(setting, ORDERS[piece]))
+    )
 
 
 def _restores(piece: int) -> tuple[int, list[str]]:
     setting, order = jobs_that_come_and_go(), ORDERS[piece]
-    played = [*restores(setting, order), *rebuilds(setting, order, every=1)]
-    played += restores(reading_that_is_over_early(), order)
-    return len(played), [f"order {piece}, {where}\n  {wrong[0]}" for where, wrong in played if wrong]
+    older = [*restores(setting, order), *restores(reading_that_is_over_early(), order)]
+    return _enumerate(piece, [*older, *rebuilds(setting, order, every=1)])
+
+
+def _enumerate(order: int, cases: Iterable[Case]) -> tuple[int, list[str]]:
+    count, found = broken(cases)
+    return count, [f"order {order}, {each}" for each in found]
 
 
 def _hand_overs(piece: tuple[int, int]) -> tuple[int, list[str]]:
     order, stop = piece
     played = list(handovers.hand_overs(ORDERS[order], [stop]))
-    broken = [
+    found = [
         f'make simulate HANDOVER="{stop} {wake}" ORDER={order}\n  {wrong[0]}'
         for _, wake, wrong in played
         if wrong
     ]
-    return len(played), broken
+    return len(played), found
 
 
 def _seeds(piece: range) -> tuple[int, list[str]]:
@@ -122,7 +134,7 @@ def _seeds(piece: range) -> tuple[int, list[str]]:
 
 
 def _canary(number: int) -> tuple[str, str]:
-    return CANARIES[number].dies() or ("", "it lives")
+    return CANARIES[number].dies_first() or ("", "it lives")
 
 
 def _play_all(seeds: range, *, seeds_alone: bool) -> int:
@@ -130,8 +142,8 @@ def _play_all(seeds: range, *, seeds_alone: bool) -> int:
     with ProcessPoolExecutor(os.cpu_count(), initializer=_quiet) as pool:
         alive = 0 if seeds_alone else _print_canaries(console, pool)
         parts = [] if seeds_alone else _enumerated()
-        broken = sum(_play_part(console, pool, part) for part in [*parts, _random(seeds)])
-    return bool(alive or broken)
+        failures = sum(_play_part(console, pool, part) for part in [*parts, _random(seeds)])
+    return bool(alive or failures)
 
 
 def _enumerated() -> list[Part]:
@@ -156,6 +168,14 @@ def _quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
+def _write_deaths() -> int:
+    with ProcessPoolExecutor(os.cpu_count(), initializer=_quiet) as pool:
+        found = list(pool.map(_canary, range(len(CANARIES))))
+    deaths = {str(canary): where for canary, (where, _) in zip(CANARIES, found, strict=True) if where}
+    DEATHS.write_text(json.dumps(deaths, indent=1) + "\n", encoding="utf-8")
+    return len(CANARIES) - len(deaths)
+
+
 def _print_canaries(console: Console, pool: ProcessPoolExecutor) -> int:
     """Gives how many are alive. Two lines a canary, for a terminal of 80 columns."""
     table = Table("step", "what is broken, and what is wrong then", title="Canaries", expand=True)
@@ -171,17 +191,17 @@ def _print_canaries(console: Console, pool: ProcessPoolExecutor) -> int:
 
 def _play_part(console: Console, pool: ProcessPoolExecutor, part: Part) -> int:
     """Gives how many histories are broken."""
-    count, broken = 0, 0
+    count, total = 0, 0
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console) as progress:
         for played, failures in progress.track(
             pool.map(part.work, part.pieces), total=len(part.pieces), description=part.name
         ):
-            count, broken = count + played, broken + len(failures)
+            count, total = count + played, total + len(failures)
             for failure in failures:
                 console.print(failure, markup=False)
-    console.print(f"{part.name}: {count} histories, {broken} broken")
-    return broken
+    console.print(f"{part.name}: {count} histories, {total} broken")
+    return total
 
 
 if __name__ == "__main__":

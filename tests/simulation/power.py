@@ -7,14 +7,15 @@ at risk where all is synced in time, and more where a canary leaves a sync out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from tests.simulation.cases import Case
 from tests.simulation.crashes import left_before_each_step, play_on
 from tests.simulation.fault_policies import Order
 from tests.simulation.instance import Instance
 from tests.simulation.state_digest import state_digest
 from tests.simulation.storage import Loss
-from tests.simulation.world import Setting
+from tests.simulation.world import Durable, Setting
 
 WAYS: dict[str, Loss] = {
     "all is gone": lambda path: "gone",
@@ -30,10 +31,10 @@ WAYS: dict[str, Loss] = {
 
 def power_failures(
     setting: Setting, order: Order, instance_type: type[Instance] = Instance
-) -> Iterator[tuple[str, list[str]]]:
-    """Step and way of each that leaves something new, and what is wrong in the end."""
+) -> Iterator[Case]:
+    """Each that leaves something new, by step and way."""
     left, wrong = left_before_each_step(setting, order, instance_type)
-    yield "none", wrong
+    yield Case("none", lambda: wrong)
     known: set[tuple[bytes, str]] = set()
     for step, durable in enumerate(left):
         before = state_digest(durable)
@@ -43,4 +44,10 @@ def power_failures(
                 known.add((before, losses))
                 lost = durable.copy()
                 lost.files.lose_power(loss)
-                yield f"step {step}, {way}", play_on(setting, order, lost, instance_type=instance_type)[1]
+                yield Case(f"step {step}, {way}", _after(setting, order, lost, instance_type))
+
+
+def _after(
+    setting: Setting, order: Order, lost: Durable, instance_type: type[Instance]
+) -> Callable[[], list[str]]:
+    return lambda: play_on(setting, order, lost, instance_type=instance_type)[1]

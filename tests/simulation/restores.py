@@ -6,12 +6,13 @@ started again, perhaps with another number of lanes. The outputs are as they wer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from tests.kit.upstream import Upstream
+from tests.simulation.cases import Case
 from tests.simulation.changelog import Changelog
 from tests.simulation.crashes import VNODES, left_before_each_step, play_on
 from tests.simulation.fault_policies import Order
@@ -60,17 +61,14 @@ def jobs_that_come_and_go() -> Setting:
 
 def restores(
     setting: Setting, order: Order, instance_type: type[Instance] = Instance, every: int = EVERY
-) -> Iterator[tuple[str, list[str]]]:
-    """When which state is restored, and what is wrong in the end."""
+) -> Iterator[Case]:
+    """When which state is restored."""
     left, wrong = left_before_each_step(setting, order, instance_type)
-    yield "none", wrong
+    yield Case("none", lambda: wrong)
     for moment in range(every, len(left), every):
         for older, files in _copies(setting, left[:moment]):
-            durable = left[moment].copy()
-            durable.files.restore(files)
-            durable.restored = True
             where = f"before step {moment} the state of step {older}"
-            yield where, play_on(setting, order, durable, instance_type=instance_type)[1]
+            yield Case(where, _restored(setting, order, left[moment], files, instance_type))
 
 
 class _Rebuilds(Instance):
@@ -79,14 +77,23 @@ class _Rebuilds(Instance):
         self.rebuilds = True
 
 
-def rebuilds(setting: Setting, order: Order, every: int) -> Iterator[tuple[str, list[str]]]:
-    """When the state is lost as a whole, and what is wrong in the end."""
+def rebuilds(setting: Setting, order: Order, every: int) -> Iterator[Case]:
+    """When the state is lost as a whole."""
     left, _ = left_before_each_step(setting, order)
     for moment in range(every, len(left), every):
-        durable = left[moment].copy()
-        durable.files.restore(Files())
+        yield Case(f"step {moment}", _restored(setting, order, left[moment], Files(), _Rebuilds))
+
+
+def _restored(
+    setting: Setting, order: Order, left: Durable, files: Files, instance_type: type[Instance]
+) -> Callable[[], list[str]]:
+    def play() -> list[str]:
+        durable = left.copy()
+        durable.files.restore(files)
         durable.restored = True
-        yield f"step {moment}", play_on(setting, order, durable, instance_type=_Rebuilds)[1]
+        return play_on(setting, order, durable, instance_type=instance_type)[1]
+
+    return play
 
 
 def _copies(setting: Setting, left: list[Durable]) -> Iterator[tuple[int, Files]]:

@@ -8,16 +8,14 @@ import pytest
 
 from schemas.settings.limits import Limits
 from tests.simulation.crashes import ORDERS, Exploration, left_before_each_step, replay, twelve_epochs
-from tests.simulation.fault_policies import Order
 from tests.simulation.state_digest import state_digest
 from tests.simulation.world import Durable
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", [ORDERS[0], ORDERS[-1]], ids=str)
-def test_the_law_holds_after_a_crash_before_any_step(order: Order) -> None:
-    """In the other orders, and in pairs, by `make simulate`."""
-    exploration = Exploration(twelve_epochs(), order)
+def test_the_law_holds_after_a_crash_before_any_step() -> None:
+    """In the other orders, in pairs, and in any number, by `make simulate`."""
+    exploration = Exploration(twelve_epochs(), ORDERS[-1])
     exploration.run(most_crashes=1)
     assert not exploration.broken, "\n".join(exploration.broken)
     assert exploration.distinct[1] > 100
@@ -31,15 +29,6 @@ def test_the_law_holds_after_a_crash_before_any_step_of_intervals_in_parts() -> 
     exploration.run(most_crashes=1)
     assert not exploration.broken, "\n".join(exploration.broken)
     assert exploration.distinct[1] > 100
-
-
-@pytest.mark.slow
-def test_the_law_holds_after_any_number_of_crashes() -> None:
-    """Without maintenance: what that leaves behind differs too much for the rounds to come to an end soon."""
-    exploration = Exploration(replace(twelve_epochs(), compactions=False), ORDERS[0])
-    exploration.run()
-    assert not exploration.broken, "\n".join(exploration.broken)
-    assert len(exploration.distinct) > 2
 
 
 def test_crashes_that_leave_the_same_go_on_the_same() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
+from tests.simulation.cases import broken
 from tests.simulation.crashes import ORDERS, Exploration, play_on
 from tests.simulation.fault_policies import Order
 from tests.simulation.from_database import quiet_reading, reading_that_is_over_early, small_reading
@@ -13,7 +16,7 @@ from tests.simulation.power import power_failures
 from tests.simulation.restores import restores
 from tests.simulation.world import Durable
 
-SEEDS = 200
+SEEDS = 100
 CHUNK = 25
 
 
@@ -35,10 +38,9 @@ def test_a_quiet_reading_comes_to_its_end(order: Order) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", [ORDERS[0], ORDERS[-1]], ids=str)
-def test_the_law_holds_after_a_crash_before_any_step(order: Order) -> None:
+def test_the_law_holds_after_a_crash_before_any_step() -> None:
     """In the other orders, and in pairs, by `make simulate`."""
-    exploration = Exploration(small_reading(), order, " READING=1")
+    exploration = Exploration(small_reading(), ORDERS[-1], " READING=1")
     exploration.run(most_crashes=1)
     assert not exploration.broken, "\n".join(exploration.broken)
     assert exploration.distinct[1] > 100
@@ -46,17 +48,18 @@ def test_the_law_holds_after_a_crash_before_any_step(order: Order) -> None:
 
 @pytest.mark.slow
 def test_the_law_holds_after_a_power_failure_before_any_step() -> None:
-    played = list(power_failures(small_reading(), ORDERS[0]))
-    assert not [(where, wrong) for where, wrong in played if wrong]
-    assert len(played) > 50
+    """Every fifth of them; all, and in the other orders, by `make simulate`."""
+    count, found = broken(islice(power_failures(small_reading(), ORDERS[0]), 0, None, 5))
+    assert not found, "\n".join(found)
+    assert count > 30
 
 
 @pytest.mark.slow
 def test_a_state_that_is_past_the_reading_can_be_restored() -> None:
     """Also where its newest plan was half done, and the outputs are past it."""
-    played = list(restores(reading_that_is_over_early(), ORDERS[0], every=160))
-    assert not [(where, wrong) for where, wrong in played if wrong]
-    assert len(played) > 20
+    count, found = broken(restores(reading_that_is_over_early(), ORDERS[0], every=160))
+    assert not found, "\n".join(found)
+    assert count > 20
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.__main__ import failed, main
 from tests.simulation.histories import play
 
-SEEDS = 1_000
+SEEDS = 600
 CHUNK = 200
 
 

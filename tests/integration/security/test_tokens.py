@@ -181,7 +181,7 @@ ROWS = 400
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.timeout(600)
 def test_a_table_goes_the_whole_way_by_tokens_that_end_meanwhile(tokens: TokenBroker, tmp_path: Path) -> None:
     """Spark's client logs in as well. What was written and said holds neither the secret nor a token."""

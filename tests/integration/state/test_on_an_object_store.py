@@ -87,6 +87,7 @@ def test_a_new_state_leaves_nothing_of_what_it_tried(root: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.kafka
+@pytest.mark.faults
 def test_a_service_is_killed_and_goes_on(bootstrap: str, root: str, tmp_path: Path) -> None:
     tried = KillScenario(
         KafkaSettings(bootstrap), tmp_path, rows=300, rate_limit=None, live_rate=20, config={"state": root}
