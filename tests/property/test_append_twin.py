@@ -57,7 +57,7 @@ def test_rows_in_json_are_the_same_to_both(spark: SparkSession, odd: bool) -> No
 @pytest.mark.parametrize("odd", [False, True], ids=["sound", "odd"])
 @pytest.mark.timeout(600)
 def test_rows_in_avro_are_the_same_to_both(spark: SparkSession, odd: bool) -> None:
-    for schemas, pairs in drawn(batches(WIDE, key="record", odd=odd), 5):
+    for schemas, pairs in drawn(batches(WIDE, key="record", odd=odd), 3):
         format_ = AppendFormat(encoding="avro-registry").with_schemas(KnownSchemas(schemas))
         found = [pair for pair in pairs if pair[1] or (odd and pair[1] is not None)]  # empty ones are no rows
         assert differences(spark, format_, WIDE, found) == []

@@ -96,7 +96,7 @@ def test_random_events_are_the_same_to_both(
     spark: SparkSession, before: Literal["ignored", "full"], odd: bool
 ) -> None:
     declared = DebeziumFormat(encoding="avro-registry", before=before)
-    for schemas, found in drawn(events(WIDE, odd=odd, whole=declared.is_whole), 4):
+    for schemas, found in drawn(events(WIDE, odd=odd, whole=declared.is_whole), 2):
         format_ = declared.with_schemas(KnownSchemas(schemas))
         assert differences(spark, format_, WIDE, found) == []
         refused = [each for each in by_the_twin(format_, WIDE, found) if isinstance(each, str)]

@@ -26,7 +26,7 @@ from tests.property.test_upsert_twin import SCHEMA, WIDE, by_the_twin, differenc
 @pytest.mark.parametrize("odd", [False, True], ids=["sound", "odd"])
 @pytest.mark.timeout(600)
 def test_records_of_every_type_are_the_same_to_both(spark: SparkSession, odd: bool) -> None:
-    for schemas, found in drawn(batches(WIDE, key="record", odd=odd), 7):
+    for schemas, found in drawn(batches(WIDE, key="record", odd=odd), 4):
         format_ = UpsertFormat(encoding="avro-registry").with_schemas(KnownSchemas(schemas))
         assert differences(spark, format_, WIDE, found) == []
         if not odd:
