@@ -25,13 +25,14 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, EnvironmentProblem
+from streaming.runtime.java.class_archive import broker_archive, sharing
 from streaming.runtime.java.home import java, log_options
 from streaming.runtime.java.jars import JarSet, ensure
 from streaming.runtime.paths import log_folder
 
 _HOST = "127.0.0.1"
 _START_LIMIT_S = 60.0
-_STOP_LIMIT_S = 20.0
+_STOP_LIMIT_S = 60.0
 # One cluster id for all: it only has to be the same for the files of one folder.
 _CLUSTER_ID = "YmFja2ZpbGwtZW1iZWRkZQ"
 
@@ -95,7 +96,7 @@ class EmbeddedBroker:
     `data` is kept when given; otherwise a temporary folder is made and deleted at the end. `port` 0 takes
     a free one, and keeps it for a later `start`. `heap` is the JVM's. `log` is the broker's log file,
     kept in any case. `listeners` come beside the plain one, each on a free port (see `address`); `settings` are
-    further settings of the broker, `java_options` of its JVM.
+    further settings of the broker, `java_options` of its JVM. `records_classes`: they have it record a class archive.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class EmbeddedBroker:
         listeners: Sequence[Listener] = (),
         settings: Mapping[str, str] = MappingProxyType({}),
         java_options: Sequence[str] = (),
+        records_classes: bool = False,
     ) -> None:
         self._owns_data = data is None
         self.data = data.absolute() if data else Path(tempfile.mkdtemp(prefix="backfill-kafka-"))
@@ -115,6 +117,7 @@ class EmbeddedBroker:
         self.heap = heap
         self.log = (log or log_folder() / f"kafka-{self.data.name}.log").absolute()
         self._listeners, self._settings, self._options = listeners, settings, java_options
+        self._records_classes = records_classes
         self._ports: dict[str, int] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -179,7 +182,7 @@ class EmbeddedBroker:
         return given + own + "".join(each.properties() for each in self._listeners)
 
     def stop(self) -> None:
-        """End the broker cleanly, by force after 20 s; delete a temporary data folder. May be repeated."""
+        """End the broker cleanly, by force after a minute; delete a temporary data folder. May be repeated."""
         if (process := self._process) is not None:
             process.terminate()
             try:
@@ -214,8 +217,11 @@ class EmbeddedBroker:
         self.stop()
 
     def _java(self, options: list[str], main: str, *arguments: str) -> list[str]:
-        class_path = ":".join(map(str, ensure(JarSet.BROKER)))
-        return [str(java()), *options, *log_options(self.log), "-cp", class_path, main, *arguments]
+        jars = ensure(JarSet.BROKER)
+        # The tool that formats a folder takes a part of the same classes. A JVM that records an archive takes none.
+        shared = [] if self._records_classes else [sharing(broker_archive(jars))]
+        class_path = ":".join(map(str, jars))
+        return [str(java()), *options, *shared, *log_options(self.log), "-cp", class_path, main, *arguments]
 
     def _format(self, properties: Path) -> None:
         quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]

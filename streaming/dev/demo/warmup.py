@@ -12,6 +12,8 @@ from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.protocol.report import BatchReport
+from streaming.runtime.java.class_archive import broker_archive, recording
+from streaming.runtime.java.jars import JarSet, ensure
 from streaming.service.bootstrap import hosted_service
 
 _ROWS, _BATCHES = 5_000, 8  # more than a short batch, and live changes that are short ones
@@ -19,13 +21,14 @@ _COMPACTION_LEAST_ROWS = 100
 
 
 def warm_up() -> None:
-    """Record the class archive, in about half a minute.
+    """Record the class archives of Spark and of the broker, in about half a minute.
 
     Raises: EnvironmentProblem when broker or Spark do not come up.
     """
     with (
         tempfile.TemporaryDirectory(prefix="backfill-rehearsal-") as folder,
-        EmbeddedBroker(heap="512m") as broker,
+        recording(broker_archive(ensure(JarSet.BROKER))) as option,
+        EmbeddedBroker(heap="512m", java_options=[option], records_classes=True) as broker,
     ):
         kafka = KafkaSettings(broker.bootstrap)
         config = DemoConfig(Path(folder), _ROWS, 0, Upstream.CHANGE).configure(broker.bootstrap)

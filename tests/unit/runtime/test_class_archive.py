@@ -21,7 +21,7 @@ def test_another_jar_or_a_changed_one_asks_for_another_archive(tmp_path: Path) -
 
 
 def test_what_a_jvm_wrote_that_did_not_come_to_its_end_is_no_archive(tmp_path: Path) -> None:
-    archive = tmp_path / "share" / "classes.jsa"
+    archive, broker = (tmp_path / "share" / f"{kind}-1.jsa" for kind in ("classes", "broker"))
     with suppress(KeyError), recording(archive) as option:
         Path(option.partition("=")[2]).write_bytes(b"half")
         raise KeyError
@@ -29,7 +29,7 @@ def test_what_a_jvm_wrote_that_did_not_come_to_its_end_is_no_archive(tmp_path: P
     with recording(archive) as option:
         Path(option.partition("=")[2]).write_bytes(b"whole")
     assert archive.read_bytes() == b"whole"
-    newer = archive.with_name("newer.jsa")
-    with recording(newer) as option:
-        Path(option.partition("=")[2]).write_bytes(b"newer")
-    assert [file.name for file in archive.parent.iterdir()] == ["newer.jsa"]
+    for further in (broker, archive.with_name("classes-2.jsa")):
+        with recording(further) as option:
+            Path(option.partition("=")[2]).write_bytes(b"further")
+    assert {file.name for file in archive.parent.iterdir()} == {"classes-2.jsa", "broker-1.jsa"}
