@@ -11,7 +11,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,9 +35,10 @@ settings.register_profile(
 settings.register_profile("quick", parent=settings.get_profile("dev"), max_examples=10)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
-# Every JVM of a test is over before its second compiler has paid for itself: half of a service's CPU time in its first
-# half minute. Options that are given already stay.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+# The JVM of a single test is over before its second compiler has paid for itself: half of a service's CPU time in its
+# first half minute. Options that are given already stay.
+_JAVA_OPTIONS, _FIRST_COMPILER_ALONE = "JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1"
+os.environ.setdefault(_JAVA_OPTIONS, _FIRST_COMPILER_ALONE)
 
 TopicFactory = Callable[..., str]
 
@@ -48,6 +49,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     return f"hypothesis profile: {settings.get_current_profile_name()}"
+
+
+@contextmanager
+def _jvm_of_the_run() -> Iterator[None]:
+    """For the start of a JVM that lives as long as the run: with both compilers."""
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ[_JAVA_OPTIONS] == _FIRST_COMPILER_ALONE:
+            patch.delenv(_JAVA_OPTIONS)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +75,8 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 warnings.warn(f"the embedded broker, for Docker has none: {reason}", stacklevel=1)
         if address is None:
             log = tmp_path_factory.mktemp("kafka") / "kafka.log"
-            address = stack.enter_context(EmbeddedBroker(log=log)).bootstrap
+            with _jvm_of_the_run():
+                address = stack.enter_context(EmbeddedBroker(log=log)).bootstrap
         yield address
 
 
@@ -73,7 +84,9 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The service's own session, on two cores."""
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    with spark_session(SparkSettings(cores=2, log=log)) as session:
+    with ExitStack() as stack:
+        with _jvm_of_the_run():
+            session = stack.enter_context(spark_session(SparkSettings(cores=2, log=log)))
         yield session
 
 
