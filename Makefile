@@ -24,7 +24,7 @@ test: setup jars  ## Run all tests but the faults (ARGS="..." goes to pytest)
 	$(RUN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: setup jars  ## Run the tests that start neither Spark nor a broker
-	HYPOTHESIS_PROFILE=quick $(RUN)/pytest -n 2 --dist loadfile -m "not spark and not kafka and not slow and not faults and not connect" $(ARGS)
+	HYPOTHESIS_PROFILE=quick $(RUN)/pytest -n 2 --dist worksteal -m "not spark and not kafka and not slow and not faults and not connect" $(ARGS)
 
 faults: setup jars  ## Kill a real service at every point between effects, and more; an hour or two
 	$(RUN)/pytest -m faults -n 2 --dist load $(ARGS)

@@ -29,6 +29,7 @@ def article(page: Path) -> str:
     return found[0]
 
 
+@pytest.mark.slow
 def test_the_site_has_every_page(site: Path) -> None:
     pages = {page.stem for page in (ROOT / "docs").glob("*.md")}
     made = {page.stem for page in site.glob("*.html")}

@@ -186,6 +186,7 @@ def _decoded(partition: int, offset: int, event: Event) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows_at_once", [2, 200_000])
 def test_lanes_bring_the_rows_of_chunks_and_what_they_lack_into_the_log(
     rows_at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -31,6 +31,7 @@ def test_the_law_holds_after_a_crash_before_any_step_of_intervals_in_parts() -> 
     assert exploration.distinct[1] > 100
 
 
+@pytest.mark.slow
 def test_crashes_that_leave_the_same_go_on_the_same() -> None:
     """What counts as the same after two crashes is met after one as well; from there on nothing differs."""
     by_digest: dict[bytes, Durable] = {}

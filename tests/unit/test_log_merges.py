@@ -21,6 +21,7 @@ def replica(tmp_path: Path) -> Replica:
     return replica
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [4, 80])
 def test_a_batch_meets_a_bounded_number_of_log_files_however_many_lanes_write_them(
     tmp_path: Path, lanes: int

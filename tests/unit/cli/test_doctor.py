@@ -130,6 +130,7 @@ def test_a_configuration_that_is_wrong_is_the_first_line(
     assert "java" not in said
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_away_ends_what_needs_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(json.dumps(declared(kafka={"bootstrap": "127.0.0.1:1"})))

@@ -81,6 +81,7 @@ def imported(*commands: list[str]) -> tuple[str, set[str]]:
     return done.stdout, set(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_command_that_only_asks_needs_neither_spark_nor_kafka_nor_numpy(config: Path) -> None:
     asking = (["list"], ["list", "--json"], ["status", "--json"], ["status", "copy"])
     said, modules = imported(*([*arguments, "-c", str(config)] for arguments in asking))

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
-import schemathesis
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from hypothesis import HealthCheck, settings
 from prometheus_client.parser import text_string_to_metric_families
-from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from schemas.errors import Code, ConfigError, EnvironmentProblem
 from schemas.job import JobDefinition
@@ -26,7 +22,6 @@ from streaming.observe.models import JobPlan
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
-from tests.kit.examples import examples
 from tests.kit.reports import SOURCE, TABLE, barrier, job, report
 
 TOKEN = "a token of the test"
@@ -319,31 +314,3 @@ def test_the_page_loads_nothing_from_elsewhere(told: tuple[TestClient, Requests]
         assert "https:" not in answer.text
         assert "http:" not in answer.text.replace("http://www.w3.org/2000/svg", "")
     assert client.get("/page/../api.py").status_code == 404
-
-
-def _described() -> FastAPI:
-    app, cache, _, _ = application(clock=lambda: 0.0)
-    cache.note(report([job("copy")], {"copy": {0: Completed((9,), 50)}}, stored={0: 40}))
-    cache.vitals.batch_done()
-    return app
-
-
-# What is too large is refused as well as what is wrong.
-rejections = {
-    "checks": {"negative_data_rejection": {"expected-statuses": ["400", "401", "403", "404", "413", "422"]}}
-}
-schema = schemathesis.openapi.from_asgi(
-    "/api/openapi.json",
-    _described(),
-    config=schemathesis.Config.from_dict(rejections),
-    headers={"Host": "testserver"},
-)
-
-
-@schema.parametrize()
-@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
-def test_no_request_makes_it_fail_and_every_answer_is_as_described(case: schemathesis.Case[Any]) -> None:
-    # A job's columns and filter follow the table, which no schema can say.
-    of_a_job = case.operation.label in ("POST /api/v1/jobs", "POST /api/v1/jobs/plan")
-    left_out: list[Any] | None = [positive_data_acceptance] if of_a_job else None
-    case.call_and_validate(headers={**WITH_TOKEN, "Host": "testserver"}, excluded_checks=left_out)

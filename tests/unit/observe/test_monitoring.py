@@ -110,6 +110,7 @@ def shown(text: str, **values: float) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_prometheus_reads_every_rule_and_answers_every_panel() -> None:
     series = scrapes()
     end_ms = series[-1][0]
