@@ -96,7 +96,8 @@ class EmbeddedBroker:
     `data` is kept when given; otherwise a temporary folder is made and deleted at the end. `port` 0 takes
     a free one, and keeps it for a later `start`. `heap` is the JVM's. `log` is the broker's log file,
     kept in any case. `listeners` come beside the plain one, each on a free port (see `address`); `settings` are
-    further settings of the broker, `java_options` of its JVM. `records_classes`: they have it record a class archive.
+    further settings of the broker, `java_options` of its JVM. `recording` is an option by which that
+    records its class archive (`streaming.runtime.java.class_archive`), in place of using one.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class EmbeddedBroker:
         listeners: Sequence[Listener] = (),
         settings: Mapping[str, str] = MappingProxyType({}),
         java_options: Sequence[str] = (),
-        records_classes: bool = False,
+        recording: str | None = None,
     ) -> None:
         self._owns_data = data is None
         self.data = data.absolute() if data else Path(tempfile.mkdtemp(prefix="backfill-kafka-"))
@@ -117,7 +118,7 @@ class EmbeddedBroker:
         self.heap = heap
         self.log = (log or log_folder() / f"kafka-{self.data.name}.log").absolute()
         self._listeners, self._settings, self._options = listeners, settings, java_options
-        self._records_classes = records_classes
+        self._recording = recording
         self._ports: dict[str, int] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -152,7 +153,8 @@ class EmbeddedBroker:
         properties.write_text(self._properties(), encoding="utf-8")
         if not (self.data / "topics" / "meta.properties").exists():
             self._format(properties)
-        options = [f"-Xmx{self.heap}", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", *self._options]
+        classes = self._recording or _shared_classes()
+        options = [f"-Xmx{self.heap}", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", classes, *self._options]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603
                 self._java(options, "kafka.Kafka", str(properties)),
@@ -217,14 +219,12 @@ class EmbeddedBroker:
         self.stop()
 
     def _java(self, options: list[str], main: str, *arguments: str) -> list[str]:
-        jars = ensure(JarSet.BROKER)
-        # The tool that formats a folder takes a part of the same classes. A JVM that records an archive takes none.
-        shared = [] if self._records_classes else [sharing(broker_archive(jars))]
-        class_path = ":".join(map(str, jars))
-        return [str(java()), *options, *shared, *log_options(self.log), "-cp", class_path, main, *arguments]
+        class_path = ":".join(map(str, ensure(JarSet.BROKER)))
+        return [str(java()), *options, *log_options(self.log), "-cp", class_path, main, *arguments]
 
     def _format(self, properties: Path) -> None:
-        quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        # Its classes are among those of the broker.
+        quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", _shared_classes()]
         arguments = ["format", "--cluster-id", _CLUSTER_ID, "--config", str(properties)]
         command = self._java(quick, "kafka.tools.StorageTool", *arguments)
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
@@ -257,6 +257,10 @@ class EmbeddedBroker:
             next_step="read the end of the log; often the port or the folder is in use by another broker",
             where=str(self.log),
         )
+
+
+def _shared_classes() -> str:
+    return sharing(broker_archive(ensure(JarSet.BROKER)))
 
 
 _reserved: list[socket.socket] = []

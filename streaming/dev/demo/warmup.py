@@ -28,7 +28,7 @@ def warm_up() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="backfill-rehearsal-") as folder,
         recording(broker_archive(ensure(JarSet.BROKER))) as option,
-        EmbeddedBroker(heap="512m", java_options=[option], records_classes=True) as broker,
+        EmbeddedBroker(heap="512m", recording=option) as broker,
     ):
         kafka = KafkaSettings(broker.bootstrap)
         config = DemoConfig(Path(folder), _ROWS, 0, Upstream.CHANGE).configure(broker.bootstrap)
