@@ -1,6 +1,6 @@
 # Needs Python 3.11 or newer with pip, Java 17 and make; everything else is fetched on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick connect compare-initial simulate faults check format setup jars jar-lock release image sbom audit screenshots site clean
+.PHONY: help demo test quick thorough connect compare-initial simulate faults check format setup jars jar-lock release image sbom audit screenshots site clean
 
 UV_VERSION := 0.13.8
 PYTHON ?= python3
@@ -24,7 +24,10 @@ test: setup jars  ## Run all tests but the faults (ARGS="..." goes to pytest)
 	$(RUN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: setup jars  ## Run the tests that start neither Spark nor a broker
-	HYPOTHESIS_PROFILE=quick $(RUN)/pytest -n 2 --dist worksteal -m "not spark and not kafka and not slow and not faults and not connect" $(ARGS)
+	HYPOTHESIS_PROFILE=quick $(RUN)/pytest -n 2 --dist worksteal -m "not spark and not kafka and not slow and not thorough and not faults and not connect" $(ARGS)
+
+thorough: setup jars  ## Run the cases that `test` leaves out: further forms, upstreams, troubles; 15 minutes
+	$(RUN)/pytest -m "thorough and not faults and not connect" -n 3 --dist loadfile $(ARGS)
 
 faults: setup jars  ## Kill a real service at every point between effects, and more; an hour or two
 	$(RUN)/pytest -m faults -n 2 --dist load $(ARGS)

@@ -24,7 +24,7 @@ from streaming.scan.protocol import PinnedScan, Scan
 from tests.contracts.scans import TABLE, Changes, InMemory, Live, OnReplica, OnReplicaByPartition, TestScan
 from tests.kit.examples import examples
 
-EXAMPLES = examples(12, ci=60)
+EXAMPLES = examples(16)
 IDS = range(24)
 EVERY = Live(IDS)
 COLUMNS = ("v", "id")

@@ -9,7 +9,7 @@ import pytest
 from streaming.cli.app import main
 from streaming.dev.bench.report.results import read_results
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.thorough]
 
 
 def test_a_case_is_measured_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,7 +43,13 @@ def processes_with(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("options", [(), ("--from", "change")], ids=["debezium", "change"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="debezium"),
+        pytest.param(("--from", "change"), id="change", marks=pytest.mark.thorough),
+    ],
+)
 def test_the_demo_backfills_a_table_under_load_and_verifies_the_output(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:

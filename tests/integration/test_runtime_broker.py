@@ -21,9 +21,11 @@ from streaming.dev.broker import EmbeddedBroker
 pytestmark = pytest.mark.kafka
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(data=tmp_path / "data", log=tmp_path / "kafka.log", heap="256m") as running:
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """One for all that leave it running."""
+    folder = tmp_path_factory.mktemp("broker")
+    with EmbeddedBroker(data=folder / "data", log=folder / "kafka.log", heap="256m") as running:
         yield running
 
 

@@ -1,4 +1,4 @@
-"""How many cases a test of random ones tries: all of them in `make test`, more in CI, a part in `make quick`."""
+"""How many cases a test of random ones tries: all of them in `make test`, a part in `make quick`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ def is_quick() -> bool:
     return settings.get_current_profile_name() == "quick"
 
 
-def examples(count: int, *, ci: int | None = None) -> int:
-    """How many of `count` cases this run tries; `ci` in CI. A quick run tries a fourth of them, two at least."""
-    if is_quick():
-        return max(count // QUICK_SHARE, 2)
-    return ci if ci is not None and settings.get_current_profile_name() == "ci" else count
+def examples(count: int) -> int:
+    """How many of `count` cases this run tries: a quick run tries a fourth of them, two at least."""
+    return max(count // QUICK_SHARE, 2) if is_quick() else count

@@ -8,12 +8,14 @@ import json
 import math
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType, TypeName
+from tests.kit.drawn import drawn
 from tests.kit.values import values_of
 
 ODD = [
@@ -62,11 +64,17 @@ def written(value: Any, kind: ColumnType, *, number: bool = True) -> str:
             return json.dumps(value)
 
 
+@cache
 def sound_cells(kind: ColumnType) -> st.SearchStrategy[str]:
+    """Out of a few hundred that are drawn once: to draw each anew takes longer than all that is done with it.
+
+    Not to be called inside of a draw.
+    """
     values = values_of(kind)
     if kind.name is TypeName.STRING:
         values = st.text(st.characters(codec="utf-8"), max_size=20)
-    return st.builds(lambda value, number: written(value, kind, number=number), values, st.booleans())
+    cells = st.builds(lambda value, number: written(value, kind, number=number), values, st.booleans())
+    return st.sampled_from(drawn(cells, 300))
 
 
 def cells(kind: ColumnType) -> st.SearchStrategy[str]:
@@ -128,10 +136,12 @@ def records(
     table: TableSchema, *, key: str, odd: bool
 ) -> st.SearchStrategy[tuple[bytes | None, bytes | None]]:
     """Keys and values that often belong together."""
+    own_cells = {column.name: sound_cells(column.type) for column in table.key_columns}
+    rows = objects([column for column in table.columns if column.name not in table.primary_key], odd)
 
     @st.composite
     def build(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
-        cell = {column.name: draw(sound_cells(column.type)) for column in table.key_columns}
+        cell = {name: draw(values) for name, values in own_cells.items()}
         odd_key = odd and not draw(st.integers(0, 4))
         if odd_key and draw(st.booleans()):
             cell[table.primary_key[0]] = draw(st.sampled_from(ODD))
@@ -141,8 +151,7 @@ def records(
             [found] = cell.values()
         if key == "text" and found.startswith('"'):
             found = str(json.loads(found)) if found.endswith('"') and _is_json(found) else found
-        others = [column for column in table.columns if column.name not in table.primary_key]
-        text = draw(objects(others, odd))
+        text = draw(rows)
         if draw(st.booleans()) and text.rstrip()[1:-1].strip():
             own = ",".join(f'"{name}":{each}' for name, each in cell.items())
             text = text.replace("{", "{" + own + ",", 1)

@@ -26,7 +26,7 @@ from tests.simulation.changelog import Changelog
 from tests.simulation.histories import played
 from tests.simulation.world import Setting
 
-EXAMPLES = examples(20, ci=80)
+EXAMPLES = examples(30)
 MOST_KEYS = 24
 FILTERS = [None, None, "n >= 1", "n IS NULL OR n = 2", "v LIKE 'a%' AND NOT n = 0"]
 HOLDS: list[Mutation] = [Pause("copy"), Pause(None), Throttle("copy", 0)]

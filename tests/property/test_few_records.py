@@ -11,9 +11,10 @@ from schemas.formats.change import ChangeFormat
 from schemas.records import Change, Op
 from schemas.table import TableSchema, declare
 from streaming.source.few_records import Record, UnfitError, decoded_columns
+from tests.kit.drawn import drawn
 from tests.kit.faulty_records import BROKEN, KEY, TABLE
 from tests.kit.values import rows_of
-from tests.property.test_upsert_twin import WIDE, decoded, drawn, few_differences
+from tests.property.test_upsert_twin import WIDE, decoded, few_differences
 
 SPREAD = declare(
     {

@@ -19,22 +19,26 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.source.decoded import AWAITS, VALUE
 from streaming.source.kafka import UpstreamSource
 from tests.kit.avro_records import batches
+from tests.kit.drawn import drawn
+from tests.kit.thorough import pairs
 from tests.kit.values import KEY_TYPES
-from tests.property.test_upsert_twin import SCHEMA, WIDE, by_the_twin, differences, drawn
+from tests.property.test_upsert_twin import SCHEMA, WIDE, by_the_twin, differences
 
 
 @pytest.mark.parametrize("odd", [False, True], ids=["sound", "odd"])
 @pytest.mark.timeout(600)
 def test_records_of_every_type_are_the_same_to_both(spark: SparkSession, odd: bool) -> None:
-    for schemas, found in drawn(batches(WIDE, key="record", odd=odd), 4):
+    for schemas, found in drawn(batches(WIDE, key="record", odd=odd), 2):
         format_ = UpsertFormat(encoding="avro-registry").with_schemas(KnownSchemas(schemas))
         assert differences(spark, format_, WIDE, found) == []
         if not odd:
             assert not [each for each in by_the_twin(format_, WIDE, found) if isinstance(each, str)]
 
 
-@pytest.mark.parametrize("form", ["record", "avro"])
-@pytest.mark.parametrize("kind", KEY_TYPES, ids=str)
+KEY_FORMS: dict[str, KeyForm] = {"record": "record", "avro": "avro"}
+
+
+@pytest.mark.parametrize(("form", "kind"), pairs(KEY_FORMS, {str(kind): kind for kind in KEY_TYPES}))
 @pytest.mark.timeout(600)
 def test_keys_of_every_type_are_the_same_to_both(
     spark: SparkSession, form: KeyForm, kind: ColumnType

@@ -25,7 +25,7 @@ from streaming.scan.snapshot import SliceCutter, SnapshotReader
 from tests.kit.examples import examples
 from tests.kit.tables import table
 
-EXAMPLES = examples(60, ci=150)
+EXAMPLES = examples(60)
 COMPACTED = 100
 TABLE: TableSchema = table({"v": "string", "b": "boolean", "k": "int", "n": "int"}, key=["k", "b", "v"])
 KEYS = st.tuples(st.integers(0, 3), st.booleans(), st.sampled_from(["", "\uffff", "\U0001f600"]))

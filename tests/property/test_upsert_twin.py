@@ -5,12 +5,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -30,7 +27,9 @@ from streaming.lane.faults import MOST_FAULTS, find_faults
 from streaming.source import few_records
 from streaming.source.decoded import VALUE
 from streaming.source.kafka import UpstreamSource
+from tests.kit.drawn import drawn
 from tests.kit.json_records import ODD, TAILS, records
+from tests.kit.thorough import pairs
 from tests.kit.values import KEY_TYPES, TYPES
 
 Record = tuple[bytes | None, bytes | None]
@@ -45,21 +44,6 @@ WIDE = declare(
         "primary_key": ["name", "id", "price"],
     }
 )
-
-
-def drawn(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
-    """Many examples for a single batch of Spark."""
-    found: list[Any] = []
-
-    @settings(
-        max_examples=count, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck)
-    )
-    @given(strategy)
-    def collect(example: Any) -> None:
-        found.append(example)
-
-    collect()
-    return found
 
 
 def decoded(spark: SparkSession, format_: Format, table: TableSchema, found: Sequence[Record]) -> Changes:
@@ -190,14 +174,13 @@ def test_every_odd_cell_is_the_same_to_both_in_every_column(spark: SparkSession)
         assert differences(spark, UpsertFormat(), WIDE, found[start : start + MOST_FAULTS - 1]) == []
 
 
-@pytest.mark.parametrize("odd", [False, True], ids=["sound", "odd"])
 @pytest.mark.timeout(600)
-def test_records_of_every_type_are_the_same_to_both(spark: SparkSession, odd: bool) -> None:
-    format_ = UpsertFormat()
-    found = drawn(records(WIDE, key="record", odd=odd), 250)
-    assert differences(spark, format_, WIDE, found) == []
-    if not odd:
-        assert not [each for each in by_the_twin(format_, WIDE, found) if isinstance(each, str)]
+def test_records_of_every_type_are_the_same_to_both(spark: SparkSession) -> None:
+    sound, odd = (drawn(records(WIDE, key="record", odd=odd), 250) for odd in (False, True))
+    assert differences(spark, UpsertFormat(), WIDE, [*sound, *odd]) == []
+    refused = [isinstance(each, str) for each in by_the_twin(UpsertFormat(), WIDE, [*sound, *odd])]
+    assert not any(refused[: len(sound)])
+    assert any(refused[len(sound) :])
 
 
 def odd_keys(form: KeyForm) -> list[Record]:
@@ -235,8 +218,10 @@ OWN_KEYS = [
 ]
 
 
-@pytest.mark.parametrize("form", ["record", "json", "text"])
-@pytest.mark.parametrize("kind", KEY_TYPES, ids=str)
+KEY_FORMS: dict[str, KeyForm] = {"record": "record", "json": "json", "text": "text"}
+
+
+@pytest.mark.parametrize(("form", "kind"), pairs(KEY_FORMS, {str(kind): kind for kind in KEY_TYPES}))
 @pytest.mark.timeout(600)
 def test_keys_of_every_type_are_the_same_to_both(
     spark: SparkSession, form: KeyForm, kind: ColumnType

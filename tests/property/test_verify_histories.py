@@ -12,7 +12,7 @@ from tests.kit.examples import examples, is_quick
 from tests.kit.histories import clean_history
 from tests.kit.mutants import MUTANTS, folds_to_the_law
 
-CLEAN_SEEDS = examples(2_000)
+CLEAN_SEEDS = examples(1_000)
 SEEDS_OF_A_MUTANT = 150
 FEWEST_APPLIED = 10
 

@@ -16,7 +16,7 @@ from tests.simulation.power import power_failures
 from tests.simulation.restores import restores
 from tests.simulation.world import Durable
 
-SEEDS = 100
+SEEDS = 50
 CHUNK = 25
 
 

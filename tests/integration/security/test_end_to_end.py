@@ -193,7 +193,9 @@ def texts_of(keys: list[Path]) -> dict[str, str]:
     return texts
 
 
-@pytest.mark.parametrize("way", [scram, pytest.param(mutual, marks=pytest.mark.faults)])
+@pytest.mark.parametrize(
+    "way", [pytest.param(scram, marks=pytest.mark.thorough), pytest.param(mutual, marks=pytest.mark.faults)]
+)
 def test_a_table_goes_the_whole_way_with_the_documented_rights_and_leaves_no_secret(
     guarded: SecureBroker, tmp_path: Path, way: Any
 ) -> None:

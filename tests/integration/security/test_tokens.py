@@ -144,17 +144,30 @@ def token_of_another_key(tokens: TokenBroker, _: Path) -> dict[str, Any]:
     ("trouble", "code", "expected"),
     [
         (wrong_secret, Code.AUTH_FAILED, "no token from the token server (status 401)"),
-        (unknown_client, Code.AUTH_FAILED, "no token from the token server (status 401)"),
-        (refused_by_the_token_server, Code.AUTH_FAILED, "no token from the token server (status 403)"),
-        (token_server_in_trouble, Code.BROKER_UNREACHABLE, "no answer from the token server (status 503)"),
         (
             token_server_away,
             Code.BROKER_UNREACHABLE,
             "no answer from the token server (ConnectionRefusedError)",
         ),
-        (token_server_of_another_authority, Code.BROKER_UNREACHABLE, "(SSLCertVerificationError)"),
-        (token_for_others, Code.AUTH_FAILED, "refused a login by token"),
         (token_of_another_key, Code.AUTH_FAILED, "refused a login by token"),
+        *(
+            pytest.param(*further, marks=pytest.mark.thorough)
+            for further in (
+                (unknown_client, Code.AUTH_FAILED, "no token from the token server (status 401)"),
+                (
+                    refused_by_the_token_server,
+                    Code.AUTH_FAILED,
+                    "no token from the token server (status 403)",
+                ),
+                (
+                    token_server_in_trouble,
+                    Code.BROKER_UNREACHABLE,
+                    "no answer from the token server (status 503)",
+                ),
+                (token_server_of_another_authority, Code.BROKER_UNREACHABLE, "(SSLCertVerificationError)"),
+                (token_for_others, Code.AUTH_FAILED, "refused a login by token"),
+            )
+        ),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

@@ -70,7 +70,13 @@ def _raw(data: str | bytes | None) -> bytes | None:
     return data.encode() if isinstance(data, str) else data
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["barriers in the data", "barriers beside"])
+@pytest.mark.parametrize(
+    "beside",
+    [
+        pytest.param(False, id="barriers in the data", marks=pytest.mark.thorough),
+        pytest.param(True, id="barriers beside"),
+    ],
+)
 def test_every_row_goes_out_once_through_a_restart_with_other_lanes(set_up: SetUp, beside: bool) -> None:
     stage = set_up(
         ALL, SOME, table=EVENTS, partitions=3, lanes=3, beside=beside, upstream_type=AppendUpstream

@@ -89,8 +89,11 @@ def completed(stage: Stage, *names: str, **how: Any) -> Run:
 
 @pytest.mark.parametrize(
     ("upstream_type", "beside"),
-    [(RealUpstream, False), (RealUpstream, True), (UpsertUpstream, True)],
-    ids=["in the data", "beside", "rows by key"],
+    [
+        pytest.param(RealUpstream, False, id="in the data"),
+        pytest.param(RealUpstream, True, id="beside", marks=pytest.mark.thorough),
+        pytest.param(UpsertUpstream, True, id="rows by key"),
+    ],
 )
 def test_the_outputs_hold_the_table_and_what_came_behind_its_offsets(
     set_up: SetUp, upstream_type: type[RealUpstream], beside: bool

@@ -12,6 +12,7 @@ from streaming.kafka.consumer import header_of
 from streaming.kafka.topics import topic_settings
 from tests.kit.folded import folded
 from tests.kit.real import RealUpstream, Stage, UpsertUpstream, records
+from tests.kit.thorough import pairs
 
 SetUp = Callable[..., Stage]
 
@@ -20,23 +21,19 @@ def row(number: int, version: int = 0) -> tuple[Any, ...]:
     return (number, "EU", None, f"n{version}")
 
 
-FORMS: list[dict[str, Any]] = [
-    {},
-    {"format": "upsert"},
-    {"format": "debezium"},
-    {"format": "debezium", "encoding": "json-schema", "tombstones": False},
-]
+FORMS: dict[str, dict[str, Any]] = {
+    "change": {},
+    "upsert": {"format": "upsert"},
+    "debezium": {"format": "debezium"},
+    "json-schema": {"format": "debezium", "encoding": "json-schema", "tombstones": False},
+}
+UPSTREAMS = {"full images": RealUpstream, "no rows before": UpsertUpstream}
+pytestmark = pytest.mark.parametrize(("upstream_type", "form"), pairs(UPSTREAMS, FORMS))
 
 
-@pytest.fixture(params=FORMS, ids=lambda form: " ".join(map(str, form.values())) or "change")
-def form(request: pytest.FixtureRequest) -> dict[str, Any]:
-    form: dict[str, Any] = request.param
-    return form
-
-
-@pytest.fixture(params=[RealUpstream, UpsertUpstream], ids=["full images", "no rows before"])
-def stage(request: pytest.FixtureRequest, set_up: SetUp, form: dict[str, Any]) -> Stage:
-    stage = set_up({"name": "copy", "rate_limit": 400, **form}, upstream_type=request.param)
+@pytest.fixture
+def stage(set_up: SetUp, upstream_type: type[RealUpstream], form: dict[str, Any]) -> Stage:
+    stage = set_up({"name": "copy", "rate_limit": 400, **form}, upstream_type=upstream_type)
     name = f"{stage.upstream.name}-copy"
     stage.jobs = [{**stage.jobs[0], "output": name, "barrier_topic": f"{name}.barriers"}]
     return stage

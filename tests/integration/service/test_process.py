@@ -60,6 +60,7 @@ def test_sigterm_while_things_come_up_ends_it_with_0(set_up: SetUp, child: str) 
     assert not any("Traceback" in line for line in process.lines)
 
 
+@pytest.mark.thorough
 def test_sigterm_to_the_whole_group_is_an_end_as_good_as_any(set_up: SetUp) -> None:
     stage = set_up({"name": "copy"})
     stage.upstream.put((1, "EU", None, None))

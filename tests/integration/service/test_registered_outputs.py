@@ -25,6 +25,7 @@ from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from tests.kit.real import RealUpstream, Run, Stage, UpsertUpstream, records
 from tests.kit.registry import FakeRegistry
+from tests.kit.thorough import pairs
 
 SetUp = Callable[..., Stage]
 UPSERT = {"format": "upsert", "encoding": "avro-registry"}
@@ -61,8 +62,11 @@ def is_lawful(stage: Stage, name: str = "copy", *, asking: bool = False) -> bool
     return stage.verify(number, formats=(upstream, known_jobs(config)[name].format)).clean
 
 
-@pytest.mark.parametrize("form", [UPSERT, DEBEZIUM], ids=["upsert", "debezium"])
-@pytest.mark.parametrize("upstream", [RealUpstream, UpsertUpstream], ids=["full images", "no rows before"])
+FORMS = {"debezium": DEBEZIUM, "upsert": UPSERT}
+UPSTREAMS = {"full images": RealUpstream, "no rows before": UpsertUpstream}
+
+
+@pytest.mark.parametrize(("upstream", "form"), pairs(UPSTREAMS, FORMS))
 def test_once_its_schemas_are_registered_a_job_needs_no_registry(
     set_up: SetUp, registry: FakeRegistry, form: dict[str, Any], upstream: type[RealUpstream]
 ) -> None:
@@ -117,7 +121,10 @@ def test_a_lost_state_asks_for_the_ids_again_and_goes_on_with_them(
     assert all(len(versions) == 1 for versions in registry.subjects.values())
 
 
-@pytest.mark.parametrize("form", [UPSERT, DEBEZIUM], ids=["upsert", "debezium"])
+@pytest.mark.parametrize(
+    "form",
+    [pytest.param(UPSERT, id="upsert", marks=pytest.mark.thorough), pytest.param(DEBEZIUM, id="debezium")],
+)
 def test_an_output_is_the_upstream_of_a_second_service(
     set_up: SetUp, registry: FakeRegistry, form: dict[str, Any]
 ) -> None:

@@ -35,8 +35,11 @@ def by_spark(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize(
     ("jobs", "upstream_type"),
-    [(JOBS, RealUpstream), ((*JOBS, LOG), RealUpstream), (JOBS, UpsertUpstream)],
-    ids=["changes", "changes and records", "rows by key"],
+    [
+        pytest.param(JOBS, RealUpstream, id="changes", marks=pytest.mark.thorough),
+        pytest.param((*JOBS, LOG), RealUpstream, id="changes and records"),
+        pytest.param(JOBS, UpsertUpstream, id="rows by key"),
+    ],
 )
 def test_a_backfill_is_the_same_however_its_batches_are_read(
     set_up: SetUp, by_spark: list[int], jobs: tuple[dict[str, Any], ...], upstream_type: type[RealUpstream]

@@ -32,8 +32,11 @@ DELETED, MAPPED = "'delta.enableDeletionVectors' = 'true'", "'delta.columnMappin
 
 @pytest.mark.parametrize(
     ("properties", "parts", "declared"),
-    [("'delta.appendOnly' = 'false'", 4, WITH_TIME), (DELETED, 1, WITHOUT), (MAPPED, 1, WITHOUT)],
-    ids=["plain", "deletion vectors", "mapped columns"],
+    [
+        pytest.param("'delta.appendOnly' = 'false'", 4, WITH_TIME, id="plain", marks=pytest.mark.thorough),
+        pytest.param(DELETED, 1, WITHOUT, id="deletion vectors"),
+        pytest.param(MAPPED, 1, WITHOUT, id="mapped columns"),
+    ],
 )
 def test_a_table_of_spark_is_copied_as_spark_reads_it(
     spark: SparkSession, tmp_path: Path, properties: str, parts: int, declared: TableSchema

@@ -44,7 +44,7 @@ def _operation(found: Ok[Any] | Err[Any]) -> Any:
 
 # Not by schemathesis's own parametrize: its tests share one id, of which pytest-xdist runs the first alone.
 @pytest.mark.parametrize(
-    "operation", map(_operation, schema.get_all_operations()), ids=lambda each: each.label
+    "operation", list(map(_operation, schema.get_all_operations())), ids=lambda each: each.label
 )
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())

@@ -33,7 +33,7 @@ from state.storage import Storage
 from tests.kit.examples import examples
 from tests.kit.tables import table, vnode_of
 
-EXAMPLES = examples(12, ci=40)
+EXAMPLES = examples(20)
 EVERY_TYPE = {
     "k": "string",
     "d": "date",
