@@ -19,7 +19,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from schemas.errors import Code, CommitConflict
+from schemas.errors import Code, CommitConflict, StateError
 from state.storage import DataFile, Storage, corrupt, now_ms
 
 # Old commits are deleted by `state.maintenance.cleaning`.
@@ -215,11 +215,23 @@ def _open_or_create(
 
     Raises: StateError(STATE_TABLE_CORRUPT, STATE_PATH_INVALID).
     """
+    if (found := _opened(storage, path)) is not None:
+        return found
+    properties = storage.retention.properties(checkpoint_commits)
+    try:
+        return storage.create_delta(path, schema, configuration=properties, partition_by=partition_by)
+    except (DeltaError, StateError):
+        # Of services that are started at one moment on a new state, one makes the table.
+        if (made := _opened(storage, path)) is not None:
+            return made
+        raise
+
+
+def _opened(storage: Storage, path: str) -> DeltaTable | None:
     try:
         return storage.delta(path)
     except TableNotFoundError:
-        properties = storage.retention.properties(checkpoint_commits)
-        return storage.create_delta(path, schema, configuration=properties, partition_by=partition_by)
+        return None
     except DeltaError as error:
         raise corrupt(
             storage.uri(path), f"a Delta table that does not open ({type(error).__name__})"

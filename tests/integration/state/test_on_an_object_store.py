@@ -39,23 +39,31 @@ def root(store: dict[str, str]) -> Iterator[str]:
         yield root
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "state")
+
+
 def take_overs(root: str, owner: str, together: Barrier) -> list[bool]:
-    """Whether it got the state, each time both have seen the same owner before."""
+    """Whether it got each of some new states, which both make, and then take over, at one moment."""
     won = []
     for number in range(TAKE_OVERS):
-        journal = Journal(Storage(root), TABLE)
-        together.wait()
+        together.wait(60)
+        journal = Journal(Storage(f"{root}/{number}"), TABLE)
+        together.wait(60)
         try:
             journal.take_over(f"{owner} {number}", 1, "{}")
             won.append(True)
         except Fenced:
             won.append(False)
-        together.wait()
     return won
 
 
-def test_of_two_that_take_over_at_one_moment_exactly_one_gets_the_state(root: str) -> None:
-    Journal(Storage(root), TABLE).take_over("before", 1, "{}")
+@pytest.mark.parametrize("place", ["root", "folder"])
+def test_of_two_that_take_over_at_one_moment_exactly_one_gets_the_state(
+    place: str, request: pytest.FixtureRequest
+) -> None:
+    root = request.getfixturevalue(place)
     spawned = multiprocessing.get_context("spawn")
     with spawned.Manager() as manager, ProcessPoolExecutor(2, spawned) as pool:
         together = manager.Barrier(2)

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -54,6 +55,26 @@ def test_bounds_and_counts_of_files_come_back_as_they_were_written(storage: Stor
 
 def test_an_empty_table_has_no_files(storage: Storage) -> None:
     assert ledger(storage).files(("n",)) == []
+
+
+@pytest.mark.parametrize("wrote", [False, True], ids=["made", "made and written to"])
+def test_of_two_that_make_it_at_one_moment_both_have_it(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, wrote: bool
+) -> None:
+    create = Storage.create_delta
+    rivals: list[Ledger] = []
+
+    def somebody_was_first(self: Storage, path: str, schema: pa.Schema, **how: Any) -> DeltaTable:
+        monkeypatch.setattr(Storage, "create_delta", create)
+        rivals.append(ledger(storage))
+        if wrote:
+            rivals[0].commit([file(storage, 1)], epoch=1)
+        return create(self, path, schema, **how)
+
+    monkeypatch.setattr(Storage, "create_delta", somebody_was_first)
+    table = ledger(storage)
+    assert (table.id, table.version) == (rivals[0].id, int(wrote))
+    assert numbers(table) == [1] * wrote
 
 
 def test_the_second_writer_of_a_version_is_refused_and_nothing_of_it_is_there(storage: Storage) -> None:
