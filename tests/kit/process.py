@@ -57,6 +57,9 @@ class Process:
         return [json.loads(line) for line in list(self.lines) if f'"event": "{event}"' in line]
 
     def children(self) -> list[psutil.Process]:
+        """Those of a process that lives: the number of one that has ended may be another's by now."""
+        if self.popen.poll() is not None:
+            return []
         try:
             return psutil.Process(self.popen.pid).children(recursive=True)
         except psutil.NoSuchProcess:
