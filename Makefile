@@ -26,7 +26,7 @@ test: setup jars  ## Run all tests but the faults (ARGS="..." goes to pytest)
 quick: setup jars  ## Run the tests that start neither Spark nor a broker
 	HYPOTHESIS_PROFILE=quick $(RUN)/pytest -n 2 --dist worksteal -m "not spark and not kafka and not slow and not thorough and not faults and not connect" $(ARGS)
 
-thorough: setup jars  ## Run the cases that `test` leaves out: further forms, upstreams, troubles; 15 minutes
+thorough: setup jars  ## Run the cases that `test` leaves out: further forms, upstreams, troubles; five minutes
 	$(RUN)/pytest -m "thorough and not faults and not connect" -n 3 --dist loadfile $(ARGS)
 
 faults: setup jars  ## Kill a real service at every point between effects, and more; an hour or two
