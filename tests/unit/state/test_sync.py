@@ -76,6 +76,7 @@ def test_what_another_process_has_committed_is_synced_before_it_is_relied_on(
     unsynced = Storage(storage.root, synced=False)
     files = [rows(storage, 1), rows(storage, 2)]
     storage.sync("replica/t")
+    storage.await_synced()  # or the name of what comes next is synced with those before it
     ledger(unsynced).commit(files[:1], epoch=1)
     assert numbers(after_power_loss(storage, disk, tmp_path)) == []
     table.reload()
