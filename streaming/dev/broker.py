@@ -151,13 +151,15 @@ class EmbeddedBroker:
         properties = self.data / "server.properties"
         properties.touch(mode=0o600)
         properties.write_text(self._properties(), encoding="utf-8")
+        jars = ensure(JarSet.BROKER)  # once: it reads all of them
+        shared = sharing(broker_archive(jars))
         if not (self.data / "topics" / "meta.properties").exists():
-            self._format(properties)
-        classes = self._recording or _shared_classes()
+            self._format(properties, jars, shared)
+        classes = self._recording or shared
         options = [f"-Xmx{self.heap}", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", classes, *self._options]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603
-                self._java(options, "kafka.Kafka", str(properties)),
+                self._java(jars, options, "kafka.Kafka", str(properties)),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -218,15 +220,15 @@ class EmbeddedBroker:
     ) -> None:
         self.stop()
 
-    def _java(self, options: list[str], main: str, *arguments: str) -> list[str]:
-        class_path = ":".join(map(str, ensure(JarSet.BROKER)))
+    def _java(self, jars: Sequence[Path], options: list[str], main: str, *arguments: str) -> list[str]:
+        class_path = ":".join(map(str, jars))
         return [str(java()), *options, *log_options(self.log), "-cp", class_path, main, *arguments]
 
-    def _format(self, properties: Path) -> None:
+    def _format(self, properties: Path, jars: Sequence[Path], shared: str) -> None:
         # Its classes are among those of the broker.
-        quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", _shared_classes()]
+        quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", shared]
         arguments = ["format", "--cluster-id", _CLUSTER_ID, "--config", str(properties)]
-        command = self._java(quick, "kafka.tools.StorageTool", *arguments)
+        command = self._java(jars, quick, "kafka.tools.StorageTool", *arguments)
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode != 0:
             self.log.write_text(done.stdout + done.stderr, encoding="utf-8")
@@ -257,10 +259,6 @@ class EmbeddedBroker:
             next_step="read the end of the log; often the port or the folder is in use by another broker",
             where=str(self.log),
         )
-
-
-def _shared_classes() -> str:
-    return sharing(broker_archive(ensure(JarSet.BROKER)))
 
 
 _reserved: list[socket.socket] = []
