@@ -215,7 +215,7 @@ LEFT_OUT = [each if each[0] in "[{" else f'"{each}"' for each in UNAVAILABLE_TEX
 def events(table: TableSchema, format_: DebeziumFormat, *, odd: bool) -> st.SearchStrategy[Record]:
     """Events of a table whose keys and rows belong together; with `odd` some that no connector writes."""
     for column in table.columns:
-        sound_cells(column.type)
+        sound_cells(column.type)  # drawn now, for it can't be within a draw
     return _events(table, format_, odd=odd)
 
 
