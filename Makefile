@@ -20,14 +20,14 @@ help:  ## Show what can be made
 demo: setup  ## Run the main job on an embedded broker and check its output (under 4 minutes)
 	$(RUN)/backfill demo $(ARGS)
 
-test: setup jars  ## Run all tests but the faults (ARGS="..." goes to pytest)
+test: setup jars  ## Run the tests (ARGS="..." goes to pytest)
 	$(RUN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: setup jars  ## Run the tests that start neither Spark nor a broker
 	HYPOTHESIS_PROFILE=quick $(RUN)/pytest -n 2 --dist worksteal -m "not spark and not kafka and not slow and not thorough and not faults and not connect" $(ARGS)
 
 thorough: setup jars  ## Run the cases that `test` leaves out: further forms, upstreams, troubles; five minutes
-	$(RUN)/pytest -m "thorough and not faults and not connect" -n 3 --dist loadfile $(ARGS)
+	$(RUN)/pytest -m thorough -n 3 --dist loadfile $(ARGS)
 
 faults: setup jars  ## Kill a real service at every point between effects, and more; an hour or two
 	$(RUN)/pytest -m faults -n 2 --dist load $(ARGS)
