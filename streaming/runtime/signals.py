@@ -10,9 +10,16 @@ This module is light, so that a command can hold it before it imports anything t
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+_AGAIN_S = 0.01
+"""Longer than the callback takes in which nothing could be raised."""
 
 
 class Stopped(BaseException):
@@ -20,40 +27,54 @@ class Stopped(BaseException):
 
 
 class EndBySignal:
-    """A block that SIGTERM and SIGINT end as if it had come to its end by itself. For the main thread only."""
+    """A block that SIGTERM and SIGINT end as if it had come to its end by itself. For the main thread only.
+
+    Python only reports what is raised while it deletes an object or calls back for a weak reference, as it does for
+    every module that it imports. A signal that falls there is raised again a moment later, by the interval timer
+    (SIGALRM), which the block uses for nothing else.
+    """
 
     def __init__(self) -> None:
         self._stop: Callable[[], None] = self._unwind
         self._former = dict[int, object]()
+        self._report = sys.unraisablehook
         self._asked = False
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        self._report, sys.unraisablehook = sys.unraisablehook, self._unraisable
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
             self._former[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._former.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # what `signal` itself gave
+        sys.unraisablehook = self._report
         return kind is not None and issubclass(kind, Stopped)
 
     def hand_over(self, stop: Callable[[], None]) -> None:
         """From now on a signal calls `stop`, after which the block must end soon.
 
-        `stop` is called at once if a signal has come before and was lost: Python only prints what is raised while it
-        deletes an object or calls back for a weak reference, as it does for every module that it imports.
+        `stop` is called at once if a signal has come before and could not be raised.
         """
-        self._stop = stop
+        self._stop = _nothing if self._asked else stop
         if self._asked:
-            self._stop = _nothing
             stop()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._asked = True
         stop, self._stop = self._stop, _nothing
         stop()
+
+    def _unraisable(self, report: UnraisableHookArgs) -> None:
+        if report.exc_type is not Stopped:
+            self._report(report)
+        elif self._stop is _nothing:
+            self._stop = self._unwind
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
 
     @staticmethod
     def _unwind() -> None:
