@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from time import strftime
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
@@ -194,7 +195,7 @@ def _measured(case: Case, runs: Mapping[int, Run], repeat: int, console: Console
                 tempfile.TemporaryDirectory(prefix="backfill-bench-") as scratch,
                 console.status(what) as status,
             ):
-                found = run(Path(scratch), partial(_show_step, status, what))
+                found = run(Path(scratch), partial(_show_step, console, status, what))
             if rows == min(runs):
                 smallest += found
             else:
@@ -206,8 +207,11 @@ def _measured(case: Case, runs: Mapping[int, Run], repeat: int, console: Console
     return lines
 
 
-def _show_step(status: Status, what: str, doing: str) -> None:
+def _show_step(console: Console, status: Status, what: str, doing: str) -> None:
+    """Where no terminal shows the status, a line with the time: a case may take half an hour until its figures."""
     status.update(f"{what}: {doing}")
+    if not console.is_terminal:
+        console.print(f"{strftime('%X')} {what}: {doing}", highlight=False)
 
 
 def _line_text(line: Line) -> str:

@@ -79,7 +79,7 @@ def test_tables_are_kept_through_kills_of_the_service_and_of_connect(
 ) -> None:
     kafka, database = KafkaSettings(bootstrap), f"out{uuid.uuid4().hex[:8]}"
     postgres.create(database)
-    scenario = KillScenario(kafka, tmp_path, rows=rows, rate_limit=rows // 5, live_rate=50)
+    scenario = KillScenario(kafka, tmp_path, rows=rows, rate_limit=rows // 5, live_rate=rows // 400)
     names = {job["name"]: f"{job['name']}_{database}" for job in (EVENTS, ROWS)}
     for job in (EVENTS, ROWS):
         scenario.declare_job({**job, "output": names[job["name"]], "rate_limit": rows // 5})

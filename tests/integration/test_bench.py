@@ -15,11 +15,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mar
 def test_a_case_is_measured_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["idle", "--rows", "3000", "--seconds", "3", "--output", str(tmp_path)]
     assert main(["bench", *arguments]) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "idle, 3,000 rows: " in printed.err
     lines = {line.what: line for line in read_results(tmp_path, "idle")}
     batch = lines["no job: batch, median"]
     assert batch.value > 0
-    assert batch.compared_with in told
+    assert batch.compared_with in printed.out
     steps = [line.value for what, line in lines.items() if what.startswith("no job: of which ")]
     assert len(steps) >= 4
     assert 0 < sum(steps) < 2 * batch.value
