@@ -7,8 +7,9 @@ Three limits, the smallest one counts:
   steps leave of that; they are planned a quarter shorter, for one can take longer than the last ones did. The rows that
   fit are learned from what batches took: the first read is small, and one that took clearly less than it might is
   followed at once, for a small read costs more a row and its rate says too little; after that rows/s are a moving
-  average. A job without a budget reads five seconds at a time: what a batch costs in any case, and the wait for a
-  barrier, weigh little then, and a crash repeats no more.
+  average. A job without a budget begins with what is out within a second, then reads a million rows, and then five
+  seconds at a time: what a batch costs in any case, and the wait for a barrier, weigh little then, and a crash repeats
+  no more.
 - *Bytes.* All that a batch sends is one transaction a lane, which the broker ends after its timeout, and a crash
   repeats all of it. So reads together take at most `MAX_BYTES`, and what goes through in half of that time by what
   batches took. Rows of a hundred bytes never come near it; those of fifty kilobytes do before a rate is known.
@@ -31,8 +32,10 @@ FIRST_ROWS = 20_000
 """First batch of a job with a latency budget: small enough for the slowest machine, large enough to measure."""
 MIN_ROWS = 1_000
 """Least rows worth a read under a latency budget; progress before latency, should even this be too slow."""
+SOON_ROWS = 100_000
+"""First of a job without one: a reader gets its first row together with the last of these."""
 PLENTY_ROWS = 1_000_000
-"""First and least of a job without one."""
+"""Least of all its later ones."""
 MAX_ROWS = 8_000_000
 """Most rows of one batch, however fast the machine is: the plan lists their slices."""
 FIRST_BYTES = 16 << 20
@@ -146,11 +149,11 @@ class SnapshotBudget:
 
     def _fitting_rows(self) -> int:
         hurried = self.latency_budget_ms is not None
-        first, least = (FIRST_ROWS, MIN_ROWS) if hurried else (PLENTY_ROWS, PLENTY_ROWS)
         if self._rows_per_ms is None:
-            return first
+            return FIRST_ROWS if hurried else SOON_ROWS
+        next_at_most, least = (FIRST_ROWS, MIN_ROWS) if hurried else (PLENTY_ROWS, PLENTY_ROWS)
         wanted = max(self._rows_per_ms * self._read_ms, least)
-        return int(min(wanted, max(self._last_rows * _GROWTH, first), MAX_ROWS))
+        return int(min(wanted, max(self._last_rows * _GROWTH, next_at_most), MAX_ROWS))
 
     def _fitting_bytes(self, load: BatchLoad) -> int:
         hurried = self.latency_budget_ms is not None

@@ -22,7 +22,7 @@ def configuration(topic: str, bootstrap: str, guess: Guess, seen: str, registry:
         lines += ["registry:", f"  url: {registry}"]
     # A topic's letters, with `./` before them, are a bare word in YAML.
     lines += [f"state: ./{topic}-state", "table:", f"  name: {_table_name(topic)}"]
-    lines.append("  columns:" if guess.fields else "  columns: {}  # none could be told")
+    lines.append("  columns:" if guess.fields else "  columns: {}  # none could be determined")
     for each in guess.fields:
         kind = json.dumps(each.kind) if "," in each.kind else each.kind
         lines.append(_commented(f"    {_name(each.name)}: {kind}", "; ".join(each.notes)))

@@ -101,7 +101,7 @@ def _spark_settings(config: ServiceConfig, record_classes: bool) -> SparkSetting
         log.warning(
             "cluster_not_authenticated",
             master=config.spark.master,
-            reason="Kafka's secrets go to the executors in the clear, and whoever reaches the driver may be one",
+            reason="Kafka's secrets go in the clear to any process that joins the driver as an executor",
             next_step="spark.authenticate and spark.network.crypto.enabled in spark.settings, see docs/security.md",
         )
     return settings

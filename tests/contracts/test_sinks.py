@@ -247,7 +247,7 @@ def test_a_new_job_wants_an_output_that_is_not_there_or_empty(output: TestOutput
     assert refusal(lambda: sink.refuse_used(output.job)).code is Code.OUTPUT_TOPIC_MISMATCH
 
 
-def test_a_start_is_told_how_an_output_begins_and_ends(output: TestOutput) -> None:
+def test_a_start_learns_how_an_output_begins_and_ends(output: TestOutput) -> None:
     sink, job = output.sink, output.job
     assert (sink.tails(job), *sink.begins(job), *sink.endings(job, 0)) == (None,)
     opened(output)

@@ -45,7 +45,7 @@ def test_wide_rows_go_through_with_the_default_settings(
         service.reader.join()
     finally:
         service.kill()
-    print(f"peak {memory.peak_mib:.0f} MiB: {memory.by_name}")  # noqa: T201  # figures for whoever asks with -s
+    print(f"peak {memory.peak_mib:.0f} MiB: {memory.by_name}")  # noqa: T201  # figures, shown with -s
     for batch in service.events("batch"):
         print({name: value for name, value in batch.items() if value})  # noqa: T201  # likewise
     assert status == 0, service.lines[-5:]

@@ -13,9 +13,9 @@ BATCHES = 200
 
 
 def test_months_leave_no_dead_files_and_every_row(tmp_path: Path) -> None:
-    told: list[str] = []
+    steps: list[str] = []
     lines = {
-        line.what.partition(": ")[2]: line for line in months(BATCHES, tmp_path, told.append, pace_s=0.0)
+        line.what.partition(": ")[2]: line for line in months(BATCHES, tmp_path, steps.append, pace_s=0.0)
     }
     value = {what: line.value for what, line in lines.items()}
     assert value["dead files once the retention is over"] == 0
@@ -25,4 +25,4 @@ def test_months_leave_no_dead_files_and_every_row(tmp_path: Path) -> None:
     assert value["compactions"] > 0
     assert value["files of the log that a batch meets, most, last fifth"] <= 200
     assert all(line.value > 0 for what, line in lines.items() if what.endswith("last fifth"))
-    assert f"batch {BATCHES} of {BATCHES}, 2 kills so far" in told
+    assert f"batch {BATCHES} of {BATCHES}, 2 kills so far" in steps

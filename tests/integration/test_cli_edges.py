@@ -55,8 +55,8 @@ def run(*arguments: object) -> int:
 def counted(config: Path, capsys: Capture) -> dict[str, int]:
     capsys.readouterr()
     assert run("consume", config, "--count", "--format", "json") == 0
-    told: dict[str, int] = json.loads(capsys.readouterr().out)
-    return told
+    printed: dict[str, int] = json.loads(capsys.readouterr().out)
+    return printed
 
 
 def test_two_runs_of_produce_make_one_legal_table_that_consume_folds(config: Path, capsys: Capture) -> None:
@@ -138,9 +138,9 @@ def test_barriers_run_until_they_are_named_to_stop_and_go_on_later(config: Path,
         assert injecting.wait(30) == 0
         injecting.communicate()
     assert run("consume", config, "--format", "json") == 0
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    epochs = [item["epoch"] for item in told if item["at"].split("@")[0].endswith("-0")]
-    assert [item["prev"] for item in told if item["at"].split("@")[0].endswith("-0")] == [0, *epochs[:-1]]
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    epochs = [item["epoch"] for item in printed if item["at"].split("@")[0].endswith("-0")]
+    assert [item["prev"] for item in printed if item["at"].split("@")[0].endswith("-0")] == [0, *epochs[:-1]]
 
 
 def test_consume_waits_until_every_vnode_has_finished(config: Path, bootstrap: str) -> None:

@@ -54,13 +54,13 @@ def test_the_demo_backfills_a_table_under_load_and_verifies_the_output(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     demo = started("--rows", "5000", "--live-seconds", "2", *options, scratch=tmp_path)
-    told, complaints = demo.communicate(timeout=280)
+    printed, complaints = demo.communicate(timeout=280)
     assert (demo.returncode, complaints) == (0, "")
-    ended = re.findall(r"^(\S[\w ]*): .*\([\d.]+ s\)$", told, re.MULTILINE)
+    ended = re.findall(r"^(\S[\w ]*): .*\([\d.]+ s\)$", printed, re.MULTILINE)
     assert ended == ["broker", "upstream", "Spark", "replica", "snapshot", "live changes", "verify"]
-    assert re.search(r"verify +[\d,]+ records, the law holds", told)
-    assert re.search(r"after it +readable after [\d.]+ s", told)
-    rows = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    assert re.search(r"verify +[\d,]+ records, the law holds", printed)
+    assert re.search(r"after it +readable after [\d.]+ s", printed)
+    rows = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     assert [sorted(row) for row in rows] == 3 * [["amount", "id", "region"]]
     assert list(tmp_path.glob("backfill-*")) == []
     assert processes_with(str(tmp_path)) == []

@@ -154,9 +154,9 @@ def test_the_scratch_folder_of_a_killed_driver_is_swept_once_its_jvm_is_gone(
 
 def test_a_session_that_ended_leaves_no_jvm_and_a_clean_terminal(tmp_path: Path) -> None:
     with _driver("leave", tmp_path) as driver:
-        told, complaints = driver.communicate(timeout=120)
+        printed, complaints = driver.communicate(timeout=120)
         assert driver.returncode == 0
-        assert not psutil.pid_exists(int(told))
+        assert not psutil.pid_exists(int(printed))
         assert complaints == b""
 
 

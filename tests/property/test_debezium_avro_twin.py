@@ -31,7 +31,7 @@ WITHOUT_UNIT = declare(
         "primary_key": list(UNLISTED.primary_key),
     }
 )
-"""In JSON the unit of `at_ms` is told by frames alone, and this recording has none."""
+"""In JSON the unit of `at_ms` is in frames alone, and this recording has none."""
 
 
 @pytest.mark.timeout(600)

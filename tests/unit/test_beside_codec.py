@@ -99,7 +99,7 @@ def test_header_and_key_have_to_agree_with_the_value_and_the_partition() -> None
     assert refused(VALUE, key=None).code is Code.BARRIER_MALFORMED
 
 
-def test_what_a_later_version_may_write_is_told_apart() -> None:
+def test_what_a_later_version_may_write_is_recognised() -> None:
     assert refused({**VALUE, "mutation": {"Alter": {}}}).code is Code.BARRIER_UNSUPPORTED
     data = json.dumps({**VALUE, "note": "new"}).encode()
     assert decode_beside(HEADER, b"3", data, partition=3).barrier == BARRIER

@@ -32,7 +32,7 @@ from tests.kit.compactions import TABLE, append, compact_here, merge_here, no_co
 
 
 def test_a_merge_that_somebody_came_before_is_tried_again_on_what_is_there(tmp_path: Path) -> None:
-    """Whom we took over from may still commit to the log: that is no reason to end."""
+    """The former owner may still commit to the log: that is no reason to end."""
     storage = Storage(str(tmp_path))
     replica = Replica(storage, TABLE)
     for epoch in range(1, LEAST_FILES + 1):
@@ -97,7 +97,7 @@ def test_pieces_of_a_compaction_begin_in_the_pauses_between_batches_one_in_each(
     assert compacted == [1]
 
 
-def test_a_compaction_ends_with_whoever_began_it(replica: Replica, pieces: Pieces) -> None:
+def test_a_compaction_ends_with_the_instance_that_began_it(replica: Replica, pieces: Pieces) -> None:
     compactor = Compactor(pieces, no_merge, replica, lambda report: None, compaction_least_rows=0)
     compactor.between_batches(1, wait_for_compaction=False)
     pieces.sizes.get(timeout=30)
@@ -225,7 +225,7 @@ def test_a_merge_of_files_that_were_compacted_meanwhile_comes_to_nothing(replica
 def test_a_compaction_of_a_base_that_somebody_else_has_compacted_meanwhile_comes_to_nothing(
     replica: Replica,
 ) -> None:
-    """Whom we took over from may commit a last one; its files hold what ours hold."""
+    """The former owner may commit a last one; its files hold what ours hold."""
     compaction = Held()
     compactor = Compactor(compaction, no_merge, replica, lambda report: None, compaction_least_rows=0)
     theirs = Replica(replica.storage, TABLE)

@@ -175,10 +175,10 @@ def test_every_code_of_the_upstream_and_the_state_is_a_row_of_bad_input() -> Non
     assert wanted - codes == {"OUTCOME_UNKNOWN"}  # nobody's input
 
 
+_WORDS = "whoever|whom|mend(?:ed|s|ing)?|told|wish(?:es)?|upkeep|he|his|him"
+_PRIVATE = re.compile(rf"(?<![a-z])({_WORDS})(?![a-z])", re.IGNORECASE)
 _NOT_PLAIN = re.compile(
-    r"(?<![a-z])(whoever|whom|mend(?:ed|s|ing)?|told|wish(?:es)?|upkeep|folding"
-    r"|somebody|anybody|nobody|everybody|he|his|him)(?![a-z])",
-    re.IGNORECASE,
+    rf"(?<![a-z])({_WORDS}|folding|somebody|anybody|nobody|everybody)(?![a-z])", re.IGNORECASE
 )
 """With no letter on either side, so that parts of names in the code count as well."""
 _OLD_NAMES = re.compile(r"wish|onlooker|ordeal|upkeep|patience|inbox", re.IGNORECASE)
@@ -200,6 +200,21 @@ def test_a_page_is_read_in_one_sitting() -> None:
         page.name: len(page.read_text(encoding="utf-8").splitlines()) for page in (ROOT / "docs").glob("*.md")
     }
     assert {name: count for name, count in lines.items() if count > PAGE_LINES} == {}
+
+
+def test_tests_and_other_files_are_in_plain_words() -> None:
+    named = [ROOT / "compose.yaml", ROOT / "Makefile", ROOT / "pyproject.toml"]
+    named += [file for file in (ROOT / "docker").rglob("*") if file.is_file()]
+    named += [
+        file
+        for ending in ("js", "css", "html", "xml", "toml")
+        for file in (ROOT / "streaming").rglob(f"*.{ending}")
+    ]
+    texts = {file: file.read_text(encoding="utf-8") for file in named}
+    for source in (ROOT / "tests").rglob("*.py"):
+        texts[source] = " ".join(prose_of(source.read_text(encoding="utf-8")))
+    found = {file.relative_to(ROOT).as_posix(): _PRIVATE.findall(text) for file, text in texts.items()}
+    assert {name: words for name, words in found.items() if words} == {}
 
 
 def test_the_code_has_the_words_of_the_glossary() -> None:

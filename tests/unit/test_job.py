@@ -299,7 +299,7 @@ def test_what_is_read_begins_with_the_output_and_adds_key_and_filter_columns() -
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "expected"),
     [
         ("replication_factor", 0, "is not in 1..32767"),
         ("replication_factor", "3", "is not in 1..32767"),
@@ -312,8 +312,8 @@ def test_what_is_read_begins_with_the_output_and_adds_key_and_filter_columns() -
         ("allow_retention", "yes", "neither true nor false"),
     ],
 )
-def test_what_is_said_of_the_topic_is_checked(key: str, value: object, told: str) -> None:
-    assert told in faults_of(COPY | {key: value})
+def test_what_is_said_of_the_topic_is_checked(key: str, value: object, expected: str) -> None:
+    assert expected in faults_of(COPY | {key: value})
 
 
 def test_an_output_that_may_lose_records_is_no_other_job_and_one_with_other_copies_is() -> None:

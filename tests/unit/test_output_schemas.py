@@ -87,7 +87,7 @@ def test_where_one_half_is_incompatible_the_other_is_not_registered_either(regis
 
 
 @pytest.mark.parametrize(("status", "code"), [(503, Code.REGISTRY_UNREACHABLE), (403, Code.REGISTRY_REFUSED)])
-def test_trouble_while_it_is_written_to_is_told_as_while_it_is_read(
+def test_trouble_while_it_is_written_to_is_reported_as_while_it_is_read(
     registry: FakeRegistry, status: int, code: Code
 ) -> None:
     registry.status = status

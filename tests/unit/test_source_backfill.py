@@ -88,7 +88,7 @@ def test_a_partition_without_records_is_at_its_end_at_once() -> None:
     assert scan().cut(PIN, 1, None, Amount(5, 50)).upto is None
 
 
-def test_what_is_gone_before_it_was_read_is_told() -> None:
+def test_what_is_gone_before_it_was_read_is_reported() -> None:
     started = {0: after_slice(NotStarted(), (3,), 3), 2: after_slice(NotStarted(), (5,), 1)}
     assert scan().lost(PIN, started) is None
     assert scan([4, 7, 5, 9]).lost(PIN, started) == "0@3 to 0@3"

@@ -70,9 +70,7 @@ def command(
     ] = False,
     skip_record: Annotated[
         list[str] | None,
-        typer.Option(
-            help="An upstream record that `run` was told to leave out: PARTITION@OFFSET. May be repeated."
-        ),
+        typer.Option(help="An upstream record that `run` leaves out: PARTITION@OFFSET. May be repeated."),
     ] = None,
     show: Annotated[int, typer.Option(min=0, help="How many findings to print.")] = _MOST_SHOWN,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a job, nothing else.")] = False,

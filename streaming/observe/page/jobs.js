@@ -41,7 +41,7 @@ function card(name) {
 
 function fold(shown, job) {
   if (shown.phase === job.phase) return;
-  // What is finished is folded, once, unless somebody is at it: who opens it again has it open.
+  // What is finished is folded, once, unless a control in it has the focus. Opened again, it stays open.
   const isBusy = shown.root.contains(document.activeElement);
   if (shown.phase === null || (job.phase === "live" && !isBusy)) shown.root.open = job.phase !== "live";
   shown.phase = job.phase;
@@ -142,7 +142,7 @@ function showJobs(now, history) {
   byId("no-jobs").hidden = names.length > 0;
 }
 
-// Of what is folded nobody sees them. What is not answered is a job that was dropped a moment ago, or the next look tells.
+// Not of what is folded. Without an answer the job was dropped a moment ago, or the next request has it.
 async function showParts() {
   const unfolded = [...cards.keys()].filter((name) => card(name).root.open);
   const answers = unfolded.map((name) => look(`jobs/${encodeURIComponent(name)}/vnodes`).catch(() => null));

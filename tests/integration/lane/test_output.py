@@ -31,8 +31,8 @@ def test_the_last_barrier_is_named_only_when_all_before_it_is_decided(
 ) -> None:
     kafka, name = KafkaSettings(bootstrap), topic(partitions=2)
     barriers = [Barrier(curr, curr - 1, BarrierKind.CHECKPOINT, 1, 0) for curr in (1, 2)]
-    told: list[int | None] = []
-    looking = threading.Thread(target=lambda: told.append(last_barrier(kafka, name, 0)))
+    found: list[int | None] = []
+    looking = threading.Thread(target=lambda: found.append(last_barrier(kafka, name, 0)))
 
     def send(transactions: TransactionalProducer, partition: int, barrier: Barrier) -> None:
         headers: dict[str, str | bytes | None] = {BARRIER_HEADER: barrier_header(barrier)}
@@ -46,9 +46,9 @@ def test_the_last_barrier_is_named_only_when_all_before_it_is_decided(
                 send(two, 0, barriers[1])
             looking.start()
             looking.join(0.5)
-            assert told == []
+            assert found == []
         looking.join(30)
-        assert told == [2]
+        assert found == [2]
         with one.transaction():  # what is open in another partition does not matter
             send(one, 1, barriers[0])
             assert last_barrier(kafka, name, 0) == 2

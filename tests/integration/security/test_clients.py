@@ -118,7 +118,7 @@ def foreign_client(secured: SecureBroker, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("refused", "told"),
+    ("refused", "text"),
     [
         (wrong_password, "kafka.username"),
         (wrong_plain_password, "kafka.username"),
@@ -134,7 +134,7 @@ def foreign_client(secured: SecureBroker, folder: Path) -> dict[str, Any]:
     ids=lambda value: value.__name__ if callable(value) else "",
 )
 def test_who_is_not_let_in_is_named_why_in_time(
-    secured: SecureBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Any, told: str
+    secured: SecureBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Any, text: str
 ) -> None:
     settings(tmp_path, refused(secured, tmp_path))
     table = tmp_path / "table.yaml"
@@ -146,7 +146,7 @@ def test_who_is_not_let_in_is_named_why_in_time(
     line = capsys.readouterr().err
     assert line.startswith("AUTH_FAILED")
     assert line.count("\n") == 1
-    assert told in line
+    assert text in line
     assert "hunter2" not in line
     assert took_s < REFUSAL_LIMIT_S
 
@@ -176,9 +176,9 @@ def test_settings_that_travel_hold_no_secret(secured: SecureBroker, tmp_path: Pa
     kafka = settings(tmp_path, secured.mutual("traveller", password="key password"))
     login = settings(tmp_path, secured.section("SCRAM"))
     for each in (kafka, login):
-        for told in (repr(each).encode(), pickle.dumps(each)):
-            assert b"quoted" not in told
-            assert b"key password" not in told
-            assert b"BEGIN" not in told
+        for text in (repr(each).encode(), pickle.dumps(each)):
+            assert b"quoted" not in text
+            assert b"key password" not in text
+            assert b"BEGIN" not in text
     assert "quoted" in str(login.client())
     assert pickle.loads(pickle.dumps(login)) == login  # noqa: S301  # our own bytes

@@ -141,7 +141,7 @@ def test_a_broken_barrier_at_the_end_does_not_stop_our_own_injector_once_it_is_n
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "expected"),
     [
         ({"barier_interval": "1s"}, "did you mean 'barrier_interval'"),
         ({"barrier_interval": "1000"}, "with a unit"),
@@ -150,7 +150,7 @@ def test_a_broken_barrier_at_the_end_does_not_stop_our_own_injector_once_it_is_n
     ],
 )
 def test_a_configuration_that_cannot_work_is_refused_in_one_line(
-    set_up: SetUp, capsys: pytest.CaptureFixture[str], fault: dict[str, Any], told: str
+    set_up: SetUp, capsys: pytest.CaptureFixture[str], fault: dict[str, Any], expected: str
 ) -> None:
     stage = set_up(COPY)
     config = stage.folder / "config.json"
@@ -158,7 +158,7 @@ def test_a_configuration_that_cannot_work_is_refused_in_one_line(
     assert main(["run", str(config)]) == 2
     line = capsys.readouterr().err
     assert re.fullmatch(r"CONFIG_INVALID at \S+: found .+; expected .+; next: .+\n", line), line
-    assert told in line
+    assert expected in line
     assert not (stage.folder / "state").exists()
 
 

@@ -1,4 +1,4 @@
-"""A service that injects its own barriers, and what stands between them that it was not told of."""
+"""A service that injects its own barriers, and what stands between them that it did not announce."""
 
 from __future__ import annotations
 

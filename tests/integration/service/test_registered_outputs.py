@@ -203,7 +203,7 @@ def test_a_request_whose_schemas_are_refused_changes_nothing(set_up: SetUp, regi
         before = len(run.reports)
         run.reach(stage.upstream.barrier(late))
         run.reach(stage.upstream.barrier())
-        codes = [told.refused for each in run.reports[before:] for told in each.outcome.reports]
+        codes = [report.refused for each in run.reports[before:] for report in each.outcome.reports]
         assert codes == [None, code]
         assert partitions_of(stage.upstream.kafka, output) is None
 

@@ -1,4 +1,4 @@
-"""Jobs as bars: one a job, however often it is told."""
+"""Jobs as bars: one a job, however often it is shown."""
 
 from __future__ import annotations
 

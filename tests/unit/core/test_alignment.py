@@ -59,8 +59,8 @@ def test_it_goes_on_behind_the_barrier_that_a_former_run_came_to() -> None:
 
 
 def test_an_output_as_upstream_tells_other_progress_in_each_partition() -> None:
-    told = [replace(barrier(1), progress=(VnodeProgress(vnode, None, True, 0),)) for vnode in (0, 1)]
-    assert len(fed((0, 0, told[0]), (1, 0, told[1])).aligned()) == 1
+    finished = [replace(barrier(1), progress=(VnodeProgress(vnode, None, True, 0),)) for vnode in (0, 1)]
+    assert len(fed((0, 0, finished[0]), (1, 0, finished[1])).aligned()) == 1
 
 
 def test_a_barrier_repeated_at_once_counts_once_and_its_place_is_named_to_the_batch_that_holds_it() -> None:

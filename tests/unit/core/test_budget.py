@@ -15,6 +15,7 @@ from streaming.core.budget import (
     PLENTY_BYTES,
     PLENTY_ROWS,
     READ_SHARE,
+    SOON_ROWS,
     UNBUDGETED_READ_MS,
     BatchLoad,
     OverheadMs,
@@ -38,8 +39,10 @@ def test_nothing_is_read_while_paused_or_limited_to_nothing(paused: bool, limit:
     assert rows(SnapshotBudget(None), 0, limit, paused=paused) == 0
 
 
-def test_without_a_latency_budget_a_batch_takes_plenty_and_then_what_it_reads_in_five_seconds() -> None:
+def test_without_a_latency_budget_the_first_rows_are_soon_out_and_later_batches_take_five_seconds() -> None:
     budget = SnapshotBudget(None)
+    assert rows(budget, 0) == SOON_ROWS
+    spent(budget, SOON_ROWS, read_ms=1_000)
     assert rows(budget, 0) == PLENTY_ROWS
     spent(budget, 10, read_ms=10_000)
     assert rows(budget, 0) == PLENTY_ROWS

@@ -66,8 +66,8 @@ def test_reads_that_grow_at_first_don_t_spoil_the_time_left_of_a_short_run() -> 
         second = tenth / 10
         if tenth % 10 == 0 and second >= 3:  # until the job has started nothing is read
             rows = min(rows + min(20_000 * 2 ** (tenth // 10 - 3), 100_000), total)
-        told = rate.look(tenth * 100, Extent(rows, total - rows), rate_limit=None, paused=False)
-        seen.append((second, told.share, told.seconds_left))
+        estimate = rate.look(tenth * 100, Extent(rows, total - rows), rate_limit=None, paused=False)
+        seen.append((second, estimate.share, estimate.seconds_left))
     done_s = next(second for second, share, _ in seen if share == 1)
     second, _, left_s = next(look for look in seen if look[1] >= 0.25)
     assert left_s is not None

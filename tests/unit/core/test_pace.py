@@ -42,7 +42,7 @@ def read_by(plan: JobPlan) -> int:
     return sum(int(item.upto[0]) for item in plan.slices if item.upto is not None)
 
 
-def told(batch_sizer: BatchSizer, rows: Mapping[str, int], *, read_ms: float) -> None:
+def learned(batch_sizer: BatchSizer, rows: Mapping[str, int], *, read_ms: float) -> None:
     batch_sizer.took(changes=0, held_bytes=0, rows=rows, read_ms=read_ms, took_ms=read_ms)
 
 
@@ -50,7 +50,7 @@ def test_a_job_that_has_read_all_gets_nothing_and_takes_no_share_of_the_others()
     alone, beside = batch_sizer(), batch_sizer()
     for each in (alone, beside):
         plans(each, job("a"), progress={})
-        told(each, {"a": FIRST_ROWS}, read_ms=1_000)
+        learned(each, {"a": FIRST_ROWS}, read_ms=1_000)
     (expected,) = plans(alone, job("a"), progress={})
     done, reading = plans(beside, job("done"), job("a"), progress={"done": ALL_READ})
     assert done.slices == ()
@@ -64,7 +64,7 @@ def test_jobs_that_read_at_once_share_the_time_and_one_that_may_not_read_has_no_
     shared, alone = batch_sizer(), batch_sizer()
     for each in (shared, alone):
         plans(each, job("a"), progress={})
-        told(each, {"a": FIRST_ROWS}, read_ms=1_000)
+        learned(each, {"a": FIRST_ROWS}, read_ms=1_000)
     (both, _) = plans(shared, job("a"), job("b"), progress={})
     (one, held) = plans(alone, job("a"), replace(job("b"), **held_back), progress={})
     assert held.slices == ()
@@ -74,7 +74,7 @@ def test_jobs_that_read_at_once_share_the_time_and_one_that_may_not_read_has_no_
 def test_a_job_that_is_made_anew_begins_as_one_that_nothing_is_known_of() -> None:
     known = batch_sizer()
     plans(known, job("a"), progress={})
-    told(known, {"a": MIN_ROWS}, read_ms=60_000)
+    learned(known, {"a": MIN_ROWS}, read_ms=60_000)
     assert read_by(plans(known, job("a"), progress={})[0]) <= MIN_ROWS + VNODES
     known.forget("a")
     assert read_by(plans(known, job("a"), progress={})[0]) == FIRST_ROWS

@@ -140,7 +140,7 @@ def test_rows_in_avro_are_upserts_and_have_the_columns_of_their_keys() -> None:
         ([Sample(b"7", b'{"schema":{},"payload":{"id":7}}')], "schemas.enable=true"),
     ],
 )
-def test_what_can_not_be_told_is_said(found: list[Sample], said: str) -> None:
+def test_what_can_not_be_determined_is_said(found: list[Sample], said: str) -> None:
     page = configuration("orders", "127.0.0.1:9092", guess(found), "1 record")
     assert said in page
     assert "# no key was found in the records" in page

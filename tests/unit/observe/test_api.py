@@ -1,4 +1,4 @@
-"""The API: what it shows, whom it lets change something, and that no request at all makes it fail."""
+"""The API: what it shows, which requests may change something, and that no request at all makes it fail."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def application(
 
 
 @pytest.fixture
-def told() -> Iterator[tuple[TestClient, Requests]]:
+def served() -> Iterator[tuple[TestClient, Requests]]:
     app, cache, metrics, requests = application()
     progress: dict[str, dict[int, Progress]] = {"copy": {0: Completed((9,), 50), 1: InProgress((5,), 20)}}
     last = report([job("copy", rate_limit=500)], progress, rows={"copy": 70}, stored={0: 40, 1: 40, 2: 30})
@@ -89,8 +89,8 @@ def told() -> Iterator[tuple[TestClient, Requests]]:
         yield client, requests
 
 
-def test_the_status_tells_every_job_and_every_partition(told: tuple[TestClient, Requests]) -> None:
-    status = told[0].get("/api/v1/status").json()
+def test_the_status_tells_every_job_and_every_partition(served: tuple[TestClient, Requests]) -> None:
+    status = served[0].get("/api/v1/status").json()
     (copy,) = status["jobs"]
     assert (copy["phase"], copy["rows_read"], copy["rows_left"], copy["vnodes_done"]) == (
         "backfilling",
@@ -105,16 +105,16 @@ def test_the_status_tells_every_job_and_every_partition(told: tuple[TestClient, 
     assert (status["condition"], status["replica_rows"], status["can_steer"]) == ("serving", 110, False)
 
 
-def test_the_heat_map_has_every_vnode_with_its_lane(told: tuple[TestClient, Requests]) -> None:
-    vnodes = told[0].get("/api/v1/jobs/copy/vnodes").json()
+def test_the_heat_map_has_every_vnode_with_its_lane(served: tuple[TestClient, Requests]) -> None:
+    vnodes = served[0].get("/api/v1/jobs/copy/vnodes").json()
     assert [each["state"] for each in vnodes] == ["completed", "in progress", "not started", "not started"]
     assert [each["lane"] for each in vnodes] == [0, 0, 1, 1]
     assert vnodes[1]["share"] == 0.5
-    assert told[0].get("/api/v1/jobs/other/vnodes").status_code == 404
+    assert served[0].get("/api/v1/jobs/other/vnodes").status_code == 404
 
 
-def test_metrics_are_prometheus_with_the_names_of_the_original(told: tuple[TestClient, Requests]) -> None:
-    answer = told[0].get("/metrics")
+def test_metrics_are_prometheus_with_the_names_of_the_original(served: tuple[TestClient, Requests]) -> None:
+    answer = served[0].get("/metrics")
     families = {family.name: family for family in text_string_to_metric_families(answer.text)}
     (read,) = (
         sample.value
@@ -214,8 +214,8 @@ def test_clocks_that_are_set_make_no_rate_latency_or_age_absurd() -> None:
         assert point.changes_per_s == pytest.approx(10)
 
 
-def test_every_change_needs_the_token_and_becomes_a_mutation(told: tuple[TestClient, Requests]) -> None:
-    client, requests = told
+def test_every_change_needs_the_token_and_becomes_a_mutation(served: tuple[TestClient, Requests]) -> None:
+    client, requests = served
     new = {"name": "other", "output": "other-out", "filter": "amount > 3"}
     calls: list[tuple[str, str, object]] = [
         ("POST", "/api/v1/jobs", new),
@@ -241,8 +241,8 @@ def test_every_change_needs_the_token_and_becomes_a_mutation(told: tuple[TestCli
     ]
 
 
-def test_a_job_is_planned_without_being_created(told: tuple[TestClient, Requests]) -> None:
-    client, requests = told
+def test_a_job_is_planned_without_being_created(served: tuple[TestClient, Requests]) -> None:
+    client, requests = served
     new = {"name": "other", "output": "other-out", "columns": ["id"], "format": "upsert"}
     assert client.post("/api/v1/jobs/plan", json=new).status_code == 401
     answer = client.post("/api/v1/jobs/plan", json=new, headers=WITH_TOKEN)
@@ -254,8 +254,8 @@ def test_a_job_is_planned_without_being_created(told: tuple[TestClient, Requests
     assert requests.sent == []
 
 
-def test_what_is_wrong_has_the_code_of_the_command_line(told: tuple[TestClient, Requests]) -> None:
-    client, requests = told
+def test_what_is_wrong_has_the_code_of_the_command_line(served: tuple[TestClient, Requests]) -> None:
+    client, requests = served
 
     def said(path: str, body: object) -> tuple[int, str]:
         answer = client.post(path, json=body, headers=WITH_TOKEN)
@@ -292,8 +292,8 @@ def test_elsewhere_than_on_this_machine_looking_needs_the_token_too() -> None:
         assert client.get("/healthz").status_code == 200
 
 
-def test_another_host_and_a_large_body_are_refused(told: tuple[TestClient, Requests]) -> None:
-    client, _ = told
+def test_another_host_and_a_large_body_are_refused(served: tuple[TestClient, Requests]) -> None:
+    client, _ = served
     assert client.get("/api/v1/status", headers={"Host": "evil.example"}).status_code == 400
     large = b"x" * (MAX_BODY_BYTES + 1)
     assert client.post("/api/v1/jobs", content=large, headers=WITH_TOKEN).status_code == 413
@@ -302,8 +302,8 @@ def test_another_host_and_a_large_body_are_refused(told: tuple[TestClient, Reque
     )
 
 
-def test_the_page_loads_nothing_from_elsewhere(told: tuple[TestClient, Requests]) -> None:
-    client, _ = told
+def test_the_page_loads_nothing_from_elsewhere(served: tuple[TestClient, Requests]) -> None:
+    client, _ = served
     scripts = ("page", "facts", "jobs", "charts", "new-job")
     kinds = {"/": "text/html", "/page.css": "text/css", **{f"/{name}.js": "javascript" for name in scripts}}
     for path, kind in kinds.items():

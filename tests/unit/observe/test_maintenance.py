@@ -218,7 +218,7 @@ def test_a_disk_is_low_where_a_compaction_may_not_fit(state: Path, monkeypatch: 
     assert is_low(None)
 
 
-def test_of_an_object_store_is_told_what_needs_no_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_an_object_store_is_reported_what_needs_no_listing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Storage, "filesystem", property(lambda _: pytest.fail("it asked the store")))
     size = StateSize(Storage("s3://bucket/state"), lambda: None)
     assert size.look(None) is None

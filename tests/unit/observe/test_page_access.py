@@ -142,7 +142,7 @@ def test_a_button_that_was_pressed_keeps_the_focus(browser: Browser, fed: FedPag
         page.close()
 
 
-def test_a_screen_reader_is_told_of_news_and_not_of_every_second(browser: Browser, fed: FedPage) -> None:
+def test_a_screen_reader_announces_news_and_not_of_every_second(browser: Browser, fed: FedPage) -> None:
     with fed.served() as address:
         page = opened(browser, address)
         page.evaluate(COUNT_NEWS)

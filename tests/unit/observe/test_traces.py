@@ -142,7 +142,7 @@ def test_the_name_of_the_service_may_be_another(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("status", [None, 503, 401])
-def test_a_collector_that_does_not_take_them_is_told_once_and_holds_up_nothing(
+def test_a_collector_that_does_not_take_them_is_reported_once_and_holds_up_nothing(
     monkeypatch: pytest.MonkeyPatch, status: int | None
 ) -> None:
     listener = Listener()

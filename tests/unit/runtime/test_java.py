@@ -1,4 +1,4 @@
-"""A machine without a fitting Java is told so in one line."""
+"""A machine without a fitting Java gets an error of one line."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def _look_again() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "told", ['openjdk version "17.0.15" 2025-04-15', 'openjdk version "21"', 'java version "22.0.1"']
+    "printed", ['openjdk version "17.0.15" 2025-04-15', 'openjdk version "21"', 'java version "22.0.1"']
 )
 def test_a_java_that_spark_supports_is_taken(
-    told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = _program(tmp_path, told)
+    program = _program(tmp_path, printed)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert java() == program
 
 
 @pytest.mark.parametrize(
-    ("told", "found"),
+    ("printed", "found"),
     [
         ('java version "1.8.0_402"', "Java 8"),
         ('openjdk version "11.0.2" 2019-01-15', "Java 11"),
@@ -39,9 +39,9 @@ def test_a_java_that_spark_supports_is_taken(
     ],
 )
 def test_another_java_is_named_with_what_to_install(
-    told: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    printed: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _program(tmp_path, told)
+    _program(tmp_path, printed)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(EnvironmentProblem) as failure:
         java()
@@ -57,10 +57,10 @@ def test_no_java_at_all_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         java()
 
 
-def _program(home: Path, told: str) -> Path:
+def _program(home: Path, printed: str) -> Path:
     program = home / "bin" / "java"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\necho '{told}' >&2\n")
+    program.write_text(f"#!/bin/sh\necho '{printed}' >&2\n")
     program.chmod(0o755)
     return program
 

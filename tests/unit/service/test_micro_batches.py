@@ -25,7 +25,7 @@ class Ran:
     """Batches that do nothing: one takes `most` of the barriers that wait, and more are announced while it runs."""
 
     announcements: Announcements
-    told_meanwhile: list[Sequence[AlignedBarrier]]
+    announced_meanwhile: list[Sequence[AlignedBarrier]]
     epochs: list[list[int]] = field(default_factory=list)
     while_it_runs: Callable[[], object] = lambda: None
     jobs_read: bool = False
@@ -37,7 +37,7 @@ class Ran:
     def run(self, waiting: Sequence[AlignedBarrier], _duplicates: object) -> BatchReport:
         waiting = waiting[: self.most]
         self.epochs.append([barrier.epoch // EPOCH_STEP for barrier in waiting])
-        for barrier in self.told_meanwhile.pop(0) if self.told_meanwhile else ():
+        for barrier in self.announced_meanwhile.pop(0) if self.announced_meanwhile else ():
             self.announcements.put(barrier)
         self.while_it_runs()
         plan = BatchPlan(None, tuple(waiting), (0, 0), ReplicaVersion(0, 0, 0), 1)

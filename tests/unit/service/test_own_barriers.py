@@ -1,4 +1,4 @@
-"""Barriers that are told by whoever injected them are those that looking through the topic would find."""
+"""Barriers that their injector announces are those that looking through the topic would find."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class Listener:
             assert each.barrier is not None
             self.aligner.feed(each.partition, each.offset, each.barrier)
 
-    def hears(self, *told: AlignedBarrier) -> list[int]:
+    def hears(self, *announcements: AlignedBarrier) -> list[int]:
         """The epochs that are aligned after it."""
-        for each in told:
+        for each in announcements:
             self.announcements.put(each)
         self.feed(self.own.barriers())
         return [each.epoch // EPOCH_STEP for each in self.aligner.aligned()]
@@ -123,8 +123,8 @@ def test_whatever_is_named_late_or_never_the_barriers_are_those_of_the_topic(dat
     steps = data.draw(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=12))
     topic = chain(*accumulate(steps, lambda at, step: (at[0] + step[0], at[1] + step[1])))
     first = data.draw(st.tuples(st.integers(0, 30), st.integers(0, 30)))
-    told = [each for each in announced(topic) if data.draw(st.booleans())] or announced(topic)[-1:]
+    announcements = [each for each in announced(topic) if data.draw(st.booleans())] or announced(topic)[-1:]
     listener = Listener(topic, first=first)
-    heard = [epoch for each in told for epoch in listener.hears(each)]
+    heard = [epoch for each in announcements for epoch in listener.hears(each)]
     seen = sum(all(map(le, each.ends, first)) for each in announced(topic))
-    assert heard == list(range(1, max(told[-1].epoch // EPOCH_STEP, seen) + 1))
+    assert heard == list(range(1, max(announcements[-1].epoch // EPOCH_STEP, seen) + 1))

@@ -94,7 +94,7 @@ def test_a_chunk_is_taken_once_with_its_files_and_the_tail_without(
     assert [each.keys for each in found.unreleased] == [TAIL.keys, KeyRange(None, (2,))]
 
 
-def test_what_is_not_taken_is_told_by_the_time_at_which_it_began(
+def test_what_is_not_taken_is_found_by_the_time_at_which_it_began(
     storage: Storage, ticks: Iterator[int]
 ) -> None:
     found = staged(storage, ticks)

@@ -89,7 +89,7 @@ def test_a_success_is_the_end_of_a_row_of_failures() -> None:
     turn.close()
 
 
-def test_how_it_goes_is_told_to_people() -> None:
+def test_how_it_goes_is_shown() -> None:
     clock, may = Clock(), threading.Event()
     turn = Turn[bool]("compaction", "look at the disk", clock)
     assert turn.maintenance() == Maintenance("compaction", None, 0, None, 0.0, "look at the disk")

@@ -60,7 +60,7 @@ def test_a_successor_learns_whose_lanes_to_fence_and_which_plan_may_be_half_done
     assert (entry.owner, entry.lanes, entry.plan) == ("second", 2, plan(1))
 
 
-def test_whoever_was_taken_over_can_write_no_plan_and_is_named_by_whom(storage: Storage) -> None:
+def test_a_former_owner_can_write_no_plan_and_learns_its_successor(storage: Storage) -> None:
     first = owned(storage, "first")
     second = owned(storage, "second")
     with pytest.raises(Fenced, match="second") as caught:
@@ -69,14 +69,14 @@ def test_whoever_was_taken_over_can_write_no_plan_and_is_named_by_whom(storage: 
     second.write_plan(plan(1))
 
 
-def test_whoever_was_taken_over_stays_so_once_named(storage: Storage) -> None:
+def test_a_former_owner_stays_one_once_it_is_known(storage: Storage) -> None:
     first = owned(storage, "first")
     owned(storage, "second")
     assert "second" in first.fenced().found
     assert first.is_superseded
 
 
-def test_an_owner_that_goes_on_meanwhile_is_taken_over_with_his_newest_plan(storage: Storage) -> None:
+def test_an_owner_that_goes_on_meanwhile_is_taken_over_with_its_newest_plan(storage: Storage) -> None:
     first = owned(storage, "first")
     second = Journal(storage, TABLE)
     first.write_plan(plan(1))
@@ -123,7 +123,7 @@ def test_an_owner_paused_for_longer_than_the_log_is_kept_sees_that_it_is_superse
     assert first.is_superseded
     with pytest.raises(Fenced, match="second"):
         first.write_plan(plan(1))
-    assert first.is_superseded, "once told, it stays so"
+    assert first.is_superseded, "once seen, it stays so"
 
 
 def test_an_owner_whose_own_commit_is_the_newest_is_not_superseded_however_old_it_is(
