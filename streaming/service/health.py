@@ -6,13 +6,13 @@ slow to answer or away, which is one of the things that they find.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from types import TracebackType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, Self
 
 from schemas.errors import EnvironmentProblem
 from streaming.kafka.topics import Watermarks
+from streaming.runtime.periodic import repeated
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
 
@@ -32,28 +32,20 @@ class Looking(Protocol):
 
 
 class Watch:
-    """Checks the upstream of one run while the context is open. Call `check` often: it raises what was found."""
+    """Checks the upstream of one run while `running` is open. Call `check` often: it raises what was found."""
 
     def __init__(self, guard: Looking, vitals: Vitals) -> None:
         self._guard, self._vitals = guard, vitals
         self.next_offsets: Callable[[], Sequence[int]] = tuple
         """What the batches have yet to handle, of each partition; none while the service has not recovered."""
         self._every_s = min(_EVERY_S, vitals.late_s / _LOOKS_UNTIL_LATE)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self.failure: Exception | None = None
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join(
-            _END_WITHIN_S
-        )  # a request to the broker may be open, whose answer is no longer needed
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Checks are made while the block runs."""
+        with repeated(self._step, self._every_s, name="watch", end_within_s=_END_WITHIN_S):
+            yield self
 
     def check(self) -> None:
         """Log a condition that has changed. Raises what a look has found, as `UpstreamGuard.look`."""
@@ -61,14 +53,14 @@ class Watch:
         if self.failure is not None:
             raise self.failure
 
-    def _run(self) -> None:
-        while not self._ended.wait(self._every_s):
-            try:
-                self._look()
-            except Exception as failure:  # noqa: BLE001  # whatever it is, `check` raises it
-                self.failure = failure
-                return
-            self._vitals.look()
+    def _step(self) -> bool:
+        try:
+            self._look()
+        except Exception as failure:  # noqa: BLE001  # whatever it is, `check` raises it
+            self.failure = failure
+            return False
+        self._vitals.look()
+        return True
 
     def _look(self) -> None:
         try:

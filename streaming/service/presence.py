@@ -15,9 +15,9 @@ again, and a replacement has another. A note is old after ten minutes, for a sup
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +29,7 @@ from pyarrow import fs
 from schemas.errors import Fenced
 from state.journal import Journal
 from state.storage import Storage
+from streaming.runtime.periodic import repeated
 
 FOLDER = "presence"
 BEAT_S = 5.0
@@ -58,23 +59,18 @@ class Presence:
     @contextmanager
     def shown(self, owner: str) -> Iterator[None]:
         """Signs of life while the block runs; none is left behind it."""
-        ended = threading.Event()
+        numbers = itertools.count(1)
         self._write(_alive(owner), "0")
 
-        def beat() -> None:
-            number = 0
-            while not ended.wait(self._beat_s):
-                number += 1
-                with suppress(OSError):  # of a storage that is away for a moment
-                    self._write(_alive(owner), str(number))
+        def beat() -> bool:
+            with suppress(OSError):  # of a storage that is away for a moment
+                self._write(_alive(owner), str(next(numbers)))
+            return True
 
-        thread = threading.Thread(target=beat, name="presence", daemon=True)
-        thread.start()
         try:
-            yield
+            with repeated(beat, self._beat_s, name="presence"):
+                yield
         finally:
-            ended.set()
-            thread.join()
             self._remove(_alive(owner))
 
     def note_fenced(self, name: str, successor: str) -> None:

@@ -138,7 +138,7 @@ class Service:
             registry_answers=lambda: Registry(self.config.registry).answers(),
             limit_s=self.trouble_limit_s,
         )
-        with SparkWatch(self.spark, self.vitals, self.config.batch_timeout_ms / 1_000):
+        with SparkWatch(self.spark, self.vitals, self.config.batch_timeout_ms / 1_000).running():
             while True:
                 try:
                     self._run_once(restart_policy)
@@ -186,7 +186,7 @@ class Service:
     def _watched(
         self, ownership: Ownership, owned: Owned, restart_policy: RestartPolicy, guard: UpstreamGuard
     ) -> None:
-        with Watch(guard, self.vitals) as watch:
+        with Watch(guard, self.vitals).running() as watch:
             try:
                 if self._copy(owned, restart_policy):
                     self._recover_and_stream(owned, ownership.barriers(owned), restart_policy, watch)

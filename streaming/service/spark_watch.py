@@ -5,12 +5,9 @@ In a thread of its own, for the JVM may be slow to answer, too.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import structlog
 from pyspark.sql import SparkSession
@@ -18,6 +15,7 @@ from pyspark.sql import SparkSession
 from schemas.errors import BackfillError, Code
 from streaming.core.stillness import Stillness
 from streaming.runtime import spark_jobs
+from streaming.runtime.periodic import repeated
 from streaming.runtime.session import JVM_GONE
 from streaming.service.vitals import Vitals
 
@@ -29,35 +27,30 @@ log = structlog.get_logger(__name__)
 
 
 class SparkWatch:
-    """Watches the jobs of one service while the context is open; ends those without progress for `limit_s`."""
+    """Watches the jobs of one service while `running` is open; ends those without progress for `limit_s`."""
 
     def __init__(self, spark: Callable[[], SparkSession], vitals: Vitals, limit_s: float) -> None:
         self._spark, self._vitals, self._limit_s = spark, vitals, limit_s
         self._every_s = min(_EVERY_S, limit_s / _LOOKS, vitals.late_s / _LOOKS)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spark-watch", daemon=True)
+        self._stillness = Stillness(time.monotonic())
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Jobs are watched while the block runs."""
+        with repeated(self._step, self._every_s, name="spark-watch", end_within_s=_END_WITHIN_S):
+            yield
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join(_END_WITHIN_S)
-
-    def _run(self) -> None:
+    def _step(self) -> bool:
         try:
             session = self._spark()
         except BackfillError:
-            return  # the call that needs Spark raises the same
-        stillness = Stillness(time.monotonic())
-        while not self._ended.wait(self._every_s):
-            with suppress(*JVM_GONE):
-                self._look(session, stillness)
+            return False  # the call that needs Spark raises the same
+        with suppress(*JVM_GONE):
+            self._look(session)
+        return True
 
-    def _look(self, session: SparkSession, stillness: Stillness) -> None:
+    def _look(self, session: SparkSession) -> None:
+        stillness = self._stillness
         still_s = stillness.look(time.monotonic(), spark_jobs.running(session, stillness.known))
         self._vitals.spark_works(busy_since_s=stillness.oldest_s, progress_s=stillness.changed_s)
         for job, seconds in still_s.items():

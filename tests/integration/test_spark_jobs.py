@@ -38,7 +38,7 @@ def test_a_task_that_hangs_is_ended_and_its_slot_is_free_again(spark: SparkSessi
         return number
 
     began_s = time.monotonic()
-    with SparkWatch(lambda: spark, vitals, LIMIT_S), pytest.raises(EnvironmentProblem) as failure:
+    with SparkWatch(lambda: spark, vitals, LIMIT_S).running(), pytest.raises(EnvironmentProblem) as failure:
         numbers(spark, 2, hangs)
     assert failure.value.code is Code.SPARK_FAILED
     assert LIMIT_S <= time.monotonic() - began_s < 10 * LIMIT_S
@@ -64,7 +64,7 @@ def test_a_task_that_hands_sorted_rows_to_python_is_progress(spark: SparkSession
         wide = spark.range(0, 400_000, 1, 2).select("id", F.repeat(F.lit("x"), 200).alias("text"))
         rows = spark_jobs.sorted_rows(wide.repartition(1), [F.col("id")])
         began_s = time.monotonic()
-        with SparkWatch(lambda: spark, vitals, HEARTBEATS_S):
+        with SparkWatch(lambda: spark, vitals, HEARTBEATS_S).running():
             assert run_each(rows, takes_its_time) == [400_000]
         assert time.monotonic() - began_s > HEARTBEATS_S
     finally:
@@ -77,6 +77,6 @@ def test_tasks_that_end_one_after_the_other_are_progress(spark: SparkSession, vi
         return number
 
     began_s = time.monotonic()
-    with SparkWatch(lambda: spark, vitals, LIMIT_S):
+    with SparkWatch(lambda: spark, vitals, LIMIT_S).running():
         assert numbers(spark, 16, takes_its_time) == list(range(16))
     assert time.monotonic() - began_s > LIMIT_S

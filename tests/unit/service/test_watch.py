@@ -42,7 +42,7 @@ class Guard:
 def watching(guard: Guard) -> Iterator[tuple[Watch, Vitals]]:
     vitals = Vitals("up", 1_000, late_s=LATE_S, injects=False)
     vitals.streams()
-    with Watch(guard, vitals) as watch:
+    with Watch(guard, vitals).running() as watch:
         yield watch, vitals
 
 

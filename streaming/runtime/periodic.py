@@ -1,0 +1,32 @@
+"""Work that is done every few seconds beside everything else, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def repeated(
+    step: Callable[[], bool], every_s: float, *, name: str, end_within_s: float | None = None
+) -> Iterator[None]:
+    """Call `step` while the block runs, first after `every_s` seconds, until it returns False.
+
+    The end of the block waits for a call under way, at most `end_within_s` (None: however long it takes): one that
+    waits for an answer which is no longer needed may outlive it, on a thread that keeps no process from ending. What
+    `step` raises ends the thread and is not raised anywhere, so it has to handle its own errors.
+    """
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(every_s) and step():
+            pass
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(end_within_s)
