@@ -22,7 +22,8 @@ from pyspark.sql import SparkSession
 from streaming.dev.broker import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin, create_topic
-from streaming.runtime.session import SparkSettings, spark_session
+from streaming.runtime.session import spark_session
+from streaming.runtime.spark_settings import SparkSettings
 from tests.kit import containers
 from tests.kit.fault_results import FaultResults
 

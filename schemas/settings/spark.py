@@ -7,6 +7,7 @@ settings, which stand on command lines.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ _SPARK_SETTING = re.compile(
     r"|authenticate(\.|$)|ssl\.|io\.encryption\.)"
 )
 _SPARK_SECRET = re.compile(r"(?i)spark\.(authenticate\.secret|ssl\..*password)$")
+_ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 SECRET_KEYS = frozenset(
     {"authenticate_secret_file", "authenticate_secret_env", "ssl_password_file", "ssl_password_env"}
 )
@@ -55,6 +57,16 @@ class SparkConfig(Section):
         "`spark.driver.host`, `spark.driver.port`, `spark.driver.bindAddress`, `spark.blockManager.`, "
         "`spark.network.`, `spark.authenticate`, `spark.ssl.`, `spark.io.encryption.`, `spark.kubernetes.` or "
         "`spark.yarn.`. The others are the service's.",
+    )
+    python: Printable | None = Field(
+        None,
+        min_length=1,
+        description="Python of the executors, as in `python3.11`. By default the service's own, at the same path.",
+    )
+    packages_file: Printable | None = Field(
+        None,
+        description="Archive (`.tar.gz`, `.tgz`, `.tar` or `.zip`) with the Python packages, for executors that do not "
+        "have them; the service sends it to each.",
     )
     authenticate_secret_file: Printable | None = Field(
         None,
@@ -95,9 +107,22 @@ def check_spark(declared: SparkConfig, *, folder: Path, faults: Faults) -> Spark
     for secret in resolved.secrets():
         if secret is not None:
             faults.find_by(secret.read)
+    for misfit in _misfits_of_executors(resolved):
+        faults.add(misfit)
     alone = (declared.master or "").split(":")[0].split("[")[0] in ("spark", "local-cluster")
     if alone and declared.authenticates and resolved.secrets()[0] is None:
         faults.add(
             "neither 'spark.authenticate_secret_file' nor 'spark.authenticate_secret_env', for spark.authenticate"
         )
     return resolved
+
+
+def _misfits_of_executors(spark: SparkConfig) -> Iterator[str]:
+    if spark.master is None or spark.master.startswith("local["):
+        names = [name for name in ("python", "packages_file") if getattr(spark, name) is not None]
+        yield from (f"spark.{name} without a spark.master that has executors" for name in names)
+    elif spark.packages_file is not None:
+        if not spark.packages_file.endswith(_ARCHIVES):
+            yield f"{brief(spark.packages_file)} as spark.packages_file, which is none of {', '.join(_ARCHIVES)}"
+        elif not Path(spark.packages_file).is_file():
+            yield f"no file {brief(spark.packages_file)}, which spark.packages_file names"

@@ -18,7 +18,8 @@ from schemas.settings.config import ServiceConfig
 from streaming.dev.broker import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin, create_topic, partitions_of
-from streaming.runtime.session import SparkSettings, spark_starting
+from streaming.runtime.session import spark_starting
+from streaming.runtime.spark_settings import SparkSettings
 
 if TYPE_CHECKING:
     from streaming.protocol.batches import OnPart
@@ -90,6 +91,8 @@ def _spark_settings(config: ServiceConfig, record_classes: bool) -> SparkSetting
         extra={name: _java_text(value) for name, value in config.spark.settings.items()},
         encrypt_spills=config.kafka.security != "plaintext",
         record_classes=record_classes,
+        python=config.spark.python,
+        packages=None if config.spark.packages_file is None else Path(config.spark.packages_file),
         authenticate_secret=authenticate_secret,
         ssl_password=ssl_password,
     )

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from streaming.runtime.leftovers import sweep_scratch
-from streaming.runtime.session import ARROW_BATCH_BYTES
+from streaming.runtime.spark_settings import ARROW_BATCH_BYTES
 from streaming.runtime.tasks import run_each
 from tests.conftest import TopicFactory
 
@@ -114,7 +114,8 @@ def test_sessions_count_time_in_utc(spark: SparkSession) -> None:
 _DRIVER = """
 import sys
 from pyspark import SparkContext
-from streaming.runtime.session import SparkSettings, spark_session
+from streaming.runtime.session import spark_session
+from streaming.runtime.spark_settings import SparkSettings
 with spark_session(SparkSettings(cores=1, memory="512m")) as session:
     session.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").count()
     print(SparkContext._gateway.proc.pid, flush=True)
@@ -172,7 +173,8 @@ def _driver(mode: str, folder: Path) -> subprocess.Popen[bytes]:
 
 _STREAM = """
 import sys
-from streaming.runtime.session import SparkSettings, spark_session
+from streaming.runtime.session import spark_session
+from streaming.runtime.spark_settings import SparkSettings
 with spark_session(SparkSettings(cores=1, memory="512m")) as session:
     stream = session.readStream.text(sys.argv[1]).writeStream.foreachBatch(lambda rows, number: None)
     stream = stream.option("checkpointLocation", sys.argv[2]).trigger(availableNow=True)

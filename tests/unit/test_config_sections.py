@@ -64,6 +64,34 @@ def test_settings_of_a_cluster_are_passed_on_to_spark(tmp_path: Path) -> None:
     assert read(tmp_path, LEAST | {"spark": {"settings": settings}}).spark.settings == settings
 
 
+def test_executors_may_get_their_packages_from_the_service(tmp_path: Path) -> None:
+    (tmp_path / "packages.tar.gz").touch()
+    section = {"master": "spark://m:7077", "python": "python3.11", "packages_file": "packages.tar.gz"}
+    spark = read(tmp_path, LEAST | {"spark": section}).spark
+    assert (spark.python, spark.packages_file) == ("python3.11", str(tmp_path / "packages.tar.gz"))
+
+
+@pytest.mark.parametrize(
+    ("section", "complaint"),
+    [
+        ({"python": "python3.11"}, "spark.python without a spark.master"),
+        (
+            {"master": "local[2]", "packages_file": "packages.zip"},
+            "spark.packages_file without a spark.master",
+        ),
+        (
+            {"master": "spark://m:7077", "packages_file": "packages.rar"},
+            "packages.rar' as spark.packages_file",
+        ),
+        ({"master": "spark://m:7077", "packages_file": "packages.zip"}, "packages.zip', which"),
+    ],
+)
+def test_packages_that_no_executor_would_get_are_refused(
+    tmp_path: Path, section: dict[str, Any], complaint: str
+) -> None:
+    assert complaint in str(refusal_of(tmp_path, LEAST | {"spark": section}))
+
+
 @pytest.mark.parametrize(
     ("limits", "found"),
     [
