@@ -49,6 +49,7 @@ class Case(StrEnum):
     WIDE = "wide"
     MANY = "many"
     PARTITIONS = "partitions"
+    CLUSTER = "cluster"
     FORMATS = "formats"
     OUTPUTS = "outputs"
     KINDS = "kinds"
@@ -75,11 +76,12 @@ class Sizes:
     restarts: int
     minutes: float
     batches: int
+    state: str | None
 
     def runs(self, case: Case) -> dict[int, Run]:
         """What a case consists of, by rows of the table."""
         from streaming.dev.bench import live, long, months, scale, snapshot, start
-        from streaming.dev.bench.compared import formats, kinds, outputs
+        from streaming.dev.bench.compared import cluster, formats, kinds, outputs
         from streaming.dev.bench.expected import KEYS
 
         first, long_s = self.rows[0], self.minutes * 60
@@ -110,6 +112,8 @@ class Sizes:
                 return {_MANY_ROWS: partial(scale.many, _MANY_ROWS, _MANY_JOBS, self.seconds, self.rate)}
             case Case.PARTITIONS:
                 return {first: partial(scale.partitions, first, _PARTITIONS, self.seconds, self.rate)}
+            case Case.CLUSTER:
+                return {first: partial(cluster.cluster, first, self.seconds, self.rate, self.state)}
             case Case.FORMATS:
                 return {first: partial(formats.formats, first, self.seconds, self.rate)}
             case Case.OUTPUTS:
@@ -146,7 +150,8 @@ def command(
     seconds: Annotated[
         float,
         typer.Option(
-            help="How long `steady`, `idle`, `quiet`, `sustained` and each of `formats`, `outputs`, `kinds` go on."
+            help="How long `steady`, `idle`, `quiet`, `sustained` and each of `cluster`, `formats`, `outputs`, `kinds` "
+            "go on."
         ),
     ] = 120,
     rate: Annotated[
@@ -156,6 +161,10 @@ def command(
     minutes: Annotated[float, typer.Option(help="How long `history` and `soak` go on.")] = 30,
     restarts: Annotated[int, typer.Option(min=1, help="How often `start` kills the service.")] = 20,
     batches: Annotated[int, typer.Option(min=100, help="How many batches `months` plays.")] = 20_000,
+    state: Annotated[
+        str | None,
+        typer.Option(help="Where `cluster` has its state, as in s3://bucket/bench; else a folder."),
+    ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each case, for medians and spread.")] = 1,
     output: Annotated[
         Path | None, typer.Option(help="Write a JSON file of each case to this folder.")
@@ -166,7 +175,7 @@ def command(
     from streaming.dev.bench.report.results import write_results
 
     console = Console(stderr=True)
-    sizes = Sizes(tuple(rows or _TABLE_ROWS), seconds, rate, high_rate, restarts, minutes, batches)
+    sizes = Sizes(tuple(rows or _TABLE_ROWS), seconds, rate, high_rate, restarts, minutes, batches, state)
     summaries: list[Summary] = []
     for wanted in _cases(case):
         of_case = summarised(_measured(wanted, sizes.runs(wanted), repeat, console))

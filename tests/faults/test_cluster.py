@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 import pytest
 
+from streaming.dev.spark_cluster import PYTHON, SparkCluster, spark_cluster
 from tests.faults.conftest import KillScenarios
+from tests.kit.kill_scenario import KillScenario
 from tests.kit.process import Process
 from tests.kit.real import await_condition
-from tests.kit.spark_cluster import PYTHON, SparkCluster
 
 pytestmark = pytest.mark.timeout(900)
 CLUSTER = {"spark": {"master": "local-cluster[2,1,1024]", "settings": {"spark.executor.memory": "900m"}}}
@@ -44,22 +43,19 @@ def test_an_executor_dies_in_the_middle_of_a_batch(kill_scenario: KillScenarios)
     assert tried.judge().snapshot_rows > 0
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
-    folder = tmp_path / "cluster"
-    folder.mkdir()
-    cluster = SparkCluster(folder)
-    try:
-        yield cluster
-    finally:
-        cluster.close()
-
-
 @pytest.mark.faults
-def test_nodes_without_our_packages_come_and_go(kill_scenario: KillScenarios, cluster: SparkCluster) -> None:
+def test_nodes_without_our_packages_come_and_go(
+    kill_scenario: KillScenarios, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """The packages come with the service. A node dies with all that runs on it, and another takes its place."""
-    first, _ = cluster.start_node(), cluster.start_node()
-    tried = kill_scenario(rows=6_000, config={"spark": cluster.section()})
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), nodes=2) as cluster:
+        tried = kill_scenario(rows=6_000, config={"spark": cluster.section()})
+        a_node_dies(tried, cluster)
+    assert tried.judge().snapshot_rows > 0
+
+
+def a_node_dies(tried: KillScenario, cluster: SparkCluster) -> None:
+    first = 0
     with tried.live():
         process = tried.start(until_complete=True)
         await_condition(lambda: tried.epoch() > 0 or process.popen.poll() is not None, "the first barrier")
@@ -69,7 +65,6 @@ def test_nodes_without_our_packages_come_and_go(kill_scenario: KillScenarios, cl
         third = cluster.start_node()
         await_condition(lambda: bool(cluster.executors(third)), "an executor on the new node")
         assert process.end() == 0, process.lines[-5:]
-    assert tried.judge().snapshot_rows > 0
 
 
 def python_of(cluster: SparkCluster, node: int) -> list[psutil.Process]:

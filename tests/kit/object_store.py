@@ -1,6 +1,9 @@
-"""An object store that speaks S3 (moto), as a process of its own: one request at a time, so conditional puts are exact.
+"""Object stores that speak S3, as processes of their own.
 
-    python -m tests.kit.object_store PORT [--blind]
+One is moto, one request at a time, so its conditional puts are exact. The other one, versitygw, is a server for real
+use, which answers many requests at once; its program is written in Go.
+
+    python -m tests.kit.object_store PORT [--blind]       moto
 
 `--blind` takes the condition of a put and ignores it, as some stores do.
 """
@@ -10,22 +13,26 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from unittest import mock
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+import pytest
 from pyarrow import fs
 
 from streaming.dev.broker import free_port
 from tests.kit.real import await_condition
 
 _USER = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "not-a-secret", "AWS_REGION": "us-east-1"}
+_VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 
 
 @contextmanager
@@ -33,6 +40,28 @@ def object_store(*options: str) -> Iterator[dict[str, str]]:
     """The variables that lead to it."""
     port = free_port()
     process = subprocess.Popen([sys.executable, "-m", __name__, str(port), *options])
+    endpoint = f"http://127.0.0.1:{port}"
+    try:
+        await_condition(lambda: _answers(endpoint) or process.poll() is not None, "an object store")
+        yield {**_USER, "AWS_ENDPOINT_URL": endpoint}
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def versitygw(folder: Path) -> Iterator[dict[str, str]]:
+    """The variables that lead to one with its objects in a folder. Skips the test where there is no such program."""
+    program = shutil.which("versitygw") or shutil.which("versitygw", path=Path.home() / "go" / "bin")
+    if program is None:
+        pytest.skip(f"no versitygw; go install {_VERSITYGW}")
+    port = free_port()
+    keys = {"ROOT_ACCESS_KEY": _USER["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": _USER["AWS_SECRET_ACCESS_KEY"]}
+    process = subprocess.Popen(
+        [program, "--port", f"127.0.0.1:{port}", "posix", str(folder)],
+        env=os.environ | keys,
+        stdout=subprocess.DEVNULL,
+    )
     endpoint = f"http://127.0.0.1:{port}"
     try:
         await_condition(lambda: _answers(endpoint) or process.poll() is not None, "an object store")
@@ -58,6 +87,8 @@ def _answers(endpoint: str) -> bool:
     try:
         with urlopen(endpoint, timeout=5):  # noqa: S310 (http, of our own)
             return True
+    except HTTPError:
+        return True  # it wants to know who asks
     except (URLError, OSError):
         return False
 

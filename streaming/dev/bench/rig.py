@@ -298,12 +298,15 @@ class Rig:
 
     @contextmanager
     def service(self, *, state: str, jobs: list[dict[str, Any]], **settings: Any) -> Iterator[ServiceRun]:
-        """`backfill run` with these jobs, stopped by SIGTERM at the end of the block."""
-        config = self.folder / f"{state}.json"
+        """`backfill run` with these jobs, stopped by SIGTERM at the end of the block.
+
+        `state` is a folder below the rig's, or a URI.
+        """
+        config = self.folder / f"{state.rpartition('/')[2]}.json"
         declaration = {
             "kafka": {"bootstrap": self.kafka.bootstrap},
             "upstream": {"topic": self.upstream, **self.format.model_dump(exclude_none=True)},
-            "state": str(self.folder / state),
+            "state": state if "://" in state else str(self.folder / state),
             "table": self.table.to_dict(),
             "jobs": jobs,
             "registry": self.registry.model_dump(exclude_none=True),

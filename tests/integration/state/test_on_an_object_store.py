@@ -19,12 +19,12 @@ from state.journal import Journal
 from state.storage import Storage
 from streaming.kafka.clients import KafkaSettings
 from tests.kit.kill_scenario import KillScenario
-from tests.kit.object_store import new_bucket, object_store
+from tests.kit.object_store import new_bucket, object_store, versitygw
 from tests.kit.tables import table
 
 pytestmark = pytest.mark.slow
 TABLE = table({"id": "bigint"}, key=["id"], vnode_count=4)
-TAKE_OVERS = 20
+TAKE_OVERS, MANY_TAKE_OVERS = 20, 200
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +40,23 @@ def root(store: dict[str, str]) -> Iterator[str]:
 
 
 @pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[str]:
+    """A root in a store that answers many requests at once."""
+    objects = tmp_path / "objects"
+    objects.mkdir()
+    with versitygw(objects) as variables, new_bucket(variables) as root:
+        yield root
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> str:
     return str(tmp_path / "state")
 
 
-def take_overs(root: str, owner: str, together: Barrier) -> list[bool]:
+def take_overs(root: str, count: int, owner: str, together: Barrier) -> list[bool]:
     """Whether it got each of some new states, which both make, and then take over, at one moment."""
     won = []
-    for number in range(TAKE_OVERS):
+    for number in range(count):
         together.wait(60)
         journal = Journal(Storage(f"{root}/{number}"), TABLE)
         together.wait(60)
@@ -59,17 +68,24 @@ def take_overs(root: str, owner: str, together: Barrier) -> list[bool]:
     return won
 
 
-@pytest.mark.parametrize("place", ["root", "folder"])
+@pytest.mark.parametrize(
+    ("place", "count"),
+    [
+        ("root", TAKE_OVERS),
+        ("folder", TAKE_OVERS),
+        pytest.param("gateway", MANY_TAKE_OVERS, marks=pytest.mark.faults),
+    ],
+)
 def test_of_two_that_take_over_at_one_moment_exactly_one_gets_the_state(
-    place: str, request: pytest.FixtureRequest
+    place: str, count: int, request: pytest.FixtureRequest
 ) -> None:
     root = request.getfixturevalue(place)
     spawned = multiprocessing.get_context("spawn")
     with spawned.Manager() as manager, ProcessPoolExecutor(2, spawned) as pool:
         together = manager.Barrier(2)
-        rivals = [pool.submit(take_overs, root, owner, together) for owner in ("first", "second")]
+        rivals = [pool.submit(take_overs, root, count, owner, together) for owner in ("first", "second")]
         first, second = (rival.result() for rival in rivals)
-    assert [one + other for one, other in zip(first, second, strict=True)] == [1] * TAKE_OVERS
+    assert [one + other for one, other in zip(first, second, strict=True)] == [1] * count
 
 
 def test_a_store_that_ignores_the_condition_of_a_put_is_refused() -> None:
