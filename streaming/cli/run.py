@@ -72,6 +72,7 @@ def serve(
         from schemas.settings.config import load
         from schemas.settings.http import read_token
         from streaming.cli.building import BuildBar
+        from streaming.dev.hosted_broker import broker_of
         from streaming.service.bootstrap import hosted_service
 
         logs.configure(as_json=log_json)
@@ -90,8 +91,10 @@ def serve(
 
         with (
             closing(BuildBar(begins_late=settings.initial is not None)) as bar,
+            broker_of(settings) as kafka,
             hosted_service(
                 settings,
+                kafka,
                 on_batch=on_batch,
                 on_part=bar,
                 on_copied=bar.copied,

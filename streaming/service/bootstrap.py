@@ -1,4 +1,4 @@
-"""Starts what a service needs, in the right order: a broker (embedded if none is named), then Spark.
+"""Starts what a service needs beside its broker: Spark.
 
 Spark takes the longest to come up, so the service, whose imports alone take more than a second, goes on beside it
 until it needs it.
@@ -7,7 +7,7 @@ until it needs it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,8 @@ import structlog
 
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
-from streaming.dev.broker import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.topics import admin, create_topic, partitions_of
+from streaming.kafka.topics import admin
 from streaming.runtime.session import spark_starting
 from streaming.runtime.spark_settings import SparkSettings
 
@@ -28,12 +27,11 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-EMBEDDED_UPSTREAM_PARTITIONS = 4
-
 
 @contextmanager
 def hosted_service(
     config: ServiceConfig,
+    kafka: KafkaSettings,
     *,
     on_batch: OnBatch = lambda report: None,
     on_part: OnPart = lambda plan: None,
@@ -45,17 +43,12 @@ def hosted_service(
     take_over: bool = False,
     record_classes: bool = False,
 ) -> Iterator[Service]:
-    """A service ready to `run`. Afterwards Spark and an embedded broker are gone.
+    """A service ready to `run` on the broker at `kafka`. Afterwards Spark is gone.
 
-    Raises: BackfillError when the broker or Spark does not come up, or the configuration contradicts itself.
+    Raises: BackfillError when the broker refuses us, or Spark does not come up.
     """
-    with ExitStack() as stack:
-        if config.kafka.bootstrap is None:
-            kafka = KafkaSettings(stack.enter_context(_embedded(config)))
-        else:
-            kafka = KafkaSettings.of(config.kafka)
-        admin(kafka)  # so that a broker that refuses us is reported before a JVM is started
-        spark = stack.enter_context(spark_starting(_spark_settings(config, record_classes)))
+    admin(kafka)  # so that a broker that refuses us is reported before a JVM is started
+    with spark_starting(_spark_settings(config, record_classes)) as spark:
         from streaming.service.service import Service
 
         yield Service(
@@ -71,16 +64,6 @@ def hosted_service(
             skip_records=skip_records,
             take_over=take_over,
         )
-
-
-@contextmanager
-def _embedded(config: ServiceConfig) -> Iterator[str]:
-    """A broker of our own, its data beside the state, with the upstream topic made if it is not there."""
-    with EmbeddedBroker(data=Path(str(config.state)) / "kafka") as broker:
-        kafka = KafkaSettings(broker.bootstrap)
-        if partitions_of(kafka, config.upstream) is None:
-            create_topic(kafka, config.upstream, EMBEDDED_UPSTREAM_PARTITIONS)
-        yield broker.bootstrap
 
 
 def _spark_settings(config: ServiceConfig, record_classes: bool) -> SparkSettings:

@@ -134,7 +134,7 @@ def _serve(
         stack.enter_context(load)
         console.begin(LIVE, f"{LIVE_RATE}/s", total=demo.live_s)
         console.begin(SPARK, "starting its JVM")
-        service = stack.enter_context(hosted_service(config, on_batch=progress.note))
+        service = stack.enter_context(hosted_service(config, kafka, on_batch=progress.note))
         console.end(SPARK, f"{service.spark().sparkContext.defaultParallelism} cores")
         console.begin(REPLICA, "the topic goes into Delta, by key")
         pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="service"))

@@ -44,7 +44,7 @@ def warm_up() -> None:
                 service.stop()
 
         with (
-            hosted_service(config, on_batch=on_batch, record_classes=True) as service,
+            hosted_service(config, kafka, on_batch=on_batch, record_classes=True) as service,
             LiveChanges(kafka, config.upstream, generator, LIVE_RATE, Shares()),
         ):
             service.compaction_least_rows = _COMPACTION_LEAST_ROWS
