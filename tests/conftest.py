@@ -87,7 +87,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     log = tmp_path_factory.mktemp("spark") / "spark.log"
     with ExitStack() as stack:
         with _jvm_of_the_run():
-            session = stack.enter_context(spark_session(SparkSettings(cores=2, log=log)))
+            session = stack.enter_context(
+                spark_session(
+                    SparkSettings(cores=2, log=log, worker_daemon="streaming.service.worker_daemon")
+                )
+            )
         yield session
 
 

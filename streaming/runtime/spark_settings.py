@@ -36,9 +36,9 @@ class SparkSettings:
     ignored when `master` is given. `memory` is the JVM's heap, as in `2g`. `log` is the JVM's log file,
     by default a new one in `log_folder()`. `encrypt_spills`: what Spark writes to its local folder is encrypted.
     `record_classes` writes the class archive when the session ends, which takes some seconds more.
-    `extra` has the last word over every setting below. `python` is the executors', by default this process's own, and
-    `packages` an archive with what they import. `authenticate_secret` and `ssl_password` are Spark's own secrets, of
-    `spark.authenticate` and `spark.ssl.rpc`.
+    `extra` has the last word over every setting below. `worker_daemon` is the module that workers are forked from.
+    `python` is the executors', by default this process's own, and `packages` an archive with what they import.
+    `authenticate_secret` and `ssl_password` are Spark's own secrets, of `spark.authenticate` and `spark.ssl.rpc`.
     """
 
     app: str = "arrangement-backfill"
@@ -49,6 +49,7 @@ class SparkSettings:
     encrypt_spills: bool = False
     record_classes: bool = False
     extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    worker_daemon: str = "streaming.runtime.worker_daemon"
     python: str | None = None
     packages: Path | None = None
     authenticate_secret: Secret | None = None
@@ -73,8 +74,6 @@ _FIXED: Mapping[str, str] = {
     # Nothing of ours listens to the outside.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Without it every Python task loses 0.3 s, and the first ones two seconds more.
-    "spark.python.daemon.module": "streaming.runtime.worker_daemon",
     # Tasks of queries and plain ones have the same Python workers, unless their environments differ: by this variable.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # A worker that dies says where.
@@ -129,6 +128,8 @@ def configuration(
     return {
         **_FIXED,
         "spark.app.name": settings.app,
+        # Without it every Python task loses 0.3 s, and the first ones two seconds more.
+        "spark.python.daemon.module": settings.worker_daemon,
         "spark.master": settings.master or f"local[{cores}]",
         "spark.driver.memory": settings.memory,
         "spark.driver.extraJavaOptions": " ".join(java_options),

@@ -1,13 +1,13 @@
 """The process that Spark forks its Python workers from (`spark.python.daemon.module`).
 
-It is Spark's own daemon, with four costs taken away that each Python task would have:
+It is Spark's own daemon, with three costs taken away that each Python task would have:
 
 - `importlib.invalidate_caches()` re-reads the directory of every zip and jar on `sys.path` in pure Python, 0.3 to
   0.4 s a task for `pyspark.zip`, `py4j.zip` and `spark-core.jar` alone. The workers find pyspark in the environment
   that they run in, so these entries are dropped before the first worker is forked.
-- What a lane imports is imported here, once for all workers and in memory that they share.
 - After each task a worker looks at every object for garbage: 40 ms of CPU, nearly all of it for what was imported.
-  What is there before the first fork is taken out of that.
+  What is there before the first fork is taken out of that. So a module that imports what tasks need, and then calls
+  `serve`, has it once for all workers, in memory that they share.
 - The JVM's socket has Nagle's algorithm on (Spark 4.0), so the last bytes of a task wait until the worker has
   acknowledged those before, which Linux may delay by 40 ms. The workers acknowledge at once.
 """
@@ -50,13 +50,15 @@ def keep_for_good() -> None:
     gc.freeze()
 
 
-if __name__ == "__main__":
+def serve() -> None:
+    """Fork workers, for as long as the JVM wants some."""
     drop_archives()
     from pyspark import daemon
-
-    import streaming.lane.run
-    import streaming.sink.kinds  # noqa: F401
 
     daemon.worker = without_delay(daemon.worker)
     keep_for_good()
     daemon.manager()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    serve()

@@ -74,6 +74,7 @@ def _spark_settings(config: ServiceConfig, record_classes: bool) -> SparkSetting
         extra={name: _java_text(value) for name, value in config.spark.settings.items()},
         encrypt_spills=config.kafka.security != "plaintext",
         record_classes=record_classes,
+        worker_daemon="streaming.service.worker_daemon",
         python=config.spark.python,
         packages=None if config.spark.packages_file is None else Path(config.spark.packages_file),
         authenticate_secret=authenticate_secret,
