@@ -8,6 +8,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from schemas.job import parse_duration
+from streaming.runtime.java.jars import spark_home
 
 ROOT = Path(__file__).parents[2]
 LEAST_START_MS = 5 * 60_000
@@ -21,6 +22,12 @@ def test_a_start_is_given_time_and_readiness_is_what_is_asked_for() -> None:
     period = re.search(r"--start-period=(\w+)", check[1])
     assert period is not None
     assert parse_duration(period[1]) >= LEAST_START_MS
+
+
+def test_the_image_leaves_out_jars_that_the_pinned_spark_has() -> None:
+    patterns = (ROOT / "docker" / "unused-jars.txt").read_text(encoding="utf-8").splitlines()
+    jars = spark_home() / "jars"
+    assert [each for each in patterns if not each.startswith("#") and not list(jars.glob(each))] == []
 
 
 def test_a_process_of_the_cluster_that_dies_is_started_again() -> None:
