@@ -34,7 +34,7 @@ def cluster(
         local = _measured(bench, "local", "local", rows, seconds, rate, notify)
         notify("starting a cluster")
         with spark_cluster(place, nodes=_LANES) as spark:
-            where = f"{state or 'on'}-cluster"
+            where = "cluster" if state is None else state
             found = _measured(bench, "cluster", where, rows, seconds, rate, notify, spark=spark.section())
     against = "one process"
     what = f"a cluster of {_LANES} nodes, state in {'a folder' if state is None else state.partition(':')[0]}"
