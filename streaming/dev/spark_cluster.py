@@ -114,7 +114,12 @@ class SparkCluster:
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}"]
         command += ["--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(self._properties)]
         kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-        environment = {**kept, "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m"}
+        environment = {
+            **kept,
+            "SPARK_HOME": str(home),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
         with path.open("wb") as log:
             process = subprocess.Popen(  # noqa: S603
                 [*command, *options], cwd=self.folder, env=environment, stdout=log, stderr=log
@@ -133,7 +138,10 @@ class SparkCluster:
 def packages(archive: Path) -> Path:
     """What `pip install --target` would put into a folder, without Spark's jars, in an archive."""
     with tarfile.open(archive, "w") as out:
-        out.add(spark_home().parent, ".", filter=_without_jars)
+        for entry in sorted(
+            spark_home().parent.iterdir()
+        ):  # one by one: Hadoop refuses an archive with an entry "."
+            out.add(entry, entry.name, filter=_without_jars)
         for package in (schemas, state, streaming):
             out.add(Path(str(package.__file__)).parent, package.__name__, filter=_without_jars)
     return archive

@@ -142,6 +142,16 @@ def _start(conf: SparkConf, log: Path, own: Scratch, settings: SparkSettings) ->
                 # comes to the JVM without one.
                 conf.set(_AUTHENTICATE_SECRET, settings.authenticate_secret.read())
             context = SparkContext(conf=conf, gateway=gateway)
+        except Py4JJavaError as cause:
+            reason = cause.java_exception.getClass().getSimpleName()
+            _end_jvm(_JVM_GRACE_S)
+            raise EnvironmentProblem(
+                Code.SPARK_FAILED,
+                found=f"a driver that did not start: {reason}",
+                expected="a Spark driver",
+                next_step="read the end of the file; often the master does not answer, or a setting is not right",
+                where=str(log),
+            ) from cause
         except (PySparkRuntimeError, OSError) as cause:
             raise EnvironmentProblem(
                 Code.SPARK_FAILED,
@@ -160,9 +170,13 @@ def _ignore(*_: object) -> None:
 
 
 def _stop(session: SparkSession, grace_s: float) -> None:
-    gateway = SparkContext._gateway
     with suppress(*JVM_GONE):
         session.stop()
+    _end_jvm(grace_s)
+
+
+def _end_jvm(grace_s: float) -> None:
+    gateway = SparkContext._gateway
     if gateway is None:
         return
     jvm: subprocess.Popen[bytes] = gateway.proc

@@ -124,6 +124,34 @@ with spark_session(SparkSettings(cores=1, memory="512m")) as session:
 """
 
 
+_NO_DRIVER = """
+from pathlib import Path
+import sys
+import psutil
+from schemas.errors import EnvironmentProblem
+from streaming.runtime.session import spark_session
+from streaming.runtime.spark_settings import SparkSettings
+settings = SparkSettings(cores=1, memory="512m", log=Path(sys.argv[1]), extra={"spark.executor.memory": "1m"})
+try:
+    with spark_session(settings):
+        pass
+except EnvironmentProblem as problem:
+    print(problem.code, problem.where, problem.found, len(psutil.Process().children()), sep=", ")
+"""
+
+
+def test_a_driver_that_does_not_start_is_an_error_that_names_its_log_and_leaves_no_jvm(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "spark.log"
+    done = subprocess.run(
+        [sys.executable, "-c", _NO_DRIVER, str(log)], capture_output=True, text=True, check=False
+    )
+    found = "a driver that did not start: SparkIllegalArgumentException"
+    assert done.stdout.strip() == f"SPARK_FAILED, {log}, {found}, 0", done.stderr[-2_000:]
+    assert "Error initializing SparkContext" in log.read_text()
+
+
 def test_a_killed_driver_leaves_no_jvm_and_no_worker(tmp_path: Path) -> None:
     with _driver("wait", tmp_path) as driver:
         assert driver.stdout is not None
