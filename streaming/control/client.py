@@ -53,6 +53,8 @@ def send_request(kafka: KafkaSettings, topic: str, mutation: Mutation) -> str:
     create_topic(kafka, topic, 1)
     producer = Producer(kafka.producer())
     with translated(kafka, what=topic):
+        # An idempotent producer asks for its id when it is made, and half a second later if no connection is up yet.
+        producer.list_topics(topic, timeout=kafka.wait_s)
         producer.produce(topic, encode_request(request), partition=0)
         if producer.flush(kafka.wait_s):
             raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Self
 
@@ -111,6 +112,15 @@ class RangeReader:
         self._learn_leaders(topic)
         left = {partition: end for partition, (start, end) in ranges.items() if start < end}
         self._consumer.assign([TopicPartition(topic, p, ranges[p][0]) for p in left])
+        try:
+            yield from self._read_assigned(topic, left)
+        finally:
+            # Also where the caller reads no further: what stays assigned goes on asking, and the next read would wait
+            # for the answer to that, half a second where nothing comes.
+            with suppress(RuntimeError):  # closed meanwhile
+                self._consumer.unassign()
+
+    def _read_assigned(self, topic: str, left: dict[int, int]) -> Iterator[list[Message]]:
         last_progress = time.monotonic()
         while left:
             chunk = self._poll(topic)
@@ -122,7 +132,6 @@ class RangeReader:
             if records:
                 yield records
             self._drop_done(topic, done, left)
-        self._consumer.unassign()
 
     def _learn_leaders(self, topic: str) -> None:
         """Before the first read: an assignment that comes before the connection looks for leaders a second later."""

@@ -98,9 +98,10 @@ def _partitions(client: AdminClient, topic: str, settings: KafkaSettings) -> Map
     return partitions
 
 
-def partitions_of(settings: KafkaSettings, topic: str) -> int | None:
+def partitions_of(settings: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> int | None:
     """How many partitions the topic has; None if there is no such topic."""
-    return len(_partitions(admin(settings), topic, settings)) or None
+    client = admin(settings) if client is None else client
+    return len(_partitions(client, topic, settings)) or None
 
 
 def require_topic(settings: KafkaSettings, topic: str) -> int:
@@ -118,6 +119,7 @@ def create_topic(
     *,
     config: Mapping[str, str] | None = None,
     replication_factor: int | None = None,
+    client: AdminClient | None = None,
 ) -> None:
     """Make sure of a topic with exactly this many partitions, each with a leader; an existing one is taken.
 
@@ -128,7 +130,7 @@ def create_topic(
     Raises: TopicError: OUTPUT_TOPIC_MISMATCH if it is there with another count, TOPIC_NOT_CREATED if the broker would
     not make it so.
     """
-    client = admin(settings)
+    client = admin(settings) if client is None else client
     if not _partitions(client, topic, settings):
         copies = replication_factor or settings.replication_factor
         wanted = NewTopic(

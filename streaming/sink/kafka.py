@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+from confluent_kafka.admin import AdminClient
+
 from schemas.errors import Code, TopicError
 from schemas.job import JobDefinition
 from schemas.records import Barrier
@@ -18,6 +20,7 @@ from schemas.settings.topic_config import BARRIER_TOPIC, RETENTION_KEYS, is_fini
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import (
+    admin,
     create_topic,
     describe_topic,
     partitions_of,
@@ -110,17 +113,19 @@ class KafkaSink(Sink):
         Raises: TopicError(SAME_TOPIC, TOPIC_NOT_CREATED, OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS).
         """
         self._refuse_same(job)
+        client = admin(self.kafka)  # one for all: to connect takes longer than the rest
         for topic, config in self._outputs(job).items():
-            if partitions_of(self.kafka, topic) is None:
+            if partitions_of(self.kafka, topic, client=client) is None:
                 create_topic(
                     self.kafka,
                     topic,
                     job.output_partitions,
                     config=config,
                     replication_factor=job.replication_factor,
+                    client=client,
                 )
-            if _filled(self.kafka, topic) is None:
-                self._refuse_unfit_output(job, topic)
+            if _filled(self.kafka, topic, client) is None:
+                self._refuse_unfit_output(job, topic, client)
         if self.parks:
             self.open_letters(job)
 
@@ -153,10 +158,10 @@ class KafkaSink(Sink):
                 found=f"output {min(taken)!r}, which is the upstream or a topic beside it",
             )
 
-    def _refuse_unfit_output(self, job: JobDefinition, topic: str) -> None:
+    def _refuse_unfit_output(self, job: JobDefinition, topic: str, client: AdminClient | None = None) -> None:
         may_compact = topic == job.output and job.may_compact
         settings = _refuse_unfit(
-            self.kafka, topic, job.output_partitions, self.limits, may_compact=may_compact
+            self.kafka, topic, job.output_partitions, self.limits, may_compact=may_compact, client=client
         )
         losing = {key: settings[key] for key in RETENTION_KEYS if is_finite(settings[key])}
         if (
@@ -174,12 +179,12 @@ class KafkaSink(Sink):
         return {"max.message.bytes": str(max(self.limits.message_bytes, KAFKA_MESSAGE_BYTES))}
 
 
-def _filled(kafka: KafkaSettings, topic: str) -> int | None:
+def _filled(kafka: KafkaSettings, topic: str, client: AdminClient | None = None) -> int | None:
     """The first partition with records, or with some that are undecided.
 
     What was aborted counts for nothing: a service that is restored from before its first batch for a job finds that.
     """
-    marks = watermarks(kafka, topic)
+    marks = watermarks(kafka, topic, client=client)
     held = [number for number, each in enumerate(marks) if each.high > 0]
     if not held:
         return None
@@ -192,13 +197,21 @@ def _filled(kafka: KafkaSettings, topic: str) -> int | None:
 
 
 def _refuse_unfit(
-    kafka: KafkaSettings, topic: str, partitions: int, limits: Limits, *, may_compact: bool = False
+    kafka: KafkaSettings,
+    topic: str,
+    partitions: int,
+    limits: Limits,
+    *,
+    may_compact: bool = False,
+    client: AdminClient | None = None,
 ) -> dict[str, str]:
     """Whether a topic that is there can be written to, with as many partitions as its job says, and as long records.
 
     Returns its settings. Raises: TopicError(TOPIC_MISSING, OUTPUT_TOPIC_MISMATCH).
     """
-    count, settings = describe_topic(kafka, topic).partitions, topic_settings(kafka, topic)
+    client = admin(kafka) if client is None else client
+    count = describe_topic(kafka, topic, client=client).partitions
+    settings = topic_settings(kafka, topic, client=client)
     policy, taken = settings["cleanup.policy"], int(settings["max.message.bytes"])
     is_kept = may_compact or "compact" not in policy
     if count == partitions and is_kept and taken >= limits.message_bytes:

@@ -8,10 +8,12 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
+import streaming.kafka.consumer
 from schemas.errors import Code, EnvironmentProblem, Fenced, TopicError
 from streaming.dev.broker import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
@@ -171,6 +173,29 @@ def test_a_range_ends_where_it_says_in_every_partition(kafka: KafkaSettings, top
         assert list(reader.read(name, {0: (7, 7)})) == []
     read = {(m.partition(), m.offset()) for chunk in chunks for m in chunk}
     assert read == {(0, n) for n in range(10, 20)} | {(1, n) for n in range(5)}
+
+
+class Consumers(Consumer):
+    """Remembers those that were made."""
+
+    made: ClassVar[list[Consumer]] = []
+
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
+        self.made.append(self)
+
+
+def test_a_caller_that_reads_no_further_leaves_nothing_assigned(
+    kafka: KafkaSettings, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the consumer goes on asking the broker, and the next read waits for the answer to that."""
+    name = topic()
+    send(kafka, name, [b"one", b"two"])
+    monkeypatch.setattr(streaming.kafka.consumer, "Consumer", Consumers)
+    with RangeReader(kafka) as reader:
+        assert next(reader.read(name, {0: (0, 2)}))
+        [consumer] = Consumers.made
+        assert consumer.assignment() == []
 
 
 def test_the_end_of_a_partition_is_no_end_of_a_range_that_goes_on(bootstrap: str, topic: Topic) -> None:
