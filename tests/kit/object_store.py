@@ -40,13 +40,8 @@ def object_store(*options: str) -> Iterator[dict[str, str]]:
     """The variables that lead to it."""
     port = free_port()
     process = subprocess.Popen([sys.executable, "-m", __name__, str(port), *options])
-    endpoint = f"http://127.0.0.1:{port}"
-    try:
-        await_condition(lambda: _answers(endpoint) or process.poll() is not None, "an object store")
-        yield {**_USER, "AWS_ENDPOINT_URL": endpoint}
-    finally:
-        process.kill()
-        process.wait()
+    with _answering(process, port) as variables:
+        yield variables
 
 
 @contextmanager
@@ -62,6 +57,13 @@ def versitygw(folder: Path) -> Iterator[dict[str, str]]:
         env=os.environ | keys,
         stdout=subprocess.DEVNULL,
     )
+    with _answering(process, port) as variables:
+        yield variables
+
+
+@contextmanager
+def _answering(process: subprocess.Popen[bytes], port: int) -> Iterator[dict[str, str]]:
+    """The variables, once it answers; it is killed at the end."""
     endpoint = f"http://127.0.0.1:{port}"
     try:
         await_condition(lambda: _answers(endpoint) or process.poll() is not None, "an object store")
