@@ -107,18 +107,18 @@ def check_spark(declared: SparkConfig, *, folder: Path, faults: Faults) -> Spark
     for secret in resolved.secrets():
         if secret is not None:
             faults.find_by(secret.read)
-    for misfit in _misfits_of_executors(resolved):
+    kind = (declared.master or "local").split(":")[0].split("[")[0]
+    for misfit in _misfits_of_executors(resolved, has_executors=kind != "local"):
         faults.add(misfit)
-    alone = (declared.master or "").split(":")[0].split("[")[0] in ("spark", "local-cluster")
-    if alone and declared.authenticates and resolved.secrets()[0] is None:
+    if kind in ("spark", "local-cluster") and declared.authenticates and resolved.secrets()[0] is None:
         faults.add(
             "neither 'spark.authenticate_secret_file' nor 'spark.authenticate_secret_env', for spark.authenticate"
         )
     return resolved
 
 
-def _misfits_of_executors(spark: SparkConfig) -> Iterator[str]:
-    if spark.master is None or spark.master.startswith("local["):
+def _misfits_of_executors(spark: SparkConfig, *, has_executors: bool) -> Iterator[str]:
+    if not has_executors:
         names = [name for name in ("python", "packages_file") if getattr(spark, name) is not None]
         yield from (f"spark.{name} without a spark.master that has executors" for name in names)
     elif spark.packages_file is not None:

@@ -75,6 +75,7 @@ def test_executors_may_get_their_packages_from_the_service(tmp_path: Path) -> No
     ("section", "complaint"),
     [
         ({"python": "python3.11"}, "spark.python without a spark.master"),
+        ({"master": "local", "python": "python3.11"}, "spark.python without a spark.master"),
         (
             {"master": "local[2]", "packages_file": "packages.zip"},
             "spark.packages_file without a spark.master",

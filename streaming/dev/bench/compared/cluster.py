@@ -28,7 +28,7 @@ def cluster(
     rows: int, seconds: float, rate: float, state: str | None, folder: Path, notify: Notify
 ) -> list[Line]:
     """A snapshot, and batches at a constant live load. `state`: of the service on the cluster, by default a folder."""
-    place = folder / "cluster"
+    place = folder / "spark"
     place.mkdir()
     with rig(folder) as bench:
         local = _measured(bench, "local", "local", rows, seconds, rate, notify)
