@@ -56,7 +56,11 @@ class KafkaSettings:
         # Level 0 still prints fatal errors; a log queue that is never read takes those.
         # Topics are created on purpose, never because a client asked for one.
         quiet = {"log_level": 0, "log.queue": True, "allow.auto.create.topics": False}
-        return {"bootstrap.servers": self.bootstrap, **quiet, **for_librdkafka(self.security), **over}
+        # librdkafka waits half of the shortest backoff, at least 11 ms, before it connects at all (rdkafka_conf.c,
+        # `sparse_connect_intvl`): a client's first answer comes after 16 ms so, after 57 by its default of 100.
+        prompt = {"reconnect.backoff.ms": 10}
+        server = {"bootstrap.servers": self.bootstrap, **for_librdkafka(self.security)}
+        return {**server, **quiet, **prompt, **over}
 
     def spark_options(self) -> dict[str, str]:
         """Options of Spark's Kafka source for this broker, with the secrets in them. As `client`."""
@@ -108,7 +112,6 @@ class KafkaSettings:
                 "transaction.timeout.ms": timeout_ms,
                 "topic.metadata.refresh.interval.ms": -1,
                 "retry.backoff.ms": 10,
-                "reconnect.backoff.ms": 10,
                 "topic.metadata.refresh.fast.interval.ms": 10,
                 **over,
             }

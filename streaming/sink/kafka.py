@@ -78,9 +78,10 @@ class KafkaSink(Sink):
 
     def check(self, job: JobDefinition) -> None:
         """Whether the topics are fit for it. Raises: TopicError(OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS)."""
+        client = admin(self.kafka)
         for topic in self._outputs(job):
-            if partitions_of(self.kafka, topic) is not None:
-                self._refuse_unfit_output(job, topic)
+            if partitions_of(self.kafka, topic, client=client) is not None:
+                self._refuse_unfit_output(job, topic, client)
 
     def refuse_used(self, job: JobDefinition) -> None:
         """Whether its output is fit and empty, and fit are its dead letters, as far as they are there.
@@ -88,15 +89,16 @@ class KafkaSink(Sink):
         Raises: TopicError(SAME_TOPIC, OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS).
         """
         self._refuse_same(job)
-        if self.parks and partitions_of(self.kafka, job.dead_letters) is not None:
-            _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits)
+        client = admin(self.kafka)  # one for all: to connect takes longer than the rest
+        if self.parks and partitions_of(self.kafka, job.dead_letters, client=client) is not None:
+            _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits, client=client)
         for topic in self._outputs(job):
-            if partitions_of(self.kafka, topic) is not None:
-                self._refuse_unfit_output(job, topic)
-                self._refuse_filled(job, topic)
+            if partitions_of(self.kafka, topic, client=client) is not None:
+                self._refuse_unfit_output(job, topic, client)
+                self._refuse_filled(job, topic, client)
 
-    def _refuse_filled(self, job: JobDefinition, topic: str) -> None:
-        filled = _filled(self.kafka, topic)
+    def _refuse_filled(self, job: JobDefinition, topic: str, client: AdminClient) -> None:
+        filled = _filled(self.kafka, topic, client)
         if filled is not None:
             raise TopicError(
                 Code.OUTPUT_TOPIC_MISMATCH,
@@ -113,9 +115,10 @@ class KafkaSink(Sink):
         Raises: TopicError(SAME_TOPIC, TOPIC_NOT_CREATED, OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS).
         """
         self._refuse_same(job)
-        client = admin(self.kafka)  # one for all: to connect takes longer than the rest
+        client = admin(self.kafka)
         for topic, config in self._outputs(job).items():
-            if partitions_of(self.kafka, topic, client=client) is None:
+            is_new = partitions_of(self.kafka, topic, client=client) is None
+            if is_new:
                 create_topic(
                     self.kafka,
                     topic,
@@ -124,10 +127,10 @@ class KafkaSink(Sink):
                     replication_factor=job.replication_factor,
                     client=client,
                 )
-            if _filled(self.kafka, topic, client) is None:
+            if is_new or _filled(self.kafka, topic, client) is None:
                 self._refuse_unfit_output(job, topic, client)
         if self.parks:
-            self.open_letters(job)
+            self._open_letters(job, client)
 
     def _outputs(self, job: JobDefinition) -> dict[str, dict[str, str]]:
         """The topics of its output, with what they are made with."""
@@ -141,14 +144,18 @@ class KafkaSink(Sink):
 
         Raises: TopicError(TOPIC_NOT_CREATED, OUTPUT_TOPIC_MISMATCH).
         """
+        self._open_letters(job, admin(self.kafka))
+
+    def _open_letters(self, job: JobDefinition, client: AdminClient) -> None:
         create_topic(
             self.kafka,
             job.dead_letters,
             PARTITIONS,
             config=self._topic_config(),
             replication_factor=job.replication_factor,
+            client=client,
         )
-        _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits)
+        _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits, client=client)
 
     def _refuse_same(self, job: JobDefinition) -> None:
         if taken := self.reserved.intersection(job.topics):
@@ -158,7 +165,7 @@ class KafkaSink(Sink):
                 found=f"output {min(taken)!r}, which is the upstream or a topic beside it",
             )
 
-    def _refuse_unfit_output(self, job: JobDefinition, topic: str, client: AdminClient | None = None) -> None:
+    def _refuse_unfit_output(self, job: JobDefinition, topic: str, client: AdminClient) -> None:
         may_compact = topic == job.output and job.may_compact
         settings = _refuse_unfit(
             self.kafka, topic, job.output_partitions, self.limits, may_compact=may_compact, client=client
@@ -179,7 +186,7 @@ class KafkaSink(Sink):
         return {"max.message.bytes": str(max(self.limits.message_bytes, KAFKA_MESSAGE_BYTES))}
 
 
-def _filled(kafka: KafkaSettings, topic: str, client: AdminClient | None = None) -> int | None:
+def _filled(kafka: KafkaSettings, topic: str, client: AdminClient) -> int | None:
     """The first partition with records, or with some that are undecided.
 
     What was aborted counts for nothing: a service that is restored from before its first batch for a job finds that.
@@ -202,14 +209,13 @@ def _refuse_unfit(
     partitions: int,
     limits: Limits,
     *,
+    client: AdminClient,
     may_compact: bool = False,
-    client: AdminClient | None = None,
 ) -> dict[str, str]:
     """Whether a topic that is there can be written to, with as many partitions as its job says, and as long records.
 
     Returns its settings. Raises: TopicError(TOPIC_MISSING, OUTPUT_TOPIC_MISMATCH).
     """
-    client = admin(kafka) if client is None else client
     count = describe_topic(kafka, topic, client=client).partitions
     settings = topic_settings(kafka, topic, client=client)
     policy, taken = settings["cleanup.policy"], int(settings["max.message.bytes"])

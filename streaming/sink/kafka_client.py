@@ -69,6 +69,9 @@ class _KafkaClient:
             raise output_missing(gone, "no such topic") from error
 
     def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
+        logs = [(topic, place.partition) for topic in (place.topic, place.barriers) if topic is not None]
+        if not any(self.ends(logs).values()):
+            return None  # nothing was ever in it; to connect a reader would take most of a job's first batch
         if self._reader is None:
             self._reader = RangeReader(self._kafka)
         return last_barrier(self._reader, place)
