@@ -19,7 +19,10 @@ from state.replica import BASE_PATH, LOG_PATH, ReplicaFiles
 from state.storage import Storage
 from streaming.observe.models import DiskStatus
 
-EVERY_S = 60.0
+PAUSE_S = 2.0
+"""From one measurement to the next at the least; one that takes long is followed by a longer pause."""
+MOST_PAUSE_S = 60.0
+_PAUSES_PER_WORK = 500.0
 LEAST_FREE_BYTES = 1 << 30
 _BLOCK_BYTES = 512
 """The unit of `st_blocks`, whatever the file system's own is."""
@@ -44,12 +47,12 @@ class StateSize:
     ) -> None:
         self._storage, self._rows_name, self._clock = storage, rows_name, clock
         self._lock = threading.Lock()
-        self._asked_s: float | None = None
+        self._due_s: float | None = None
         self._thread: threading.Thread | None = None
         self._measured: _Measured | None = None
 
     def look(self, files: ReplicaFiles | None) -> DiskStatus | None:
-        """What was measured last; a new measurement is begun, not waited for, where that is a minute ago.
+        """What was measured last; a new measurement is begun, not waited for, where that is some time ago.
 
         `files` are the replica's as the tables name them. None where nothing is known yet.
         """
@@ -77,16 +80,14 @@ class StateSize:
 
     def _begin(self) -> None:
         with self._lock:
-            now_s = self._clock()
+            is_due = self._due_s is None or self._clock() >= self._due_s
             # A disk that does not answer holds one thread, and no second one.
-            is_due = self._asked_s is None or now_s - self._asked_s >= EVERY_S
             if is_due and (self._thread is None or not self._thread.is_alive()):
-                self._asked_s = now_s
                 self._thread = threading.Thread(target=self._measure, name="state-size", daemon=True)
                 self._thread.start()
 
     def _measure(self) -> None:
-        root = Path(self._storage.root)
+        root, began_s = Path(self._storage.root), self._clock()
         with suppress(OSError):  # not made yet, or away: what was measured before grows old
             usage = shutil.disk_usage(root)
             name = self._rows_name()
@@ -100,6 +101,8 @@ class StateSize:
             }
             parts = {key: None if folder is None else taken_bytes(folder) for key, folder in folders.items()}
             self._measured = _Measured(self._clock(), parts, usage.free, usage.total)
+        ended_s = self._clock()
+        self._due_s = ended_s + min(max((ended_s - began_s) * _PAUSES_PER_WORK, PAUSE_S), MOST_PAUSE_S)
 
     def wait(self, timeout_s: float) -> None:
         """Until the measurement under way, if any, is done."""

@@ -24,7 +24,13 @@ from streaming.compaction.turns import Turn
 from streaming.kafka.topics import Watermarks
 from streaming.observe import state_size
 from streaming.observe.models import DiskStatus
-from streaming.observe.state_size import EVERY_S, LEAST_FREE_BYTES, StateSize, taken_bytes
+from streaming.observe.state_size import (
+    LEAST_FREE_BYTES,
+    MOST_PAUSE_S,
+    PAUSE_S,
+    StateSize,
+    taken_bytes,
+)
 from streaming.observe.status_cache import StatusCache
 from streaming.observe.wiring import source_of
 from streaming.service.vitals import Vitals
@@ -174,7 +180,9 @@ def test_what_is_deleted_meanwhile_ends_no_measurement(state: Path, monkeypatch:
     assert taken_bytes(state / "nothing") is None
 
 
-def test_it_is_measured_once_a_minute_and_by_one_thread(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_measured_by_one_thread_and_less_often_where_that_takes_long(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now_s, may = [0.0], threading.Event()
     began: list[Path] = []
 
@@ -185,16 +193,19 @@ def test_it_is_measured_once_a_minute_and_by_one_thread(state: Path, monkeypatch
 
     monkeypatch.setattr(state_size, "taken_bytes", slow)
     size = StateSize(Storage(str(state)), lambda: None, lambda: now_s[0])
-    for now_s[0] in (0.0, EVERY_S, 5 * EVERY_S):  # the first one goes on all the time
+    for now_s[0] in (0.0, MOST_PAUSE_S, 300.0):  # the first one goes on all the time
         assert size.look(None) is None
     may.set()
     size.wait(30)
     assert len(began) == 5
-    measured(size)
-    assert len(began) == 10
-    for now_s[0] in (6 * EVERY_S - 1, 6 * EVERY_S):
+    for now_s[0], measurements in (
+        (300 + MOST_PAUSE_S - 1, 1),
+        (300 + MOST_PAUSE_S, 2),
+        (300 + MOST_PAUSE_S + PAUSE_S - 1, 2),
+        (300 + MOST_PAUSE_S + PAUSE_S, 3),
+    ):
         measured(size)
-    assert len(began) == 15
+        assert len(began) == 5 * measurements
     assert measured(size).age_s == 0
 
 
