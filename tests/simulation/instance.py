@@ -39,7 +39,7 @@ from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches
-from streaming.protocol.recovery.forward import Forward
+from streaming.protocol.recovery.forward import Forward, warn_older
 from streaming.protocol.report import BatchReport
 from streaming.protocol.setup import BatchSetup
 from streaming.service.initial.copying import Copying
@@ -95,7 +95,8 @@ class Instance:
         self.arrivals, self.table, self.jobs, self.lane_count = arrivals, table, jobs, lanes
         self.disk = disk
         self.compactions, self.limits = compactions, limits
-        self.forwards: list[Forward] = []
+        self.found_older = False
+        """Whether it found the state, while that was its own, older than its outputs."""
         self.rebuilds = False
         self._reader: TableReader | None = None
         self._worked = False
@@ -110,7 +111,7 @@ class Instance:
             while not self._run_once():
                 pass
         except (Fenced, CommitConflict):
-            self.ended_as_owner = self.storage.newest_row(JOURNAL_PATH)["owner"] == self.process.name
+            self.ended_as_owner = self._is_owner()
             raise
 
     def _run_once(self) -> bool:
@@ -122,8 +123,6 @@ class Instance:
         except ConfigError as error:
             if error.code is not Code.RESCALE_REFUSED:
                 raise
-            if journal.is_superseded:  # it looked at what its successor had sent
-                self.forwards.pop()
             self.lane_count = self.arrivals.changelog.count  # what the error asks its operator to do
             return False
         except (EnvironmentProblem, OutcomeUnknown) as problem:
@@ -210,11 +209,22 @@ class Instance:
         return self._reader
 
     def _forward(self) -> Forward:
-        forward = self.forward_type(
-            self.sink_of, self.arrivals.newest, self.table, self.lane_count, rebuild=self.rebuilds
+        return self.forward_type(
+            self.sink_of,
+            self.arrivals.newest,
+            self.table,
+            self.lane_count,
+            rebuild=self.rebuilds,
+            on_older=self._find_older,
         )
-        self.forwards.append(forward)
-        return forward
+
+    def _find_older(self, position: int) -> None:
+        warn_older(position)
+        # One that was superseded without knowing it sees what its successor has sent.
+        self.found_older |= self._is_owner()
+
+    def _is_owner(self) -> bool:
+        return bool(self.storage.newest_row(JOURNAL_PATH)["owner"] == self.process.name)
 
     def sink_of(self, job: JobDefinition) -> Sink:
         """As the registry has it, with a simulated Kafka."""

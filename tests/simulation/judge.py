@@ -64,9 +64,7 @@ def _violations(world: World) -> Iterator[str]:
         error = instance.process.ended_by
         if error is not None and not isinstance(error, ENDS):
             yield f"{instance.process.name} ended with {error!r}"
-        ahead = any(forward.was_active for forward in instance.forwards)
-        # An instance that was superseded without knowing it sees what its successor has sent.
-        if ahead and not world.durable.restored and not isinstance(error, Fenced):
+        if instance.found_older and not world.durable.restored:
             yield f"{instance.process.name} found a state that is older than its outputs"
         if instance.ended_as_owner:
             yield f"{instance.process.name} ended although the state was its own: {error!r}"

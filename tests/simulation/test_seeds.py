@@ -20,6 +20,13 @@ def test_the_law_holds_at_the_end_of_every_history(first: int) -> None:
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.parametrize("seed", [25_457, 85_768, 87_027])
+def test_nothing_is_wrong_with_an_instance_that_died_before_it_knew_of_its_successor(seed: int) -> None:
+    assert play(seed).violations == [], (
+        "it saw what its successor had written, and took the state for an old one"
+    )
+
+
 def test_a_failure_tells_the_command_that_shows_it_again(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

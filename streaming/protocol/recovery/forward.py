@@ -39,10 +39,16 @@ from streaming.sink.protocol import Ending, SinkOf
 log = structlog.get_logger()
 
 
+def warn_older(position: int) -> None:
+    """Log that the state, whose position is given, is older than its outputs."""
+    log.warning("state_is_older_than_outputs", position=position)
+
+
 class Forward:
     """What the outputs hold that the state does not know of. `rebuild`: the state is new, and its outputs are not.
 
-    `newest` gives the newest barrier of the upstream, aligned or not; 0 without any.
+    `newest` gives the newest barrier of the upstream, aligned or not; 0 without any. `on_older` is called with the
+    state's position, when it turns out to be older.
     """
 
     def __init__(
@@ -53,10 +59,11 @@ class Forward:
         lane_count: int,
         *,
         rebuild: bool = False,
+        on_older: Callable[[int], None] = warn_older,
     ) -> None:
-        self._sink_of, self._newest_barrier = sink_of, newest
+        self._sink_of, self._newest_barrier, self._on_older = sink_of, newest, on_older
         self._table, self._lane_count = table, lane_count
-        self.active = self.was_active = rebuild
+        self.active = rebuild
         self._rebuild = rebuild
         self._begins: dict[str, Sequence[int | None]] = {}
         self._endings: dict[str, Sequence[Ending]] = {}
@@ -86,8 +93,8 @@ class Forward:
 
     def _activate(self, position: int) -> None:
         if not self.active:
-            log.warning("state_is_older_than_outputs", position=position)
-        self.active = self.was_active = True
+            self._on_older(position)
+        self.active = True
 
     def _another_plan(self, plan: BatchPlan, tails: Mapping[str, Sequence[Barrier | None] | None]) -> bool:
         """Whether an output was sent by a plan that is not the journal's: its last barrier has other positions."""
