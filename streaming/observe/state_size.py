@@ -52,7 +52,7 @@ class StateSize:
         self._measured: _Measured | None = None
 
     def look(self, files: ReplicaFiles | None) -> DiskStatus | None:
-        """What was measured last; a new measurement is begun, not waited for, where that is some time ago.
+        """What was measured last; a new measurement is begun, not waited for, where one is due.
 
         `files` are the replica's as the tables name them. None where nothing is known yet.
         """
