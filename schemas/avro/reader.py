@@ -8,8 +8,8 @@ some things pass and names others by whatever its C code ran into:
 - an int may have 64 bits;
 - a decimal of more digits than declared is rounded;
 - a date or timestamp that Python can't hold is an OverflowError or a ValueError;
-- a negative union index counts from the end too, any byte but 0 is TRUE, a decimal of no byte is 0
-  (`schemas.avro.strict`).
+- a negative union index counts from the end too, any byte but 0 is TRUE, a decimal of no byte is 0,
+  and numbers may have any number of bytes (`schemas.avro.strict`).
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ class RecordReader:
         left = len(data) - stream.tell()
         if left:
             raise MalformedError(f"{left} bytes left over", Code.AVRO_TRAILING)
-        if self._check is not None:
-            self._check(data, 0)
+        self._check(data, 0)
         return cast("dict[str, Any]", value)
 
 

@@ -3,6 +3,10 @@
     a negative index of a union    it counts from the end, Java gives up
     a boolean above 1              TRUE, in Java FALSE
     a decimal of no byte           zero, Java gives up
+    an int, symbol or index of a   the same as without the needless bytes, Java gives up
+    union of more than five bytes
+    a long or length of more       some number, Java gives up
+    than ten bytes
 
 So bytes that fastavro has read are gone over once more, by steps that are made from the schema
 once: a few microseconds a record, where the walk of `schemas.avro.limits` takes ten times as long.
@@ -10,6 +14,7 @@ once: a few microseconds a record, where the walk of `schemas.avro.limits` takes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -21,15 +26,25 @@ Step = Callable[[bytes, int], int]
 """From where a value begins to where it ends. Raises: MalformedError."""
 
 _FIXED_BYTES = {"null": 0, "float": 4, "double": 8}
+_INT_BYTES, _LONG_BYTES = 5, 10
+_INTS = range(-(2**31), 2**31)
+_MORE_FOLLOWS = re.compile(rb"[\x80-\xff]{%d}" % _INT_BYTES)
+"""In a number of more than five bytes. It also is in texts, and in longs that are large."""
 
 
-def strict_step(schema: Schema) -> Step | None:
-    """Goes over a record by its schema, as `fastavro.parse_schema` gives it; None where nothing can be wrong.
+def strict_step(schema: Schema) -> Step:
+    """Goes over a record by its schema, as `fastavro.parse_schema` gives it.
 
     The bytes must be a record that fastavro has read by the same schema. No schema here is recursive.
     """
     named = cast("dict[str, Any]", schema)["__named_schemas"]
-    return _step(schema, named) if _may_be_lax(schema, named) else None
+    step = _step(schema, named)
+    return step if _may_be_lax(schema, named) else _if_numbers_may_be_long(step)
+
+
+def _if_numbers_may_be_long(step: Step) -> Step:
+    """Most records of schemas without unions have nothing that can be wrong."""
+    return lambda data, at: step(data, at) if _MORE_FOLLOWS.search(data, at) else len(data)
 
 
 def _may_be_lax(schema: Any, named: Mapping[str, Any]) -> bool:
@@ -57,8 +72,10 @@ def _step(schema: Any, named: Mapping[str, Any]) -> Step:
             return _of_blocks(_in_turn([_of_bytes, _step(values, named)]))
         case {"type": "fixed", "size": size}:
             return _of_size(size)
-        case {"type": "enum"} | "int" | "long":
-            return _of_number
+        case {"type": "enum"} | "int":
+            return _of_int
+        case "long":
+            return _of_long
         case {"type": "bytes", "logicalType": "decimal"}:
             return _of_decimal
         case {"type": inner}:  # no other logical type says anything about bytes
@@ -72,20 +89,38 @@ def _step(schema: Any, named: Mapping[str, Any]) -> Step:
     return _step(named[schema], named)
 
 
-def _of_number(data: bytes, at: int) -> int:
+def _of_long(data: bytes, at: int) -> int:
+    first = at
     while data[at] >= 0x80:
         at += 1
+    if at - first >= _LONG_BYTES:
+        raise MalformedError("a number of more than ten bytes")
     return at + 1
+
+
+def _of_int(data: bytes, at: int) -> int:
+    end = _of_long(data, at)
+    # One that is too large is for the check that names its column.
+    if end - at > _INT_BYTES and _number(data, at)[0] in _INTS:
+        raise MalformedError("a number of more than five bytes")
+    return end
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
     """Zigzag, seven bits a byte; and where it ends."""
-    raw = shift = 0
-    while (byte := data[at]) >= 0x80:
-        raw |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-    raw |= byte << shift
-    return (raw >> 1) ^ -(raw & 1), at + 1
+    end = _of_long(data, at)
+    raw = 0
+    for byte in reversed(data[at:end]):
+        raw = raw << 7 | byte & 0x7F
+    return (raw >> 1) ^ -(raw & 1), end
+
+
+def _index(data: bytes, at: int) -> tuple[int, int]:
+    raw = data[at]
+    if raw < 0x80:
+        return (raw >> 1) ^ -(raw & 1), at + 1
+    _of_int(data, at)
+    return _number(data, at)
 
 
 def _of_bytes(data: bytes, at: int) -> int:
@@ -123,7 +158,7 @@ def _in_turn(steps: Sequence[Step]) -> Step:
 
 def _of_union(branches: Sequence[Step]) -> Step:
     def over(data: bytes, at: int) -> int:
-        index, at = _number(data, at)
+        index, at = _index(data, at)
         if index < 0:
             raise MalformedError("a union branch or symbol that does not exist")
         return branches[index](data, at)

@@ -79,6 +79,8 @@ BROKEN: dict[str, tuple[bytes | None, Code]] = {
     "an int of 33 bits": (insert(i=number(2**31)), Code.VALUE_OUT_OF_RANGE),
     "an int that keeps its length when cut": (insert(i=number(2**33 + 2**30)), Code.VALUE_OUT_OF_RANGE),
     "an int of 37 bits": (insert(i=number(2**36)), Code.VALUE_OUT_OF_RANGE),
+    "an int of six bytes": (insert(i=b"\x8a" + b"\x80" * 4 + b"\x00"), Code.CHANGE_MALFORMED),
+    "a bigint of eleven bytes": (insert(id=b"\x82" + b"\x80" * 9 + b"\x00"), Code.CHANGE_MALFORMED),
     "a decimal of 19 digits": (insert(d=sized((10**18).to_bytes(9, "big"))), Code.VALUE_OUT_OF_RANGE),
     "a decimal of 65 bits": (insert(d=sized((2**64 + 5).to_bytes(9, "big"))), Code.VALUE_OUT_OF_RANGE),
     "a decimal of 39 digits": (insert(w=sized((10**38).to_bytes(17, "big"))), Code.VALUE_OUT_OF_RANGE),
@@ -112,5 +114,6 @@ BROKEN_KEYS: dict[str, tuple[bytes | None, Code]] = {
     "an empty key": (b"", Code.KEY_MISMATCH),
     "a key with a byte more": (KEY + b"\x00", Code.KEY_MISMATCH),
     "a key cut short": (b"\x80", Code.KEY_MISMATCH),
+    "a key of eleven bytes": (b"\x82" + b"\x80" * 9 + b"\x00", Code.KEY_MISMATCH),
 }
 """Keys that come with the value `insert()`."""
