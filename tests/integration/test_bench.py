@@ -17,7 +17,7 @@ def test_a_case_is_measured_printed_and_kept(tmp_path: Path, capsys: pytest.Capt
     assert main(["bench", *arguments]) == 0
     printed = capsys.readouterr()
     assert "idle, 3,000 rows: " in printed.err
-    lines = {line.what: line for line in read_results(tmp_path, "idle")}
+    lines = {line.what: line for line in read_results(tmp_path)["idle"].lines}
     batch = lines["no job: batch, median"]
     assert batch.value > 0
     assert batch.compared_with in printed.out

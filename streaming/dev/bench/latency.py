@@ -22,6 +22,7 @@ import numpy.typing as npt
 from confluent_kafka import Message
 
 from schemas.records import BARRIER_HEADER
+from streaming.dev.bench.report.line import Course, course
 from streaming.kafka.barrier_records import beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
@@ -56,6 +57,12 @@ class Latencies:
     def percentile_ms(self, share: float) -> float:
         """The latency that `share` of all do not exceed; 0 for none."""
         return percentile(self.took_ms, share)
+
+    def course_ms(self, share: float) -> Course:
+        """That latency of the changes of each second in which they were produced."""
+        in_order = np.argsort(self.produced_s, kind="stable")
+        pairs = zip(self.produced_s[in_order].tolist(), self.took_ms[in_order].tolist(), strict=True)
+        return course(pairs, 1.0, lambda values: percentile(values, share))
 
 
 @dataclass

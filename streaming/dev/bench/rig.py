@@ -150,6 +150,12 @@ class ServiceRun:
         self.await_batch(lambda batch: batch.at > began + seconds, seconds + 120)
         return [batch for batch in self.batches if batch.at > began]
 
+    def await_cores(self, seconds: float) -> tuple[list[Batch], float]:
+        """The same, and how many cores the process tree kept busy in that time."""
+        used_s, began = self.cpu_s(), time.monotonic()
+        batches = self.await_seconds(seconds)
+        return batches, (self.cpu_s() - used_s) / (time.monotonic() - began)
+
     def await_batch(self, wanted: Callable[[Batch], bool], timeout_s: float) -> Batch:
         """The first batch (of those to come too) that `wanted(batch)` is true of.
 

@@ -39,8 +39,8 @@ def start(rows: int, restarts: int, folder: Path, notify: Notify) -> list[Line]:
         verdict = bench.verdict()
     first, *again = took_ms
     return [
-        Line("start to the first committed barrier", first, "ms", "target", 15_000),
-        Line("restart after SIGKILL, median", median(again), "ms", "target", 15_000),
+        Line("start to the first committed barrier", first, "ms", "target", 9_000),
+        Line("restart after SIGKILL, median", median(again), "ms", "target", 8_000),
         Line("restart after SIGKILL, most", max(again), "ms", "target", 20_000),
         verdict,
     ]
@@ -70,4 +70,4 @@ def build(keys: int, changes: int, folder: Path, notify: Notify) -> list[Line]:
             # The line of a batch before the first job comes after the compaction that it made due.
             done = run.await_batch(lambda batch: batch.changes >= changes, BUILD_TIMEOUT_S)
     what = f"initial build from the start of the command, {changes:,} changes over {keys:,} keys"
-    return [Line(what, changes / (done.at - began), "changes/s", "target", 60_000)]
+    return [Line(what, changes / (done.at - began), "changes/s", "target", 200_000)]

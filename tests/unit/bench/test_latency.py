@@ -24,3 +24,9 @@ def test_latencies_inside_and_outside_of_spans() -> None:
     assert FIVE.during(spans, outside=True).took_ms.tolist() == [20.0, 30.0]
     assert len(FIVE.during([])) == 0
     assert len(FIVE.during([], outside=True)) == 5
+
+
+def test_a_course_has_the_percentile_of_each_second() -> None:
+    mixed = Latencies(np.array([11.0, 10.2, 10.5, 12.9]), np.array([7.0, 10.0, 30.0, 9.0]))
+    assert mixed.course_ms(0.99) == ((0.0, 30.0), (2.0, 9.0))
+    assert mixed.course_ms(0.5) == ((0.0, 10.0), (2.0, 9.0))

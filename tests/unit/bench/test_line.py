@@ -54,4 +54,4 @@ def test_a_result_file_gives_back_what_was_written(tmp_path: Path) -> None:
         ]
     )
     write_results(tmp_path / "new", "snapshot", lines)
-    assert read_results(tmp_path / "new", "snapshot") == lines
+    assert read_results(tmp_path / "new")["snapshot"].lines == lines

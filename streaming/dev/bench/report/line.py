@@ -9,6 +9,8 @@ from typing import Any
 
 Notify = Callable[[str], None]
 """Called with a line on what the bench does now."""
+CPU = "CPU of driver, JVM and workers"
+"""What a line says of the cores that a service keeps busy."""
 Course = tuple[tuple[float, float], ...]
 """How a value went: (seconds since the measuring began, value)."""
 
