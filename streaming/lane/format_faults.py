@@ -83,9 +83,9 @@ class FormatFaults:
     def _is_decoded(self, row: int, record: UpstreamRecord) -> bool:
         """Whether the decoded columns agree with the record as it was read again."""
         rows = self.changes.rows
-        unchanged = rows[UNCHANGED][row].as_py() if UNCHANGED in rows.column_names else None
+        unchanged = rows[UNCHANGED][row].as_py() if UNCHANGED in rows.column_names else ()
         position = rows[POSITION][row].as_py() if POSITION in rows.column_names else None
-        same = record.unchanged == tuple(unchanged or ())
+        same = record.unchanged == tuple(unchanged)
         same &= record.position == (None if position is None else tuple(position.values()))
         if TRANSACTION in rows.column_names:
             same &= record.transaction == rows[TRANSACTION][row].as_py()

@@ -9,9 +9,12 @@
     VNODE                null without a row
     BEFORE, AFTER        structs of the table's columns, in their order; null where the half is missing
     BEFORE_HASH          see `state.columns`; null where the format does not give the row before
-    UNCHANGED            indices of columns that the record leaves out; of formats that may
+    UNCHANGED            indices of columns that the record leaves out, empty for none; of formats that may
     POSITION             where the change stands in its database's log; only of formats that have it
     TRANSACTION          see `state.columns`, or the lower 32 bits of it; only of formats that have it
+
+UNCHANGED is never null: for a list that is, Arrow's writer in the JVM writes all offsets since the last one that is
+not, which took 20 us a record.
 
 Nullability is not declared: Spark's says what Avro allows, and the lane looks at the values.
 """

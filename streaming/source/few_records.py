@@ -174,7 +174,7 @@ def decoded_columns(records: Sequence[Record], format_: Format, table: TableSche
         BEFORE: before,
         AFTER: after,
         BEFORE_HASH: _hashes(before, table.column_names, table) if format_.images is Images.FULL else nothing,
-        UNCHANGED: [each.unchanged or None for each in contents],
+        UNCHANGED: [each.unchanged for each in contents],
         POSITION: [
             each.position and dict(zip(("commit", "lsn"), each.position, strict=True)) for each in contents
         ],

@@ -235,7 +235,11 @@ class UpstreamSource:
             found.before.alias(BEFORE),
             found.after.alias(AFTER),
             F.when(hashed, before_hash).alias(BEFORE_HASH),
-            *([] if found.unchanged is None else [found.unchanged.alias(UNCHANGED)]),
+            *(
+                []
+                if found.unchanged is None
+                else [F.coalesce(found.unchanged, F.array().cast("array<int>")).alias(UNCHANGED)]
+            ),
             *([] if found.position is None else [found.position.alias(POSITION)]),
             *([] if found.transaction is None else [found.transaction.alias(TRANSACTION)]),
         ]

@@ -67,6 +67,7 @@ def test_recorded_events_are_the_same_to_both(
     rows = decoded(spark, format_, RECORDED, found).rows
     body = RECORDED.column_names.index("body")
     assert [each for each in rows[UNCHANGED].to_pylist() if each] == [[body]]
+    assert rows[UNCHANGED].null_count == 0  # what a null costs: streaming.source.decoded
     places = [tuple(each.values()) for each in rows[POSITION].to_pylist() if each]
     assert len(places) > 15
 

@@ -117,7 +117,7 @@ def changes_of(found: list[tuple[int, Sent]]) -> Changes:
         PARTITION: pa.array([0] * len(found), pa.int32()),
         OFFSET: pa.array([offset for offset, _ in found], pa.int64()),
         POSITION: pa.array(places, _PLACE),
-        UNCHANGED: pa.array([list(r.unchanged) or None for r in records], pa.list_(pa.int32())),
+        UNCHANGED: pa.array([r.unchanged for r in records], pa.list_(pa.int32())),
     }
     return Changes(
         interval=np.zeros(len(found), np.int64),

@@ -181,7 +181,7 @@ def _decoded(partition: int, offset: int, event: Event) -> dict[str, Any]:
         VNODE: VNODES[event.key],
         BEFORE: keys if row is None else None,
         AFTER: after,
-        UNCHANGED: [2] if left_out else None,
+        UNCHANGED: [2] if left_out else [],
         TRANSACTION: event.transaction % (1 << 32),
     }
 

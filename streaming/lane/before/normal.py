@@ -91,7 +91,7 @@ class Unavailable:
 def leaves_out(changes: Changes) -> bool:
     """Whether any of the changes leaves a value out."""
     rows = changes.rows
-    return UNCHANGED in rows.column_names and rows[UNCHANGED].null_count < len(rows)
+    return UNCHANGED in rows.column_names and len(pc.list_flatten(rows[UNCHANGED])) > 0
 
 
 def with_unchanged(
