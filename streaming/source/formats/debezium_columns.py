@@ -32,6 +32,7 @@ from schemas.types import TypeName
 from streaming.source.formats.json_columns import (
     Cell,
     CellForms,
+    JsonText,
     in_calendar,
     is_plain,
     may_be_unquoted,
@@ -84,7 +85,11 @@ class DebeziumForms(CellForms):
             case _:
                 return super().read_as(column)
 
-    def cell(self, found: Column, text: Column, column: TableColumn) -> Cell:
+    def is_text_or_number(self, column: TableColumn) -> bool:
+        """As `CellForms.is_text_or_number`."""
+        return super().is_text_or_number(column) and self._decimal != "precise"
+
+    def cell(self, found: Column, source: JsonText, column: TableColumn) -> Cell:
         """As `CellForms.cell`."""
         if column.type.name in _UNAVAILABLE and column.name not in self._keys:
             found = F.when(~found.isin(*_UNAVAILABLE[column.type.name]), found)
@@ -96,9 +101,9 @@ class DebeziumForms(CellForms):
             case TypeName.TIMESTAMP:
                 return Cell(found, self._instant(found, column))
             case TypeName.DECIMAL if self._decimal == "precise":
-                return self._precise(found, text, column)
+                return self._precise(found, source.text, column)
             case _:
-                return super().cell(found, text, column)
+                return super().cell(found, source, column)
 
     def _instant(self, found: Column, column: TableColumn) -> Column:
         if self._time == "adaptive":

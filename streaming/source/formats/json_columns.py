@@ -28,6 +28,7 @@ from schemas.table import Column as TableColumn
 from schemas.types import TypeName
 
 _CORRUPT = "_bf_corrupt"
+_READ, _QUOTED = "read", "decimals_quoted"
 _MARK = "_bf_e1a75c0d"
 _AROUND, _FRAME, _ITSELF, _BEHIND = f"{_MARK}a", f"{_MARK}f", "", f"{_MARK}b"
 """The text, or a frame's text, is read inside this object: as a field, with another one behind it.
@@ -81,6 +82,14 @@ class Cell:
     doubt: Column | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class JsonText:
+    """The whole text that cells are read from; `decimals_quoted` if each decimal in it is surely a text."""
+
+    text: Column
+    decimals_quoted: Column
+
+
 class CellForms:
     """How the values of each type are written, here as docs/formats.md#json-values; subclasses change that."""
 
@@ -90,17 +99,21 @@ class CellForms:
             return column.type.spark_ddl
         return "string"
 
-    def cell(self, found: Column, text: Column, column: TableColumn) -> Cell:
-        """The value `found` in the column's type. `text` is the whole text that was read."""
+    def is_text_or_number(self, column: TableColumn) -> bool:
+        """Whether the column is read as a string in which a fraction may have been rounded."""
+        return column.type.name is TypeName.DECIMAL
+
+    def cell(self, found: Column, source: JsonText, column: TableColumn) -> Cell:
+        """The value `found` in the column's type. `source` is the whole text that was read."""
         match column.type.name:
             case TypeName.FLOAT | TypeName.DOUBLE:
                 return Cell(found, found, F.abs(found) == float("inf"))  # also of 1e400 and "+INF"
             case TypeName.BOOLEAN | TypeName.INT | TypeName.BIGINT:
                 return Cell(found, found)
             case TypeName.DECIMAL:
-                return _decimal(found, text, column)
+                return _decimal(found, source, column)
             case TypeName.STRING:
-                return Cell(found, found, _looks_fractional(found) & ~_is_in_quotes(text, column.name))
+                return Cell(found, found, _looks_fractional(found) & ~_is_in_quotes(source.text, column.name))
             case TypeName.BINARY:
                 return Cell(found, read_text(found, column), may_be_unquoted(found))
             case _:
@@ -143,18 +156,21 @@ class JsonColumns:
             schema += f", {_FRAME} map<string,struct<{frame[1]}>>"
             around = F.when(frame[0], F.lit(_FRAME)).otherwise(around)
         front = F.concat(F.lit('{"'), around, F.lit(f'":{{"{_ITSELF}":'))
-        return F.from_json(F.concat(front, text, F.lit(f',"{_BEHIND}":{{}}}}}}')), schema, options)
+        read = F.from_json(F.concat(front, text, F.lit(f',"{_BEHIND}":{{}}}}}}')), schema, options)
+        return F.struct(read.alias(_READ), self._decimals_quoted(text).alias(_QUOTED))
 
     def cells(
         self, parsed: Column, text: Column, *, of: Column | None = None, forms: CellForms | None = None
     ) -> Cells:
         """The columns of what `parsed` gave; `of` is the struct that has them, if the text may be a frame."""
-        source, forms = row_of(parsed) if of is None else of, forms or self._forms
+        row, forms = row_of(parsed) if of is None else of, forms or self._forms
+        source = JsonText(text, parsed.getField(_QUOTED))
         cells = {
-            column.name: forms.cell(source.getField(column.name), text, column) for column in self._columns
+            column.name: forms.cell(row.getField(column.name), source, column) for column in self._columns
         }
-        whole = [_is_whole(parsed.getField(each)) for each in (_AROUND, *([] if of is None else [_FRAME]))]
-        sound = [parsed.getField(_CORRUPT).isNull(), reduce(or_, whole), F.is_valid_utf8(text)]
+        read = parsed.getField(_READ)
+        whole = [_is_whole(read.getField(each)) for each in (_AROUND, *([] if of is None else [_FRAME]))]
+        sound = [read.getField(_CORRUPT).isNull(), reduce(or_, whole), F.is_valid_utf8(text)]
         sound += [cell.found.isNull() | cell.value.isNotNull() for cell in cells.values()]
         doubts = [self._doubt(text), *(cell.doubt for cell in cells.values() if cell.doubt is not None)]
         return Cells(
@@ -162,6 +178,11 @@ class JsonColumns:
             F.coalesce(reduce(and_, sound), F.lit(False)),
             F.coalesce(reduce(or_, doubts), F.lit(False)),
         )
+
+    def _decimals_quoted(self, text: Column) -> Column:
+        # One look for all of them: a look through a wide row's text costs as much as ten of its columns.
+        names = [column.name for column in self._columns if self._forms.is_text_or_number(column)]
+        return _is_in_quotes(text, f"(?:{'|'.join(names)})") if names else F.lit(True)
 
     def _doubt(self, text: Column) -> Column:
         doubt = doubtful(text) | text.contains(_MARK)
@@ -173,12 +194,12 @@ class JsonColumns:
 
 def row_of(parsed: Column) -> Column:
     """The object that `JsonColumns.parsed` has read; null where there is none."""
-    return parsed.getField(_AROUND).getItem(_ITSELF)
+    return parsed.getField(_READ).getField(_AROUND).getItem(_ITSELF)
 
 
 def frame_of(parsed: Column) -> Column:
     """As `row_of`, for a text that is a frame."""
-    return parsed.getField(_FRAME).getItem(_ITSELF)
+    return parsed.getField(_READ).getField(_FRAME).getItem(_ITSELF)
 
 
 def _is_whole(read: Column) -> Column:
@@ -187,10 +208,13 @@ def _is_whole(read: Column) -> Column:
     return F.coalesce(found, F.lit(False))
 
 
-def _decimal(found: Column, text: Column, column: TableColumn) -> Cell:
+def _decimal(found: Column, source: JsonText, column: TableColumn) -> Cell:
     """A text, or what became of a number: with a fraction it is taken from where it is written."""
+    text = source.text
     named = rf'"{column.name}"\s*:\s*'
-    as_it_is = is_plain(found, column) & (~found.contains(".") | _is_in_quotes(text, column.name))
+    as_it_is = is_plain(found, column) & (
+        ~found.contains(".") | source.decimals_quoted | _is_in_quotes(text, column.name)
+    )
     number = F.regexp_extract(text, rf"{named}(-?[0-9.]+)\s*[,}}]", 1)
     is_it = ~has_escaped_name(text) & (F.regexp_count(text, F.lit(named)) == 1) & is_plain(number, column)
     # Of several numbers the last that comes to the same: the strict reader has the last word on it.
@@ -198,7 +222,8 @@ def _decimal(found: Column, text: Column, column: TableColumn) -> Cell:
     equal = F.filter(numbers, lambda each: each.try_cast("double") == found.try_cast("double"))
     other = F.coalesce(F.try_element_at(equal, F.lit(-1)), found)
     value = (
-        F.when(as_it_is, found.try_cast(column.type.spark_ddl))
+        F.when(found.isNull(), F.lit(None))
+        .when(as_it_is, found.try_cast(column.type.spark_ddl))
         .when(is_it, number.try_cast(column.type.spark_ddl))
         .when(found.isNotNull(), other.try_cast(column.type.spark_ddl))
     )
