@@ -40,7 +40,7 @@ class RecordReader:
 
     def __init__(self, schema: Schema, reader: Schema | None = None, *, named: bool = False) -> None:
         self._schema, self._reader, self._named = schema, reader, named
-        self._check = strict_step(schema)
+        self._end = strict_step(schema, passes_over=reader is not None)
 
     def read(self, data: bytes) -> dict[str, Any]:
         """All of `data` as one record. Raises: MalformedError."""
@@ -48,15 +48,28 @@ class RecordReader:
         try:
             value = _read(stream, self._schema, self._reader, named=self._named)
         except MalformedError as reason:
-            if reason.code is Code.AVRO_TRUNCATED:
-                # fastavro built nothing of what is not there; now to say why it is not
-                check_claims(data, self._schema)
-            raise
+            raise self._why(data) if reason.code is Code.AVRO_TRUNCATED else reason from None
         left = len(data) - stream.tell()
         if left:
             raise MalformedError(f"{left} bytes left over", Code.AVRO_TRAILING)
-        self._check(data, 0)
+        self._check(data)
         return cast("dict[str, Any]", value)
+
+    def _check(self, data: bytes) -> None:
+        try:
+            is_whole = self._end(data, 0) <= len(data)
+        except IndexError:
+            is_whole = False
+        if not is_whole:
+            raise self._why(data)
+
+    def _why(self, data: bytes) -> MalformedError:
+        """What is to be said of truncated bytes: nothing was built of what is not there, so it may be a false claim."""
+        try:
+            check_claims(data, self._schema)
+        except MalformedError as reason:
+            return reason
+        return MalformedError("truncated", Code.AVRO_TRUNCATED)
 
 
 def check_op(data: bytes) -> None:

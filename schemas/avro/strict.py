@@ -7,6 +7,8 @@
     union of more than five bytes
     a long or length of more       some number, Java gives up
     than ten bytes
+    a last field that is cut       nothing, if it is passed over; Java gives up
+    short
 
 So bytes that fastavro has read are gone over once more, by steps that are made from the schema
 once: a few microseconds a record, where the walk of `schemas.avro.limits` takes ten times as long.
@@ -32,14 +34,16 @@ _MORE_FOLLOWS = re.compile(rb"[\x80-\xff]{%d}" % _INT_BYTES)
 """In a number of more than five bytes. It also is in texts, and in longs that are large."""
 
 
-def strict_step(schema: Schema) -> Step:
+def strict_step(schema: Schema, *, passes_over: bool = False) -> Step:
     """Goes over a record by its schema, as `fastavro.parse_schema` gives it.
 
-    The bytes must be a record that fastavro has read by the same schema. No schema here is recursive.
+    The bytes must be a record that fastavro has read by the same schema. With `passes_over` it may have been read
+    without some of its fields: where they are cut short, the step raises IndexError or ends behind the bytes. No schema
+    here is recursive.
     """
     named = cast("dict[str, Any]", schema)["__named_schemas"]
     step = _step(schema, named)
-    return step if _may_be_lax(schema, named) else _if_numbers_may_be_long(step)
+    return step if passes_over or _may_be_lax(schema, named) else _if_numbers_may_be_long(step)
 
 
 def _if_numbers_may_be_long(step: Step) -> Step:

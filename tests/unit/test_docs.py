@@ -23,7 +23,7 @@ from schemas.settings.job_keys import KEYS as JOB_KEYS
 from schemas.settings.reference import reference
 from schemas.table import KEYS as TABLE_KEYS
 from streaming.cli.app import load as load_command
-from streaming.dev.bench.report.page import with_tables
+from streaming.dev.bench.report.page import PAGES, with_tables
 from streaming.dev.bench.report.results import read_results
 from streaming.observe.metrics import Metrics
 from streaming.runtime.paths import CONFIG_VARIABLE
@@ -68,11 +68,12 @@ def test_the_page_of_errors_says_what_the_table_of_errors_says() -> None:
 
 
 def test_figures_are_those_of_the_result_files() -> None:
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert with_tables(page, read_results(ROOT / "docs" / "bench")) == page
-    measured = {file.stem for file in (ROOT / "docs" / "bench").glob("*.json")}
-    assert set(re.findall(r"<!-- bench (\w+) -->", page)) == measured
-    for picture in re.findall(r"!\[[^]]*\]\((\S+)\)", page):
+    results = read_results(ROOT / "docs" / "bench")
+    pages = [(ROOT / "docs" / page).read_text(encoding="utf-8") for page in PAGES]
+    assert [with_tables(page, results) for page in pages] == pages
+    shown = re.findall(r"<!-- bench (\w+) -->", "".join(pages))
+    assert sorted(shown) == sorted(results)
+    for picture in re.findall(r"!\[[^]]*\]\((\S+)\)", "".join(pages)):
         assert (ROOT / "docs" / picture).is_file(), picture
 
 

@@ -12,6 +12,7 @@ import pytest
 from schemas.avro.limits import MalformedError
 from schemas.avro.reader import RecordReader
 from schemas.avro.strict import strict_step
+from schemas.errors import Code
 
 DEEP: dict[str, Any] = {
     "type": "record",
@@ -107,3 +108,24 @@ def test_numbers_may_be_longer_than_they_need_to_be(kind: Any, data: bytes, valu
 
 def test_an_int_that_is_too_large_is_left_to_what_knows_its_column() -> None:
     assert RecordReader(one_field("int")).read(b"\x80" * 5 + b"\x04") == {"x": 2**36}
+
+
+def test_a_field_that_is_passed_over_has_to_be_there() -> None:
+    [first] = one_field("long")["fields"]
+    values = {"double": 1.5, "string": "text", "bytes": b"bytes", "array": [1.5, 2.5], "fixed": b"size"}
+    kinds = {
+        "array": {"type": "array", "items": "double"},
+        "fixed": {"type": "fixed", "name": "F", "size": 4},
+    }
+    for name, value in values.items():
+        for kind in (kinds.get(name, name), ["null", kinds.get(name, name)]):
+            more = {"name": "y", "type": kind}
+            writer = fastavro.parse_schema({"type": "record", "name": "O", "fields": [first, more]})
+            records, out = RecordReader(writer, one_field("long")), BytesIO()
+            fastavro.schemaless_writer(out, writer, {"x": 1, "y": value})
+            data = out.getvalue()
+            assert records.read(data) == {"x": 1}
+            for end in range(len(data)):
+                with pytest.raises(MalformedError) as caught:
+                    records.read(data[:end])
+                assert caught.value.code is Code.AVRO_TRUNCATED, (name, end)

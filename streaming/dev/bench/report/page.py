@@ -1,4 +1,4 @@
-"""The tables and plots of `docs/performance.md`, made from the bench's own result files.
+"""The tables and plots of the pages on performance, made from the bench's own result files.
 
     backfill bench CASE… --repeat 3 --output docs/bench
     python -m streaming.dev.bench.report.page
@@ -19,6 +19,8 @@ from streaming.dev.bench.report.line import Summary, cells
 from streaming.dev.bench.report.plots import draw, draw_cost
 from streaming.dev.bench.report.results import Result, read_results
 
+PAGES = ("performance.md", "formats-compared.md")
+"""In `docs`: one service by itself, and what is compared with each other."""
 _TABLE = re.compile(r"(<!-- bench (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _GOALS = re.compile(r"(<!-- goals -->\n).*?(<!-- end -->)", re.DOTALL)
 _HEAD = """| | median | unit | lowest to highest | compared with | its value | ratio |
@@ -39,8 +41,9 @@ def table(lines: Sequence[Summary]) -> str:
 
 def _write() -> None:
     docs = Path("docs")
-    page, images, results = docs / "performance.md", docs / "images", read_results(docs / "bench")
-    page.write_text(with_tables(page.read_text(encoding="utf-8"), results), encoding="utf-8")
+    images, results = docs / "images", read_results(docs / "bench")
+    for page in map(docs.joinpath, PAGES):
+        page.write_text(with_tables(page.read_text(encoding="utf-8"), results), encoding="utf-8")
     for case, result in results.items():
         draw(result.lines, images / f"bench-{case}.svg")
     draw_cost({case: result.lines for case, result in results.items()}, images / "bench-cost.svg")
