@@ -10,16 +10,9 @@ from typing import Any
 
 from schemas.epoch import unix_ms_from_epoch
 from streaming.dev.bench.latency import Latencies, percentile
+from streaming.dev.bench.report.batch import Batch, all_complete, reads_snapshot
 from streaming.dev.bench.report.line import CPU, Line, Notify, median
-from streaming.dev.bench.rig import (
-    BACKFILL_TIMEOUT_S,
-    BUILD_TIMEOUT_S,
-    Batch,
-    all_complete,
-    job,
-    reads_snapshot,
-    rig,
-)
+from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, BUILD_TIMEOUT_S, job, rig
 
 AFTER_S = 5.0
 """Until what was produced last has come out."""
@@ -143,7 +136,7 @@ def idle(rows: int, seconds: float, folder: Path, notify: Notify) -> list[Line]:
         generator = bench.fill(rows)
         with bench.service(state="idle", jobs=[]) as run, bench.live(generator):
             notify("building the replica")
-            run.await_batch(lambda batch: batch.changes >= rows, BUILD_TIMEOUT_S)
+            run.await_changes(rows)
             notify(f"{seconds:g} s of live load")
             run.await_seconds(SETTLE_S)
             batches, cores = run.await_cores(seconds)

@@ -9,18 +9,9 @@ from pathlib import Path
 
 from streaming.dev.bench.latency import Latencies, percentile
 from streaming.dev.bench.live import AFTER_S, SETTLE_S
+from streaming.dev.bench.report.batch import OUTPUT, Batch, reads_snapshot
 from streaming.dev.bench.report.line import Course, Line, Notify, course, median
-from streaming.dev.bench.rig import (
-    BACKFILL_TIMEOUT_S,
-    BUILD_TIMEOUT_S,
-    OUTPUT,
-    Batch,
-    Rig,
-    ServiceRun,
-    job,
-    reads_snapshot,
-    rig,
-)
+from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, BUILD_TIMEOUT_S, Rig, ServiceRun, job, rig
 
 _LATER = "bench-later"
 _STEP_S = 15.0

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,6 +32,7 @@ from schemas.table import TableSchema, declare
 from schemas.topics import UpstreamTopics
 from streaming.control.client import send_request
 from streaming.dev.bench.latency import StableOffsets
+from streaming.dev.bench.report.batch import OUTPUT, Batch, reads_snapshot
 from streaming.dev.bench.report.line import Line
 from streaming.dev.broker import EmbeddedBroker
 from streaming.dev.events.forms import events_of
@@ -45,7 +46,7 @@ from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from streaming.verify.judge import verify_topics
 
-UPSTREAM, OUTPUT = "bench-orders", "bench-copy"
+UPSTREAM = "bench-orders"
 DECLARATION = {
     "name": "orders",
     "columns": {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "note": "string"},
@@ -62,60 +63,17 @@ _SAMPLE_S = 0.5
 _STOP_S = 45.0
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A batch from the service's log. `at` is Unix seconds of its end; `fields` the line's."""
-
-    at: float
-    fields: Mapping[str, Any]
-
-    @property
-    def took_ms(self) -> float:
-        """All steps together."""
-        return sum(self.step_ms.values())
-
-    @property
-    def step_ms(self) -> dict[str, float]:
-        """By name, in their order."""
-        return {key[:-3]: float(value) for key, value in self.fields.items() if key.endswith("_ms")}
-
-    @property
-    def snapshot_rows(self) -> int:
-        """Rows that its slices read."""
-        return int(self.fields["snapshot_rows"])
-
-    @property
-    def changes(self) -> int:
-        """Upstream changes."""
-        return int(self.fields["changes"])
-
-    @property
-    def epoch(self) -> int:
-        """The last of its barriers."""
-        return int(self.fields["epoch"])
-
-    def completes(self, job: str = OUTPUT) -> bool:
-        """Whether the job's backfill is complete after it."""
-        return bool(self.fields.get(f"vnodes_done.{job}") == self.fields["vnodes"])
-
-
-def all_complete(names: Collection[str]) -> Callable[[Batch], bool]:
-    """Whether the backfills of all these jobs are complete after a batch."""
-    return lambda batch: all(map(batch.completes, names))
-
-
-def reads_snapshot(batch: Batch) -> bool:
-    """Whether a slice is part of the batch."""
-    return batch.snapshot_rows > 0
-
-
 @dataclass
 class ServiceRun:
-    """A running `backfill run`. All lists grow: `compactions` are (begin, end), `memory_mib` (when, how much)."""
+    """A running `backfill run`. All lists grow: `compactions` are (begin, end), `memory_mib` (when, how much).
+
+    `parts` of a build that is too large for one batch: (when it was read, the records up to its end).
+    """
 
     process: subprocess.Popen[str]
     batches: list[Batch] = field(default_factory=list)
     compactions: list[tuple[float, float]] = field(default_factory=list)
+    parts: list[tuple[float, int]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     memory_mib: list[tuple[float, float]] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -127,8 +85,8 @@ class ServiceRun:
 
     def cpu_s(self) -> float:
         """Seconds of CPU that the living processes of the tree have used."""
-        root, used_s = psutil.Process(self.process.pid), 0.0
-        for process in [root, *root.children(recursive=True)]:
+        used_s = 0.0
+        for process in self._tree():
             with suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
                 used_s += times.user + times.system
@@ -155,6 +113,14 @@ class ServiceRun:
         used_s, began = self.cpu_s(), time.monotonic()
         batches = self.await_seconds(seconds)
         return batches, (self.cpu_s() - used_s) / (time.monotonic() - began)
+
+    def await_changes(self, count: int) -> Batch:
+        """The batch with which so many changes are in the replica. Raises: as `await_batch`."""
+
+        def built() -> int:
+            return sum(batch.changes for batch in self.batches) + (self.parts[-1][1] if self.parts else 0)
+
+        return self.await_batch(lambda _: built() >= count, BUILD_TIMEOUT_S)
 
     def await_batch(self, wanted: Callable[[Batch], bool], timeout_s: float) -> Batch:
         """The first batch (of those to come too) that `wanted(batch)` is true of.
@@ -192,30 +158,33 @@ class ServiceRun:
         at = datetime.fromisoformat(fields["timestamp"]).timestamp()
         if fields.get("event") == "batch":
             self.batches.append(Batch(at, fields))
+        elif fields.get("event") == "building":
+            self.parts.append((at, fields["records"]))
         elif fields.get("event") == "compaction":
             self.compactions.append((at - fields["took_ms"] / 1_000, at))
 
     def kill(self) -> float:
         """SIGKILL for the whole process tree, all of it gone afterwards; Unix seconds of the kill."""
-        root = psutil.Process(self.process.pid)
-        tree = [root, *root.children(recursive=True)]
-        at = time.time()
+        tree, at = self._tree(), time.time()
         for process in tree:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(tree, timeout=_STOP_S)
         return at
 
+    def _tree(self) -> list[psutil.Process]:
+        root = psutil.Process(self.process.pid)
+        return [root, *root.children(recursive=True)]
+
     def sample_memory(self, stop: threading.Event) -> None:
         """Proportional set size of the tree: pages that forked workers share count once.
 
         A child of the JVM shares its memory until it has become another program, and would count all of it again.
         """
-        root = psutil.Process(self.process.pid)
         while not stop.wait(_SAMPLE_S):
             used = 0
             with suppress(psutil.Error):
-                for process in [root, *root.children(recursive=True)]:
+                for process in self._tree():
                     with suppress(psutil.Error):
                         if time.time() - process.create_time() > _NEWBORN_S:
                             used += process.memory_full_info().pss
@@ -300,7 +269,7 @@ class Rig:
     def build(self, rows: int, *, state: str) -> None:
         """The replica of a state, by a service without a job that ends again."""
         with self.service(state=state, jobs=[]) as run:
-            run.await_batch(lambda batch: batch.changes >= rows, BUILD_TIMEOUT_S)
+            run.await_changes(rows)
 
     @contextmanager
     def service(self, *, state: str, jobs: list[dict[str, Any]], **settings: Any) -> Iterator[ServiceRun]:

@@ -12,6 +12,7 @@ from schemas.records import BARRIER_HEADER
 from schemas.table import declare
 from streaming.dev.bench.latency import StableOffsets
 from streaming.dev.bench.live import AFTER_S, SETTLE_S, batch_lines
+from streaming.dev.bench.report.batch import Batch, all_complete
 from streaming.dev.bench.report.line import Line, Notify, median
 from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
@@ -19,9 +20,7 @@ from streaming.dev.bench.rig import (
     DECLARATION,
     OUTPUT_PARTITIONS,
     TABLE,
-    Batch,
     Rig,
-    all_complete,
     job,
     rig,
 )

@@ -9,18 +9,9 @@ from pathlib import Path
 from schemas.table import declare
 from streaming.dev.bench.passthrough import passthrough_rows_per_s
 from streaming.dev.bench.raw import raw_rows_per_s
+from streaming.dev.bench.report.batch import Batch, all_complete
 from streaming.dev.bench.report.line import Line, Notify, median
-from streaming.dev.bench.rig import (
-    BACKFILL_TIMEOUT_S,
-    DECLARATION,
-    OUTPUT_PARTITIONS,
-    TABLE,
-    Batch,
-    Rig,
-    all_complete,
-    job,
-    rig,
-)
+from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, DECLARATION, OUTPUT_PARTITIONS, TABLE, Rig, job, rig
 from streaming.dev.generator import ChangeGenerator
 
 _SECOND = "bench-second"

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from schemas.epoch import unix_ms_from_epoch
+from streaming.dev.bench.report.batch import Batch
 from streaming.dev.bench.report.line import Line, Notify, median
-from streaming.dev.bench.rig import BUILD_TIMEOUT_S, Batch, job, rig
+from streaming.dev.bench.rig import BUILD_TIMEOUT_S, job, rig
 from streaming.dev.generator import Shares
 from streaming.dev.produce import ChangeSender
 
@@ -68,6 +69,6 @@ def build(keys: int, changes: int, folder: Path, notify: Notify) -> list[Line]:
         began = time.time()
         with bench.service(state="build", jobs=[]) as run:
             # The line of a batch before the first job comes after the compaction that it made due.
-            done = run.await_batch(lambda batch: batch.changes >= changes, BUILD_TIMEOUT_S)
+            done = run.await_changes(changes)
     what = f"initial build from the start of the command, {changes:,} changes over {keys:,} keys"
     return [Line(what, changes / (done.at - began), "changes/s", "target", 200_000)]

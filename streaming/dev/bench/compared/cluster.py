@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from streaming.dev.bench.live import SETTLE_S
+from streaming.dev.bench.report.batch import Batch
 from streaming.dev.bench.report.line import Line, Notify, median
-from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, Batch, Rig, job, rig
+from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, Rig, job, rig
 from streaming.dev.spark_cluster import spark_cluster
 
 _LANES = 2

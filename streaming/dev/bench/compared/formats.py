@@ -13,17 +13,9 @@ from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema, declare
+from streaming.dev.bench.report.batch import Batch
 from streaming.dev.bench.report.line import Line, Notify, median
-from streaming.dev.bench.rig import (
-    BACKFILL_TIMEOUT_S,
-    BUILD_TIMEOUT_S,
-    TABLE,
-    Batch,
-    Rig,
-    ServiceRun,
-    job,
-    rig,
-)
+from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, TABLE, Rig, ServiceRun, job, rig
 from streaming.dev.events.forms import FORMATS, Form
 from streaming.dev.generator import ChangeGenerator
 
@@ -155,10 +147,17 @@ def await_complete(run: ServiceRun, output: str) -> Batch:
 
 
 def _build_rate(run: ServiceRun, rows: int) -> float:
-    """Changes a second in the batches that bring the first `rows` changes into the replica."""
-    run.await_batch(lambda _: sum(batch.changes for batch in run.batches) >= rows, BUILD_TIMEOUT_S)
-    batches = [batch for batch in run.batches if batch.changes]
-    return sum(batch.changes for batch in batches) / sum(batch.took_ms / 1_000 for batch in batches)
+    """Changes a second in what brings the first `rows` changes into the replica, without the first part of several."""
+    done = run.await_changes(rows)
+    batches = [batch for batch in run.batches if batch.changes and batch.at <= done.at]
+    changes, took_s = (
+        sum(batch.changes for batch in batches),
+        sum(batch.took_ms for batch in batches) / 1_000,
+    )
+    if run.parts:  # the time of the first one is not known
+        (began, first), (ended, last) = run.parts[0], run.parts[-1]
+        changes, took_s = changes + last - first, took_s + ended - began
+    return changes / took_s
 
 
 def _batch_ms(run: ServiceRun, seconds: float) -> float:

@@ -17,6 +17,7 @@ from rich.table import Table
 from schemas.errors import Code, EnvironmentProblem
 from schemas.job import JobDefinition
 from schemas.table import TableSchema, declare
+from streaming.dev.bench.report.batch import Batch
 from streaming.dev.bench.report.line import Line, Notify, Summary, median, number
 from streaming.dev.bench.rig import (
     BACKFILL_TIMEOUT_S,
@@ -24,7 +25,6 @@ from streaming.dev.bench.rig import (
     DECLARATION,
     PARTITIONS,
     TABLE,
-    Batch,
     Rig,
     ServiceRun,
     job,
@@ -113,7 +113,7 @@ def _measured(bench: Rig, kind: _Kind, rows: int, seconds: float, rate: float, n
     state, full, slow, late = (f"{kind.name}-{each}" for each in ("state", "full", "slow", "late"))
     with bench.service(state=state, jobs=[], lanes=PARTITIONS) as run:
         notify(f"{kind.name}: building the replica")
-        run.await_batch(lambda batch: batch.changes >= rows, BUILD_TIMEOUT_S)
+        run.await_changes(rows)
         with bench.live(generator, rate):
             notify(f"{kind.name}: snapshot")
             _backfill(bench, run, kind, f"{kind.name}-warm-up")

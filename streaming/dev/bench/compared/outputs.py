@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from streaming.dev.bench.compared.formats import SETTLE_S, await_complete
+from streaming.dev.bench.report.batch import reads_snapshot
 from streaming.dev.bench.report.line import Line, Notify, median
-from streaming.dev.bench.rig import BUILD_TIMEOUT_S, Rig, ServiceRun, reads_snapshot, rig
+from streaming.dev.bench.rig import Rig, ServiceRun, rig
 from streaming.dev.generator import ChangeGenerator
 from streaming.kafka.consumer import RangeReader
 
@@ -39,7 +40,7 @@ def outputs(rows: int, seconds: float, rate: float, folder: Path, notify: Notify
         generator = bench.fill(rows)
         with bench.service(state="outputs", jobs=[]) as run:
             notify("building the replica")
-            run.await_batch(lambda batch: batch.changes >= rows, BUILD_TIMEOUT_S)
+            run.await_changes(rows)
             bench.create(_WARM_UP)
             await_complete(run, _WARM_UP)
             bench.drop(_WARM_UP)
