@@ -225,7 +225,7 @@ def _decimal(found: Column, source: JsonText, column: TableColumn) -> Cell:
         F.when(found.isNull(), F.lit(None))
         .when(as_it_is, found.try_cast(column.type.spark_ddl))
         .when(is_it, number.try_cast(column.type.spark_ddl))
-        .when(found.isNotNull(), other.try_cast(column.type.spark_ddl))
+        .otherwise(other.try_cast(column.type.spark_ddl))
     )
     return Cell(found, value, found.isNotNull() & ~as_it_is & ~is_it)
 

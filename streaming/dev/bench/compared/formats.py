@@ -150,10 +150,7 @@ def _build_rate(run: ServiceRun, rows: int) -> float:
     """Changes a second in what brings the first `rows` changes into the replica, without the first part of several."""
     done = run.await_changes(rows)
     batches = [batch for batch in run.batches if batch.changes and batch.at <= done.at]
-    changes, took_s = (
-        sum(batch.changes for batch in batches),
-        sum(batch.took_ms for batch in batches) / 1_000,
-    )
+    changes, took_s = sum(batch.changes for batch in batches), sum(batch.took_ms for batch in batches) / 1_000
     if run.parts:  # the time of the first one is not known
         (began, first), (ended, last) = run.parts[0], run.parts[-1]
         changes, took_s = changes + last - first, took_s + ended - began
