@@ -189,6 +189,14 @@ class Storage:
         info = self.filesystem.get_file_info(self.path(*parts))
         return bool(info.type != fs.FileType.NotFound)
 
+    def listed(self, *parts: str) -> list[fs.FileInfo]:
+        """What a folder holds, without what is in its folders; nothing where there is none. Raises: OSError."""
+        there = fs.FileSelector(self.path(*parts), allow_not_found=True)
+        try:
+            return list(self.filesystem.get_file_info(there))
+        except FileNotFoundError:  # Arrow's answer where the folder was made while it looked for it
+            return list(self.filesystem.get_file_info(there))
+
     def delta(self, path: str, *, version: int | None = None) -> DeltaTable:
         """The Delta table at `path`, at its newest version or an older one.
 
@@ -196,8 +204,7 @@ class Storage:
         StateError(STATE_TABLE_CORRUPT) for an empty commit. A power failure leaves such files, and they would be read
         as commits that change nothing.
         """
-        log = fs.FileSelector(self.path(path, "_delta_log"), allow_not_found=True)
-        for info in self.filesystem.get_file_info(log):
+        for info in self.listed(path, "_delta_log"):
             if info.extension == "json" and not info.size:
                 raise corrupt(self.uri(path), f"the empty commit {info.base_name}")
         return DeltaTable(self.uri(path), version=version, storage_options=self._delta_options)
@@ -214,8 +221,7 @@ class Storage:
 
         Raises: deltalake's DeltaError when there is one; StateError(STATE_PATH_INVALID) where other files are.
         """
-        there = fs.FileSelector(self.path(path), allow_not_found=True)
-        others = [info for info in self.filesystem.get_file_info(there) if info.base_name != "_delta_log"]
+        others = [info for info in self.listed(path) if info.base_name != "_delta_log"]
         if others:
             raise self._invalid(path, f"{len(others)} files and no Delta table that they belong to")
         table = DeltaTable.create(

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from pyarrow import fs
-
 from schemas.avro.registered import WriterSchema
 from state.storage import Storage
 
@@ -25,8 +23,7 @@ class SchemaFiles:
 
     def read(self) -> tuple[WriterSchema, ...]:
         """All schemas, in the order of their ids. Damaged files are ignored."""
-        selector = fs.FileSelector(self._storage.path(FOLDER), allow_not_found=True)
-        infos = self._storage.filesystem.get_file_info(selector)
+        infos = self._storage.listed(FOLDER)
         found = [self._read(info.path) for info in infos if info.extension == "json"]
         return tuple(sorted((each for each in found if each is not None), key=lambda schema: schema.id))
 

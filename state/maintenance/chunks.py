@@ -24,11 +24,10 @@ def clean_chunks(
     """
     since_ms = now_ms() if open_since_ms is None else open_since_ms
     latest_ns = (since_ms - storage.retention.files_s * 1_000) * 1_000_000
-    folder = fs.FileSelector(storage.path(CHUNKS_PATH), allow_not_found=True)
     kept = {storage.path(CHUNKS_PATH, name) for name in named}
     unnamed = (
         info.path
-        for info in storage.filesystem.get_file_info(folder)
+        for info in storage.listed(CHUNKS_PATH)
         if info.type == fs.FileType.File and info.path not in kept and info.mtime_ns < latest_ns
     )
     return delete_files(storage, unnamed, is_over)

@@ -9,7 +9,7 @@ import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 from pyarrow import fs
@@ -55,17 +55,27 @@ def folder(tmp_path: Path) -> str:
 
 def take_overs(root: str, count: int, owner: str, together: Barrier) -> list[bool]:
     """Whether it got each of some new states, which both make, and then take over, at one moment."""
-    won = []
-    for number in range(count):
-        together.wait(60)
-        journal = Journal(Storage(f"{root}/{number}"), TABLE)
-        together.wait(60)
-        try:
-            journal.take_over(f"{owner} {number}", 1, "{}")
-            won.append(True)
-        except Fenced:
-            won.append(False)
+    won: list[bool] = []
+    try:
+        for number in range(count):
+            together.wait(60)
+            journal = Journal(Storage(f"{root}/{number}"), TABLE)
+            together.wait(60)
+            won.append(_takes_over(journal, f"{owner} {number}"))
+    except BrokenBarrierError:
+        return won  # the other one says why
+    except BaseException:
+        together.abort()
+        raise
     return won
+
+
+def _takes_over(journal: Journal, owner: str) -> bool:
+    try:
+        journal.take_over(owner, 1, "{}")
+    except Fenced:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyarrow import fs
 
 from schemas.errors import Code, CommitConflict, StateError
 from state.ledger import Ledger
@@ -75,6 +76,29 @@ def test_of_two_that_make_it_at_one_moment_both_have_it(
     table = ledger(storage)
     assert (table.id, table.version) == (rivals[0].id, int(wrote))
     assert numbers(table) == [1] * wrote
+
+
+def test_a_folder_that_another_one_makes_while_it_is_listed_is_no_fault(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow does not find the folder, asks whether it is there, and refuses to list one that is there by then."""
+
+    class Late:
+        """The storage's own file system, a moment later."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(filesystem, name)
+
+        def get_file_info(self, asked: Any) -> Any:
+            if isinstance(asked, fs.FileSelector) and asked.base_dir == storage.path("t"):
+                monkeypatch.setattr(Storage, "filesystem", filesystem)
+                ledger(storage)
+                raise FileNotFoundError(2, "Cannot list directory")
+            return filesystem.get_file_info(asked)
+
+    filesystem = storage.filesystem
+    monkeypatch.setattr(Storage, "filesystem", Late())
+    assert ledger(storage).version == 0
 
 
 def test_the_second_writer_of_a_version_is_refused_and_nothing_of_it_is_there(storage: Storage) -> None:
