@@ -51,6 +51,7 @@ class Case(StrEnum):
     PARTITIONS = "partitions"
     CLUSTER = "cluster"
     FORMATS = "formats"
+    BEFORE = "before"
     OUTPUTS = "outputs"
     KINDS = "kinds"
     START = "start"
@@ -81,7 +82,7 @@ class Sizes:
     def runs(self, case: Case) -> dict[int, Run]:
         """What a case consists of, by rows of the table."""
         from streaming.dev.bench import live, long, months, scale, snapshot, start
-        from streaming.dev.bench.compared import cluster, formats, kinds, outputs
+        from streaming.dev.bench.compared import before, cluster, formats, kinds, outputs
         from streaming.dev.bench.expected import KEYS
 
         first, long_s = self.rows[0], self.minutes * 60
@@ -116,6 +117,8 @@ class Sizes:
                 return {first: partial(cluster.cluster, first, self.seconds, self.rate, self.state)}
             case Case.FORMATS:
                 return {first: partial(formats.formats, first, self.seconds, self.rate)}
+            case Case.BEFORE:
+                return {rows: partial(before.before, rows, self.seconds, self.rate) for rows in self.rows}
             case Case.OUTPUTS:
                 return {first: partial(outputs.outputs, first, self.seconds, self.rate)}
             case Case.KINDS:
@@ -150,12 +153,13 @@ def command(
     seconds: Annotated[
         float,
         typer.Option(
-            help="How long `steady`, `idle`, `quiet`, `sustained` and each of `cluster`, `formats`, `outputs`, `kinds` "
-            "go on."
+            help="How long `steady`, `idle`, `quiet`, `sustained` and each of `before`, `cluster`, `formats`, "
+            "`outputs`, `kinds` go on."
         ),
     ] = 120,
     rate: Annotated[
-        float, typer.Option(help="Live changes per second of `steady`, `formats`, `outputs` and `kinds`.")
+        float,
+        typer.Option(help="Live changes per second of `steady`, `formats`, `before`, `outputs` and `kinds`."),
     ] = 500,
     high_rate: Annotated[float, typer.Option(help="Live changes per second of `sustained`.")] = 40_000,
     minutes: Annotated[float, typer.Option(help="How long `history` and `soak` go on.")] = 30,

@@ -12,7 +12,8 @@ from schemas.epoch import unix_ms_from_epoch
 from streaming.dev.bench.latency import Latencies, percentile
 from streaming.dev.bench.report.batch import Batch, all_complete, reads_snapshot
 from streaming.dev.bench.report.line import CPU, Line, Notify, median
-from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, BUILD_TIMEOUT_S, job, rig
+from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, BUILD_TIMEOUT_S, Rig, job, rig
+from streaming.dev.events.forms import FORMATS, Form
 
 AFTER_S = 5.0
 """Until what was produced last has come out."""
@@ -176,28 +177,39 @@ def _ages_ms(batches: Sequence[Batch]) -> list[float]:
 
 
 def sustained(rows: int, rate: float, seconds: float, folder: Path, notify: Notify) -> list[Line]:
-    """A high live rate with one job completed: what comes out a second, and whether barriers get older."""
-    with rig(folder) as bench:
-        notify(f"writing {rows:,} rows")
-        generator = bench.fill(rows)
-        with bench.service(state="sustained", jobs=[job(None)]) as run:
-            notify("backfill")
-            run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
-            notify(f"{rate:,.0f} changes/s for {seconds:g} s")
-            with bench.live(generator, rate) as load:
-                run.await_seconds(SETTLE_S)
-                before, began = load.sent.total, time.time()
-                batches, cores = run.await_cores(seconds)
-                offered = (load.sent.total - before) / (time.time() - began)
-        notify("verify")
-        verdict = bench.verdict()
+    """A high live rate with one job completed: what comes out a second, and whether barriers get older.
+
+    Of `upsert-json` every change needs its row before, as the output has it.
+    """
+    lines: list[Line] = []
+    for form in (Form.CHANGE, Form.UPSERT_JSON):
+        with rig(folder) as bench:
+            lines += _sustained(replace(bench, format=FORMATS[form]), form, rows, rate, seconds, notify)
+    return lines
+
+
+def _sustained(bench: Rig, form: Form, rows: int, rate: float, seconds: float, notify: Notify) -> list[Line]:
+    notify(f"{form}: writing {rows:,} rows")
+    generator = bench.fill(rows)
+    with bench.service(state=f"sustained-{form}", jobs=[job(None)]) as run:
+        notify("backfill")
+        run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
+        notify(f"{rate:,.0f} changes/s for {seconds:g} s")
+        with bench.live(generator, rate) as load:
+            run.await_seconds(SETTLE_S)
+            before, began = load.sent.total, time.time()
+            batches, cores = run.await_cores(seconds)
+            offered = (load.sent.total - before) / (time.time() - began)
+    notify("verify")
+    verdict = bench.verdict()
     third = max(len(batches) // 3, 1)
     first_ms, last_ms = (median(_ages_ms(part)) for part in (batches[:third], batches[-third:]))
     rate_out = sum(batch.changes for batch in batches) / (batches[-1].at - began)
-    of = f"{rate:,.0f} changes/s with a job completed"
+    of = f"{rate:,.0f} changes/s with a job completed, from {form}"
     return [
-        Line(f"{of}: changes that come out", rate_out, "changes/s", "offered", offered),
+        Line(f"{of}: changes that come out", rate_out, "changes/s", "the rate asked for", rate),
+        Line(f"{of}: changes that were sent", offered, "changes/s", "the rate asked for", rate),
         Line(f"{of}: age of a barrier, last third", last_ms, "ms", "first third", first_ms),
         Line(f"{of}: {CPU}", cores, "cores"),
-        verdict,
+        replace(verdict, what=f"{of}: {verdict.what}"),
     ]

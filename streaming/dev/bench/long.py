@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from streaming.dev.bench.latency import Latencies, percentile
 from streaming.dev.bench.live import AFTER_S, SETTLE_S
 from streaming.dev.bench.report.batch import OUTPUT, Batch, reads_snapshot
 from streaming.dev.bench.report.line import Course, Line, Notify, course, median
 from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, BUILD_TIMEOUT_S, Rig, ServiceRun, job, rig
+from streaming.dev.events.forms import FORMATS, Form
 
 _LATER = "bench-later"
 _STEP_S = 15.0
 _FIFTH = 0.2
 _WARM_S = 60.0
 """After a kill, until a JVM is as fast as it gets."""
+_SOAKED: dict[str, Any] = {"format": "debezium", "encoding": "json", "filter": "amount >= 10"}
 
 
 def history(rows: int, rate: float, seconds: float, folder: Path, notify: Notify) -> list[Line]:
@@ -140,28 +143,32 @@ class _Leg:
 def soak(
     rows: int, rate: float, seconds: float, kill_every_s: float, folder: Path, notify: Notify
 ) -> list[Line]:
-    """A backfill and a long time at a high live load, with a SIGKILL of everything now and then; then `verify`."""
+    """A backfill and a long time at a high live load, with a SIGKILL of everything now and then; then `verify`.
+
+    From `upsert-json`, and filtered, so that each change needs its row before.
+    """
     legs: list[_Leg] = []
-    with rig(folder) as bench:
+    with rig(folder) as own:
+        bench = replace(own, format=FORMATS[Form.UPSERT_JSON])
         notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
-        with bench.watch() as watch, bench.live(generator, rate) as load:
+        with bench.watch(**_SOAKED) as watch, bench.live(generator, rate) as load:
             began = time.time()
             while time.time() < began + seconds:
                 notify(f"{rate:,.0f} changes/s, {len(legs)} kills so far")
                 legs.append(_leg(bench, kill_every_s))
-            with bench.service(state="soak", jobs=[job("2s")]) as run:
+            with bench.service(state="soak", jobs=[job("2s", **_SOAKED)]) as run:
                 run.await_seconds(_WARM_S)
             sent = load.sent.total
         notify("reading what came out when")
         latencies = watch.latencies()
         notify("verify")
-        verdict = bench.verdict()
+        verdict = bench.verdict(**_SOAKED)
     first, last = (
         latencies.between(leg.warm_at, leg.ended_at - AFTER_S).percentile_ms(0.99)
         for leg in (legs[0], legs[-1])
     )
-    of = f"{rate:,.0f} changes/s for {seconds:g} s with {len(legs)} kills"
+    of = f"{rate:,.0f} changes/s from {Form.UPSERT_JSON} for {seconds:g} s with {len(legs)} kills"
     return [
         Line(f"{of}: changes sent", sent, ""),
         Line(f"{of}: live latency p99, last leg", last, "ms", "first leg", first, _p99_course(latencies)),
@@ -178,7 +185,7 @@ def soak(
 
 
 def _leg(bench: Rig, seconds: float) -> _Leg:
-    with bench.service(state="soak", jobs=[job("2s")]) as run:
+    with bench.service(state="soak", jobs=[job("2s", **_SOAKED)]) as run:
         began = time.time()
         run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
         warm = time.time() + _WARM_S

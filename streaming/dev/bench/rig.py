@@ -23,6 +23,7 @@ from typing import Any
 import psutil
 
 from schemas.errors import Code, EnvironmentProblem
+from schemas.filter.parse import parse_filter
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
@@ -229,25 +230,35 @@ class Rig:
         """Changes of all kinds at a rate; a context."""
         return LiveChanges(self.kafka, self.upstream, generator, rate, SHARES)
 
-    def watch(self, output: str = OUTPUT, partitions: int = OUTPUT_PARTITIONS) -> StableOffsets:
-        """Make an output and watch when its records become readable; a context."""
-        create_topic(self.kafka, output, partitions)
-        return StableOffsets(self.kafka, self.upstream, output, partitions)
+    def watch(self, output: str = OUTPUT, partitions: int = OUTPUT_PARTITIONS, **more: Any) -> StableOffsets:
+        """Make the topic that has an output's barriers and watch it grow; a context. `more` as of `job`."""
+        topic = self.definition(output, **more).barrier_topic or output
+        create_topic(self.kafka, topic, partitions)
+        return StableOffsets(self.kafka, self.upstream, topic, partitions, self.barrier_topic)
 
-    def verdict(self, *outputs: str) -> Line:
-        """What `verify` finds in these outputs of changes together."""
-        reports = [
-            verify_topics(
-                self.kafka,
-                self.upstream,
-                output,
-                self.table,
-                formats=(self.format.with_schemas(AskedSchemas(Registry(self.registry))), DEFAULT),
-                barriers=(self.barrier_topic, None),
-            )
-            for output in outputs or (OUTPUT,)
-        ]
-        return Line("findings of verify", sum(len(report.findings) for report in reports), "")
+    def verdict(self, *outputs: str, **more: Any) -> Line:
+        """What `verify` finds in these outputs together; `more` as of `job`."""
+        findings = sum(self._findings(self.definition(output, **more)) for output in outputs or (OUTPUT,))
+        return Line("findings of verify", findings, "")
+
+    def _findings(self, definition: JobDefinition) -> int:
+        schemas = AskedSchemas(Registry(self.registry))
+        report = verify_topics(
+            self.kafka,
+            self.upstream,
+            definition.output,
+            self.table,
+            columns=definition.columns,
+            condition=None if definition.filter is None else parse_filter(definition.filter, self.table),
+            formats=(self.format.with_schemas(schemas), definition.format.with_schemas(schemas)),
+            barriers=(self.barrier_topic, definition.barrier_topic),
+            reads_upstream=definition.scan.reads_upstream,
+        )
+        return len(report.findings)
+
+    def definition(self, name: str, **more: Any) -> JobDefinition:
+        """Of a job without a latency budget."""
+        return JobDefinition.declare(job(None, name, **more), self.table)
 
     def fill(self, rows: int) -> ChangeGenerator:
         """Create the upstream and write `rows` INSERTs; the generator goes on from there."""
@@ -259,7 +270,7 @@ class Rig:
 
     def create(self, name: str, **more: Any) -> None:
         """A job without a latency budget, for a service that runs."""
-        added = Add(JobDefinition.declare(job(None, name, **more), self.table).to_json())
+        added = Add(self.definition(name, **more).to_json())
         send_request(self.kafka, UpstreamTopics.of(self.upstream).control, added)
 
     def drop(self, name: str) -> None:

@@ -5,7 +5,6 @@ All hold the same table and the same changes. What they are compared with is the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from streaming.dev.bench.report.batch import Batch
 from streaming.dev.bench.report.line import Line, Notify, median
 from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, TABLE, Rig, ServiceRun, job, rig
 from streaming.dev.events.forms import FORMATS, Form
-from streaming.dev.generator import ChangeGenerator
 
 SETTLE_S = 5.0
 _COLUMNS, _TYPES = 80, ("string", "decimal(18,2)", "int", "double", "timestamp", "string", "boolean", "date")
@@ -33,7 +31,6 @@ WIDE = declare(
         "primary_key": ["id"],
     }
 )
-_FILTER = "amount >= 10"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +45,31 @@ class _Upstream:
 
 
 _BASE = _Upstream("change", DEFAULT)
-_UPSERT_JSON = _Upstream("upsert-json", FORMATS[Form.UPSERT_JSON])
 _OTHERS = (
     _Upstream("change beside", DEFAULT, beside=True),
     _Upstream("upsert-avro-registry", UpsertFormat(encoding="avro-registry")),
-    _UPSERT_JSON,
+    _Upstream("upsert-json", FORMATS[Form.UPSERT_JSON]),
     _Upstream("debezium-json", FORMATS[Form.DEBEZIUM_JSON]),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Of one upstream: rates of builds in changes/s, and the median batch of each job that was measured."""
+    """Of one upstream: rates of builds in changes/s, and the median batch."""
 
     build: float
     wide_build: float
-    batch_ms: Sequence[float]
+    batch_ms: float
     verdict: Line
 
 
 def formats(rows: int, seconds: float, rate: float, folder: Path, notify: Notify) -> list[Line]:
-    """Builds and batches of each format against `change`; a filter by rows before against none."""
+    """Builds and batches of each format against `change`."""
     with rig(folder) as bench:
         base, *others = (_measured(bench, each, rows, seconds, rate, notify) for each in (_BASE, *_OTHERS))
     lines = _own_lines(_BASE.name, base, base, rows, rate)
     for each, found in zip(_OTHERS, others, strict=True):
         lines += _own_lines(each.name, found, base, rows, rate)
-        if each is _UPSERT_JSON:
-            _, plain, filtered = found.batch_ms
-            what = f"batch at {rate:g} changes/s from {each.name} to upsert, filtered by rows before"
-            lines.append(Line(what, filtered, "ms", "no filter, no rows before", plain))
     findings = sum(found.verdict.value for found in (base, *others))
     target = Line(
         f"replica of {rows:,} rows from debezium-json", others[-1].build, "changes/s", "target", 80_000
@@ -95,7 +87,7 @@ def _own_lines(name: str, found: _Found, base: _Found, rows: int, rate: float) -
     return [
         line(f"replica of {rows:,} rows", found.build, "changes/s", base.build),
         line(wide, found.wide_build, "changes/s", base.wide_build),
-        line(f"batch at {rate:g} changes/s", found.batch_ms[0], "ms", base.batch_ms[0]),
+        line(f"batch at {rate:g} changes/s", found.batch_ms, "ms", base.batch_ms),
     ]
 
 
@@ -114,31 +106,9 @@ def _measured(bench: Rig, of: _Upstream, rows: int, seconds: float, rate: float,
         run.await_batch(lambda batch: batch.completes(output), BACKFILL_TIMEOUT_S)
         with own.live(generator, rate):
             notify(f"{of.name}: {seconds:g} s of live load")
-            batch_ms = [_batch_ms(run, seconds)]
+            batch = batch_ms(run, seconds)
         verdict = own.verdict(output)
-        if of is _UPSERT_JSON:
-            batch_ms += _by_filter(own, run, generator, output, seconds, rate, notify)
-    return _Found(build, wide_build, batch_ms, verdict)
-
-
-def _by_filter(
-    bench: Rig,
-    run: ServiceRun,
-    generator: ChangeGenerator,
-    output: str,
-    seconds: float,
-    rate: float,
-    notify: Notify,
-) -> Iterable[float]:
-    """Batches of a job that needs no rows before, and of one whose filter does, one after the other."""
-    for name, more in (("plain", {}), ("filtered", {"filter": _FILTER})):
-        bench.drop(output)
-        output = f"{bench.upstream}-{name}"
-        notify(f"{output}: {seconds:g} s of live load")
-        bench.create(output, format="upsert", encoding="json", **more)
-        await_complete(run, output)
-        with bench.live(generator, rate):
-            yield _batch_ms(run, seconds)
+    return _Found(build, wide_build, batch, verdict)
 
 
 def await_complete(run: ServiceRun, output: str) -> Batch:
@@ -157,6 +127,7 @@ def _build_rate(run: ServiceRun, rows: int) -> float:
     return changes / took_s
 
 
-def _batch_ms(run: ServiceRun, seconds: float) -> float:
+def batch_ms(run: ServiceRun, seconds: float) -> float:
+    """The median batch of so many seconds, after some that do not count."""
     run.await_seconds(SETTLE_S)
     return median(batch.took_ms for batch in run.await_seconds(seconds))

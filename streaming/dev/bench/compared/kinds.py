@@ -15,7 +15,6 @@ from typing import Any
 from rich.table import Table
 
 from schemas.errors import Code, EnvironmentProblem
-from schemas.job import JobDefinition
 from schemas.table import TableSchema, declare
 from streaming.dev.bench.report.batch import Batch
 from streaming.dev.bench.report.line import Line, Notify, Summary, median, number
@@ -27,11 +26,9 @@ from streaming.dev.bench.rig import (
     TABLE,
     Rig,
     ServiceRun,
-    job,
     rig,
 )
 from streaming.dev.generator import ChangeGenerator
-from streaming.verify.judge import verify_topics
 
 SETTLE_S = 5.0
 LIMITED_S = 20
@@ -45,14 +42,9 @@ class _Kind:
     table: TableSchema
     job: dict[str, Any]
 
-    @property
-    def parts(self) -> int:
+    def part_count(self, bench: Rig) -> int:
         """Of one of its jobs."""
-        return self.definition("any").with_partitions(PARTITIONS).part_count
-
-    def definition(self, name: str) -> JobDefinition:
-        """One of its jobs."""
-        return JobDefinition.declare(job(None, name, **self.job), self.table)
+        return bench.definition("any", **self.job).with_partitions(PARTITIONS).part_count
 
 
 KINDS = (
@@ -71,7 +63,7 @@ class _Found:
     rows_per_s: float
     first_part_s: float
     rescaled_s: float | None
-    findings: int
+    findings: float
 
 
 def kinds(rows: int, seconds: float, rate: float, folder: Path, notify: Notify) -> list[Line]:
@@ -130,7 +122,7 @@ def _measured(bench: Rig, kind: _Kind, rows: int, seconds: float, rate: float, n
     notify(f"{kind.name}: rescale")
     rescaled_s = _rescaled_s(bench, state, generator, rate)
     notify(f"{kind.name}: verify")
-    return _Found(batch_ms, rows_per_s, first_part_s, rescaled_s, _findings(bench, kind, full))
+    return _Found(batch_ms, rows_per_s, first_part_s, rescaled_s, bench.verdict(full, **kind.job).value)
 
 
 def _done(batch: Batch, name: str) -> int | None:
@@ -143,7 +135,8 @@ def _backfill(bench: Rig, run: ServiceRun, kind: _Kind, name: str) -> float:
     """Rows a second of a job, from its first slice to its last one."""
     since = run.batches[-1].at
     bench.create(name, **kind.job)
-    done = run.await_batch(lambda batch: _done(batch, name) == kind.parts, BACKFILL_TIMEOUT_S)
+    parts = kind.part_count(bench)
+    done = run.await_batch(lambda batch: _done(batch, name) == parts, BACKFILL_TIMEOUT_S)
     return run.snapshot_rate(done, since=since)
 
 
@@ -167,14 +160,6 @@ def _rescaled_s(bench: Rig, state: str, generator: ChangeGenerator, rate: float)
     if any(Code.RESCALE_REFUSED in line for line in run.lines):
         return None
     raise ended
-
-
-def _findings(bench: Rig, kind: _Kind, output: str) -> int:
-    definition = kind.definition(output)
-    report = verify_topics(
-        bench.kafka, bench.upstream, output, bench.table, reads_upstream=definition.scan.reads_upstream
-    )
-    return len(report.findings)
 
 
 def side_by_side(summaries: Sequence[Summary]) -> Table:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streaming.dev.bench.compared.formats import SETTLE_S, await_complete
+from streaming.dev.bench.compared.formats import await_complete, batch_ms
 from streaming.dev.bench.report.batch import reads_snapshot
-from streaming.dev.bench.report.line import Line, Notify, median
+from streaming.dev.bench.report.line import Line, Notify
 from streaming.dev.bench.rig import Rig, ServiceRun, rig
 from streaming.dev.generator import ChangeGenerator
 from streaming.kafka.consumer import RangeReader
@@ -85,10 +85,9 @@ def _measured(
     )
     row_bytes = _bytes_of(bench, output) / rows
     with bench.live(generator, rate):
-        run.await_seconds(SETTLE_S)
-        batch_ms = median(batch.took_ms for batch in run.await_seconds(seconds))
+        batch = batch_ms(run, seconds)
     bench.drop(output)
-    return _Found(snapshot_rate, row_bytes, batch_ms)
+    return _Found(snapshot_rate, row_bytes, batch)
 
 
 def _bytes_of(bench: Rig, output: str) -> int:

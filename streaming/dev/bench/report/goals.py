@@ -77,7 +77,10 @@ GOALS = (
     Goal("formats", "a replica from `debezium-json`", "*000 rows from debezium-json", True, 0.6),
     Goal("formats", "... from `upsert-json`", "*000 rows from upsert-json", True, 0.7),
     Goal("formats", "... from Avro with a registry", "*000 rows from upsert-avro-registry", True, 0.9),
-    Goal("formats", "a batch with a filter by rows before", "*filtered by rows before", ratio=1.2),
+    Goal("before", "a filter by rows before, 1 M rows: a batch", "* 1,000,000 rows, *before", ratio=1.2),
+    Goal("before", "... 10 M rows", "* 10,000,000 rows, *before", ratio=1.2),
+    Goal("sustained", "40,000 changes/s as they come", "*from change: changes that come out", True, 0.98),
+    Goal("sustained", "... `upsert-json`, with rows before", "*from upsert-json*come out", True, 0.98),
     Goal("outputs", "a snapshot as `upsert` in JSON", "snapshot*, upsert in JSON", True, 0.6),
     Goal("outputs", "... as `debezium` in JSON", "snapshot*, debezium in JSON", True, 0.6),
 )

@@ -1,0 +1,44 @@
+"""The row before: how long batches take with a filter that needs it, against none, in turns on one table.
+
+The upstream is `upsert` in JSON, whose records have no row before: the service reads it from its store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from streaming.dev.bench.compared.formats import await_complete, batch_ms
+from streaming.dev.bench.report.line import Line, Notify, median
+from streaming.dev.bench.rig import rig
+from streaming.dev.events.forms import FORMATS, Form
+
+_TURNS = 3
+"""Batches of one job differ by a quarter from one minute to the next on a shared machine."""
+_PLAIN: dict[str, Any] = {}
+_FILTERED: dict[str, Any] = {"filter": "amount >= 10"}
+
+
+def before(rows: int, seconds: float, rate: float, folder: Path, notify: Notify) -> list[Line]:
+    """The median batch of a job whose filter needs rows before, against that of one without a filter."""
+    plain: list[float] = []
+    filtered: list[float] = []
+    with rig(folder) as own:
+        bench = replace(own, format=FORMATS[Form.UPSERT_JSON])
+        notify(f"writing {rows:,} rows")
+        generator = bench.fill(rows)
+        with bench.service(state="before", jobs=[]) as run:
+            notify("building the replica")
+            run.await_changes(rows)
+            for turn in range(_TURNS):
+                for found, more in ((plain, _PLAIN), (filtered, _FILTERED)):
+                    output = f"{'filtered' if more else 'plain'}-{turn}"
+                    notify(f"{output}: {seconds:g} s of live load")
+                    bench.create(output, format="upsert", encoding="json", **more)
+                    await_complete(run, output)
+                    with bench.live(generator, rate):
+                        found.append(batch_ms(run, seconds))
+                    bench.drop(output)
+    what = f"batch at {rate:g} changes/s, {rows:,} rows, filtered by rows before"
+    return [Line(what, median(filtered), "ms", "no filter, no rows before", median(plain))]
