@@ -85,12 +85,12 @@ class ServiceRun:
         return max((used for _, used in self.memory_mib), default=0.0)
 
     def cpu_s(self) -> float:
-        """Seconds of CPU that the living processes of the tree have used."""
+        """Seconds of CPU that the process tree has used, workers that have ended included."""
         used_s = 0.0
         for process in self._tree():
             with suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
-                used_s += times.user + times.system
+                used_s += times.user + times.system + times.children_user + times.children_system
         return used_s
 
     def snapshot_s(self, done: Batch, *, since: float = 0.0) -> float:

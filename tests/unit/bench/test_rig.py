@@ -27,3 +27,30 @@ def test_the_parts_of_a_large_build_count_as_changes_and_have_no_batch_of_their_
         assert run.await_changes(29).epoch == 1
         assert [records for _, records in run.parts] == [10, 20]
         assert len(run.batches) == 2
+
+
+_BURNS = """
+import os, sys, time
+if not os.fork():
+    while time.process_time() < 0.3: pass
+    print("burnt", flush=True)
+    sys.stdin.readline()
+    os._exit(0)
+os.wait()
+print("gone", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_the_cpu_of_workers_that_have_ended_stays_counted() -> None:
+    command = [sys.executable, "-c", _BURNS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        run = ServiceRun(process)
+        assert process.stdout.readline() == "burnt\n"
+        assert run.cpu_s() > 0.2
+        print(file=process.stdin, flush=True)
+        assert process.stdout.readline() == "gone\n"
+        assert run.cpu_s() > 0.2
+        print(file=process.stdin, flush=True)
