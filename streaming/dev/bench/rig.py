@@ -77,6 +77,7 @@ class ServiceRun:
     parts: list[tuple[float, int]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     memory_mib: list[tuple[float, float]] = field(default_factory=list)
+    _cpu_s: dict[int, float] = field(default_factory=dict)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
@@ -85,13 +86,12 @@ class ServiceRun:
         return max((used for _, used in self.memory_mib), default=0.0)
 
     def cpu_s(self) -> float:
-        """Seconds of CPU that the process tree has used, workers that have ended included."""
-        used_s = 0.0
+        """Seconds of CPU that the process tree has used; of a worker that has ended, what was sampled last."""
         for process in self._tree():
             with suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
-                used_s += times.user + times.system + times.children_user + times.children_system
-        return used_s
+                self._cpu_s[process.pid] = times.user + times.system
+        return sum(list(self._cpu_s.values()))
 
     def snapshot_s(self, done: Batch, *, since: float = 0.0) -> float:
         """Seconds from the start of the first batch (since an instant) that read a slice to the end of this one."""
@@ -177,8 +177,8 @@ class ServiceRun:
         root = psutil.Process(self.process.pid)
         return [root, *root.children(recursive=True)]
 
-    def sample_memory(self, stop: threading.Event) -> None:
-        """Proportional set size of the tree: pages that forked workers share count once.
+    def sample(self, stop: threading.Event) -> None:
+        """CPU of the tree, and its proportional set size: pages that forked workers share count once.
 
         A child of the JVM shares its memory until it has become another program, and would count all of it again.
         """
@@ -190,6 +190,8 @@ class ServiceRun:
                         if time.time() - process.create_time() > _NEWBORN_S:
                             used += process.memory_full_info().pss
             self.memory_mib.append((time.time(), used / 2**20))
+            with suppress(psutil.Error):
+                self.cpu_s()
 
 
 def job(latency_budget: str | None, name: str = OUTPUT, **more: Any) -> dict[str, Any]:
@@ -309,7 +311,7 @@ class Rig:
         run, ended = ServiceRun(process), threading.Event()
         threads = [
             threading.Thread(target=run.read_log, daemon=True),
-            threading.Thread(target=run.sample_memory, args=(ended,), daemon=True),
+            threading.Thread(target=run.sample, args=(ended,), daemon=True),
         ]
         for thread in threads:
             thread.start()
