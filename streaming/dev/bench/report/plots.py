@@ -45,6 +45,7 @@ def draw_cost(results: Mapping[str, Sequence[Summary]], file: Path) -> None:
     }
     if len(used) <= 1:
         return
+    used = dict(sorted(used.items(), key=lambda item: item[1]))
     figure = _figure(_PANEL_INCHES[0], _BAR_INCHES * (len(used) + 2), file)
     panel = figure.subplots()
     bars = panel.barh(list(used), list(used.values()), height=0.6, color="tab:blue")
