@@ -11,8 +11,10 @@ from functools import partial
 
 from schemas.errors import Code, TopicError
 from schemas.filter.ast import Filter
+from schemas.filter.parse import parse_filter
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
+from schemas.job import JobDefinition
 from schemas.records import RecordId
 from schemas.table import TableSchema
 from schemas.topics import DEAD_LETTERS_SUFFIX
@@ -88,6 +90,39 @@ def verify_topics(
         checker = checked(has_epochs=barriers[1] is not None, reads_upstream=reads_upstream)
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started)
+
+
+def verify_job(
+    settings: KafkaSettings,
+    upstream: str,
+    job: JobDefinition,
+    table: TableSchema,
+    *,
+    upstream_format: Format = DEFAULT,
+    upstream_barriers: str | None = None,
+    progress: Progress | None = None,
+    require_complete: bool = False,
+    left_out: frozenset[RecordId] = frozenset(),
+    siblings: Sequence[str] = (),
+    initial: InitialTable | None = None,
+) -> Report:
+    """As `verify_topics`, of the output that a job declares. A form with schema ids needs its ids (`with_ids`)."""
+    return verify_topics(
+        settings,
+        upstream,
+        job.output,
+        table,
+        columns=job.columns,
+        condition=None if job.filter is None else parse_filter(job.filter, table),
+        progress=progress,
+        require_complete=require_complete,
+        left_out=left_out,
+        siblings=siblings,
+        formats=(upstream_format, job.format),
+        barriers=(upstream_barriers, job.barrier_topic),
+        reads_upstream=job.scan.reads_upstream,
+        initial=initial,
+    )
 
 
 def _sources(

@@ -16,7 +16,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 from schemas.errors import Code, ConfigError, LawViolation
-from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig, load
@@ -35,7 +34,7 @@ from streaming.cli.topics.target import Broker, KafkaOption, Target, refuse_read
 from streaming.registry.outputs import OutputSchemas
 from streaming.verify.findings import Finding, Report
 from streaming.verify.judge import Progress as OnProgress
-from streaming.verify.judge import verify_topics
+from streaming.verify.judge import verify_job
 
 _MOST_SHOWN = 20
 
@@ -151,23 +150,20 @@ def judged(
     require_complete: bool,
     left_out: frozenset[RecordId] = frozenset(),
 ) -> Report:
-    """The report, under a progress bar on a terminal. See `verify_topics`."""
+    """The report, under a progress bar on a terminal. See `verify_job`."""
     upstream, job = case.upstream, case.job
     with _progress_bar(job.output) as on_progress:
-        return verify_topics(
+        return verify_job(
             upstream.kafka,
             upstream.topic,
-            job.output,
+            job,
             upstream.table,
-            columns=job.columns,
-            condition=None if job.filter is None else parse_filter(job.filter, upstream.table),
+            upstream_format=upstream.format,
+            upstream_barriers=upstream.barriers,
             progress=on_progress,
             require_complete=require_complete,
             left_out=left_out,
             siblings=siblings,
-            formats=(upstream.format, job.format),
-            barriers=(upstream.barriers, job.barrier_topic),
-            reads_upstream=job.scan.reads_upstream,
             initial=None if upstream.start is None else initial_table(upstream.start, upstream.table),
         )
 

@@ -23,7 +23,6 @@ from typing import Any
 import psutil
 
 from schemas.errors import Code, EnvironmentProblem
-from schemas.filter.parse import parse_filter
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
@@ -45,7 +44,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
-from streaming.verify.judge import verify_topics
+from streaming.verify.judge import verify_job
 
 UPSTREAM = "bench-orders"
 DECLARATION = {
@@ -89,9 +88,12 @@ class ServiceRun:
         """Seconds of CPU that the process tree has used; of a worker that has ended, what was sampled last."""
         for process in self._tree():
             with suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                self._cpu_s[process.pid] = times.user + times.system
+                self._note_cpu(process)
         return sum(list(self._cpu_s.values()))
+
+    def _note_cpu(self, process: psutil.Process) -> None:
+        times = process.cpu_times()
+        self._cpu_s[process.pid] = times.user + times.system
 
     def snapshot_s(self, done: Batch, *, since: float = 0.0) -> float:
         """Seconds from the start of the first batch (since an instant) that read a slice to the end of this one."""
@@ -187,11 +189,10 @@ class ServiceRun:
             with suppress(psutil.Error):
                 for process in self._tree():
                     with suppress(psutil.Error):
+                        self._note_cpu(process)
                         if time.time() - process.create_time() > _NEWBORN_S:
                             used += process.memory_full_info().pss
             self.memory_mib.append((time.time(), used / 2**20))
-            with suppress(psutil.Error):
-                self.cpu_s()
 
 
 def job(latency_budget: str | None, name: str = OUTPUT, **more: Any) -> dict[str, Any]:
@@ -240,23 +241,18 @@ class Rig:
 
     def verdict(self, *outputs: str, **more: Any) -> Line:
         """What `verify` finds in these outputs together; `more` as of `job`."""
-        findings = sum(self._findings(self.definition(output, **more)) for output in outputs or (OUTPUT,))
-        return Line("findings of verify", findings, "")
-
-    def _findings(self, definition: JobDefinition) -> int:
-        schemas = AskedSchemas(Registry(self.registry))
-        report = verify_topics(
-            self.kafka,
-            self.upstream,
-            definition.output,
-            self.table,
-            columns=definition.columns,
-            condition=None if definition.filter is None else parse_filter(definition.filter, self.table),
-            formats=(self.format.with_schemas(schemas), definition.format.with_schemas(schemas)),
-            barriers=(self.barrier_topic, definition.barrier_topic),
-            reads_upstream=definition.scan.reads_upstream,
-        )
-        return len(report.findings)
+        reports = [
+            verify_job(
+                self.kafka,
+                self.upstream,
+                self.definition(output, **more),
+                self.table,
+                upstream_format=self.format.with_schemas(AskedSchemas(Registry(self.registry))),
+                upstream_barriers=self.barrier_topic,
+            )
+            for output in outputs or (OUTPUT,)
+        ]
+        return Line("findings of verify", sum(len(report.findings) for report in reports), "")
 
     def definition(self, name: str, **more: Any) -> JobDefinition:
         """Of a job without a latency budget."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from schemas.filter.ast import Filter
-from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
 from schemas.settings.config import ServiceConfig, load
 
@@ -85,9 +83,3 @@ def the_job(config: ServiceConfig) -> JobDefinition:
     """The demo's one job."""
     (job,) = config.jobs
     return job
-
-
-def condition_of(config: ServiceConfig) -> Filter | None:
-    """The job's filter, parsed."""
-    text = the_job(config).filter
-    return None if text is None else parse_filter(text, config.table)

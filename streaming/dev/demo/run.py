@@ -22,7 +22,7 @@ from itertools import pairwise
 from schemas.settings.config import ServiceConfig
 from streaming.dev.bench.latency import Latencies, StableOffsets
 from streaming.dev.broker import EmbeddedBroker
-from streaming.dev.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, DemoConfig, condition_of, the_job
+from streaming.dev.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, DemoConfig, the_job
 from streaming.dev.demo.console import StepConsole
 from streaming.dev.demo.progress import DemoProgress
 from streaming.dev.demo.rows import last_rows
@@ -34,7 +34,7 @@ from streaming.kafka.topics import create_topic
 from streaming.service.bootstrap import hosted_service
 from streaming.service.service import Service
 from streaming.verify.findings import Report
-from streaming.verify.judge import verify_topics
+from streaming.verify.judge import verify_job
 
 BROKER, UPSTREAM, SPARK, REPLICA, SNAPSHOT, LIVE, VERIFY = STEPS = (
     "broker",
@@ -206,21 +206,18 @@ def _latencies(
 
 
 def _verify(kafka: KafkaSettings, config: ServiceConfig, console: StepConsole) -> Report:
-    job = the_job(config)
     console.begin(VERIFY, "record by record")
-    report = verify_topics(
+    report = verify_job(
         kafka,
         config.upstream,
-        job.output,
+        the_job(config),
         config.table,
-        columns=job.columns,
-        condition=condition_of(config),
+        upstream_format=config.upstream_format,
+        upstream_barriers=config.topics.barriers,
         progress=lambda read, total: console.update(
             VERIFY, f"{read:,} of {total:,} records", completed=read, total=total
         ),
         require_complete=True,
-        formats=(config.upstream_format, job.format),
-        barriers=(config.topics.barriers, job.barrier_topic),
     )
     console.end(VERIFY, "the law holds" if report.clean else f"{report.found} findings")
     return report

@@ -16,14 +16,12 @@ from streaming.dev.events.forms import FORMATS, Form
 
 _TURNS = 3
 """Batches of one job differ by a quarter from one minute to the next on a shared machine."""
-_PLAIN: dict[str, Any] = {}
-_FILTERED: dict[str, Any] = {"filter": "amount >= 10"}
+_JOBS: dict[str, dict[str, Any]] = {"plain": {}, "filtered": {"filter": "amount >= 10"}}
 
 
 def before(rows: int, seconds: float, rate: float, folder: Path, notify: Notify) -> list[Line]:
     """The median batch of a job whose filter needs rows before, against that of one without a filter."""
-    plain: list[float] = []
-    filtered: list[float] = []
+    found: dict[str, list[float]] = {name: [] for name in _JOBS}
     with rig(folder) as own:
         bench = replace(own, format=FORMATS[Form.UPSERT_JSON])
         notify(f"writing {rows:,} rows")
@@ -32,13 +30,14 @@ def before(rows: int, seconds: float, rate: float, folder: Path, notify: Notify)
             notify("building the replica")
             run.await_changes(rows)
             for turn in range(_TURNS):
-                for found, more in ((plain, _PLAIN), (filtered, _FILTERED)):
-                    output = f"{'filtered' if more else 'plain'}-{turn}"
+                for name, more in _JOBS.items():
+                    output = f"{name}-{turn}"
                     notify(f"{output}: {seconds:g} s of live load")
                     bench.create(output, format="upsert", encoding="json", **more)
                     await_complete(run, output)
                     with bench.live(generator, rate):
-                        found.append(batch_ms(run, seconds))
+                        found[name].append(batch_ms(run, seconds))
                     bench.drop(output)
+    plain, filtered = map(median, found.values())
     what = f"batch at {rate:g} changes/s, {rows:,} rows, filtered by rows before"
-    return [Line(what, median(filtered), "ms", "no filter, no rows before", median(plain))]
+    return [Line(what, filtered, "ms", "no filter, no rows before", plain)]

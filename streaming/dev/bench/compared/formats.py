@@ -103,7 +103,7 @@ def _measured(bench: Rig, of: _Upstream, rows: int, seconds: float, rate: float,
     with own.service(state=own.upstream, jobs=[job(None, output)]) as run:
         notify(f"{of.name}: building")
         build = _build_rate(run, rows)
-        run.await_batch(lambda batch: batch.completes(output), BACKFILL_TIMEOUT_S)
+        await_complete(run, output)
         with own.live(generator, rate):
             notify(f"{of.name}: {seconds:g} s of live load")
             batch = batch_ms(run, seconds)
