@@ -16,8 +16,9 @@ stand beside NotStarted ones, and their live changes must go on. (RisingWave ask
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from schemas.position import Key, order_key
 
@@ -98,6 +99,71 @@ def after_slice(progress: Progress, upto: Key | None, rows_read: int) -> Progres
     return finish(progress, rows_read) if upto is None else advance(progress, upto, rows_read)
 
 
+class Parts(Mapping[int, Progress]):
+    """The progress of the parts of a job that were started: never changed, and what it adds up to is counted once.
+
+    A finished job of some thousand parts is asked for it several times a batch.
+    """
+
+    def __init__(self, states: Mapping[int, Progress] | None = None) -> None:
+        self._states = dict(states or {})
+
+    def __getitem__(self, part: int) -> Progress:
+        return self._states[part]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._states)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @cached_property
+    def done(self) -> int:
+        """How many parts were read to their end."""
+        return sum(isinstance(state, Completed) for state in self._states.values())
+
+    @cached_property
+    def row_count(self) -> int:
+        """The rows that were read."""
+        return sum(state.row_count for state in self._states.values())
+
+
+@dataclass(frozen=True, slots=True)
+class AllDone(Mapping[int, Progress]):
+    """Of a job whose every part is Completed: all that decides what is visible, without positions and row counts.
+
+    It goes to each lane with each batch, so it should not weigh as much as the job has parts.
+    """
+
+    part_count: int
+
+    def __getitem__(self, part: int) -> Progress:
+        if 0 <= part < self.part_count:
+            return _DONE
+        raise KeyError(part)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.part_count))
+
+    def __len__(self) -> int:
+        return self.part_count
+
+
+_DONE = Completed(None, 0)
+
+
+def for_lanes(progress: Mapping[int, Progress], part_count: int) -> Mapping[int, Progress]:
+    """What lanes have to know of a job's progress."""
+    return AllDone(part_count) if is_complete(progress, part_count) else progress
+
+
+def of_parts(progress: Mapping[int, Progress], parts: Iterable[int]) -> Mapping[int, Progress]:
+    """The same of these parts; what is all done says so of the others, too."""
+    if isinstance(progress, AllDone):
+        return progress
+    return {part: progress[part] for part in parts if part in progress}
+
+
 def is_complete(progress: Mapping[int, Progress], part_count: int) -> bool:
     """Whether every part was read to its end."""
     return parts_done(progress) == part_count
@@ -105,4 +171,9 @@ def is_complete(progress: Mapping[int, Progress], part_count: int) -> bool:
 
 def parts_done(progress: Mapping[int, Progress]) -> int:
     """How many parts were read to their end."""
-    return sum(isinstance(state, Completed) for state in progress.values())
+    return progress.done if isinstance(progress, Parts) else Parts(progress).done
+
+
+def rows_read(progress: Mapping[int, Progress]) -> int:
+    """How many rows were read of all parts."""
+    return progress.row_count if isinstance(progress, Parts) else Parts(progress).row_count

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from state.values.plan import JobState
-from state.values.progress import Completed, InProgress, Progress
+from state.values.progress import Completed, InProgress, Progress, is_complete, rows_read
 
 Phase = Literal["starting", "backfilling", "paused", "limited to 0", "live"]
 WINDOW_MS = 20_000
@@ -43,14 +43,15 @@ class Extent:
 
 def extent(progress: Mapping[int, Progress], part_count: int, rows_stored: Mapping[int, int]) -> Extent:
     """`progress` lists the parts that were started; `rows_stored` about how many rows each part holds."""
-    read = sum(state.row_count for state in progress.values())
-    left, unfinished = 0, False
+    read = rows_read(progress)
+    if is_complete(progress, part_count):
+        return Extent(read, 0)
+    left = 0
     for part in range(part_count):
         state = progress.get(part)
         if not isinstance(state, Completed):
-            unfinished = True
             left += max(0, rows_stored.get(part, 0) - (state.row_count if state else 0))
-    return Extent(read, max(left, 1) if unfinished else 0)
+    return Extent(read, max(left, 1))
 
 
 def records_stored(progress: Mapping[int, Progress], ends: Sequence[int]) -> dict[int, int]:

@@ -16,7 +16,7 @@ from schemas.position import Key, order_key
 from schemas.records import RecordId
 from state.values.chunks import KeyRange
 from state.values.plan import AlignedBarrier, Amount, BatchPlan, Cut, Slice
-from state.values.progress import Completed, NotStarted, Progress
+from state.values.progress import Completed, NotStarted, Progress, is_complete
 
 CutFunction = Callable[[int, Key | None, Amount], Cut | None]
 """(part, after, limit) -> where a slice of about `limit` ends, which has at least one row if there is one.
@@ -44,7 +44,7 @@ def choose_slices(
     `progress` lists the parts that were started; others are NotStarted. Empty parts cost nothing, and complete
     as soon as the walk reaches them.
     """
-    if budget.rows <= 0:
+    if budget.rows <= 0 or is_complete(progress, job.part_count):
         return NOTHING
     waiting = _unfinished_by_partition(job, progress)
     slices: list[Slice] = []

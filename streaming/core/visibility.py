@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from schemas.records import Op
 from state.values.order import at_most
-from state.values.progress import Completed, InProgress, Progress
+from state.values.progress import AllDone, Completed, InProgress, Progress
 
 Mask = npt.NDArray[np.bool_]
 HIDDEN = -1
@@ -46,6 +46,8 @@ def covered(
     Shapes: parts n, each array of `places` n: one for each column of a position, of the replica the key columns.
     `progress` lists the parts that were started.
     """
+    if isinstance(progress, AllDone):
+        return np.ones(len(parts), dtype=np.bool_)
     done = np.zeros(part_count, dtype=np.bool_)
     partial: list[tuple[int, InProgress]] = []
     for part, state in progress.items():

@@ -26,7 +26,7 @@ from schemas.table import TableSchema
 from state.replica import ReplicaFiles
 from state.storage import DataFile, Storage
 from state.values.plan import BatchPlan, JobPlan
-from state.values.progress import Completed, Progress
+from state.values.progress import Completed, Progress, of_parts
 from state.values.seen import LaneSeen
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS
 from streaming.lane.before.store import RowStore, local_store
@@ -215,7 +215,7 @@ class LaneJob:
             plan=plan.of_parts(parts),
             table=task.table,
             filter=None if definition.filter is None else parse_filter(definition.filter, task.table),
-            before={part: known[part] for part in parts if part in known},
+            before=of_parts(known, parts),
             partitions=tuple(range(partition_of(parts[0]), partition_of(parts[-1]) + 1)) if parts else (),
             scan=task.scans[definition.scan],
         )

@@ -15,7 +15,7 @@ from schemas.job import JobDefinition
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import BatchPlan, JobState
-from state.values.progress import Progress
+from state.values.progress import Parts, Progress
 from state.values.seen import merged
 from streaming.core.jobs import JobsOutcome
 from streaming.protocol.bad_records import without_parked
@@ -172,7 +172,9 @@ class Executor:
         taken: dict[str, dict[int, Progress]] = {}
         for row in rows:
             taken.setdefault(row.job, {})[row.vnode] = row.progress
-        state.progress |= {name: {**state.progress.get(name, {}), **each} for name, each in taken.items()}
+        state.progress |= {
+            name: Parts({**state.progress.get(name, {}), **each}) for name, each in taken.items()
+        }
         starts = state.starts
         self.commit(lambda: table.commit(rows, epoch, starts), table.reload)
         self.setup.forward.begin(max(epoch, table.epoch))

@@ -14,7 +14,7 @@ from schemas.job import JobDefinition
 from schemas.table import Column, TableSchema
 from state.progress_table import ProgressRow
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
-from state.values.progress import Progress
+from state.values.progress import Parts
 from state.values.seen import Seen
 from streaming.core.batch_sizer import BatchSizer
 from streaming.core.jobs import JobsOutcome, MutationReport, add_configured, jobs_after
@@ -30,8 +30,8 @@ class StreamState:
         self._beginning = tuple(first_offsets)
         self.position: AlignedBarrier | None = None
         self.jobs: tuple[JobState, ...] = ()
-        self.progress: dict[str, Mapping[int, Progress]] = {}
-        """Of each job, its parts that were started. A mapping that is in it is never changed, but replaced."""
+        self.progress: dict[str, Parts] = {}
+        """Of each job, its parts that were started."""
         self.built: tuple[int, ...] | None = None
         """Up to where parts of the interval behind the position are in the log."""
         self.seen: Mapping[int, Seen] = {}
@@ -106,12 +106,13 @@ class StreamState:
 
     def raised_by(
         self, plan: BatchPlan, rows_read: Mapping[str, Mapping[int, int]]
-    ) -> tuple[dict[str, Mapping[int, Progress]], list[ProgressRow]]:
-        """The progress of the plan's jobs once it is done, and the rows that changed; nothing is changed here."""
+    ) -> tuple[dict[str, Parts], list[ProgressRow]]:
+        """The progress of jobs that have read, once the plan is done, and its rows; nothing is changed here."""
         after = {}
         for job in plan.jobs:
-            name = job.state.name
-            after[name] = job.progress_after(self.progress.get(name, {}), rows_read.get(name, {}))
+            if job.slices:
+                name = job.state.name
+                after[name] = Parts(job.progress_after(self.progress.get(name, {}), rows_read.get(name, {})))
         rows = [
             ProgressRow(job.state.name, item.part, after[job.state.name][item.part])
             for job in plan.jobs
@@ -130,7 +131,7 @@ class StreamState:
             self._batch_sizer.forget(name)
         for job in self.jobs:
             if job.name not in before or job.start == plan.epoch:
-                self.progress[job.name] = {}
+                self.progress[job.name] = Parts()
                 self._batch_sizer.forget(job.name)
         self.position, self.built = plan.end, None
         return outcome

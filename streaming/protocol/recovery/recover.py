@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from state.values.plan import BatchPlan
+from state.values.progress import Parts
 from streaming.protocol.effects import Effect, EndPart, TakeProgress, journaled, repeated
 from streaming.protocol.executor import Executor
 from streaming.runtime.stopwatch import Stopwatch
@@ -30,9 +31,8 @@ class Recovery:
         if plan.until is not None:
             return self.finish_part(plan)
         executor.state.jobs = tuple(job.state for job in plan.jobs)
-        executor.state.progress = {
-            **executor.progress_table.load_all(executor.state.starts, executor.state.position_columns)
-        }
+        loaded = executor.progress_table.load_all(executor.state.starts, executor.state.position_columns)
+        executor.state.progress = {name: Parts(states) for name, states in loaded.items()}
         if executor.progress_table.epoch >= plan.epoch:
             self.go_on_behind(plan)
             return ()

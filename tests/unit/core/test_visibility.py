@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import Op
-from state.values.progress import Completed, InProgress, NotStarted, Progress, covers
+from state.values.progress import Completed, InProgress, NotStarted, Progress, covers, for_lanes
 from streaming.core.visibility import HIDDEN, covered, visible_ops
 
 VNODES = 4
+DONE = Completed(None, 1)
 keys = st.tuples(st.integers(0, 3), st.sampled_from(["", "a", "\uffff", "\U0001f600"]))
 states: st.SearchStrategy[Progress] = st.one_of(
     st.just(NotStarted()),
@@ -21,7 +22,8 @@ states: st.SearchStrategy[Progress] = st.one_of(
 
 @given(
     changes=st.lists(st.tuples(st.integers(0, VNODES - 1), keys)),
-    progress=st.dictionaries(st.integers(0, VNODES - 1), states),
+    progress=st.dictionaries(st.integers(0, VNODES - 1), states)
+    | st.just(dict.fromkeys(range(VNODES), DONE)),
 )
 def test_each_change_is_covered_as_its_own_vnode_says(
     changes: list[tuple[int, tuple[int, str]]], progress: dict[int, Progress]
@@ -32,7 +34,8 @@ def test_each_change_is_covered_as_its_own_vnode_says(
         pa.array([key[1] for _, key in changes], pa.string()),
     ]
     slow = [covers(progress.get(vnode, NotStarted()), key) for vnode, key in changes]
-    assert covered(vnodes, columns, progress, VNODES).tolist() == slow
+    for known in (progress, for_lanes(progress, VNODES)):
+        assert covered(vnodes, columns, known, VNODES).tolist() == slow
 
 
 @pytest.mark.parametrize("before", [False, True])

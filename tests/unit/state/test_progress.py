@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from state.values.progress import (
@@ -7,10 +9,17 @@ from state.values.progress import (
     IllegalMove,
     InProgress,
     NotStarted,
+    Parts,
+    Progress,
     advance,
     after_slice,
     covers,
     finish,
+    for_lanes,
+    is_complete,
+    of_parts,
+    parts_done,
+    rows_read,
 )
 
 HALF = InProgress(("m",), 5)
@@ -21,6 +30,26 @@ def test_progress_moves_from_nothing_over_rising_positions_to_completion() -> No
     further = advance(started, ("b",), 3)
     assert (started, further) == (InProgress(("a",), 2), InProgress(("b",), 5))
     assert finish(further, 1) == Completed(("b",), 6)
+
+
+def test_what_a_jobs_parts_add_up_to_is_the_same_counted_once_or_each_time() -> None:
+    states: dict[int, Progress] = {0: Completed(("z",), 7), 2: HALF, 3: Completed(None, 0)}
+    for progress in (states, Parts(states)):
+        assert (parts_done(progress), rows_read(progress)) == (2, 12)
+        assert not is_complete(progress, 4)
+    assert Parts(states) == states
+
+
+def test_lanes_are_sent_all_parts_of_a_job_that_reads_and_a_few_bytes_of_one_that_is_complete() -> None:
+    states: dict[int, Progress] = {part: Completed(("z",), part) for part in range(8_192)}
+    lanes = for_lanes(Parts(states), 8_192)
+    assert len(pickle.dumps(lanes)) < 200
+    assert of_parts(lanes, range(4)) is lanes
+    assert list(lanes) == list(states)
+    assert is_complete(lanes, 8_192)
+    reading = Parts({**states, 5: HALF})
+    assert for_lanes(reading, 8_192) == reading
+    assert of_parts(reading, range(4, 6)) == {4: states[4], 5: HALF}
 
 
 def test_an_empty_vnode_completes_without_a_position() -> None:
