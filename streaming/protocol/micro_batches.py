@@ -2,13 +2,16 @@
 
 A micro-batch is Spark's unit, a batch is ours; they need not match. The barrier source is asked with each micro-batch,
 and every barrier that has become aligned ends a batch. So a micro-batch may run no batch at all (nothing aligned yet),
-or several; Spark takes 0.2 s from one to the next, which a service that is behind does without. Nothing is lost if
-Spark forgets or repeats a micro-batch: the position is in the journal, and a source gives each barrier once.
+or several: Spark takes 0.2 s from one to the next, which a service that is behind does without, and asks the broker for
+news ten times a second meanwhile. So where the source itself waits for barriers, a micro-batch takes those that are to
+come as well, for a while. Nothing is lost if Spark forgets or repeats a micro-batch: the position is in the journal,
+and a source gives each barrier once.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -25,13 +28,27 @@ from streaming.source.barriers.source import BarrierSource
 
 OnBatch = Callable[[BatchReport], None]
 
+_TURN_S = 10.0
+"""Long enough that what Spark does between two micro-batches hardly counts."""
+
 
 class MicroBatches:
-    """Pass it to `foreachBatch`. `failure` holds the error that ended it; Spark gets only its code."""
+    """Pass it to `foreachBatch`. `failure` holds the error that ended it; Spark gets only its code.
+
+    `turn_s`: how long a micro-batch waits for further barriers, if the source does so by itself. It ends with the batch
+    that is under way then, so an idle source may keep it for longer.
+    """
 
     def __init__(
-        self, source: BarrierSource, batches: Batches, compactor: Compactor, on_batch: OnBatch
+        self,
+        source: BarrierSource,
+        batches: Batches,
+        compactor: Compactor,
+        on_batch: OnBatch,
+        *,
+        turn_s: float = _TURN_S,
     ) -> None:
+        self._turn_s = turn_s
         self._source, self._batches, self._compactor, self._on_batch = source, batches, compactor, on_batch
         self._waiting: deque[AlignedBarrier] = deque()
         self._busy = threading.Lock()
@@ -48,14 +65,18 @@ class MicroBatches:
             if self._closed:
                 return
             try:
+                began = time.monotonic()
                 self.run(self._source.aligned(records))
-                while self._source.has_more and not self._closed:
+                while self._goes_on(time.monotonic() - began) and not self._closed:
                     self.run(self._source.aligned(records))
             except BaseException as failure:  # noqa: BLE001  # whatever it is, `run` raises it
                 self.failure = failure
                 self._closed = True
                 code = failure.code if isinstance(failure, BackfillError) else type(failure).__name__
                 raise RuntimeError(str(code)) from None
+
+    def _goes_on(self, turn_s: float) -> bool:
+        return self._source.has_more or (self._source.waits and turn_s < self._turn_s)
 
     @property
     def pending(self) -> int:

@@ -22,6 +22,7 @@ from tests.contracts.upstreams import (
     TestUpstream,
     await_end,
 )
+from tests.kit.barriers import NO_RECORDS
 
 SCRIPT = ((2, 0), (0, 3), (0, 0), (5, 1))
 """Records of each partition before each barrier."""
@@ -80,6 +81,19 @@ def play(upstream: TestUpstream) -> tuple[list[AlignedBarrier], list[tuple[int, 
         assert {barrier.curr for barrier, _ in source.newest() if barrier} == {found[-1].epoch}
         assert [waiting for _, waiting in source.newest()] == [0] * PARTITIONS
     return found, written
+
+
+def test_a_source_that_waits_needs_no_micro_batch_to_know_of_a_barrier(upstream: TestUpstream) -> None:
+    with begun(upstream) as (source, found):
+        found += upstream.more(source)
+        assert source.waits is (upstream.injects or not upstream.in_data)
+        if source.waits:
+            with ThreadPoolExecutor(1) as stream:
+                waiting = stream.submit(source.aligned, NO_RECORDS)
+                upstream.barrier()
+                found += waiting.result(30)
+            assert is_chain(found)
+            assert len(found) == 1 + upstream.injects
 
 
 def is_chain(barriers: Sequence[AlignedBarrier], prev: int = 0) -> bool:

@@ -97,6 +97,11 @@ class EmbeddedBeside(BarrierSource):
         """Whether barriers wait for their data."""
         return bool(self._aligned)
 
+    @property
+    def waits(self) -> bool:
+        """Always: the barrier topic is polled here."""
+        return True
+
     def newest(self) -> Newest:
         """As `BarrierSource.newest`."""
         return self._aligner.newest()

@@ -101,6 +101,11 @@ class InjectedBarriers(WithInjector, EmbeddedBarriers):
         """Whether barriers were announced since."""
         return self._announcements.has_news
 
+    @property
+    def waits(self) -> bool:
+        """Always: the injector announces what it has committed."""
+        return True
+
     def wakeup(self) -> None:
         """As `BarrierSource.wakeup`."""
         self._announcements.close()

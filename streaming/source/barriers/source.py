@@ -82,8 +82,9 @@ class BarrierSource(Protocol):
     def aligned(self, records: DataFrame) -> list[AlignedBarrier]:
         """The next barriers, in order, each given once; maybe none.
 
-        Called with each micro-batch of the `stream`, and again with the same one while `has_more`. It may wait for a
-        barrier, until `wakeup`. A micro-batch that is repeated, or records that were seen by `begin`, change nothing.
+        Called with each micro-batch of the `stream`, and again with the same one while `has_more`, or where it `waits`.
+        It may wait for a barrier, until `wakeup`. A micro-batch that is repeated, or records that were seen by `begin`,
+        change nothing.
 
         Raises: InputError with the code of what is wrong with the chain or with a record, at its place;
         EnvironmentProblem. The source is unusable then. A source that knows where its barriers are need not look at
@@ -93,6 +94,11 @@ class BarrierSource(Protocol):
     @property
     def has_more(self) -> bool:
         """Whether `aligned` would give more without further records."""
+        return False
+
+    @property
+    def waits(self) -> bool:
+        """Whether `aligned` waits for the next barrier by itself, and needs no micro-batch to know of it."""
         return False
 
     def take_duplicates(self, end: AlignedBarrier) -> Sequence[RecordId]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import cast
@@ -15,6 +16,7 @@ from streaming.protocol.report import BatchReport
 from streaming.source.barriers.announced import Announcements
 from streaming.source.barriers.in_data import InjectedBarriers
 from tests.kit.barriers import EPOCH_STEP, NO_RECORDS, MemoryInjector, MemoryRecords
+from tests.kit.real import await_condition
 from tests.unit.service.test_own_barriers import PARTITIONS, announced, chain
 
 TOPIC = chain((3, 0), (7, 9), (20, 10))
@@ -44,7 +46,7 @@ class Ran:
         return cast("BatchReport", SimpleNamespace(plan=plan, outcome=SimpleNamespace(stop=False)))
 
 
-def micro_batches(ran: Ran) -> tuple[MicroBatches, MemoryInjector]:
+def micro_batches(ran: Ran, *, turn_s: float = 0) -> tuple[MicroBatches, MemoryInjector]:
     records = MemoryRecords(PARTITIONS, TOPIC.markers, [21, 11], seen_by_look=0)
     injector = MemoryInjector(records, ran.announcements.put)
     source = InjectedBarriers(
@@ -59,7 +61,9 @@ def micro_batches(ran: Ran) -> tuple[MicroBatches, MemoryInjector]:
     compactor = SimpleNamespace(
         batch_begins=lambda: None, between_batches=lambda epoch, wait_for_compaction: None
     )
-    running = MicroBatches(source, cast("Batches", ran), cast("Compactor", compactor), lambda report: None)
+    running = MicroBatches(
+        source, cast("Batches", ran), cast("Compactor", compactor), lambda report: None, turn_s=turn_s
+    )
     return running, injector
 
 
@@ -70,6 +74,20 @@ def test_barriers_that_are_named_during_a_batch_need_no_further_micro_batch() ->
     running, _ = micro_batches(ran)
     running(NO_RECORDS, 0)
     assert ran.epochs == [[1], [2, 3]]
+
+
+def test_barriers_that_come_later_need_none_either_while_the_micro_batch_has_its_turn() -> None:
+    first, *later = announced(TOPIC)
+    ran = Ran(Announcements(), [])
+    running, _ = micro_batches(ran, turn_s=3_600)
+    with ThreadPoolExecutor(1) as stream:
+        micro_batch = stream.submit(running, NO_RECORDS, 0)
+        for number, barrier in enumerate((first, *later), 1):
+            ran.announcements.put(barrier)
+            await_condition(lambda: len(ran.epochs) == number, f"batch {number}", limit_s=10)  # noqa: B023
+        assert running.close(timeout_s=10), "it waits for the next barrier, and is woken up"
+        micro_batch.result(10)
+    assert ran.epochs == [[1], [2], [3]]
 
 
 def test_nothing_that_is_named_is_run_once_it_is_closed() -> None:
