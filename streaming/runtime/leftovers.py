@@ -41,8 +41,7 @@ class Scratch:
 
 @contextmanager
 def scratch() -> Iterator[Scratch]:
-    """A new scratch folder, deleted afterwards. Folders that no process holds any more are deleted before."""
-    sweep_scratch()
+    """A new scratch folder, deleted afterwards. See `sweep_scratch` for those that were not."""
     with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder:
         lock = os.open(Path(folder, _LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:

@@ -24,6 +24,14 @@ _TASK_JAVA_OPTIONS = (
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 
+_SSL_PASSWORDS = (
+    "_SPARK_SSL_RPC_KEY_PASSWORD",
+    "_SPARK_SSL_RPC_KEY_STORE_PASSWORD",
+    "_SPARK_SSL_RPC_PRIVATE_KEY_PASSWORD",
+    "_SPARK_SSL_RPC_TRUST_STORE_PASSWORD",
+)
+"""Environment variables that Spark 4 reads (SecurityManager.scala, SSLOptions.scala) and gives to its executors."""
+
 ARROW_BATCH_BYTES = 16 << 20
 """Of the rows that come to a Python worker at a time; one that is larger comes alone."""
 
@@ -54,6 +62,10 @@ class SparkSettings:
     packages: Path | None = None
     authenticate_secret: Secret | None = None
     ssl_password: Secret | None = None
+
+    def secrets_in_environment(self) -> dict[str, str]:
+        """Spark's own way for its secrets: settings would stand on the JVM's command line, for every user to read."""
+        return {} if self.ssl_password is None else dict.fromkeys(_SSL_PASSWORDS, self.ssl_password.read())
 
     @property
     def is_one_process(self) -> bool:

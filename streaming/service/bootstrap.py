@@ -1,13 +1,13 @@
 """Starts what a service needs beside its broker: Spark.
 
-Spark takes the longest to come up, so the service, whose imports alone take more than a second, goes on beside it
-until it needs it.
+Spark takes the longest to come up, so its JVM is the first thing that is started. The service, whose imports alone take
+more than a second, goes on beside it until it needs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
-from streaming.runtime.session import spark_starting
+from streaming.runtime.java.spark_jvm import started_jvm
 from streaming.runtime.spark_settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -47,8 +47,12 @@ def hosted_service(
 
     Raises: BackfillError when the broker refuses us, or Spark does not come up.
     """
-    admin(kafka)  # so that a broker that refuses us is reported before a JVM is started
-    with spark_starting(_spark_settings(config, record_classes)) as spark:
+    with ExitStack() as stack:
+        jvm = stack.enter_context(started_jvm(_spark_settings(config, record_classes)))
+        admin(kafka)  # a broker that refuses us is reported at once
+        from streaming.runtime.session import session_starting
+
+        spark = stack.enter_context(session_starting(jvm))
         from streaming.service.service import Service
 
         yield Service(

@@ -236,7 +236,6 @@ class Service:
             chunks_since_ms=owned.chunks_since_ms,
         )
         barriers.start()  # before anything is read
-        threading.Thread(target=lanes.warm_up).start()
         try:
             recovered = batches.recover()
             if recovered is not None:
@@ -249,6 +248,7 @@ class Service:
             self.vitals.rows_name = rows_name(transactional_id(batches.replica))
             self.vitals.attach(barriers, micro_batches, compactor, owned.reads)
             micro_batches.run(known)
+            threading.Thread(target=lanes.warm_up).start()
             stream = Stream(self.spark(), barriers, micro_batches, self._stop)
             stream.run(self._serves, partial(self._check, owned, barriers, watch))
         finally:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -28,19 +28,13 @@ pytestmark = pytest.mark.spark
 
 
 def test_workers_run_this_python_and_hold_no_archive_on_their_path(spark: SparkSession) -> None:
-    def report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def report(slot: int, batches: Iterable[pa.RecordBatch]) -> tuple[str, list[str]]:
         import sys as workers_sys
 
-        for _ in batches:
-            archives = [entry for entry in workers_sys.path if entry.endswith((".zip", ".jar"))]
-            yield pa.RecordBatch.from_pydict(
-                {"python": [workers_sys.executable], "archives": [len(archives)]}
-            )
+        archives = [entry for entry in workers_sys.path if entry.endswith((".zip", ".jar"))]
+        return workers_sys.executable, archives
 
-    schema = "python string, archives long"
-    [row] = spark.range(1, numPartitions=1).mapInArrow(report, schema).distinct().collect()  # type: ignore[arg-type]
-    assert row.python == sys.executable
-    assert row.archives == 0
+    assert run_each(spark.range(1, numPartitions=1), report) == [(sys.executable, [])]
 
 
 def test_a_worker_is_used_again_although_its_work_did_not_look_at_the_rows(spark: SparkSession) -> None:
@@ -116,8 +110,9 @@ import sys
 from pyspark import SparkContext
 from streaming.runtime.session import spark_session
 from streaming.runtime.spark_settings import SparkSettings
+from streaming.runtime.tasks import run_each
 with spark_session(SparkSettings(cores=1, memory="512m")) as session:
-    session.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").count()
+    run_each(session.range(1, numPartitions=1), lambda slot, batches: None)
     print(SparkContext._gateway.proc.pid, flush=True)
     if sys.argv[1] == "wait":
         sys.stdin.read()

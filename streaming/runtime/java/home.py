@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -52,6 +53,19 @@ def java() -> Path:
 
 
 def _major(program: str) -> int | None:
+    return _released(program) or _printed(program)
+
+
+def _released(program: str) -> int | None:
+    """As the file says that every JDK and runtime has, which takes no process."""
+    with suppress(OSError):
+        content = (Path(program).resolve().parent.parent / "release").read_text(encoding="utf-8")
+        match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', content, re.MULTILINE)
+        return int(match[1]) if match else None
+    return None
+
+
+def _printed(program: str) -> int | None:
     try:
         done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):

@@ -73,12 +73,13 @@ def test_a_folder_stays_for_as_long_as_what_was_started_with_it_lives() -> None:
         assert not left.exists()
 
 
-def test_a_session_sweeps_when_it_begins_and_leaves_nothing_when_it_ends(temporary: Path) -> None:
+def test_a_session_that_sweeps_keeps_its_own_folder_and_leaves_nothing_when_it_ends(temporary: Path) -> None:
     left = temporary / "backfill-spark-left"
     left.mkdir()
     (left / "lock").touch()
     (left / "blocks").mkdir()
     with scratch() as own:
+        assert sweep_scratch() == 1
         assert [path.name for path in temporary.iterdir()] == [Path(own.folder).name]
     assert list(temporary.iterdir()) == []
 
