@@ -6,11 +6,12 @@ or beyond it, or by the end of the partition, never by counting.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -145,7 +146,10 @@ class RangeReader:
         with translated(self._settings, what=topic):
             first = self._consumer.poll(_POLL_S)  # `consume` alone would sit out its timeout for a full chunk
             chunk = [] if first is None else [first, *self._consumer.consume(_CHUNK_RECORDS, timeout=0)]
-        for message in chunk:
+        events = [message for message in chunk if message.error() is not None]
+        if not events:
+            return chunk
+        for message in events:
             error = message.error()
             if error is not None and not _is_end(error) and not error.retriable():
                 raise translate(error, self._settings, what=place(message) if message.topic() else topic)
@@ -157,26 +161,39 @@ class RangeReader:
         if done and left:
             self._consumer.incremental_unassign([TopicPartition(topic, partition) for partition in done])
 
-    def last(
-        self, topic: str, partition: int, wanted: Wanted = any_record, *, most: int | None = None
-    ) -> Message | None:
-        """The last committed record of the partition that is wanted, or None if there is none at all.
+    def last(self, topic: str, partition: int, wanted: Wanted = any_record) -> Message | None:
+        """The last committed record of the partition that is wanted, or None if there is none at all."""
+        return self.look_back(topic, partition, wanted)[0]
+
+    def look_back(
+        self,
+        topic: str,
+        partition: int,
+        wanted: Wanted = any_record,
+        *,
+        most: float = math.inf,
+        most_bytes: float = math.inf,
+    ) -> tuple[Message | None, int]:
+        """The last committed record of the partition that is wanted, and from which offset on it was looked for.
 
         Looks back from the end in windows that grow, so a record near the end is found at once, and each
-        record is read once however far back it is; with `most` no further than that many records.
+        record is read once however far back it is; no further than `most` records, nor to where the next window would,
+        by the size of those before it, be more than `most_bytes`.
         """
         marks = self.watermarks(topic)[partition]
         end, window = marks.stable, _FIRST_WINDOW
-        earliest = marks.earliest if most is None else max(marks.earliest, end - most)
-        while end > earliest:
+        earliest = int(max(marks.earliest, end - most))
+        size = 0
+        while end > earliest and size * _WINDOW_GROWTH <= most_bytes:
             start = max(earliest, end - window)
             found: Message | None = None
             for chunk in self.read(topic, {partition: (start, end)}):
+                size += sum(map(len, chunk))
                 found = next((message for message in reversed(chunk) if wanted(message)), found)
             if found is not None:
-                return found
+                return found, start
             end, window = start, window * _WINDOW_GROWTH
-        return None
+        return None, end
 
 
 def located(message: Message) -> tuple[int, int]:
@@ -206,11 +223,12 @@ def _split(chunk: list[Message], ends: Mapping[int, int]) -> tuple[list[Message]
     was seen of the one before.
     """
     records, done = [], set[int]()
-    for message in chunk:
-        partition, offset = located(message)
+    for message in chunk:  # no call that can be spared: a batch may have a hundred thousand
+        partition: Any = message.partition()
         end = ends.get(partition)
         if end is None:  # fetched before its partition was dropped
             continue
+        offset: Any = message.offset()
         is_record = message.error() is None
         if is_record and offset < end:
             records.append(message)

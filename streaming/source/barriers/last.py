@@ -8,7 +8,7 @@ records one by one, Spark's for a service. It goes back from the end in windows 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -21,8 +21,8 @@ from streaming.kafka.barrier_records import barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 
-_NEAR_RECORDS = 10_000
-"""Of a partition: as many as a reader in Python takes some tens of milliseconds for."""
+_NEAR_RECORDS, _NEAR_BYTES = 400_000, 256 << 20
+"""Of all partitions together: a reader in Python takes a second for them, and Spark's first search five."""
 _WINDOW_RECORDS = 4_000_000
 """Of all partitions together, in one call of a search."""
 
@@ -47,26 +47,36 @@ class BarrierLookup:
 
     def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
         """The last barrier of the topic, None for one without any. Raises: as `agreed`; as `barrier_in`."""
-        found = {number: self.last_of(reader, number) for number in range(partitions)}
+        near: dict[str, float] = {}
         if self.search is not None:
-            found |= self._far(reader, [number for number, barrier in found.items() if barrier is None])
-        return agreed(self._topic, [found[number] for number in range(partitions)])
+            near = {"most": _NEAR_RECORDS / partitions, "most_bytes": _NEAR_BYTES / partitions}
+        looks = {number: self._look_back(reader, number, **near) for number in range(partitions)}
+        found = {number: barrier for number, (barrier, _) in looks.items() if barrier is not None}
+        if self.search is not None:
+            found |= self._far(
+                reader, {number: since for number, (_, since) in looks.items() if number not in found}
+            )
+        return agreed(self._topic, [found.get(number) for number in range(partitions)])
 
     def last_of(self, reader: RangeReader, partition: int) -> Barrier | None:
-        """The last barrier of a partition; with a `search` only one that is near its end."""
+        """The last barrier of a partition."""
+        return self._look_back(reader, partition)[0]
+
+    def _look_back(self, reader: RangeReader, partition: int, **near: float) -> tuple[Barrier | None, int]:
+        """The last barrier of a partition, and from which offset on it was looked for; `near` as of `look_back`."""
 
         def is_barrier(record: Message) -> bool:
             return header_of(record, BARRIER_HEADER) is not None and located(record) not in self.left_out
 
-        most = None if self.search is None else _NEAR_RECORDS
-        message = reader.last(self._topic, partition, is_barrier, most=most)
-        return None if message is None else barrier_in(message, beside=self.topics.barriers is not None)
+        message, since = reader.look_back(self._topic, partition, is_barrier, **near)
+        barrier = None if message is None else barrier_in(message, beside=self.topics.barriers is not None)
+        return barrier, since
 
-    def _far(self, reader: RangeReader, missing: Sequence[int]) -> dict[int, Barrier]:
-        """The last barriers of partitions that have none near their end."""
+    def _far(self, reader: RangeReader, seen: Mapping[int, int]) -> dict[int, Barrier]:
+        """The last barriers of partitions that have none from the offset on that they were `seen` from."""
         assert self.search is not None
         marks = reader.watermarks(self._topic)
-        ends = [each.stable if number in missing else each.earliest for number, each in enumerate(marks)]
+        ends = [max(seen.get(number, 0), each.earliest) for number, each in enumerate(marks)]
         found: dict[int, Barrier] = {}
         while left := sum(end - each.earliest for end, each in zip(ends, marks, strict=True)):
             if left > _WINDOW_RECORDS:
