@@ -54,6 +54,10 @@ class Change:
         return has == {Op.INSERT: (False, True), Op.UPDATE: (True, True), Op.DELETE: (True, False)}[self.op]
 
 
+class OddRecordError(Exception):
+    """Among records that were to be read together is one that has to be read by itself. None of them was read."""
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamRecord:
     """The content of an upstream's record beside its key; `change` is None where it is no data of the table.

@@ -104,6 +104,9 @@ def _finished(mixed: Hashes) -> Hashes:
 
 
 def _one_by_one(column: pa.Array, kind: ColumnType, seeds: Hashes) -> Hashes:
+    if kind.name in (TypeName.STRING, TypeName.BINARY):  # as bytes there is nothing left to do for each
+        values = column.cast(pa.binary()).fill_null(b"").to_pylist()
+        return np.fromiter(map(xxhash.xxh64_intdigest, values, seeds.tolist()), np.uint64, len(column))
     hashed = (
         seed if value is None else xxhash.xxh64_intdigest(hash_input(value, kind), seed)
         for value, seed in zip(column.to_pylist(), seeds.tolist(), strict=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from schemas.avro.binary import change_schema, key_schema
-from schemas.formats.protocol import Half, OutputFormat
+from schemas.formats.protocol import ColumnReader, Half, OutputFormat
 from schemas.table import Column
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ class ChangeFormat(OutputFormat):
         from schemas.formats.change_avro import AvroRows
 
         return AvroRows(columns, key_columns)
+
+    def column_reader(self, columns: Sequence[Column]) -> ColumnReader:
+        from schemas.avro.columns.changes import read_changes
+
+        return partial(read_changes, tuple(columns))
 
     def keys(self, key_columns: Sequence[Column]) -> AvroKeys:
         from schemas.formats.change_avro import AvroKeys

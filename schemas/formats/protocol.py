@@ -92,6 +92,16 @@ class Rows(Protocol):
         return False
 
 
+class ColumnReader(Protocol):
+    """Reads the values of many records at once, as whole columns; from each the same row as `Rows` do."""
+
+    def __call__(self, values: pa.BinaryArray) -> tuple[npt.NDArray[np.int8], pa.StructArray, pa.StructArray]:
+        """The ops (values of `records.Op`) of n changes, and their halves: structs of the columns, null for none.
+
+        Raises: OddRecordError, where any of them may not be sound; `Rows` say which, and why.
+        """
+
+
 class OutputRows(Rows, Protocol):
     """The twin of an output's format, which can also write. Rows and keys are Python values, see `schemas.types`."""
 
@@ -250,6 +260,10 @@ class Format(BaseModel):
     @abstractmethod
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
         """The strict twin over rows of these columns, tuples in this order."""
+
+    def column_reader(self, columns: Sequence[Column]) -> ColumnReader | None:
+        """Reads values that hold the whole change, over these columns. None where there is no way but one by one."""
+        return None
 
     def keys(self, key_columns: Sequence[Column]) -> KeyEncoder | None:
         """Encodes the keys that records should have: an equal key is right. None if the decoder compares keys."""

@@ -104,7 +104,7 @@ class LimitsConfig(Model):
         Limits().short_records,
         ge=0,
         le=100_000,
-        description="Upstream records of a batch up to which lanes read and decode them one by one, in place of a "
+        description="Upstream records of a batch up to which lanes read and decode them themselves, in place of a "
         "query of Spark, whose fixed cost is that of some thousand records. `0`: Spark reads all of them.",
     )
     interval_records: int = Field(

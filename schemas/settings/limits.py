@@ -19,7 +19,7 @@ _SHIFT = {"": 0, "k": 10, "m": 20, "g": 30}
 class Limits:
     """`record_bytes`: key and value of an upstream record, at most (RECORD_TOO_LARGE): its outputs take as much.
 
-    `short_records`: upstream records of a batch up to which lanes read and decode them one by one, in place of Spark's
+    `short_records`: upstream records of a batch up to which lanes read and decode them themselves, in place of Spark's
     columns, whose fixed cost is that of some thousand records.
     `interval_records` and `lane_bytes`: upstream records between two barriers, and decoded changes of them in one lane,
     from which on an interval is handled in parts; a lane needs about five times the memory of what it holds.

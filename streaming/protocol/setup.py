@@ -25,10 +25,16 @@ from streaming.sink.protocol import SinkOf
 
 
 class LaneRunner(Protocol):
-    """Runs a task in all of its lanes and waits for them. `slots` of them run at once."""
+    """Runs a task in all of its lanes and waits for them. `slots` of them run at once.
+
+    `is_cold`: the first batch of many records will take seconds more than those after it.
+    """
 
     @property
     def slots(self) -> int: ...
+
+    @property
+    def is_cold(self) -> bool: ...
 
     def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         """The outcome of every lane. Some may hold an error while others have sent their part.

@@ -8,18 +8,18 @@ lane reports it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Message
 
 from schemas.errors import BackfillError, InputError
-from schemas.formats.protocol import Format, Images, Rows
-from schemas.records import BARRIER_HEADER, RecordId, Row, UpstreamRecord
+from schemas.formats.protocol import ColumnReader, Format, Images, Rows
+from schemas.records import BARRIER_HEADER, OddRecordError, RecordId, Row, UpstreamRecord
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.row_hash import row_hashes
@@ -30,6 +30,7 @@ from streaming.source.decoded import (
     AFTER,
     BEFORE,
     KEY,
+    MARKED,
     NO_DATA,
     POSITION,
     SIZE,
@@ -41,23 +42,44 @@ from streaming.source.decoded import (
 _WAIT_S = 5.0
 """For records that are there. Spark waits longer, and says what is wrong."""
 _MOST_BYTES = 8 << 20
+_KINDS = pa.int32(), pa.int64(), pa.binary(), pa.binary()
 _POSITION = pa.struct([("commit", pa.int64()), ("lsn", pa.int64())])
+
+
+Columns: TypeAlias = dict[str, Any]
+"""An Arrow array each, or a list that one is made of."""
+
+
+Wanted: TypeAlias = Callable[[pa.Array, pa.Array], pa.Array]
+"""From partitions and vnodes, null for none, to whether a record is wanted."""
 
 
 class UnfitError(Exception):
     """Records that Spark has to read. Nothing was done with them."""
 
 
-class Record(NamedTuple):
-    """A record as it is in the topic."""
+class Records(NamedTuple):
+    """n records as they are in the topic: 32-bit and 64-bit numbers, and bytes, null for none."""
 
-    place: RecordId
-    key: bytes | None
-    value: bytes | None
+    partitions: pa.Array
+    offsets: pa.Array
+    keys: pa.Array
+    values: pa.Array
+
+    @classmethod
+    def of(cls, records: Sequence[tuple[int | None, int | None, object, object]]) -> Records:
+        """From partition, offset, key and value of each."""
+        columns = zip(*records, strict=True) if records else ((),) * len(_KINDS)
+        return cls(*(pa.array(column, kind) for column, kind in zip(columns, _KINDS, strict=True)))
+
+    def filter(self, wanted: pa.Array) -> Records:
+        """Those where `wanted` is True."""
+        return Records(*(column.filter(wanted) for column in self))
 
     @property
-    def size(self) -> int:
-        return len(self.key or b"") + len(self.value or b"")
+    def sizes(self) -> pa.Array:
+        """Bytes of key and value of each."""
+        return pc.add(*(pc.binary_length(each).fill_null(0) for each in (self.keys, self.values)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +101,7 @@ class FewRecords:
         *,
         markers: Set[RecordId] = frozenset(),
         skipped: Set[RecordId] = frozenset(),
+        wanted: Wanted | None = None,
     ) -> pa.RecordBatch:
         """The committed records of each partition's offsets [first, end), as `decoded_columns` has them.
 
@@ -86,29 +109,31 @@ class FewRecords:
         Raises: UnfitError as `decoded_columns`, and for records that can't be read, that are too many bytes together,
         or that are marked as barriers elsewhere.
         """
-        found = [
-            Record(place, message.key(), message.value())
-            for message in self._read(ranges)
-            if (place := located(message)) not in skipped and not self._is_barrier(message, markers)
-        ]
-        return decoded_columns(found, format_, self.table)
+        found = self._read(ranges)
+        if skipped:
+            found = [each for each in found if located(each) not in skipped]
+        if self.holds_barriers:
+            found = [each for each in found if each.headers() is None or not self._is_barrier(each, markers)]
+        records = [(each.partition(), each.offset(), each.key(), each.value()) for each in found]
+        return decoded_columns(Records.of(records), format_, self.table, wanted)
 
-    def _read(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Message]:
-        held = 0
+    def _read(self, ranges: Mapping[int, tuple[int, int]]) -> list[Message]:
+        held, found = 0, list[Message]()
         reader = _reader_of(self.kafka)
         try:
             for chunk in reader.read(self.topic, ranges):
-                held += sum(len(message) for message in chunk)
+                held += sum(map(len, chunk))
                 if held > _MOST_BYTES:
                     raise UnfitError
-                yield from chunk
+                found += chunk
         except BackfillError as error:
             _reader_of.cache_clear()
             reader.close()
             raise UnfitError from error
+        return found
 
     def _is_barrier(self, message: Message, markers: Set[RecordId]) -> bool:
-        if not self.holds_barriers or header_of(message, BARRIER_HEADER) is None:
+        if header_of(message, BARRIER_HEADER) is None:
             return False
         if located(message) in markers and message.key() is None:
             return True
@@ -133,6 +158,11 @@ def _rows_of(format_: Format, table: TableSchema) -> Rows:
     return format_.rows(table.columns, table.key_columns)
 
 
+@lru_cache(maxsize=1)
+def _column_reader_of(format_: Format, table: TableSchema) -> ColumnReader | None:
+    return format_.column_reader(table.columns)
+
+
 def few_schema(format_: Format, table: TableSchema) -> pa.Schema:
     """The columns of `decoded_schema` and those that the format adds."""
     schema = decoded_schema(table)
@@ -145,50 +175,97 @@ def few_schema(format_: Format, table: TableSchema) -> pa.Schema:
     return schema
 
 
-def decoded_columns(records: Sequence[Record], format_: Format, table: TableSchema) -> pa.RecordBatch:
-    """What Spark makes of sound records, in their order; the schema is `few_schema`.
+def marked_columns(records: Records, format_: Format, table: TableSchema) -> pa.RecordBatch:
+    """What Spark makes of records that are marked as barriers; the schema is `few_schema`."""
+    ops = pa.array([MARKED] * len(records.offsets), pa.int8())
+    own = {PARTITION: records.partitions, OFFSET: records.offsets, KEY: records.keys, SIZE: records.sizes}
+    columns: Columns = {**own, OP: ops}
+    schema = few_schema(format_, table)
+    arrays = [columns.get(field.name, pa.nulls(len(ops), field.type)) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def decoded_columns(
+    records: Records,
+    format_: Format,
+    table: TableSchema,
+    wanted: Wanted | None = None,
+    *,
+    by_columns: bool = False,
+) -> pa.RecordBatch:
+    """What Spark makes of sound records, in their order, of those `wanted`; the schema is `few_schema`.
+
+    `by_columns`: never one by one.
 
     Raises: UnfitError for a record that is no sound change, as far as a format says that, and for one that names a
     schema which is not known.
     """
     schema = few_schema(format_, table)
+    content = _by_columns(records, format_, table)
+    if content is None and by_columns:
+        raise UnfitError
+    if content is None:
+        content = _one_by_one(records, format_, table, schema.field(AFTER).type)
+    before, after = content[BEFORE], content[AFTER]
+    row = pc.if_else(after.is_valid(), after, before)
+    nothing = [None] * len(row)
+    columns: Columns = content | {
+        PARTITION: records.partitions,
+        OFFSET: records.offsets,
+        KEY: records.keys,
+        VALUE: nothing,
+        SIZE: records.sizes,
+        VNODE: pc.if_else(row.is_valid(), _vnodes(row, records.partitions, table), None),
+        BEFORE_HASH: nothing,
+    }
+    found = pa.RecordBatch.from_arrays(
+        [_array(columns[field.name], field.type) for field in schema], schema=schema
+    )
+    if wanted is not None:
+        found = found.filter(wanted(found[PARTITION], found[VNODE]))
+    if format_.images is not Images.FULL:
+        return found
+    hashes = _hashes(found[BEFORE], table.column_names, table)
+    return found.set_column(schema.get_field_index(BEFORE_HASH), schema.field(BEFORE_HASH), hashes)
+
+
+def _by_columns(records: Records, format_: Format, table: TableSchema) -> Columns | None:
+    """What the values say, by columns; None where the format has no way to, or a record is odd."""
+    read = _column_reader_of(format_, table)
+    if read is None:
+        return None
+    try:
+        ops, before, after = read(records.values)
+    except OddRecordError:
+        return None
+    return {OP: pa.array(ops), BEFORE: before, AFTER: after}
+
+
+def _one_by_one(records: Records, format_: Format, table: TableSchema, halves: pa.StructType) -> Columns:
     rows = _rows_of(format_, table)
-    contents = [_content(record, rows, format_) for record in records]
-    befores, afters = (
-        [None if each.change is None else getattr(each.change, half) for each in contents]
+    pairs = zip(records.keys.to_pylist(), records.values.to_pylist(), strict=True)
+    contents = [_content(*pair, rows, format_) for pair in pairs]
+    before, after = (
+        _struct([None if each.change is None else getattr(each.change, half) for each in contents], halves)
         for half in ("before", "after")
     )
-    halves = schema.field(AFTER).type
-    before, after = _struct(befores, halves), _struct(afters, halves)
-    row = _struct([b if a is None else a for b, a in zip(befores, afters, strict=True)], halves)
-    partitions = pa.array([record.place[0] for record in records], pa.int32())
-    nothing = [None] * len(records)
-    columns: dict[str, pa.Array | list[Any]] = {
-        PARTITION: partitions,
-        OFFSET: [record.place[1] for record in records],
-        KEY: [record.key for record in records],
-        VALUE: nothing,
-        SIZE: [record.size for record in records],
+    return {
         OP: [NO_DATA if each.change is None else each.change.op.value for each in contents],
-        VNODE: pc.if_else(row.is_valid(), _vnodes(row, partitions, table), None),
         BEFORE: before,
         AFTER: after,
-        BEFORE_HASH: _hashes(before, table.column_names, table) if format_.images is Images.FULL else nothing,
         UNCHANGED: [each.unchanged for each in contents],
         POSITION: [
             each.position and dict(zip(("commit", "lsn"), each.position, strict=True)) for each in contents
         ],
         TRANSACTION: [each.transaction for each in contents],
     }
-    arrays = [_array(columns[field.name], field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _content(record: Record, rows: Rows, format_: Format) -> UpstreamRecord:
-    if record.value is None and not format_.may_be_null:
+def _content(key: bytes | None, value: bytes | None, rows: Rows, format_: Format) -> UpstreamRecord:
+    if value is None and not format_.may_be_null:
         raise UnfitError
     try:
-        return rows.read_record(record.key, record.value)
+        return rows.read_record(key, value)
     except InputError as error:
         raise UnfitError from error
 

@@ -147,11 +147,22 @@ class UpstreamSource:
         if lanes == count and not history:
             records, places = self._records.range_in_place(first, end)
         else:
-            shares = [range(lane * count // lanes, (lane + 1) * count // lanes) for lane in range(lanes)]
-            of_lanes = (self._share(first, end, share, history) for share in shares)
+            of_lanes = (self._share(first, end, share, history) for share in _shares(count, lanes))
             records, places = reduce(DataFrame.unionAll, of_lanes), list(range(lanes))
         rows = self._rows(records)
         return (sorted_rows(rows, _order(in_order_of)) if in_order_of else rows), places
+
+    def raw_in_place(self, first: Sequence[int], end: Sequence[int], lanes: int) -> DataFrame:
+        """Records as they are: partition, offset, key, value, and whether each is marked as a barrier, never null.
+
+        Spark partition i holds lane i, which has a share of the upstream's partitions; there are no fewer of these.
+        """
+        wanted = [*map(F.col, _RECORD), F.coalesce(self._is_marked, F.lit(False)).alias("marked")]
+        shares = (
+            self._records.range(first, end, share).select(*wanted).coalesce(1)
+            for share in _shares(len(first), lanes)
+        )
+        return reduce(DataFrame.unionAll, shares)
 
     def _share(
         self,
@@ -268,6 +279,11 @@ class UpstreamSource:
             # What has no vnode is at fault or a barrier: one lane looks at it.
             placed = F.when(F.col(VNODE).isNull(), placed).otherwise(both)
         return F.explode(F.when(F.col(OP) == AWAITS, every).otherwise(placed))
+
+
+def _shares(count: int, lanes: int) -> list[range]:
+    """The partitions of each lane: contiguous, as vnodes."""
+    return [range(lane * count // lanes, (lane + 1) * count // lanes) for lane in range(lanes)]
 
 
 def _order(barriers: Sequence[AlignedBarrier]) -> list[Column]:

@@ -10,7 +10,7 @@ from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.change import ChangeFormat
 from schemas.records import Change, Op
 from schemas.table import TableSchema, declare
-from streaming.source.few_records import Record, UnfitError, decoded_columns
+from streaming.source.few_records import Records, UnfitError, decoded_columns
 from tests.kit.drawn import drawn
 from tests.kit.faulty_records import BROKEN, KEY, TABLE
 from tests.kit.values import rows_of
@@ -57,4 +57,4 @@ OF_ROWS = {"an UPDATE of the key", "another row's key"}
 def test_a_record_at_fault_is_left_to_spark(kind: str) -> None:
     value, _ = BROKEN[kind]
     with pytest.raises(UnfitError):
-        decoded_columns([Record((0, 7), KEY, value)], ChangeFormat(), TABLE)
+        decoded_columns(Records.of([(0, 7, KEY, value)]), ChangeFormat(), TABLE)

@@ -123,8 +123,8 @@ def few_differences(
     """Records, by offset, of which a lane that decodes them itself has other columns than Spark."""
     at = {offset: row for row, offset in enumerate(changes.offsets.tolist())}
     spark_rows = changes.rows.take(pa.array([at[offset] for offset in sound], pa.int64()))
-    few = [few_records.Record((0, offset), *record) for offset, record in sound.items()]
-    own = few_records.decoded_columns(few, format_, table)
+    few = [(0, offset, *record) for offset, record in sound.items()]
+    own = few_records.decoded_columns(few_records.Records.of(few), format_, table)
     assert set(own.schema.names) == set(spark_rows.schema.names)
     pairs = zip(spark_rows.to_pylist(), own.to_pylist(), strict=True)
     return [

@@ -100,7 +100,7 @@ class Left:
 class _Lanes:
     """In this process, one after the other."""
 
-    slots = _LANES
+    slots, is_cold = _LANES, False
 
     def __init__(self, expected: Expected) -> None:
         self._expected = expected

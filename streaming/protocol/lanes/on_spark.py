@@ -1,8 +1,8 @@
 """One Spark job a batch: decode, exchange by lane, one lane task each; their results come back as values.
 
 None for a batch without records, see `streaming.protocol.lanes.quiet`, and one of a single stage for few of them, see
-`streaming.protocol.lanes.short`. Where vnodes are the upstream's partitions nothing is exchanged: each lane task reads
-its own.
+`streaming.protocol.lanes.short`, and for those that no job waits for, see `streaming.protocol.lanes.log_only`. Where
+vnodes are the upstream's partitions nothing is exchanged: each lane task reads its own.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from schemas.errors import BackfillError, Code, EnvironmentProblem
 from streaming.core.history import history_ranges, readers
 from streaming.lane.run import run_lane
 from streaming.lane.task import Crashed, Failed, LaneOutcome, LaneTask, Undone
+from streaming.protocol.lanes.log_only import LogOnlyLanes
 from streaming.protocol.lanes.quiet import QuietLanes
 from streaming.protocol.lanes.short import ShortLanes
 from streaming.runtime import failpoints
 from streaming.runtime.paths import log_folder
 from streaming.runtime.session import JVM_GONE
 from streaming.runtime.tasks import run_each
-from streaming.source.few_records import FewRecords
+from streaming.source.few_records import FewRecords, UnfitError
 from streaming.source.kafka import UpstreamSource
 from streaming.source.quiet import QuietIntervals
 
@@ -38,7 +39,10 @@ class Lanes:
         self._source = source
         self._short = ShortLanes(lambda: source.spark, records, source.begins, _caught)
         self._quiet = QuietLanes(intervals.is_quiet, _caught, same_machine=self._is_local)
+        self._log_only = LogOnlyLanes(source, _caught)
         self._schema: pa.Schema | None = None
+        self.is_cold = True
+        """As in `LaneRunner`: no query was planned yet."""
 
     @property
     def slots(self) -> int:
@@ -49,8 +53,8 @@ class Lanes:
         return str(self._source.spark.sparkContext.master).startswith("local")
 
     def warm_up(self) -> None:
-        """Start the Python workers, whose imports take two seconds, beside whatever comes before the first batch."""
-        # If it fails, so will the first batch.
+        """Have Spark carry out a query, which takes seconds the first time, beside batches that need none."""
+        # If it fails, so will the first batch that does.
         with suppress(EnvironmentProblem, *JVM_GONE):
             spark = self._source.spark
             run_each(spark.range(0, self.slots, 1, self.slots), lambda slot, batches: None)
@@ -62,10 +66,15 @@ class Lanes:
         """
         if self._quiet.may_take(task):
             return _sound(self._quiet.carry_out(task))
-        outcomes = self._short.carry_out(task) if task.is_short else None
+        outcomes = None
+        if task.is_short:
+            outcomes = self._short.carry_out(task)
+        elif self._log_only.may_take(task):
+            outcomes = self._log_only.carry_out(task)
         return _sound(self._by_columns(task) if outcomes is None else outcomes)
 
     def _by_columns(self, task: LaneTask) -> list[LaneOutcome]:
+        self.is_cold = False
         self._source.read_as(task.upstream_format)
         rows, places = self._rows(task)
         if self._schema is None:
@@ -121,10 +130,12 @@ def _lane_work(
 
 
 def _caught(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneOutcome:
-    """A lane's outcome, whatever it ends with."""
+    """A lane's outcome, whatever it ends with. Raises: UnfitError of its `batches`."""
     try:
         return run_lane(task, lane, batches, schema)
     except BackfillError as error:
         return Undone(lane, Failed(error))
+    except UnfitError:
+        raise
     except Exception:  # noqa: BLE001  # Spark would bury it in a Java stack and give up on the stream
         return Undone(lane, Crashed(traceback.format_exc()))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from state.columns import PARTITION, VNODE
 from streaming.core.history import readers
 from streaming.core.planning import markers_of
 from streaming.lane.task import LaneOutcome, LaneTask
@@ -58,13 +58,13 @@ def lane_rows(task: LaneTask, lane: int, records: FewRecords, begins: tuple[int,
     Raises: UnfitError, in every lane alike, unless vnodes are partitions: then in those whose records are unfit.
     """
     plan = task.plan
-    rows = records.decoded(
+    return records.decoded(
         _ranges(task, lane, begins),
         task.upstream_format,
         markers=markers_of(plan),
         skipped=frozenset(plan.skipped),
+        wanted=None if task.table.by_partition else partial(_of_lane, task, lane),
     )
-    return rows if task.table.by_partition else rows.filter(_of_lane(task, lane, rows))
 
 
 def _ranges(task: LaneTask, lane: int, begins: tuple[int, ...]) -> Mapping[int, tuple[int, int]]:
@@ -74,13 +74,12 @@ def _ranges(task: LaneTask, lane: int, begins: tuple[int, ...]) -> Mapping[int, 
     return {number: found[number] for number in task.upstream_partitions(lane) if number in found}
 
 
-def _of_lane(task: LaneTask, lane: int, rows: pa.RecordBatch) -> pa.Array:
+def _of_lane(task: LaneTask, lane: int, partitions: pa.Array, vnodes: pa.Array) -> pa.Array:
     """Where a record is of one of the lane's vnodes; jobs that read the upstream need those of its partitions, too."""
-    vnodes = pc.fill_null(rows[VNODE], 0)
-    is_own = _within(vnodes, task.vnodes(lane))
+    is_own = _within(pc.fill_null(vnodes, 0), task.vnodes(lane))
     if readers(task.plan):
-        of_partition = _within(rows[PARTITION], task.upstream_partitions(lane))
-        is_own = pc.or_(is_own, pc.and_(of_partition, rows[VNODE].is_valid()))
+        of_partition = _within(partitions, task.upstream_partitions(lane))
+        is_own = pc.or_(is_own, pc.and_(of_partition, vnodes.is_valid()))
     return is_own
 
 

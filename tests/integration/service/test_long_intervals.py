@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from schemas.records import Change, Op
 from state.values.plan import BatchPlan
 from streaming.service.service import Service
 from streaming.source.barriers import last as last_barrier
+from streaming.source.kafka import UpstreamSource
 from tests.kit.real import Run, Stage
 
 SetUp = Callable[..., Stage]
@@ -107,6 +109,72 @@ def test_a_topic_that_is_there_first_is_built_in_parts_that_are_remembered(set_u
     assert further[1].first_offsets == parts[-1].end_offsets
     assert 5 <= len(further) <= 9
     lawful(stage)
+
+
+@pytest.mark.parametrize(("lanes", "is_exchanged"), [(3, False), (4, True)])
+def test_what_no_job_waits_for_is_read_by_partitions_and_not_exchanged(
+    set_up: SetUp, monkeypatch: pytest.MonkeyPatch, lanes: int, is_exchanged: bool
+) -> None:
+    stage = set_up({**COPY, "output_partitions": lanes}, partitions=3, lanes=lanes)
+    upstream = stage.upstream
+    for number in range(400):
+        upstream.put(row(number % 150, f"{number}"))
+        if number % 9 == 0:
+            upstream.delete(number % 150)
+    upstream.barrier()
+    calls = _calls(monkeypatch, "raw_in_place", "lane_rows")
+    completed(stage, limits={"interval_records": 50, "short_records": 0})
+    assert (calls["raw_in_place"] >= 8) is not is_exchanged
+    lawful(stage)
+
+
+def test_a_record_at_fault_that_no_job_waits_for_is_reported_once(
+    set_up: SetUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = set_up(COPY, partitions=3)
+    upstream = stage.upstream
+    for number in range(120):
+        upstream.put(row(number))
+    key = upstream.keys.encode((1_000,))
+    sound = upstream.changes.encode(Change(Op.INSERT, None, row(1_000)))
+    bad = [
+        (1, upstream.send(1, key, sound + b"\x00"), Code.AVRO_TRAILING),
+        (2, upstream.change(Change(Op.UPDATE, row(8), row(9)), partition=2), Code.UPDATE_CHANGES_PK),
+    ]
+    for number in range(120):
+        upstream.put(row(number, "after"))
+    upstream.barrier()
+    calls = _calls(monkeypatch, "raw_in_place", "lane_rows")
+    how: dict[str, Any] = {"limits": {"short_records": 0}}
+    skip: frozenset[tuple[int, int]] = frozenset()
+    for partition, offset, code in bad:
+        error = stage.fails(skip=skip, **how)
+        assert isinstance(error, BackfillError)
+        assert (error.code, error.where) == (code, f"{upstream.name}-{partition}@{offset}")
+        skip |= {(partition, offset)}
+    assert calls["raw_in_place"] >= len(bad)
+    with stage.running(skip=skip, **how) as run:
+        run.reach(upstream.barrier())
+        run.until(lambda: run.is_complete("copy"))
+    lawful(stage, left_out=skip)
+
+
+def _calls(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:
+    """Counts calls of these methods of the upstream's source from now on."""
+    calls: Counter[str] = Counter()
+
+    def counted(name: str) -> Callable[..., Any]:
+        method = getattr(UpstreamSource, name)
+
+        def call(*how: Any, **more: Any) -> Any:
+            calls[name] += 1
+            return method(*how, **more)
+
+        return call
+
+    for name in names:
+        monkeypatch.setattr(UpstreamSource, name, counted(name))
+    return calls
 
 
 def _parts_of(service: Service, most: int | None = None) -> tuple[Run, list[BatchPlan]]:

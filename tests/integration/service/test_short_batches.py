@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -80,6 +80,36 @@ def test_a_backfill_is_the_same_however_its_batches_are_read(
     for number in range(len(jobs)):
         verdict = stage.verify(number)
         assert verdict.clean, verdict.findings[:3]
+
+
+@pytest.mark.parametrize(
+    ("upstream_type", "sizes", "are_short"),
+    [
+        pytest.param(
+            UpsertUpstream, (700, 900, 700, 50), (True, False, False, True), id="until the first query"
+        ),
+        pytest.param(RealUpstream, (7_900, 8_100, 1_100, 900), (True, False, False, True), id="by columns"),
+    ],
+)
+def test_batches_many_times_as_long_are_short(
+    set_up: SetUp,
+    by_spark: list[int],
+    upstream_type: type[RealUpstream],
+    sizes: Sequence[int],
+    are_short: Sequence[bool],
+) -> None:
+    stage = set_up({"name": "copy"}, upstream_type=upstream_type)
+    upstream, found = stage.upstream, []
+    with stage.running(limits={"short_records": 100}) as run:
+        for size in sizes:
+            before = len(by_spark)
+            for number in range(size):
+                upstream.put((number, "EU", None, f"{size}"))
+            run.reach(upstream.barrier())
+            found.append(len(by_spark) == before)
+    assert tuple(found) == are_short
+    verdict = stage.verify()
+    assert verdict.clean, verdict.findings[:3]
 
 
 def test_a_record_at_fault_is_left_to_spark_and_parked_once(set_up: SetUp, by_spark: list[int]) -> None:

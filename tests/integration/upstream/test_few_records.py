@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -47,7 +48,7 @@ def ends(kafka: KafkaSettings, topic: str) -> tuple[int, ...]:
 
 
 def read(
-    kafka: KafkaSettings, topic: str, *, holds_barriers: bool = False, **left_out: set[tuple[int, int]]
+    kafka: KafkaSettings, topic: str, *, holds_barriers: bool = False, **left_out: Any
 ) -> pa.RecordBatch:
     """The whole topic."""
     ranges = {number: (0, end) for number, end in enumerate(ends(kafka, topic))}

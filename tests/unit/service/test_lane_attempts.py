@@ -51,6 +51,7 @@ class Runner:
     too_long: bool = False
     tasks: list[LaneTask] = field(default_factory=list)
     slots: int = 2
+    is_cold: bool = False
 
     def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         self.tasks.append(task)

@@ -1,0 +1,1 @@
+"""Whole columns of Avro records, read: the reverse of `schemas.avro.columnar`."""

@@ -1,0 +1,41 @@
+"""`Change` records to whole columns: what `schemas.avro.columnar.encode_changes` writes, read back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.avro.columns.cursor import Cursor, Flags, refuse, spread
+from schemas.records import Op
+from schemas.table import Column
+
+
+def read_changes(
+    columns: Sequence[Column], values: pa.BinaryArray
+) -> tuple[npt.NDArray[np.int8], pa.StructArray, pa.StructArray]:
+    """The ops of n `Change` records, and their halves: structs of the columns, null where the op has none.
+
+    Raises: OddRecordError.
+    """
+    cursor = Cursor.of(values)
+    codes = cursor.byte()
+    refuse(((codes & 1 == 1) | (codes > 2 * max(Op))).any())
+    ops = (codes >> 1).astype(np.int8)
+    before, after = (_read_half(cursor, columns, ops != lacking) for lacking in (Op.INSERT, Op.DELETE))
+    cursor.check_read()
+    return ops, before, after
+
+
+def _read_half(cursor: Cursor, columns: Sequence[Column], is_due: Flags) -> pa.StructArray:
+    rows, is_there = cursor.branches()
+    refuse((is_there != is_due).any())
+    fields = [pa.field(column.name, column.type.arrow) for column in columns]
+    if rows is None:
+        return pa.StructArray.from_arrays([cursor.column(column) for column in columns], fields=fields)
+    own = cursor.among(rows)
+    arrays = [spread(own.column(column), is_there) for column in columns]
+    cursor.follow(rows, own)
+    return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(~is_there))

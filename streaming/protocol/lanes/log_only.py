@@ -1,0 +1,76 @@
+"""Lanes of a batch that no job waits for, as when a replica is built from a topic: all that they do is write the log.
+
+What is not sent needs no lane of its vnode. So each lane takes some of the upstream's partitions as they are: Spark
+reads them and hands the bytes on, nothing is exchanged, and the lane decodes them by whole columns. It takes half the
+CPU that Spark takes to decode a record, to write it again in order to see whether it is sound, and to exchange it.
+
+Formats without such a reader, and batches with a record that it finds odd, go by Spark's columns as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.formats.protocol import Images
+from streaming.core.history import history_ranges
+from streaming.lane.task import LaneOutcome, LaneTask
+from streaming.runtime import failpoints
+from streaming.runtime.tasks import run_each
+from streaming.source.few_records import Records, UnfitError, decoded_columns, few_schema, marked_columns
+from streaming.source.kafka import UpstreamSource
+
+RunLane = Callable[[LaneTask, int, Iterable[pa.RecordBatch], pa.Schema], LaneOutcome]
+
+
+@dataclass(frozen=True)
+class LogOnlyLanes:
+    """`run` lets an UnfitError of the rows pass."""
+
+    source: UpstreamSource
+    run: RunLane
+
+    @staticmethod
+    def may_take(task: LaneTask) -> bool:
+        """Whether nothing of the task is for one of its lanes alone, and its records can be read by columns."""
+        plan, table, format_ = task.plan, task.table, task.upstream_format
+        return (
+            not plan.sent_jobs
+            and not plan.parked
+            and not history_ranges(plan)
+            and plan.lanes <= len(plan.first_offsets)
+            and table.has_key
+            and not table.by_partition
+            and format_.images is Images.FULL
+            and format_.column_reader(table.columns) is not None
+        )
+
+    def carry_out(self, task: LaneTask) -> list[LaneOutcome] | None:
+        """The outcome of every lane, as `LaneRunner.carry_out`; None if Spark has to decode the records."""
+        run, schema = self.run, few_schema(task.upstream_format, task.table)
+
+        def work(lane: int, batches: Iterable[pa.RecordBatch]) -> LaneOutcome | None:
+            failpoints.obey(task.failpoint)
+            try:
+                return run(task, lane, _decoded(batches, task), schema)
+            except UnfitError:
+                return None
+
+        rows = self.source.raw_in_place(task.plan.first_offsets, task.plan.end_offsets, task.plan.lanes)
+        outcomes = run_each(rows, work)
+        sound = [outcome for outcome in outcomes if outcome is not None]
+        return sound if len(sound) == len(outcomes) else None
+
+
+def _decoded(batches: Iterable[pa.RecordBatch], task: LaneTask) -> Iterator[pa.RecordBatch]:
+    """Raises: UnfitError."""
+    for batch in batches:
+        *columns, is_marked = batch.columns
+        records, marks = Records(*columns), is_marked.true_count
+        if marks:
+            yield marked_columns(records.filter(is_marked), task.upstream_format, task.table)
+            records = records.filter(pc.invert(is_marked))
+        yield decoded_columns(records, task.upstream_format, task.table, by_columns=True)
