@@ -28,7 +28,6 @@ _TABLE_ROWS = (1_000_000, 4_000_000, 10_000_000)
 _START_ROWS, _WIDE_ROWS = 50_000, 200_000
 _JOBS, _QUIET_JOBS, _MANY_JOBS, _MANY_ROWS = (4, 16), 6, 50, 20_000
 _FREQUENT_MS, _PARTITIONS = 200, 1_000
-_BUILD_KEYS, _BUILD_CHANGES = 1_000_000, 5_000_000
 _HISTORY_RATE, _SOAK_RATE = 2_000, 5_000
 _KILL_EVERY_S = 300.0
 
@@ -104,7 +103,7 @@ class Sizes:
             case Case.SUSTAINED:
                 return {first: partial(live.sustained, first, self.high_rate, self.seconds)}
             case Case.BUILD:
-                return {_BUILD_KEYS: partial(start.build, _BUILD_KEYS, _BUILD_CHANGES)}
+                return {rows: partial(start.build, rows) for rows in self.rows}
             case Case.JOBS:
                 return {first: partial(snapshot.jobs, first, _JOBS)}
             case Case.WIDE:

@@ -57,6 +57,7 @@ PARTITIONS = OUTPUT_PARTITIONS = 4
 LIVE_RATE = 500
 SHARES = Shares(updates=0.5, deletes=0.2)
 BUILD_TIMEOUT_S, BACKFILL_TIMEOUT_S = 600.0, 900.0
+_LEAST_BUILD_RATE = 50_000
 _NO_REGISTRY = RegistryConfig.model_validate({})
 _NEWBORN_S = 0.5
 _SAMPLE_S = 0.5
@@ -123,7 +124,7 @@ class ServiceRun:
         def built() -> int:
             return sum(batch.changes for batch in self.batches) + (self.parts[-1][1] if self.parts else 0)
 
-        return self.await_batch(lambda _: built() >= count, BUILD_TIMEOUT_S)
+        return self.await_batch(lambda _: built() >= count, max(BUILD_TIMEOUT_S, count / _LEAST_BUILD_RATE))
 
     def await_batch(self, wanted: Callable[[Batch], bool], timeout_s: float) -> Batch:
         """The first batch (of those to come too) that `wanted(batch)` is true of.
