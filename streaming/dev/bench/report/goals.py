@@ -68,7 +68,7 @@ GOALS = (
     Goal("quiet", "six complete jobs, no changes: CPU", "*CPU of driver, JVM and workers"),
     Goal("start", "a start to the first committed barrier", "start to*"),
     Goal("start", "a restart after SIGKILL, median", "*median"),
-    Goal("build", "a replica from 100 M changes", "initial build, 100,000,000 *of the command", True),
+    Goal("build", "a replica from 20 M changes", "initial build, 20,000,000 *of the command", True),
     Goal("jobs", "16 jobs at once", "16 jobs*", ratio=3),
     Goal("many", "a batch of 50 jobs with 8,192 vnodes", "batch*", ratio=1.5),
     Goal("partitions", "a batch of 1,000 upstream partitions", "*batch, median"),
