@@ -43,6 +43,9 @@ MAX_DECIMAL_PRECISION = 38
 
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31, in days since 1970."""
+_DAY_US = 86_400_000_000
+FIRST_US, LAST_US = FIRST_DAY * _DAY_US, (LAST_DAY + 1) * _DAY_US - 1
+"""The first microsecond of the first of these days, and the last one of the last, since 1970."""
 
 _EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION, traps=[])
 """Wide enough for every decimal of the contract; the default context rounds at 28 digits."""

@@ -23,7 +23,7 @@ from schemas.formats.registry import DEFAULT
 from schemas.records import Op
 from schemas.settings.limits import Limits
 from schemas.table import Column, TableSchema
-from schemas.types import TypeName
+from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, TypeName
 from state.columns import OFFSET, PARTITION
 from streaming.lane.changes import Changes
 from streaming.lane.format_faults import FormatFaults, Found, differs, found, is_set
@@ -32,8 +32,8 @@ from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE
 MOST_FAULTS = 1_000
 """Reported by one lane of one batch."""
 _TIME_RANGES = {
-    TypeName.DATE: (pa.int32(), -719_162, 2_932_896),
-    TypeName.TIMESTAMP: (pa.int64(), -62_135_596_800_000_000, 253_402_300_799_999_999),
+    TypeName.DATE: (pa.int32(), FIRST_DAY, LAST_DAY),
+    TypeName.TIMESTAMP: (pa.int64(), FIRST_US, LAST_US),
 }
 """0001-01-01 to 9999-12-31 in days and in microseconds since 1970."""
 

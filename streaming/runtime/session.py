@@ -27,7 +27,6 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.runtime.java.jars import spark_home
 from streaming.runtime.java.spark_jvm import SparkJvm, started_jvm
 from streaming.runtime.leftovers import sweep_logs, sweep_rows, sweep_scratch
 from streaming.runtime.paths import log_folder
@@ -107,10 +106,8 @@ def _session_in(jvm: SparkJvm) -> Iterator[SparkSession]:
 
 
 def _start(jvm: SparkJvm) -> SparkSession:
-    # Workers have to be this Python, and the launcher has to be the pinned Spark, whatever else the
-    # machine has.
+    # Workers have to be this Python, whatever else the machine has.
     os.environ["PYSPARK_PYTHON"] = jvm.settings.python or sys.executable
-    os.environ["SPARK_HOME"] = str(spark_home())
     # At debug it would log each command to the JVM, and with them the secrets among the options of a source.
     logging.getLogger("py4j").setLevel(logging.INFO)
     conf = SparkConf(loadDefaults=False).setAll(list(jvm.conf.items()))

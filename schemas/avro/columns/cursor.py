@@ -1,7 +1,7 @@
 """Reads Avro binary records side by side, into whole Arrow columns.
 
-Each record has a position, and a step reads the next number, text or branch of all of them:
-a few passes over arrays a column, half a microsecond for a record of four columns, and nothing row by row in Python.
+Each record has a position, and a step reads the next number, text or branch of all of them: a few passes over arrays a
+column, a microsecond for a record of four columns, and nothing row by row in Python.
 
 Only what is certain is read. Whatever is odd about one of the records (it is cut short, has bytes behind it, needless
 bytes in a number, a value that its column can't hold) is an `OddRecordError` for all: which record it is, and what is
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from schemas.avro.reader import INT_MAX, INT_MIN
 from schemas.records import OddRecordError
 from schemas.table import Column
-from schemas.types import FIRST_DAY, LAST_DAY, ColumnType, TypeName
+from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, ColumnType, TypeName
 
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
@@ -30,8 +30,6 @@ _PAD = 16
 """Bytes behind the data: of a record that is cut short a branch and a number are read before that shows."""
 _NULL, _PRESENT = 0, 2
 _DECIMAL_BYTES, _LONG_DIGITS = 16, 18
-_DAY_US = 86_400_000_000
-_FIRST_US, _LAST_US = FIRST_DAY * _DAY_US, (LAST_DAY + 1) * _DAY_US - 1
 _MAX_OFFSET = 2**31 - 1
 
 
@@ -44,8 +42,7 @@ class Cursor:
     @classmethod
     def of(cls, records: pa.BinaryArray) -> Cursor:
         """At the beginning of each record. Raises: OddRecordError for a null."""
-        if records.null_count:
-            raise OddRecordError
+        refuse(records.null_count)
         _, offsets, data = records.buffers()
         bounds = np.frombuffer(offsets, np.int32)[records.offset :][: len(records) + 1].astype(np.int64)
         found = np.zeros(int(bounds[-1] - bounds[0]) + _PAD, np.uint8)
@@ -64,13 +61,11 @@ class Cursor:
 
     def check_within(self) -> None:
         """Raises: OddRecordError where more was read than there is."""
-        if (self.at > self._end).any():
-            raise OddRecordError
+        refuse((self.at > self._end).any())
 
     def check_read(self) -> None:
         """Raises: OddRecordError where something is left, or was never there."""
-        if (self.at != self._end).any():
-            raise OddRecordError
+        refuse((self.at != self._end).any())
 
     def byte(self) -> Bytes:
         """The next byte of each."""
@@ -84,13 +79,11 @@ class Cursor:
         raw = (byte & 0x7F).astype(np.uint64)
         open_, shift = np.flatnonzero(byte >= 0x80), 7
         while len(open_):
-            if shift > 63:
-                raise OddRecordError
+            refuse(shift > 63)
             byte = self._data[self.at[open_]]
             self.at[open_] += 1
             is_last = byte < 0x80
-            if (byte[is_last] == 0).any() or (shift == 63 and (byte > 1).any()):
-                raise OddRecordError
+            refuse((byte[is_last] == 0).any() or (shift == 63 and (byte > 1).any()))
             raw[open_] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             open_, shift = open_[~is_last], shift + 7
         return (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
@@ -106,28 +99,24 @@ class Cursor:
         starts, sizes = self._next_sized()
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
-        if offsets[-1] > _MAX_OFFSET:
-            raise OddRecordError
+        refuse(offsets[-1] > _MAX_OFFSET)
         places = np.repeat(starts - offsets[:-1], sizes)
         places += np.arange(len(places))
         return offsets.astype(np.int32), self._data[places]
 
     def _next_sized(self) -> tuple[Places, Places]:
         sizes = self.number()
-        if (sizes < 0).any():
-            raise OddRecordError
+        refuse((sizes < 0).any())
         starts = self.at
         # A size may be anything, and the sum too large for a place.
-        if (sizes > self._end - starts).any():
-            raise OddRecordError
+        refuse((sizes > self._end - starts).any())
         self.at = starts + sizes
         return starts, sizes
 
     def big_endian(self) -> Bytes:
         """The next two's complement of each, as 16 bytes, lowest first."""
         starts, sizes = self._next_sized()
-        if len(sizes) and not 1 <= sizes.min() <= sizes.max() <= _DECIMAL_BYTES:
-            raise OddRecordError
+        refuse(len(sizes) and not 1 <= sizes.min() <= sizes.max() <= _DECIMAL_BYTES)
         is_negative = self._data[starts] >= 0x80
         found = np.where(is_negative, np.uint8(0xFF), np.uint8(0))[:, np.newaxis].repeat(_DECIMAL_BYTES, 1)
         for place in range(int(sizes.max(initial=0))):
@@ -153,8 +142,7 @@ class Cursor:
         is_there: Flags = branch == _PRESENT
         if is_there.all():
             return None, is_there
-        if (branch[~is_there] != _NULL).any():
-            raise OddRecordError
+        refuse((branch[~is_there] != _NULL).any())
         return np.flatnonzero(is_there), is_there
 
     def _values(self, kind: ColumnType) -> pa.Array:
@@ -175,7 +163,7 @@ class Cursor:
             case TypeName.BIGINT:
                 return pa.array(self.number())
             case TypeName.TIMESTAMP:
-                return pa.array(self._within(_FIRST_US, _LAST_US)).view(kind.arrow)
+                return pa.array(self._within(FIRST_US, LAST_US)).view(kind.arrow)
             case TypeName.FLOAT:
                 return self._real(4, "<f4")
             case TypeName.DOUBLE:

@@ -9,7 +9,7 @@ Formats without such a reader, and batches with a record that it finds odd, go b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from schemas.formats.protocol import Images
 from streaming.core.history import history_ranges
 from streaming.lane.task import LaneOutcome, LaneTask
+from streaming.protocol.lanes.quiet import RunLane
+from streaming.protocol.lanes.short import all_or_none
 from streaming.runtime import failpoints
 from streaming.runtime.tasks import run_each
 from streaming.source.few_records import Records, UnfitError, decoded_columns, few_schema, marked_columns
 from streaming.source.kafka import UpstreamSource
-
-RunLane = Callable[[LaneTask, int, Iterable[pa.RecordBatch], pa.Schema], LaneOutcome]
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,7 @@ class LogOnlyLanes:
                 return None
 
         rows = self.source.raw_in_place(task.plan.first_offsets, task.plan.end_offsets, task.plan.lanes)
-        outcomes = run_each(rows, work)
-        sound = [outcome for outcome in outcomes if outcome is not None]
-        return sound if len(sound) == len(outcomes) else None
+        return all_or_none(run_each(rows, work))
 
 
 def _decoded(batches: Iterable[pa.RecordBatch], task: LaneTask) -> Iterator[pa.RecordBatch]:

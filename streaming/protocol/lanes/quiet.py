@@ -6,7 +6,7 @@ middle of it leaves what a lane leaves. Spark's fixed cost of a job is most of w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -20,7 +20,7 @@ from streaming.source.few_records import few_schema
 
 _MOST_AT_ONCE = 8
 
-RunLane = Callable[[LaneTask, int, list[pa.RecordBatch], pa.Schema], LaneOutcome]
+RunLane = Callable[[LaneTask, int, Iterable[pa.RecordBatch], pa.Schema], LaneOutcome]
 
 
 class QuietLanes:

@@ -6,7 +6,7 @@ so the same plan sends the same bytes in either way, and a batch may begin in on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -47,9 +47,13 @@ class ShortLanes:
                 return None
             return run(task, lane, [rows], rows.schema)
 
-        outcomes = run_numbers(self.spark(), task.plan.lanes, work)
-        sound = [outcome for outcome in outcomes if outcome is not None]
-        return sound if len(sound) == len(outcomes) else None
+        return all_or_none(run_numbers(self.spark(), task.plan.lanes, work))
+
+
+def all_or_none(outcomes: Sequence[LaneOutcome | None]) -> list[LaneOutcome] | None:
+    """The outcomes of all lanes; None if the records of one of them were unfit."""
+    sound = [outcome for outcome in outcomes if outcome is not None]
+    return sound if len(sound) == len(outcomes) else None
 
 
 def lane_rows(task: LaneTask, lane: int, records: FewRecords, begins: tuple[int, ...]) -> pa.RecordBatch:

@@ -28,7 +28,7 @@ from schemas.json.debezium_values import (
     TimeMode,
 )
 from schemas.table import Column as TableColumn
-from schemas.types import TypeName
+from schemas.types import FIRST_DAY, LAST_DAY, TypeName
 from streaming.source.formats.json_columns import (
     Cell,
     CellForms,
@@ -50,7 +50,7 @@ _SHORT_TEXT, _MAX_SHORT_SCALE = 12, 18
 _BASE64 = r"^(?=.)([A-Za-z0-9+/]{4})*+([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?\z"
 """With padding, and without bits that stand for nothing."""
 _QUOTED_OBJECT = r'\{\\"|\\u00(22|7[bB])'
-_DAYS = -719_162, 2_932_896
+_DAYS = FIRST_DAY, LAST_DAY
 _UNAVAILABLE = {TypeName.STRING: UNAVAILABLE_TEXTS, TypeName.BINARY: (UNAVAILABLE_BYTES,)}
 
 
