@@ -20,7 +20,9 @@ from streaming.kafka.topics import Watermarks
 from streaming.verify.findings import Report, Rule
 from streaming.verify.history import Entry
 from streaming.verify.judge import verify_topics
+from streaming.verify.sources import feed as feed_module
 from streaming.verify.sources.ends import Ends
+from streaming.verify.sources.feed import feeds
 from streaming.verify.sources.topics import PartitionSource
 from tests.conftest import TopicFactory
 from tests.kit.encoded_histories import encoded
@@ -181,7 +183,8 @@ def test_an_end_moves_over_whole_transactions(bootstrap: str, topic: TopicFactor
     settings, name = KafkaSettings(bootstrap), topic(name="large")
     nothing = Watermarks(0, 0, 0)
     ends, writer = Ends(settings, settle_s=60), Writer(bootstrap, name)
-    source = PartitionSource(settings, name, 0, nothing, prefetch_kib=256, on_read=lambda _: None, ends=ends)
+    [feed] = feeds(settings, name, [0], prefetch_kib=256)
+    source = PartitionSource(feed, 0, nothing, on_read=lambda _: None, ends=ends)
     try:
         assert list(source.entries()) == []
         writer.begin()
@@ -190,7 +193,36 @@ def test_an_end_moves_over_whole_transactions(bootstrap: str, topic: TopicFactor
         assert source.extend()
         assert [entry.offset for entry in source.entries()] == list(range(12))
     finally:
-        source.close()
+        feed.close()
+
+
+def test_partitions_share_consumers_and_each_is_read_at_its_own_pace(
+    bootstrap: str, topic: TopicFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is not asked for is held up to a bound, and goes on where it was once it is."""
+    monkeypatch.setattr(feed_module, "_MOST_CONSUMERS", 2)
+    monkeypatch.setattr(feed_module, "_MOST_HELD", 10)
+    monkeypatch.setattr(feed_module, "_CHUNK_RECORDS", 7)
+    settings, name = KafkaSettings(bootstrap), topic(name="many", partitions=5)
+    writer = Writer(bootstrap, name)
+    writer.write([[Entry(number, b"key", b"value") for number in range(200)] for _ in range(5)])
+    every = feeds(settings, name, [0, 0, 3, 0, 0], prefetch_kib=256)
+    assert len(set(every)) == 2
+    ends = Ends(settings, settle_s=1)
+    sources = [
+        PartitionSource(
+            feed, number, Watermarks(3 if number == 2 else 0, 200, 200), on_read=lambda _: None, ends=ends
+        )
+        for number, feed in enumerate(every)
+    ]
+    try:
+        for number in (4, 0, 2, 3, 1):
+            offsets = [entry.offset for entry in sources[number].entries()]
+            assert offsets == list(range(3 if number == 2 else 0, 200))
+            assert all(len(held) <= 10 + 7 for feed in every for held in feed._held.values())
+    finally:
+        for feed in set(every):
+            feed.close()
 
 
 def test_a_torn_end_that_stays_torn_is_a_finding(

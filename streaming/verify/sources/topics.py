@@ -1,8 +1,8 @@
 """Both topics, read from Kafka: committed records only, from the beginning to an end fixed at the start.
 
-Each partition has a consumer of its own, because the judge decides which partition it reads next and must
-not have to hold what other partitions delivered meanwhile. librdkafka prefetches a bounded number of bytes
-for each in the background, so memory does not grow with the topics.
+The judge decides which partition it reads next and must not have to hold what others delivered meanwhile, so partitions
+have consumers of their own, or share them (`streaming.verify.sources.feed`). librdkafka prefetches a bounded number of
+bytes for each in the background, so memory does not grow with the topics.
 
 What is shared with the service ends at the connection (`streaming.runtime`: settings, watermarks, errors).
 """
@@ -15,12 +15,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER, EPOCH_HEADER, RecordId
-from streaming.kafka.clients import KafkaSettings, translate, translated
+from streaming.kafka.clients import KafkaSettings, translate
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import Watermarks, admin, cleanup_policy, watermarks
 from streaming.verify.dead_letters import Letter
@@ -28,49 +28,33 @@ from streaming.verify.findings import Place
 from streaming.verify.history import Entry, Source
 from streaming.verify.sources.beside import DataSource, Merged
 from streaming.verify.sources.ends import Ends, await_decided
+from streaming.verify.sources.feed import Feed, feeds
 
 OnRead = Callable[[int], None]
 """Called with how many more offsets were passed, transaction markers and aborted records included."""
 
 _PREFETCH_KIB = 32_768
-_PREFETCH_RECORDS = 10_000
-"""KiB for all consumers together, records for each: librdkafka spends some 300 bytes on any record."""
-
-_CHUNK_RECORDS = 2_000
+"""For all consumers together."""
 _NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
-_POLL_S = 0.2
 
 
 class PartitionSource:
-    """One partition from offset `start` up to `end`, which `extend` can move. Close it after use."""
+    """One partition from offset `start` up to `end`, which `extend` can move. Its feed is not closed with it."""
 
     def __init__(
         self,
-        settings: KafkaSettings,
-        topic: str,
+        feed: Feed,
         partition: int,
         marks: Watermarks,
         *,
-        prefetch_kib: int,
         on_read: OnRead,
         ends: Ends,
         left_out: frozenset[int] = frozenset(),
     ) -> None:
-        self._settings, self._topic, self._partition = settings, topic, partition
-        self._left_out = left_out
+        self._feed, self._partition, self._left_out = feed, partition, left_out
         self._next, self._end = marks.earliest, marks.stable
         self._on_read, self._ends = on_read, ends
         self._fetched: list[Message] = []  # in reverse, so that the next one is popped from the end
-        prefetch = {
-            "queued.max.messages.kbytes": prefetch_kib,
-            "queued.min.messages": _PREFETCH_RECORDS,
-        }
-        self._consumer = Consumer(settings.consumer(**prefetch))
-        self._consumer.assign([TopicPartition(topic, partition, self._next)])
-
-    def close(self) -> None:
-        """Leave the broker."""
-        self._consumer.close()
 
     def entries(self) -> Iterator[Entry]:
         """The committed records up to the end, from where the last call stopped.
@@ -102,40 +86,35 @@ class PartitionSource:
 
     def extend(self) -> bool:
         """Move the end to where it is now, once more is committed; False if that takes too long. See `Ends.beyond`."""
-        end = self._ends.beyond(self._topic, self._partition, self._end)
+        end = self._ends.beyond(self._feed.topic, self._partition, self._end)
         self._end = end or self._end
         return end is not None
 
     def settle(self) -> bool:
         """Move the end behind all that is in the partition now, once that is decided; whether it has moved."""
-        before, self._end = self._end, max(self._end, self._ends.decided(self._topic, self._partition))
+        before, self._end = self._end, max(self._end, self._ends.decided(self._feed.topic, self._partition))
         return self._end > before
 
     def _await_more(self) -> None:
-        deadline = time.monotonic() + self._settings.wait_s
+        deadline = time.monotonic() + self._feed.settings.wait_s
         while not self._fetch():
             if time.monotonic() > deadline:
-                what = f"{self._topic}-{self._partition}"
-                raise translate(KafkaError(KafkaError._TIMED_OUT), self._settings, what=what)
+                what = f"{self._feed.topic}-{self._partition}"
+                raise translate(KafkaError(KafkaError._TIMED_OUT), self._feed.settings, what=what)
 
     def _fetch(self) -> bool:
-        """Take what has been prefetched; whether anything came, be it only the end of the partition."""
-        place = f"{self._topic}-{self._partition}@{self._next}"
-        with translated(self._settings, what=place):
-            first = self._consumer.poll(_POLL_S)
-            chunk = [] if first is None else [first, *self._consumer.consume(_CHUNK_RECORDS, timeout=0)]
+        """Take what has come; whether anything has, be it only the end of the partition."""
+        place = f"{self._feed.topic}-{self._partition}@{self._next}"
+        chunk = self._feed.take(self._partition, where=place)
         records = []
         reached = self._next
         for message in chunk:
-            error = message.error()
             offset: Any = message.offset()
-            if error is None:
+            if message.error() is None:
                 records.append(message)
                 reached = offset + 1
-            elif error.code() == KafkaError._PARTITION_EOF:
-                reached = max(reached, offset)  # only markers or aborted records lie before it
-            elif not error.retriable():
-                raise translate(error, self._settings, what=place)
+            else:
+                reached = max(reached, offset)  # only markers or aborted records lie before the end
         if records:
             records.reverse()
             self._fetched[:0] = records
@@ -187,35 +166,33 @@ class TopicPair:
             await_decided(settings, output)
         marks += [marks_of(topic) for topic in (output, of_upstream)]
         marks.append(_whole(upstream, watermarks(settings, upstream, client=client), begins))
-        every = [each for topic in marks for each in topic]
-        self.offsets = sum(marks.stable - marks.earliest for marks in every)
-        prefetch_kib = max(256, _PREFETCH_KIB // len(every))
+        self.offsets = sum(each.stable - each.earliest for topic in marks for each in topic)
+        read = [topic for topic in marks if topic]
+        self._feeds: list[Feed] = []
 
         def sources(
             topic: str | None, marks: tuple[Watermarks, ...], without: frozenset[RecordId] = frozenset()
         ) -> list[PartitionSource]:
-            return (
-                []
-                if topic is None
-                else [
-                    PartitionSource(
-                        settings,
-                        topic,
-                        partition,
-                        each,
-                        prefetch_kib=prefetch_kib,
-                        on_read=on_read,
-                        ends=ends,
-                        left_out=frozenset(offset for number, offset in without if number == partition),
-                    )
-                    for partition, each in enumerate(marks)
-                ]
-            )
+            if topic is None:
+                return []
+            starts = [each.earliest for each in marks]
+            of_topic = feeds(settings, topic, starts, prefetch_kib=_PREFETCH_KIB // len(read))
+            self._feeds += dict.fromkeys(of_topic)
+            return [
+                PartitionSource(
+                    feed,
+                    partition,
+                    each,
+                    on_read=on_read,
+                    ends=ends,
+                    left_out=frozenset(offset for number, offset in without if number == partition),
+                )
+                for partition, (feed, each) in enumerate(zip(of_topic, marks, strict=True))
+            ]
 
         topics = [of_output, output, of_upstream, upstream]
         without = [frozenset[RecordId]()] * 3 + [left_out]
         every_source = list(map(sources, topics, marks, without))
-        self._sources = [source for topic in every_source for source in topic]
         self.output = _merged(every_source[1], of_output, every_source[0])
         self.upstream = _merged(every_source[3], of_upstream, every_source[2], begins)
 
@@ -223,8 +200,8 @@ class TopicPair:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for source in self._sources:
-            source.close()
+        for feed in self._feeds:
+            feed.close()
 
 
 def _merged(
