@@ -58,6 +58,12 @@ class OddRecordError(Exception):
     """Among records that were to be read together is one that has to be read by itself. None of them was read."""
 
 
+def refuse(is_odd: object) -> None:
+    """Raises: OddRecordError, if something is odd."""
+    if is_odd:
+        raise OddRecordError
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamRecord:
     """The content of an upstream's record beside its key; `change` is None where it is no data of the table.

@@ -35,7 +35,7 @@ class ChangeFormat(OutputFormat):
 
         return AvroRows(columns, key_columns)
 
-    def column_reader(self, columns: Sequence[Column]) -> ColumnReader:
+    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader:
         from schemas.avro.columns.changes import read_changes
 
         return partial(read_changes, tuple(columns))

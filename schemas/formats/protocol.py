@@ -93,12 +93,15 @@ class Rows(Protocol):
 
 
 class ColumnReader(Protocol):
-    """Reads the values of many records at once, as whole columns; from each the same row as `Rows` do."""
+    """Reads many records at once, as whole columns; from each the same change as `Rows` do."""
 
-    def __call__(self, values: pa.BinaryArray) -> tuple[npt.NDArray[np.int8], pa.StructArray, pa.StructArray]:
+    def __call__(
+        self, keys: pa.BinaryArray, values: pa.BinaryArray
+    ) -> tuple[npt.NDArray[np.int8], pa.StructArray, pa.StructArray]:
         """The ops (values of `records.Op`) of n changes, and their halves: structs of the columns, null for none.
 
-        Raises: OddRecordError, where any of them may not be sound; `Rows` say which, and why.
+        Keys are read, or left to the caller, as by `Rows.read_change`. Raises: OddRecordError, where any record may not
+        be sound, or is no change; `Rows` say which, and why.
         """
 
 
@@ -261,8 +264,8 @@ class Format(BaseModel):
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
         """The strict twin over rows of these columns, tuples in this order."""
 
-    def column_reader(self, columns: Sequence[Column]) -> ColumnReader | None:
-        """Reads values that hold the whole change, over these columns. None where there is no way but one by one."""
+    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
+        """Reads changes over these columns. None where there is no way but one by one."""
         return None
 
     def keys(self, key_columns: Sequence[Column]) -> KeyEncoder | None:

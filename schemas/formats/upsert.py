@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from schemas.avro.registered import WriterSchema
-from schemas.formats.protocol import Framed, Images, Rows
+from schemas.formats.protocol import ColumnReader, Framed, Images, Rows
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.table import Column, TableSchema
 
@@ -68,3 +68,10 @@ class UpsertFormat(RegistryFormat):
         from schemas.formats.upsert_json import JsonUpserts
 
         return JsonUpserts(columns, key_columns, self.key)
+
+    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
+        if self.encoding != "json" or self.key != "record":
+            return None
+        from schemas.formats.by_columns.upserts import UpsertColumns
+
+        return UpsertColumns.of(columns, key_columns)

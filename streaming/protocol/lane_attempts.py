@@ -106,7 +106,9 @@ class LaneTasks:
 
     @property
     def _times_as_long(self) -> int:
-        by_columns = self.upstream_format.column_reader(self.setup.table.columns) is not None
+        format_, table = self.upstream_format, self.setup.table
+        # Of other formats sound records, too, may have to be read one by one.
+        by_columns = format_.images is Images.FULL and format_.column_reader(table.columns, table.key_columns)
         return (_COLD if self.setup.lanes.is_cold else 1) * (_BY_COLUMNS if by_columns else 1)
 
     def _is_long(self, plan: BatchPlan) -> bool:

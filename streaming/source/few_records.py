@@ -160,7 +160,7 @@ def _rows_of(format_: Format, table: TableSchema) -> Rows:
 
 @lru_cache(maxsize=1)
 def _column_reader_of(format_: Format, table: TableSchema) -> ColumnReader | None:
-    return format_.column_reader(table.columns)
+    return format_.column_reader(table.columns, table.key_columns)
 
 
 def few_schema(format_: Format, table: TableSchema) -> pa.Schema:
@@ -235,7 +235,7 @@ def _by_columns(records: Records, format_: Format, table: TableSchema) -> Column
     if read is None:
         return None
     try:
-        ops, before, after = read(records.values)
+        ops, before, after = read(records.keys, records.values)
     except OddRecordError:
         return None
     return {OP: pa.array(ops), BEFORE: before, AFTER: after}

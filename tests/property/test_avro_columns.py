@@ -43,7 +43,7 @@ def some_columns(draw: st.DrawFn) -> tuple[Column, ...]:
 
 
 def read(columns: Sequence[Column], values: Sequence[bytes]) -> list[Change]:
-    ops, *halves = read_changes(columns, pa.array(values, pa.binary()))
+    ops, *halves = read_changes(columns, pa.nulls(len(values), pa.binary()), pa.array(values, pa.binary()))
     rows = ([None if row is None else tuple(row.values()) for row in half.to_pylist()] for half in halves)
     return [Change(Op(op), *pair) for op, *pair in zip(ops.tolist(), *rows, strict=True)]
 

@@ -8,17 +8,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.avro.columns.cursor import Cursor, Flags, refuse, spread
-from schemas.records import Op
+from schemas.avro.columns.cursor import Cursor, Flags, spread
+from schemas.records import Op, refuse
 from schemas.table import Column
 
 
 def read_changes(
-    columns: Sequence[Column], values: pa.BinaryArray
+    columns: Sequence[Column], keys: pa.BinaryArray, values: pa.BinaryArray
 ) -> tuple[npt.NDArray[np.int8], pa.StructArray, pa.StructArray]:
     """The ops of n `Change` records, and their halves: structs of the columns, null where the op has none.
 
-    Raises: OddRecordError.
+    Keys are not looked at. Raises: OddRecordError.
     """
     cursor = Cursor.of(values)
     codes = cursor.byte()

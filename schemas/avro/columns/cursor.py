@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.avro.reader import INT_MAX, INT_MIN
-from schemas.records import OddRecordError
+from schemas.records import OddRecordError, refuse
 from schemas.table import Column
 from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, ColumnType, TypeName
 
@@ -202,12 +202,6 @@ class Cursor:
         within = pc.and_(pc.greater_equal(found, least), pc.less_equal(found, most))
         refuse(not pc.all(within, min_count=0).as_py())
         return found
-
-
-def refuse(is_odd: object) -> None:
-    """Raises: OddRecordError, if something is odd."""
-    if is_odd:
-        raise OddRecordError
 
 
 def _valid(texts: pa.Array) -> pa.Array:

@@ -22,11 +22,11 @@ def json_event_rows(
     columns: Sequence[Column], key_columns: Sequence[Column], encoding: Encoding, *, tombstones: bool
 ) -> EventRows:
     """The twin."""
-    keys, events = JsonKeyRows(key_columns, encoding), _JsonEvents(columns, encoding)
+    keys, events = JsonKeyRows(key_columns, encoding), JsonEvents(columns, encoding)
     return EventRows(columns, keys, events, tombstones=tombstones)
 
 
-class _JsonEvents(Events):
+class JsonEvents(Events):
     """Reads an event by writing it again from its content, and comparing: any other form is refused."""
 
     def __init__(self, columns: Sequence[Column], encoding: Encoding) -> None:

@@ -45,7 +45,7 @@ class LogOnlyLanes:
             and table.has_key
             and not table.by_partition
             and format_.images is Images.FULL
-            and format_.column_reader(table.columns) is not None
+            and format_.column_reader(table.columns, table.key_columns) is not None
         )
 
     def carry_out(self, task: LaneTask) -> list[LaneOutcome] | None:

@@ -1,15 +1,16 @@
 """Records of any format in the one form that the judge computes with: keys and changes in Avro, as bytes.
 
 The judge's algebra of bytes (`streaming.verify.records.rows`) shares nothing with what it judges. A topic of another
-format than `change` is brought into that form here, record by record, by the format's strict twin; the columns that
-wrote or read the topic have no part in it. What the twin refuses has no value in canonical form, which every rule takes
-for a record at fault.
+format than `change` is brought into that form here, by whole columns where its format has a reader for them, or else
+record by record by the format's strict twin; what wrote the topic has no part in it. What the twin refuses has no value
+in canonical form, which every rule takes for a record at fault.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import InputError
@@ -19,6 +20,7 @@ from schemas.formats.protocol import Format, Images, OutputFormat
 from schemas.records import Op
 from schemas.table import Column
 from streaming.verify.history import Entry, Source
+from streaming.verify.records.by_columns import CanonicalColumns
 
 CANONICAL = ChangeFormat()
 
@@ -75,56 +77,69 @@ class _Recoded:
         self._rows = self.format.rows(self.columns, self.key_columns)
         self._changes, self._keys = ChangeCodec(self.columns), KeyCodec(self.key_columns)
         self._in_order = InOrder()
-        self._deleted: Entry | None = None
+        self._deleted: _Pair | None = None
+        self._has_tombstones = isinstance(self.format, OutputFormat) and self.format.tombstone_follows
+        read = None if self._has_order else self.format.column_reader(self.columns, self.key_columns)
+        self._by_columns = None if read is None else CanonicalColumns(read, self.columns, self.key_columns)
 
     def entries(self) -> Iterator[Entry]:
         """Those of the source that say anything of the table."""
-        entries = self.source.entries()
-        if isinstance(self.format, OutputFormat) and self.format.tombstone_follows:
-            entries = self._without_tombstones(entries)
-        return (entry for entry in map(self._recoded, entries) if entry is not None)
-
-    def _without_tombstones(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        """Each DELETE with the record behind it that repeats its key, without that one. Any other one is at fault."""
-        for entry in entries:
-            if self._deleted is not None:
-                deleted, self._deleted = self._deleted, None
-                if entry.barrier is None and (entry.key, entry.value) == (deleted.key, None):
-                    yield deleted
-                    continue
-                yield deleted._replace(value=b"")
-            if entry.barrier is None and entry.value is None:
-                yield entry._replace(value=b"")
-            elif self._is_delete(entry):
-                self._deleted = entry
-            else:
-                yield entry
-
-    def _is_delete(self, entry: Entry) -> bool:
-        if entry.barrier is not None or entry.key is None:
-            return False
-        try:
-            change = self._rows.read_record(entry.key, entry.value).change
-        except InputError:
-            return False
-        return change is not None and change.op is Op.DELETE
+        pairs = self._without_tombstones(self._pairs()) if self._has_tombstones else self._pairs()
+        return (entry for _, entry in pairs if entry is not None)
 
     def extend(self) -> bool:
         """As the source."""
         return self.source.extend()
 
+    def _pairs(self) -> Iterator[_Pair]:
+        entries = self.source.entries()
+        while chunk := list(islice(entries, _CHUNK_RECORDS)):
+            recoded = iter(self._recoded_together([entry for entry in chunk if self._is_change(entry)]))
+            for entry in chunk:
+                yield entry, next(recoded) if self._is_change(entry) else entry
+
+    def _without_tombstones(self, pairs: Iterable[_Pair]) -> Iterator[_Pair]:
+        """Each DELETE with the record behind it that repeats its key, without that one. Any other one is at fault."""
+        for entry, recoded in pairs:
+            if self._deleted is not None:
+                deleted, self._deleted = self._deleted, None
+                if entry.barrier is None and (entry.key, entry.value) == (deleted[0].key, None):
+                    yield deleted
+                    continue
+                yield _at_fault(deleted[0])
+            if entry.barrier is None and entry.value is None:
+                yield _at_fault(entry)
+            elif entry.barrier is None and recoded is not None and (recoded.value or b"")[:1] == _DELETE:
+                self._deleted = entry, recoded
+            else:
+                yield entry, recoded
+
+    def _recoded_together(self, entries: Sequence[Entry]) -> list[Entry | None]:
+        """By columns, but for those that have to be read by themselves."""
+        if self._by_columns is not None and (found := self._by_columns.recoded(entries)) is not None:
+            return [*found]
+        if self._by_columns is None or len(entries) <= _FEW:
+            return [self._recoded(entry) for entry in entries]
+        half = len(entries) // 2
+        return [*self._recoded_together(entries[:half]), *self._recoded_together(entries[half:])]
+
+    def _is_change(self, entry: Entry) -> bool:
+        return (
+            entry.barrier is None
+            and entry.key is not None
+            and (entry.value is not None or not self._has_tombstones)
+        )
+
     def _recoded(self, entry: Entry) -> Entry | None:
-        if entry.barrier is not None or entry.key is None:
-            return entry
-        given = entry.key, entry.value
+        given = entry.key or b"", entry.value
         try:
             if entry.value is None and not self.format.may_be_null:
-                key = self._keys.encode(self._rows.read_key(entry.key))
+                key = self._keys.encode(self._rows.read_key(given[0]))
                 return entry._replace(key=key, value=None, given=given)
             record = self._rows.read_record(*given)
             if record.change is None:
                 return None
-            row_key = self._rows.read_key(entry.key)
+            row_key = self._rows.read_key(given[0])
             change = self._in_order.take(row_key, record) if self._has_order else record.change
         except (InputError, LookupError):
             return entry._replace(value=b"", given=given)
@@ -136,3 +151,16 @@ class _Recoded:
     @property
     def _has_order(self) -> bool:
         return self.format.comes_again or self.format.may_be_unchanged
+
+
+_Pair = tuple[Entry, Entry | None]
+"""A record as it came, and in canonical form; None where it is no change."""
+_DELETE = bytes([2 * Op.DELETE])
+"""How a DELETE begins in canonical form."""
+_CHUNK_RECORDS = 2_000
+_FEW = 60
+"""Records that are read one by one rather than in halves, if one of them has to be."""
+
+
+def _at_fault(entry: Entry) -> _Pair:
+    return entry, entry._replace(value=b"", given=(entry.key, entry.value))

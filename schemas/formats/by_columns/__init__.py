@@ -1,0 +1,1 @@
+"""Formats in JSON, read by whole columns (`schemas.formats.protocol.ColumnReader`)."""
