@@ -282,6 +282,11 @@ class OutputFormat(Format):
         return False
 
     @property
+    def names_origin(self) -> bool:
+        """Whether values depend on the `Origins` of their rows. If not, equal outputs are encoded once."""
+        return False
+
+    @property
     def ids(self) -> SchemaIds | None:
         """The ids of schemas that records begin with, of a format that is `framed`; None until `with_ids`."""
         return None

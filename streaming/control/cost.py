@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from schemas.avro.chunks import chunks
@@ -123,6 +124,7 @@ def _encoded_bytes(rows: pa.Table, job: JobDefinition, table: TableSchema) -> in
     if not rows.num_rows:
         return 0
     arrays = {name: rows[name].combine_chunks() for name in rows.column_names}
-    shown = Rows(output=Output(job, table), partition=0, part=0, barrier=_ANY_BARRIER, arrays=arrays)
+    parts = np.zeros(rows.num_rows, np.int32)
+    shown = Rows(output=Output(job, table), parts=parts, barrier=_ANY_BARRIER, arrays=arrays)
     records = shown.records()
     return int(records.keys.nbytes + records.values.nbytes)

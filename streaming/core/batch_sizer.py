@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from schemas.job import JobDefinition
-from state.values.plan import AlignedBarrier, Amount, JobPlan, JobState
+from state.values.cut import Amount
+from state.values.plan import AlignedBarrier, JobPlan, JobState
 from state.values.progress import Progress, is_complete
 from streaming.core.budget import BatchLoad, OverheadMs, SnapshotBudget, StartDelay
 from streaming.core.planning import NOTHING, CutFunction, choose_slices

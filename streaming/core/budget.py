@@ -26,7 +26,7 @@ import statistics
 from collections import deque
 from dataclasses import dataclass
 
-from state.values.plan import Amount
+from state.values.cut import Amount
 
 FIRST_ROWS = 20_000
 """First batch of a job with a latency budget: small enough for the slowest machine, large enough to measure."""

@@ -15,7 +15,8 @@ from schemas.job import JobDefinition
 from schemas.position import Key, order_key
 from schemas.records import RecordId
 from state.values.chunks import KeyRange
-from state.values.plan import AlignedBarrier, Amount, BatchPlan, Cut, Slice
+from state.values.cut import Amount, Cut
+from state.values.plan import AlignedBarrier, BatchPlan, Slice
 from state.values.progress import Completed, NotStarted, Progress, is_complete
 
 CutFunction = Callable[[int, Key | None, Amount], Cut | None]

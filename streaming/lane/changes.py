@@ -8,9 +8,9 @@ say nothing of the table, and those that the plan leaves out are dropped here. R
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,18 @@ from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
 from state.values.plan import BatchPlan
 from streaming.core.planning import markers_of
+from streaming.sink.columns import Encode
 from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, NO_DATA
 
 Bools = npt.NDArray[np.bool_]
+
+
+class _Values(NamedTuple):
+    """Encoded values of the changes at `rows`, with these ops."""
+
+    rows: npt.NDArray[np.int64]
+    ops: npt.NDArray[np.int8]
+    values: pa.BinaryArray
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,7 @@ class Changes:
     keys: tuple[pa.Array, ...]
     rows: pa.Table
     _encoded: dict[KeyEncoder, pa.Array] = field(default_factory=dict, init=False, repr=False)
+    _values: dict[Hashable, _Values] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -89,6 +99,15 @@ class Changes:
         if encoder not in self._encoded:
             self._encoded[encoder] = self._encode_keys(encoder)
         return self._encoded[encoder]
+
+    def encoded_values(
+        self, form: Hashable, rows: npt.NDArray[np.int64], ops: npt.NDArray[np.int8], encode: Encode
+    ) -> pa.BinaryArray:
+        """As `sink.columns.Decoded`. Of each form it keeps the values that were encoded last."""
+        known = self._values.get(form)
+        if known is None or not (np.array_equal(known.rows, rows) and np.array_equal(known.ops, ops)):
+            known = self._values[form] = _Values(rows, ops, encode())
+        return known.values
 
     def _encode_keys(self, encoder: KeyEncoder) -> pa.Array:
         decoded = pc.and_(pa.array(self.ops >= 0), pc.is_valid(self.keys[0]))

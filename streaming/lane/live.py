@@ -76,16 +76,14 @@ class LiveChanges:
         name, early = job.definition.name, int(history[rows].sum())
         self.history[name] += early
         self.sent[name] += len(rows) - early
-        definition, parts = job.definition, job.scan.parts_of(changes)[rows]
-        # `partition_of`, of whole columns.
-        partitions = parts.astype(np.int64) * definition.output_partitions // definition.part_count
+        parts = job.scan.parts_of(changes)[rows]
         barriers = [aligned.barrier for aligned in self._task.plan.barriers]
         return ChangeColumns(
             output=job.output,
             decoded=changes,
             rows=rows,
             ops=ops[rows],
-            partitions=partitions.astype(np.int32),
+            partitions=job.output.partitions_of(parts),
             parts=parts,
             bounds=np.searchsorted(rows, changes.bounds(len(barriers))),
             barriers=barriers,

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.avro.chunks import chunks, whole
@@ -26,7 +28,12 @@ from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.stopwatch import Stopwatch
 from streaming.sink.columns import Rows
+from streaming.sink.protocol import Writer
 from streaming.sink.writers import LaneWriters
+
+_ENOUGH_ROWS = 8_192
+"""Rows that are sent together: a piece takes a millisecond whatever it holds, and each of many parts may have a row."""
+_ENOUGH_BYTES = 4 << 20
 
 
 def send_letters(task: LaneTask, lane: int, jobs: Sequence[LaneJob], writers: LaneWriters) -> None:
@@ -81,7 +88,7 @@ def _send_snapshot(
     Returns how many rows were read in each part, and how many passed the filter and were sent.
     """
     read: dict[int, int] = {}
-    sent = 0
+    gathered = _GatheredRows(job, barrier, writers.of(job.output))
     if job.plan.slices:
         parts = frozenset(item.part for item in job.plan.slices)
         columns = job.read_columns()
@@ -94,20 +101,50 @@ def _send_snapshot(
             count = 0
             for rows in read_slice(item):
                 count += rows.num_rows
-                sent += _send_rows(job, item.part, barrier, rows, writers)
+                gathered.add(item.part, rows)
             read[item.part] = count
-    return read, sent
+        gathered.flush()
+    return read, gathered.sent
 
 
-def _send_rows(job: LaneJob, part: int, barrier: Barrier, rows: pa.Table, writers: LaneWriters) -> int:
-    partition, sent = job.definition.partition_of(part), 0
-    for chunk in chunks(rows):
-        arrays = {name: whole(chunk[name]) for name in chunk.schema.names}
+class _GatheredRows:
+    """Rows of one job in the interval that `barrier` closes, sent in pieces that are worth it: see `_ENOUGH_ROWS`."""
+
+    def __init__(self, job: LaneJob, barrier: Barrier, writer: Writer) -> None:
+        self._job, self._barrier, self._writer = job, barrier, writer
+        self._columns = list(job.read_columns())
+        self._held: list[tuple[int, pa.Table]] = []
+        self._rows = self._bytes = 0
+        self.sent = 0
+        """Rows that passed the filter."""
+
+    def add(self, part: int, rows: pa.Table) -> None:
+        """Rows that were read in a part; they are sent in the order in which they come."""
+        self._held.append((part, rows.select(self._columns)))
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+        if self._rows >= _ENOUGH_ROWS or self._bytes >= _ENOUGH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits."""
+        held, self._held, self._rows, self._bytes = self._held, [], 0, 0
+        if not held:
+            return
+        counts = [rows.num_rows for _, rows in held]
+        parts = np.repeat(np.array([part for part, _ in held], np.int32), counts)
+        done = 0
+        for chunk in chunks(pa.concat_tables([rows for _, rows in held])):
+            self._send(parts[done : done + chunk.num_rows], chunk)
+            done += chunk.num_rows
+
+    def _send(self, parts: npt.NDArray[np.int32], chunk: pa.Table) -> None:
+        job = self._job
+        arrays = {name: whole(chunk[name]) for name in self._columns}
         passes = job.passes(arrays)
         if passes is not None:
             arrays = {name: array.filter(passes) for name, array in arrays.items()}
-        shown = Rows(output=job.output, partition=partition, part=part, barrier=barrier, arrays=arrays)
-        if len(shown):
-            writers.of(job.output).rows(shown)
-        sent += len(shown)
-    return sent
+            parts = parts[passes.to_numpy(zero_copy_only=False)]
+        if len(parts):
+            self._writer.rows(Rows(output=job.output, parts=parts, barrier=self._barrier, arrays=arrays))
+        self.sent += len(parts)

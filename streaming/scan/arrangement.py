@@ -17,7 +17,8 @@ from schemas.position import Key
 from schemas.table import TableSchema
 from state.replica import Replica, ReplicaFiles
 from state.storage import Storage
-from state.values.plan import Amount, Cut, Pin, Slice
+from state.values.cut import Amount, Cut
+from state.values.plan import Pin, Slice
 from state.values.progress import Progress
 from streaming.core.visibility import covered
 from streaming.scan.protocol import LiveRows, PinnedScan, Scan, SliceReader

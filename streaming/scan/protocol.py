@@ -33,7 +33,8 @@ import pyarrow as pa
 
 from schemas.job import JobDefinition
 from schemas.position import Key
-from state.values.plan import Amount, Cut, Pin, Slice
+from state.values.cut import Amount, Cut
+from state.values.plan import Pin, Slice
 from state.values.progress import Progress
 
 SliceReader = Callable[[Slice], Iterator[pa.Table]]

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,8 +28,9 @@ from state.columns import EPOCH, OFFSET, OP, VNODE
 from state.file_rows import PLACE, FileRows
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
 from state.storage import Storage
+from state.values.cut import Amount, Cut
 from state.values.order import arrays, changes_of_key, key_at, sort_order, within
-from state.values.plan import Amount, Cut, Slice
+from state.values.plan import Slice
 
 HELD_BYTES = 64 << 20
 """What an overlay holds of the log's values, and a read of a base file in one go: more is read part by part."""
@@ -35,7 +38,7 @@ HELD_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Overlay:
-    """The newest log row of each key in some vnodes, deletes included, in key order within a vnode.
+    """The newest log row of each key in some vnodes, deletes included, by vnode and key.
 
     `newest` has the wanted columns or, where `log` is given, only the key's, and each row's `PLACE` in `log`.
     """
@@ -44,8 +47,22 @@ class Overlay:
     log: FileRows | None = None
 
     def of(self, vnode: int) -> pa.Table:
-        """The rows of `newest` of one vnode."""
-        return self.newest.filter(pc.equal(self.newest[VNODE], vnode))
+        """The rows of `newest` of one vnode, without a copy."""
+        first, end = np.searchsorted(self._vnodes, (vnode, vnode + 1)).tolist()
+        return self.newest.slice(first, end - first)
+
+    def rows(self, vnode: int) -> int:
+        """How many of them are no deletes."""
+        return int(self._rows[vnode]) if vnode < len(self._rows) else 0
+
+    @cached_property
+    def _rows(self) -> npt.NDArray[np.int64]:
+        return np.bincount(self._vnodes[self.newest[OP].to_numpy() != Op.DELETE.value])
+
+    @cached_property
+    def _vnodes(self) -> npt.NDArray[np.int32]:
+        numbers: npt.NDArray[np.int32] = self.newest[VNODE].to_numpy()
+        return numbers
 
     def values(self, rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of some rows of `newest`, in no order."""
@@ -189,12 +206,12 @@ class SliceCutter:
             return self._cut_exactly(vnode, after, base, limit)
         more = 1 + self.little
         most = Amount(int(limit.rows * more), int(limit.size * more))
-        if after is None and (rest := self._amount(base)).rows <= most.rows and rest.size <= most.size:
+        if after is None and (rest := self._amount(base)).fits(most):
             return Cut(None, rest.rows, rest.size)
         files = [(_behind(keys, after), self._row_bytes(file)) for file, keys in self._keys_by_file(base)]
         rows = sum(len(keys[0]) for keys, _ in files)
         size = sum(int(len(keys[0]) * row_bytes) for keys, row_bytes in files)
-        if rows <= most.rows and size <= most.size:
+        if Amount(rows, size).fits(most):
             return Cut(None, rows, size)
         return _cut_among(files, limit)
 
@@ -229,11 +246,15 @@ class SliceCutter:
     def _cut_exactly(self, vnode: int, after: Key | None, base: Sequence[BaseFile], limit: Amount) -> Cut:
         files = self._reader.files
         row_bytes = (files.base_bytes + files.log_bytes) / max(files.rows, 1)
+        if after is None and not base:
+            rows = self._overlay(vnode).rows(vnode)
+            if (whole := Amount(rows, int(rows * row_bytes))).fits(limit):
+                return Cut(None, whole.rows, whole.size)
         return _cut_among([(self._all_keys(vnode, after, base), row_bytes)], limit)
 
     def _all_keys(self, vnode: int, after: Key | None, base: Sequence[BaseFile]) -> list[pa.Array]:
         names = self._reader.table.primary_key
-        overlay = self._overlay(vnode)
+        overlay = self._overlay(vnode).of(vnode)
         alive = overlay.filter(pc.not_equal(overlay[OP], Op.DELETE.value))
         sources = [arrays(alive, names)] + ([keys for _, keys in self._keys_by_file(base)] if base else [])
         behind = [_behind(keys, after) for keys in sources]
@@ -243,15 +264,15 @@ class SliceCutter:
         distinct = pa.array(changes_of_key(merged))
         return [column.filter(distinct) for column in merged]
 
-    def _overlay(self, vnode: int) -> pa.Table:
-        """The log's newest rows in a vnode; a small log is read once for all vnodes, as most walks ask for many."""
+    def _overlay(self, vnode: int) -> Overlay:
+        """The log's newest rows, of this vnode at least; a small log is read once, as most walks ask for many."""
         names, files = self._reader.table.primary_key, self._reader.files
         if files.log_rows > self._small_log:
-            return self._reader.overlay(frozenset({vnode}), names).newest
+            return self._reader.overlay(frozenset({vnode}), names)
         if self._small_overlay is None:
             every = frozenset(range(self._reader.table.vnode_count))
             self._small_overlay = self._reader.overlay(every, names)
-        return self._small_overlay.of(vnode)
+        return self._small_overlay
 
 
 def _size(keys_by_file: list[tuple[BaseFile, list[pa.Array]]]) -> int:

@@ -18,7 +18,8 @@ import pyarrow as pa
 from schemas.formats.protocol import Format
 from schemas.job import JobDefinition
 from schemas.position import Key
-from state.values.plan import Amount, Cut, Pin, Slice
+from state.values.cut import Amount, Cut
+from state.values.plan import Pin, Slice
 from state.values.progress import Completed, InProgress, Progress
 from streaming.scan.protocol import LiveRows, PinnedScan, Scan, SliceReader
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,11 @@ class Output:
         """One of its partitions."""
         return OutputPartition(self.topic, partition, self.definition.barrier_topic)
 
+    def partitions_of(self, parts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Where the rows of these parts go, as `JobDefinition.partition_of`."""
+        job = self.definition
+        return (parts.astype(np.int64) * job.output_partitions // job.part_count).astype(np.int32)
+
     def origins(
         self, parts: npt.NDArray[np.int32], intervals: npt.NDArray[np.int64], barriers: Sequence[Barrier]
     ) -> Origins:
@@ -85,20 +90,24 @@ class Records:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows of a snapshot read of one part, each an INSERT. `arrays` maps column names to values, also of other columns.
+    """Rows of a snapshot read, each an INSERT. `arrays` maps column names to values, also of other columns.
 
-    The arrays are of one length and of their columns' exact types, as encoders want them. `barrier` closes the interval
-    in which they are sent.
+    The arrays are of one length and of their columns' exact types, as encoders want them, and `parts` has the part of
+    each row. `barrier` closes the interval in which they are sent.
     """
 
     output: Output
-    partition: int
-    part: int
+    parts: npt.NDArray[np.int32]
     barrier: Barrier
     arrays: Mapping[str, pa.Array]
 
     def __len__(self) -> int:
-        return len(next(iter(self.arrays.values())))
+        return len(self.parts)
+
+    @property
+    def partitions(self) -> npt.NDArray[np.int32]:
+        """Of each row, where it goes."""
+        return self.output.partitions_of(self.parts)
 
     @property
     def keys(self) -> list[pa.Array]:
@@ -112,12 +121,13 @@ class Rows:
 
     def records(self) -> Records:
         """These rows, encoded in the output's format."""
-        count = len(self)
-        parts, intervals = np.full(count, self.part, np.int32), np.zeros(count, np.int64)
-        origins = self.output.origins(parts, intervals, [self.barrier])
+        origins = self.output.origins(self.parts, np.zeros(len(self), np.int64), [self.barrier])
         values, encode_keys = self.output.values.inserts(self.columns, origins), self.output.keys
         assert encode_keys is not None, "what has no key of its own is not read from a replica"
-        return Records(np.full(count, self.partition, np.int32), encode_keys(self.keys), values)
+        return Records(self.partitions, encode_keys(self.keys), values)
+
+
+Encode: TypeAlias = Callable[[], pa.BinaryArray]
 
 
 class Decoded(Protocol):
@@ -138,6 +148,11 @@ class Decoded(Protocol):
 
     def encoded_keys(self, encoder: KeyEncoder) -> pa.Array:
         """The keys as this encoder writes them; computed once for equal encoders."""
+
+    def encoded_values(
+        self, form: Hashable, rows: npt.NDArray[np.int64], ops: npt.NDArray[np.int8], encode: Encode
+    ) -> pa.BinaryArray:
+        """What `encode` gives for these changes with these ops; called once for outputs of an equal form."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +198,13 @@ class ChangeColumns:
 
     @cached_property
     def _values(self) -> pa.BinaryArray:
+        format_ = self.output.definition.format
+        if format_.names_origin:
+            return self._encoded()
+        form = format_, self.output.columns
+        return self.decoded.encoded_values(form, self.rows, self.ops, self._encoded)
+
+    def _encoded(self) -> pa.BinaryArray:
         count = len(self.rows)
         before, after = (self.taken(half, 0, count) for half in (self.decoded.before, self.decoded.after))
         intervals = np.repeat(np.arange(len(self.barriers)), np.diff(self.bounds))

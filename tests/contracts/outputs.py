@@ -22,7 +22,7 @@ from streaming.kafka.barrier_records import beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import partitions_of
-from streaming.sink.columns import ChangeColumns, Output, OutputPartition, Rows, Run
+from streaming.sink.columns import ChangeColumns, Encode, Output, OutputPartition, Rows, Run
 from streaming.sink.dead_letters import PLACE_HEADER
 from streaming.sink.kafka import KafkaSink
 from streaming.sink.protocol import Sink, Writer
@@ -79,10 +79,12 @@ class TestOutput(ABC):
     def places(self, before: int | None) -> dict[OutputPartition, int | None]:
         return {self.output.place(partition): before for partition in range(PARTITIONS)}
 
-    def rows(self, partition: int, *rows: Row) -> Rows:
-        arrays = zip(TABLE.columns, half(rows), strict=True)
+    def rows(self, *rows: tuple[int, Row]) -> Rows:
+        """Rows of a snapshot, each for a partition."""
+        arrays = zip(TABLE.columns, half([row for _, row in rows]), strict=True)
         by_name = {column.name: array for column, array in arrays}
-        return Rows(output=self.output, partition=partition, part=partition, barrier=SECOND, arrays=by_name)
+        parts = np.array([number * self.job.part_count // PARTITIONS for number, _ in rows], np.int32)
+        return Rows(output=self.output, parts=parts, barrier=SECOND, arrays=by_name)
 
     def runs(self, bounds: Sequence[int], *changes: tuple[int, Change]) -> list[Run]:
         """Changes of the table, each for a partition, cut at these places."""
@@ -124,6 +126,9 @@ class Columns:
 
     def encoded_keys(self, encoder: KeyEncoder) -> pa.Array:
         return encoder(self.keys)
+
+    def encoded_values(self, form: object, rows: object, ops: object, encode: Encode) -> pa.BinaryArray:
+        return encode()
 
 
 def shown(output: Output, key: bytes | None, value: bytes | None) -> Change:

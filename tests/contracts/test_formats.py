@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -140,6 +141,18 @@ def test_columns_are_written_as_their_twin_writes_rows_and_read_back_the_same(
     assert [rows.write_change(change, ORIGIN) for change in read] == values
     assert [rows.write_key(rows.read_key(key)) for key in keys] == keys
     assert [change.op for change in read] == [said(case.format, change.op) for change in changes]
+
+
+@every_case
+@few
+@given(data=st.data())
+def test_values_depend_on_their_origin_only_where_the_format_says_so(case: Case, data: st.DataObject) -> None:
+    table, [change, *_] = case.table(), data.draw(case.changes())
+    encoder, ops = case.format.values(table.columns), pa.array([change.op], pa.int8())
+    halves = half(table, [change.before]), half(table, [change.after])
+    others = replace(origins(1), job="another", parts=np.array([4], np.int32))
+    values = [encoder.changes(ops, *halves, each).to_pylist() for each in (origins(1), others)]
+    assert (values[0] != values[1]) == case.format.names_origin
 
 
 @every_case

@@ -71,8 +71,7 @@ def write_first(output: TestOutput, writer: Writer) -> None:
     """A job's first batch, from barrier 1 to 2: rows, then changes."""
     for partition in range(PARTITIONS):
         writer.barrier(output.output, partition, FIRST)
-    writer.rows(output.rows(0, (1, 0, "new"), (2, 0, None)))
-    writer.rows(output.rows(1, (7, 0, "new")))
+    writer.rows(output.rows((0, (1, 0, "new")), (1, (7, 0, "new")), (0, (2, 0, None))))
     changes = [
         (0, Change(Op.UPDATE, (1, 0, "new"), (1, 0, "old"))),
         (1, Change(Op.INSERT, None, (8, 0, "new"))),

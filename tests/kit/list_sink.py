@@ -106,9 +106,12 @@ class ListWriter(Writer):
             self._sink.letters.setdefault(topic, []).append(letter)
 
     def rows(self, rows: Rows) -> None:
-        place = rows.output.place(rows.partition)
+        places = map(rows.output.place, rows.partitions.tolist())
         columns = (column.to_pylist() for column in rows.columns)
-        self._written += [(place, Change(Op.INSERT, None, row)) for row in zip(*columns, strict=True)]
+        self._written += [
+            (place, Change(Op.INSERT, None, row))
+            for place, row in zip(places, zip(*columns, strict=True), strict=True)
+        ]
 
     def changes(self, run: Run) -> None:
         befores, afters = (

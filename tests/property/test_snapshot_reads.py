@@ -19,7 +19,8 @@ from state import replica
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, write_log_file
 from state.storage import DataFile, Storage
-from state.values.plan import Amount, Slice
+from state.values.cut import Amount
+from state.values.plan import Slice
 from streaming.scan import snapshot
 from streaming.scan.snapshot import SliceCutter, SnapshotReader
 from tests.kit.examples import examples

@@ -29,6 +29,10 @@ class DebeziumOutput(KeyedOutput):
         return self.tombstones
 
     @property
+    def names_origin(self) -> bool:
+        return True
+
+    @property
     def tombstone_follows(self) -> bool:
         return self.tombstones
 

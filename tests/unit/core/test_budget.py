@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from state.values.plan import Amount
+from state.values.cut import Amount
 from streaming.core.budget import (
     FIRST_BYTES,
     FIRST_ROWS,

@@ -9,7 +9,8 @@ import pytest
 from schemas.job import JobDefinition
 from schemas.position import Key
 from schemas.records import Barrier, BarrierKind
-from state.values.plan import AlignedBarrier, Amount, Cut, JobPlan, JobState
+from state.values.cut import Amount, Cut
+from state.values.plan import AlignedBarrier, JobPlan, JobState
 from state.values.progress import Completed, Progress
 from streaming.core.batch_sizer import MAX_BATCH_RECORDS, BatchSizer
 from streaming.core.budget import FIRST_ROWS, MIN_ROWS

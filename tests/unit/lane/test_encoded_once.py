@@ -1,0 +1,80 @@
+"""What several outputs of one form send is encoded once, and only as long as it is the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from schemas.formats.change_avro import AvroChanges
+from schemas.job import JobDefinition
+from schemas.records import Op
+from streaming.lane.changes import Changes
+from streaming.sink.columns import ChangeColumns, Output
+from tests.kit import barriers
+from tests.kit.tables import table
+
+TABLE = table()
+BARRIER = barriers.barrier(1, 1)
+
+
+def output(name: str, **more: object) -> Output:
+    return Output(JobDefinition.declare({"name": name, "output": name, **more}, TABLE), TABLE)
+
+
+def changes() -> Changes:
+    rows = tuple(
+        pa.array([{"id": 1, "n": 2, "v": "x"}[column.name]] * 2, column.type.arrow)
+        for column in TABLE.columns
+    )
+    return Changes(
+        interval=np.zeros(2, np.int64),
+        vnodes=np.zeros(2, np.int32),
+        ops=np.array([Op.UPDATE, Op.UPDATE], np.int8),
+        before=rows,
+        after=rows,
+        keys=(rows[0],),
+        rows=pa.table({}),
+    )
+
+
+def sent(decoded: Changes, out: Output, rows: list[int], ops: list[Op]) -> list[bytes]:
+    columns = ChangeColumns(
+        output=out,
+        decoded=decoded,
+        rows=np.array(rows, np.int64),
+        ops=np.array(ops, np.int8),
+        partitions=np.zeros(len(rows), np.int32),
+        parts=np.zeros(len(rows), np.int32),
+        bounds=np.array([0, len(rows)]),
+        barriers=[BARRIER],
+    )
+    return list(columns.records.values.to_pylist())
+
+
+def test_equal_outputs_share_what_is_encoded_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    encode = AvroChanges.changes
+
+    def counted(self: AvroChanges, *columns: object) -> pa.BinaryArray:
+        calls.append(self)
+        return encode(self, *columns)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(AvroChanges, "changes", counted)
+    decoded, both = changes(), [Op.UPDATE, Op.UPDATE]
+    first = sent(decoded, output("one"), [0, 1], both)
+    assert sent(decoded, output("two"), [0, 1], both) == first
+    assert len(calls) == 1
+    assert sent(decoded, output("filtered"), [0, 1], [Op.UPDATE, Op.INSERT])[1] != first[1]
+    assert sent(decoded, output("some"), [1], [Op.UPDATE]) == first[1:]
+    assert sent(decoded, output("narrow", columns=["id", "v"]), [0, 1], both) != first
+    assert sent(decoded, output("again"), [0, 1], both) == first
+    assert len(calls) == 5
+
+
+def test_events_that_name_their_job_are_encoded_for_each() -> None:
+    decoded = changes()
+    one, other = (
+        sent(decoded, output(name, format="debezium"), [0], [Op.UPDATE]) for name in ("one", "other")
+    )
+    assert one != other
