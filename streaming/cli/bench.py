@@ -49,6 +49,7 @@ class Case(StrEnum):
     MANY = "many"
     PARTITIONS = "partitions"
     CLUSTER = "cluster"
+    LARGE = "large"
     FORMATS = "formats"
     BEFORE = "before"
     OUTPUTS = "outputs"
@@ -81,7 +82,7 @@ class Sizes:
     def runs(self, case: Case) -> dict[int, Run]:
         """What a case consists of, by rows of the table."""
         from streaming.dev.bench import live, long, months, scale, snapshot, start
-        from streaming.dev.bench.compared import before, cluster, formats, kinds, outputs
+        from streaming.dev.bench.compared import before, cluster, formats, kinds, large, outputs
         from streaming.dev.bench.expected import KEYS
 
         first, long_s = self.rows[0], self.minutes * 60
@@ -114,6 +115,8 @@ class Sizes:
                 return {first: partial(scale.partitions, first, _PARTITIONS, self.seconds, self.rate)}
             case Case.CLUSTER:
                 return {first: partial(cluster.cluster, first, self.seconds, self.rate, self.state)}
+            case Case.LARGE:
+                return {rows: partial(large.large, rows) for rows in self.rows}
             case Case.FORMATS:
                 return {first: partial(formats.formats, first, self.seconds, self.rate)}
             case Case.BEFORE:

@@ -6,7 +6,7 @@ of `native`, which is the first choice and depends on how confluent-kafka lays o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +28,9 @@ class ColumnBatches:
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
         self._known_topics: set[str] = set()
+
+    def expect(self, topics: Iterable[str]) -> None:
+        """As `native.ColumnProducer.expect`; here each is asked for by itself."""
 
     def send(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -70,6 +70,12 @@ def _load() -> ctypes.CDLL:
     library.rd_kafka_topic_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     library.rd_kafka_topic_destroy.argtypes = [ctypes.c_void_p]
     library.rd_kafka_topic_destroy.restype = None
+    library.rd_kafka_metadata.restype = ctypes.c_int
+    library.rd_kafka_metadata.argtypes = [
+        ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int,
+    ]  # fmt: skip
+    library.rd_kafka_metadata_destroy.argtypes = [ctypes.c_void_p]
+    library.rd_kafka_metadata_destroy.restype = None
     library.rd_kafka_produce_batch.restype = ctypes.c_int
     library.rd_kafka_produce_batch.argtypes = [
         ctypes.c_void_p, ctypes.c_int32, ctypes.c_int, ctypes.c_void_p, ctypes.c_int,
@@ -117,6 +123,11 @@ class ColumnProducer:
         """`handle` is librdkafka's, see `open_columns`."""
         self._producer, self._handle, self._library = producer, handle, _load()
         self._topics: dict[str, int] = {}
+        self._expected = frozenset[str]()
+
+    def expect(self, topics: Iterable[str]) -> None:
+        """Topics that `send` is likely to be called for. Their leaders are asked for in one request, at the first."""
+        self._expected |= frozenset(topics)
 
     def send(
         self,
@@ -175,14 +186,27 @@ class ColumnProducer:
 
     def _topic(self, topic: str) -> int:
         if topic not in self._topics:
-            handle = self._library.rd_kafka_topic_new(self._handle, topic.encode(), None)
-            if not handle:
-                raise KafkaException(confluent_kafka.KafkaError(self._library.rd_kafka_last_error()))
-            self._topics[topic] = handle
+            for name in sorted({topic} | self._expected - self._topics.keys()):
+                self._topics[name] = self._new_topic(name)
             # Records for a topic whose leaders are not known yet wait in a queue "without partition", and
             # rd_kafka_produce_batch takes that one into the transaction, which the broker refuses.
-            self._producer.list_topics(topic, timeout=_METADATA_S)
+            self._ask_for_leaders()
         return self._topics[topic]
+
+    def _new_topic(self, topic: str) -> int:
+        handle: int | None = self._library.rd_kafka_topic_new(self._handle, topic.encode(), None)
+        if not handle:
+            raise KafkaException(confluent_kafka.KafkaError(self._library.rd_kafka_last_error()))
+        return handle
+
+    def _ask_for_leaders(self) -> None:
+        """Of all topics that there are handles of, which `list_topics` can't: it asks for one topic, or for all."""
+        found = ctypes.c_void_p()
+        timeout_ms = int(_METADATA_S * 1_000)
+        code = self._library.rd_kafka_metadata(self._handle, 0, None, ctypes.byref(found), timeout_ms)
+        if code:
+            raise KafkaException(confluent_kafka.KafkaError(code))
+        self._library.rd_kafka_metadata_destroy(found)
 
 
 def _pointers(array: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:

@@ -79,6 +79,9 @@ class _KafkaClient:
     def first_offset(self, topic: str, partition: int) -> int:
         return watermarks(self._kafka, topic, client=_asker(self._kafka))[partition].earliest
 
+    def expect(self, topics: Collection[str]) -> None:
+        self._columns.expect(topics)
+
     def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
         with translated(self._kafka, what=topic):
             self._columns.send(topic, records.partitions, records.keys, records.values, headers)

@@ -54,6 +54,9 @@ class OutputClient(Protocol):
     def first_offset(self, topic: str, partition: int) -> int:
         """The partition's first offset: above 0 once retention, or a request to delete records, has removed some."""
 
+    def expect(self, topics: Collection[str]) -> None:
+        """Topics that records may be sent to, so that all of them can be asked for at once."""
+
     def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
         """Queue records, each with these headers."""
 
@@ -126,6 +129,7 @@ class KafkaWriter(Writer):
             known = tails[place] if place in tails else LastBarrier(0, known_ends[place][-1])
             end = 0 if known is None else known.end
             self._filled[place] = _Filled(logs[place], end, [0] * len(logs[place]))
+        self._client.expect({place.topic for place in before})
         epochs = {place: None if tail is None else tail.epoch for place, tail in tails.items()}
         return is_sent(epochs, before, epoch)
 

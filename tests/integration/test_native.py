@@ -87,6 +87,32 @@ def send(
         columns.close()
 
 
+def test_leaders_of_all_expected_topics_are_asked_for_at_once(
+    bootstrap: str, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And records go to each of them right away, within the transaction."""
+    asked, ask = list[ColumnProducer](), ColumnProducer._ask_for_leaders
+
+    def counted(self: ColumnProducer) -> None:
+        asked.append(self)
+        ask(self)
+
+    monkeypatch.setattr(ColumnProducer, "_ask_for_leaders", counted)
+    kafka, names = KafkaSettings(bootstrap), [topic(partitions=PARTITIONS) for _ in range(4)]
+    numbers = np.arange(8)
+    keys = pa.array([b"key %d" % number for number in numbers], pa.binary())
+    values = pa.array([b"value %d" % number for number in numbers], pa.binary())
+    with TransactionalProducer(kafka, "columns", **NAMED) as transactions:
+        columns = open_columns(transactions.producer, "columns")
+        columns.expect(names[:3])
+        with transactions.transaction():
+            for name in names:
+                columns.send(name, (numbers % PARTITIONS).astype(np.int32), keys, values)
+        columns.close()
+    assert all(received(kafka, name) == expected(8) for name in names)
+    assert len(asked) == (2 if isinstance(columns, ColumnProducer) else 0)
+
+
 def messages(kafka: KafkaSettings, topic: str) -> Iterator[Message]:
     with RangeReader(kafka) as reader:
         # A commit is answered before its markers are in all partitions.

@@ -261,6 +261,9 @@ class Producer:
         for partition, key, value in zip(*columns, strict=True):
             self._produce((topic, partition), Record(0, key, value, epoch=epoch))
 
+    def expect(self, topics: Collection[str]) -> None:
+        pass
+
     def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
         record = Record(0, None, encode_barrier(barrier), barrier_header(barrier))
         self._produce((topic, partition), record)
