@@ -74,4 +74,4 @@ class UpsertFormat(RegistryFormat):
             return None
         from schemas.formats.by_columns.upserts import UpsertColumns
 
-        return UpsertColumns.of(columns, key_columns)
+        return UpsertColumns.of(columns, key_columns, may_be_spaced=True)

@@ -26,8 +26,10 @@ def encode_objects(
     encoding: Encoding,
     before: bytes = b"",
     behind: bytes = b"",
+    *,
+    spaced: bool = False,
 ) -> pa.BinaryArray:
-    """Objects of the columns in their order, one for each row, between constants.
+    """Objects of the columns in their order, one for each row, between constants. `spaced` as in `object_pieces`.
 
     `arrays` are of one length, each of its column's exact Arrow type; slices are fine, chunked arrays are not. The
     result has no nulls, offset 0 and 32-bit offsets.
@@ -40,17 +42,26 @@ def encode_objects(
         pa.ArrowException: 2 GiB of records or more; encode fewer rows at a time.
     """
     length = len(arrays[0])
-    return joined(length, [before, *object_pieces(columns, arrays, encoding, length), behind])
+    return joined(length, [before, *object_pieces(columns, arrays, encoding, length, spaced=spaced), behind])
 
 
 def object_pieces(
-    columns: Sequence[Column], arrays: Sequence[pa.Array], encoding: Encoding, length: int
+    columns: Sequence[Column],
+    arrays: Sequence[pa.Array],
+    encoding: Encoding,
+    length: int,
+    *,
+    spaced: bool = False,
 ) -> list[Piece]:
-    """As `encode_objects`, in pieces that are to be joined with others."""
+    """As `encode_objects`, in pieces that are to be joined with others.
+
+    `spaced`: with a space behind each comma and colon, as many programs write JSON, and this service never does.
+    """
     pieces: list[Piece] = []
+    space = b" " if spaced else b""
     for column, array in zip(columns, arrays, strict=True):
         _check(column, array, length)
-        pieces.append(b"%s%s:" % (b"," if pieces else b"{", text(column.name).encode()))
+        pieces.append(b"%s%s:%s" % (b"," + space if pieces else b"{", text(column.name).encode(), space))
         pieces += cells(array, column.type, encoding) if length else []
     return [*pieces, b"}"]
 

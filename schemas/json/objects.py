@@ -19,6 +19,7 @@ from schemas.errors import InputError
 from schemas.json.base64_columns import base64_values
 from schemas.json.columnar import encode_objects
 from schemas.json.pieces import join
+from schemas.json.written import text
 from schemas.records import OddRecordError, refuse
 from schemas.table import Column
 from schemas.types import TypeName
@@ -29,19 +30,25 @@ _TEXTS = TypeName.BINARY, TypeName.DATE, TypeName.TIMESTAMP
 
 
 def read_objects(columns: Sequence[Column], texts: pa.BinaryArray) -> list[pa.Array]:
-    """The columns of objects that `encode_objects` would write just so, in the encoding `json`; of no row, no null.
+    """The columns of objects that `encode_objects` would write just so, in the encoding `json`, spaced or not.
 
     Raises: OddRecordError.
     """
     found = struct_columns(columns, parsed(texts, _fields(columns)))
-    refuse(not written(columns, found).equals(texts))
+    refuse(not written(columns, found, spaced=are_spaced(columns, texts)).equals(texts))
     return found
 
 
-def written(columns: Sequence[Column], arrays: Sequence[pa.Array]) -> pa.BinaryArray:
+def are_spaced(columns: Sequence[Column], texts: pa.BinaryArray) -> bool:
+    """Whether the first of these objects has a space behind its first colon."""
+    begin = b"{%s: " % text(columns[0].name).encode()
+    return len(texts) > 0 and bool(texts[0].as_py().startswith(begin))
+
+
+def written(columns: Sequence[Column], arrays: Sequence[pa.Array], *, spaced: bool = False) -> pa.BinaryArray:
     """As `encode_objects`. Raises: OddRecordError for values that no object has."""
     try:
-        return encode_objects(columns, arrays, "json")
+        return encode_objects(columns, arrays, "json", spaced=spaced)
     except (InputError, ValueError):
         raise OddRecordError from None
 

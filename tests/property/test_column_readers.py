@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -213,6 +214,37 @@ def test_a_record_that_is_not_as_it_is_written_is_odd_whichever_it_is(
         assert value is not None
         with pytest.raises(OddRecordError):
             case.by_columns([*records[:place], broken(key, value), *records[place + 1 :]])
+
+
+@few
+@given(found=changes())
+def test_rows_with_spaces_are_read_of_an_upstream_and_are_odd_in_an_output(found: list[Change]) -> None:
+    reads, output = CASES[1:3]
+    records = [(spaced(key), spaced(value)) for key, value in reads.records(found)]
+    assert as_text(reads.by_columns(records)) == as_text(reads.one_by_one(records))
+    if any(value is not None for _, value in records):
+        with pytest.raises(OddRecordError):
+            output.by_columns(records)
+    keys = [(spaced(key), None) for key, _ in records]
+    with pytest.raises(OddRecordError):
+        output.by_columns(keys)
+
+
+def spaced(data: bytes | None) -> bytes | None:
+    """The same object with the spaces of `json.dumps`, its values written as they were."""
+    if data is None:
+        return None
+    kept: dict[str, object] = json.loads(data, parse_float=_Number, parse_int=_Number)
+    text = ", ".join(f"{quoted(name)}: {quoted(value)}" for name, value in kept.items())
+    return f"{{{text}}}".encode()
+
+
+class _Number(str):
+    """The text of a number."""
+
+
+def quoted(value: object) -> str:
+    return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
 
 
 def test_every_format_that_reads_by_columns_is_in_this_suite() -> None:

@@ -110,7 +110,7 @@ def test_what_the_twin_refuses_is_odd_and_what_is_read_is_what_it_reads(data: st
         [b'{"c":1}{"c":2}', b""],
         [b'{"c":1}{"c":2}', b"null"],
         [b'{"c":1}\n{"c":2}', b'{"c":3}'],
-        [b'{"c": 1}'],
+        [b'{"c": 1}', b'{"c":1}'],
         [b'{"c":1 }'],
         [b'{"c":1.0}'],
         [b'{"c":01}'],
@@ -125,6 +125,7 @@ def test_what_the_twin_refuses_is_odd_and_what_is_read_is_what_it_reads(data: st
 def test_an_object_that_is_not_as_it_is_written_is_odd(texts: list[bytes]) -> None:
     one = (Column("c", next(kind for kind in TYPES if str(kind) == "int"), nullable=False),)
     assert read(one, [b'{"c":1}', b'{"c":-5}']) == [b'{"c":1}', b'{"c":-5}']
+    assert read(one, [b'{"c": 1}', b'{"c": -5}']) == [b'{"c":1}', b'{"c":-5}']
     for around in ([], [b'{"c":1}']):
         with pytest.raises(OddRecordError):
             read(one, [*texts, *around])

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.errors import InputError
-from schemas.formats.by_columns.upserts import check_keys, half
+from schemas.formats.by_columns.upserts import check_keys, half, has_keys
 from schemas.formats.outputs.debezium_json import JsonEvents
 from schemas.json.columnar import joined
-from schemas.json.objects import parsed, row_field, struct_columns, written
+from schemas.json.objects import are_spaced, parsed, read_objects, row_field, struct_columns, written
 from schemas.json.pieces import binary
 from schemas.records import OddRecordError, refuse
 from schemas.table import Column
@@ -37,24 +37,24 @@ class EventColumns:
     @classmethod
     def of(cls, columns: Sequence[Column], key_columns: Sequence[Column]) -> EventColumns | None:
         """None where rows do not have their keys."""
-        names = {column.name for column in columns}
-        whole = bool(key_columns) and all(column.name in names for column in key_columns)
-        return cls(tuple(columns), tuple(key_columns)) if whole else None
+        return cls(tuple(columns), tuple(key_columns)) if has_keys(columns, key_columns) else None
 
     def __call__(
         self, keys: pa.BinaryArray, values: pa.BinaryArray
     ) -> tuple[npt.NDArray[np.int8], pa.StructArray, pa.StructArray]:
         """Raises: OddRecordError, also for a null."""
         fields = [row_field(name, self.columns) for name in ("before", "after")]
-        before, after = (self._half(rows, keys) for rows in parsed(values, fields, others="ignore").flatten())
+        own = read_objects(self.key_columns, keys)
+        refuse(are_spaced(self.key_columns, keys))
+        before, after = (self._half(rows, own) for rows in parsed(values, fields, others="ignore").flatten())
         begin = joined(len(values), [b'{"before":', before.texts, b',"after":', after.texts])
         ops = self._ops(values, _behind(values, begin), before.is_there, after.is_there)
         return ops, before.rows, after.rows
 
-    def _half(self, rows: pa.StructArray, keys: pa.BinaryArray) -> _Half:
+    def _half(self, rows: pa.StructArray, keys: Sequence[pa.Array]) -> _Half:
         is_there = rows.is_valid()
         own = struct_columns(self.columns, rows.filter(is_there))
-        check_keys(self.columns, self.key_columns, own, keys.filter(is_there))
+        check_keys(self.columns, self.key_columns, own, [key.filter(is_there) for key in keys])
         flags = is_there.to_numpy(zero_copy_only=False)
         texts = written(self.columns, own).take(pa.array(np.cumsum(flags) - 1, mask=~flags))
         return _Half(half(self.columns, own, flags), texts, flags)

@@ -1,4 +1,7 @@
-"""Rows of `upsert` in JSON, by whole columns: those that are as an output writes them, with all columns in order."""
+"""Rows of `upsert` in JSON, by whole columns: those that have all columns in order, written as an output writes them.
+
+Those of an upstream may also have spaces, as `json.dumps` writes them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.json.objects import read_objects, written
+from schemas.json.objects import are_spaced, read_objects
 from schemas.records import Op, refuse
 from schemas.table import Column
 
@@ -20,33 +23,45 @@ class UpsertColumns:
 
     columns: tuple[Column, ...]
     key_columns: tuple[Column, ...]
+    may_be_spaced: bool
 
     @classmethod
-    def of(cls, columns: Sequence[Column], key_columns: Sequence[Column]) -> UpsertColumns | None:
+    def of(
+        cls, columns: Sequence[Column], key_columns: Sequence[Column], *, may_be_spaced: bool
+    ) -> UpsertColumns | None:
         """None where rows do not have their keys."""
-        names = {column.name for column in columns}
-        whole = bool(key_columns) and all(column.name in names for column in key_columns)
-        return cls(tuple(columns), tuple(key_columns)) if whole else None
+        return (
+            cls(tuple(columns), tuple(key_columns), may_be_spaced) if has_keys(columns, key_columns) else None
+        )
 
     def __call__(
         self, keys: pa.BinaryArray, values: pa.BinaryArray
     ) -> tuple[npt.NDArray[np.int8], pa.StructArray, pa.StructArray]:
         """A null is a DELETE. Raises: OddRecordError."""
         is_row = values.is_valid()
-        rows = read_objects(self.columns, values.drop_null())
-        check_keys(self.columns, self.key_columns, rows, keys.filter(is_row))
-        deleted = dict(
-            zip(self._key_names, read_objects(self.key_columns, keys.filter(values.is_null())), strict=True)
-        )
+        rows = self._objects(self.columns, values.drop_null())
+        key_rows = self._objects(self.key_columns, keys)
+        check_keys(self.columns, self.key_columns, rows, [key.filter(is_row) for key in key_rows])
+        is_gone = values.is_null()
+        deleted = {
+            column.name: key.filter(is_gone) for column, key in zip(self.key_columns, key_rows, strict=True)
+        }
         nothing = len(values) - is_row.true_count
         before = [deleted.get(column.name, pa.nulls(nothing, column.type.arrow)) for column in self.columns]
         is_there = is_row.to_numpy(zero_copy_only=False)
         ops = np.where(is_there, np.int8(Op.INSERT), np.int8(Op.DELETE))
         return ops, half(self.columns, before, ~is_there), half(self.columns, rows, is_there)
 
-    @property
-    def _key_names(self) -> list[str]:
-        return [column.name for column in self.key_columns]
+    def _objects(self, columns: Sequence[Column], texts: pa.BinaryArray) -> list[pa.Array]:
+        found = read_objects(columns, texts)
+        refuse(not self.may_be_spaced and are_spaced(columns, texts))
+        return found
+
+
+def has_keys(columns: Sequence[Column], key_columns: Sequence[Column]) -> bool:
+    """Whether rows of these columns have a key, and all of it."""
+    names = {column.name for column in columns}
+    return bool(key_columns) and all(column.name in names for column in key_columns)
 
 
 def half(
@@ -62,8 +77,8 @@ def check_keys(
     columns: Sequence[Column],
     key_columns: Sequence[Column],
     rows: Sequence[pa.Array],
-    keys: pa.BinaryArray,
+    keys: Sequence[pa.Array],
 ) -> None:
-    """Raises: OddRecordError unless each key is the object of its row's key columns."""
+    """Raises: OddRecordError unless the key columns of each row are those of its key."""
     by_name = {column.name: array for column, array in zip(columns, rows, strict=True)}
-    refuse(not written(key_columns, [by_name[column.name] for column in key_columns]).equals(keys))
+    refuse(not all(by_name[column.name].equals(key) for column, key in zip(key_columns, keys, strict=True)))

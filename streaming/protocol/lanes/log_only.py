@@ -44,7 +44,7 @@ class LogOnlyLanes:
             and plan.lanes <= len(plan.first_offsets)
             and table.has_key
             and not table.by_partition
-            and format_.images is Images.FULL
+            and format_.images is not Images.ROWS
             and format_.column_reader(table.columns, table.key_columns) is not None
         )
 

@@ -14,7 +14,7 @@ from state.values.plan import BatchPlan
 from streaming.service.service import Service
 from streaming.source.barriers import last as last_barrier
 from streaming.source.kafka import UpstreamSource
-from tests.kit.real import Run, Stage
+from tests.kit.real import RealUpstream, Run, Stage, UpsertUpstream
 
 SetUp = Callable[..., Stage]
 COPY = {"name": "copy"}
@@ -111,11 +111,20 @@ def test_a_topic_that_is_there_first_is_built_in_parts_that_are_remembered(set_u
     lawful(stage)
 
 
-@pytest.mark.parametrize(("lanes", "is_exchanged"), [(3, False), (4, True)])
+@pytest.mark.parametrize(
+    ("lanes", "upstream_type", "is_exchanged"),
+    [(3, RealUpstream, False), (4, RealUpstream, True), (3, UpsertUpstream, False)],
+)
 def test_what_no_job_waits_for_is_read_by_partitions_and_not_exchanged(
-    set_up: SetUp, monkeypatch: pytest.MonkeyPatch, lanes: int, is_exchanged: bool
+    set_up: SetUp,
+    monkeypatch: pytest.MonkeyPatch,
+    lanes: int,
+    upstream_type: type[RealUpstream],
+    is_exchanged: bool,
 ) -> None:
-    stage = set_up({**COPY, "output_partitions": lanes}, partitions=3, lanes=lanes)
+    stage = set_up(
+        {**COPY, "output_partitions": lanes}, partitions=3, lanes=lanes, upstream_type=upstream_type
+    )
     upstream = stage.upstream
     for number in range(400):
         upstream.put(row(number % 150, f"{number}"))
