@@ -19,8 +19,8 @@ from streaming.dev.bench.report.line import Summary, cells
 from streaming.dev.bench.report.plots import draw, draw_cost
 from streaming.dev.bench.report.results import Result, read_results
 
-PAGES = ("performance.md", "formats-compared.md")
-"""In `docs`: one service by itself, and what is compared with each other."""
+PAGES = ("performance.md", "formats-compared.md", "scale.md")
+"""In `docs`: one service by itself, what is compared with each other, and what more of something costs."""
 _TABLE = re.compile(r"(<!-- bench (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _GOALS = re.compile(r"(<!-- goals -->\n).*?(<!-- end -->)", re.DOTALL)
 _HEAD = """| | median | unit | lowest to highest | compared with | its value | ratio |
