@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
+from xxhash import xxh3_64_intdigest
 
+from schemas.avro.columnar import encode_records
 from schemas.avro.columns.changes import read_changes
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER, Op
 from schemas.table import Column
-from state.row_hash import row_hashes
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
 
@@ -110,5 +111,5 @@ def _digest(half: pa.StructArray, columns: Sequence[Column], counted: Sequence[s
     if not len(rows):
         return 0
     declared = [column for column in columns if column.name in counted]
-    hashes = row_hashes([rows.field(column.name) for column in declared], declared)
-    return int(hashes.view(np.uint64).sum(dtype=np.uint64))
+    texts = encode_records(len(rows), (declared, [rows.field(column.name) for column in declared]))
+    return sum(map(xxh3_64_intdigest, texts.to_pylist()))
