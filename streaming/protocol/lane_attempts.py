@@ -77,7 +77,8 @@ class LaneTasks:
             upstream_format=self.upstream_format,
             replica=self.replica.files(plan.replica) if self._needs_rows_before(plan) else None,
             waiting=self.reading.files(plan),
-            is_short=self._is_short(plan),
+            is_short=self._is_short(plan, by_columns=True),
+            only_by_columns=not self._is_short(plan, by_columns=False),
             in_parts=bool(plan.sent_jobs) and self._is_long(plan),
         )
 
@@ -98,18 +99,17 @@ class LaneTasks:
         is_asked = self.values_are_left_out or any(asking)
         return self.upstream_format.images is Images.AFTER_ONLY and is_asked
 
-    def _is_short(self, plan: BatchPlan) -> bool:
-        records, times = plan.max_records, self._times_as_long
+    def _is_short(self, plan: BatchPlan, *, by_columns: bool) -> bool:
+        records, times = plan.max_records, self._times_as_long(by_columns=by_columns)
         is_few = records <= times * self.setup.limits.short_records and not history_ranges(plan)
         most_bytes = min(times * _SHORT_BYTES, self.setup.limits.lane_bytes)
         return is_few and self.batch_sizer.likely_bytes(records) <= most_bytes
 
-    @property
-    def _times_as_long(self) -> int:
-        format_, table = self.upstream_format, self.setup.table
-        # Of other formats sound records, too, may have to be read one by one.
-        by_columns = format_.images is Images.FULL and format_.column_reader(table.columns, table.key_columns)
-        return (_COLD if self.setup.lanes.is_cold else 1) * (_BY_COLUMNS if by_columns else 1)
+    def _times_as_long(self, *, by_columns: bool) -> int:
+        lanes, table = self.setup.lanes, self.setup.table
+        reader = self.upstream_format.column_reader(table.columns, table.key_columns)
+        is_faster = by_columns and lanes.reads_columns and reader is not None
+        return (_COLD if lanes.is_cold else 1) * (_BY_COLUMNS if is_faster else 1)
 
     def _is_long(self, plan: BatchPlan) -> bool:
         """Whether lanes should not try to hold the batch's changes whole, as far as can be known before."""

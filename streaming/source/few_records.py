@@ -102,6 +102,7 @@ class FewRecords:
         markers: Set[RecordId] = frozenset(),
         skipped: Set[RecordId] = frozenset(),
         wanted: Wanted | None = None,
+        by_columns: bool = False,
     ) -> pa.RecordBatch:
         """The committed records of each partition's offsets [first, end), as `decoded_columns` has them.
 
@@ -115,7 +116,7 @@ class FewRecords:
         if self.holds_barriers:
             found = [each for each in found if each.headers() is None or not self._is_barrier(each, markers)]
         records = [(each.partition(), each.offset(), each.key(), each.value()) for each in found]
-        return decoded_columns(Records.of(records), format_, self.table, wanted)
+        return decoded_columns(Records.of(records), format_, self.table, wanted, by_columns=by_columns)
 
     def _read(self, ranges: Mapping[int, tuple[int, int]]) -> list[Message]:
         held, found = 0, list[Message]()

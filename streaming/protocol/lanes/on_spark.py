@@ -31,6 +31,9 @@ from streaming.source.few_records import FewRecords, UnfitError
 from streaming.source.kafka import UpstreamSource
 from streaming.source.quiet import QuietIntervals
 
+_PAUSE_BATCHES = 100
+"""Batches in which reading by whole columns is not tried again, once the records of one were odd."""
+
 
 class Lanes:
     """Runs the lanes of a batch and waits for all of them."""
@@ -43,11 +46,17 @@ class Lanes:
         self._schema: pa.Schema | None = None
         self.is_cold = True
         """As in `LaneRunner`: no query was planned yet."""
+        self._pause = 0
 
     @property
     def slots(self) -> int:
         """Lanes that Spark runs at once."""
         return self._source.spark.sparkContext.defaultParallelism
+
+    @property
+    def reads_columns(self) -> bool:
+        """Whether records were not too odd for that of late: it depends on who writes them, and seldom changes."""
+        return not self._pause
 
     def _is_local(self) -> bool:
         return str(self._source.spark.sparkContext.master).startswith("local")
@@ -66,14 +75,16 @@ class Lanes:
         """
         if self._quiet.may_take(task):
             return _sound(self._quiet.carry_out(task))
-        outcomes = None
+        outcomes, only_by_columns = None, False
         if task.is_short:
-            outcomes = self._short.carry_out(task)
-        elif self._log_only.may_take(task):
-            outcomes = self._log_only.carry_out(task)
-        return _sound(self._by_columns(task) if outcomes is None else outcomes)
+            outcomes, only_by_columns = self._short.carry_out(task), task.only_by_columns
+        elif self.reads_columns and self._log_only.may_take(task):
+            outcomes, only_by_columns = self._log_only.carry_out(task), True
+        are_odd = only_by_columns and outcomes is None
+        self._pause = _PAUSE_BATCHES if are_odd else max(0, self._pause - 1)
+        return _sound(self._by_spark(task) if outcomes is None else outcomes)
 
-    def _by_columns(self, task: LaneTask) -> list[LaneOutcome]:
+    def _by_spark(self, task: LaneTask) -> list[LaneOutcome]:
         self.is_cold = False
         self._source.read_as(task.upstream_format)
         rows, places = self._rows(task)

@@ -68,6 +68,7 @@ def lane_rows(task: LaneTask, lane: int, records: FewRecords, begins: tuple[int,
         markers=markers_of(plan),
         skipped=frozenset(plan.skipped),
         wanted=None if task.table.by_partition else partial(_of_lane, task, lane),
+        by_columns=task.only_by_columns,
     )
 
 
