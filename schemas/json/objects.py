@@ -25,6 +25,8 @@ from schemas.table import Column
 from schemas.types import TypeName
 
 _NEWLINE, _BRACE = b"\n", ord("{")
+_MOST_BYTES = 512 << 20
+"""Beyond that Arrow's offsets may not do for what is made of them."""
 _TEXTS = TypeName.BINARY, TypeName.DATE, TypeName.TIMESTAMP
 """Types whose values are texts that Arrow's reader leaves as they are."""
 
@@ -88,7 +90,7 @@ def parsed(
 
     Raises: OddRecordError.
     """
-    refuse(texts.null_count)
+    refuse(texts.null_count or texts.nbytes > _MOST_BYTES)
     schema = pa.schema(list(fields))
     if not len(texts):
         return pa.StructArray.from_arrays([pa.array([], field.type) for field in fields], fields=list(fields))

@@ -118,6 +118,7 @@ def test_records_are_the_same_read_together_and_one_by_one(
     expected = one_by_one(entries, format_)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_CHUNK_RECORDS", data.draw(st.sampled_from([1, 7, 2_000])))
+        patch.setattr(module, "_CHUNK_BYTES", data.draw(st.sampled_from([1, 100, 4 << 20])))
         patch.setattr(module, "_FEW", data.draw(st.sampled_from([1, 4, 60])))
         assert recoded(entries, format_) == expected
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import InputError
@@ -92,8 +91,7 @@ class _Recoded:
         return self.source.extend()
 
     def _pairs(self) -> Iterator[_Pair]:
-        entries = self.source.entries()
-        while chunk := list(islice(entries, _CHUNK_RECORDS)):
+        for chunk in _chunks(self.source.entries()):
             recoded = iter(self._recoded_together([entry for entry in chunk if self._is_change(entry)]))
             for entry in chunk:
                 yield entry, next(recoded) if self._is_change(entry) else entry
@@ -157,9 +155,22 @@ _Pair = tuple[Entry, Entry | None]
 """A record as it came, and in canonical form; None where it is no change."""
 _DELETE = bytes([2 * Op.DELETE])
 """How a DELETE begins in canonical form."""
-_CHUNK_RECORDS = 2_000
+_CHUNK_RECORDS, _CHUNK_BYTES = 2_000, 4 << 20
 _FEW = 60
 """Records that are read one by one rather than in halves, if one of them has to be."""
+
+
+def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Entries in their order, some at a time; none is empty."""
+    chunk, size = list[Entry](), 0
+    for entry in entries:
+        chunk.append(entry)
+        size += len(entry.value or b"")
+        if len(chunk) >= _CHUNK_RECORDS or size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _at_fault(entry: Entry) -> _Pair:
