@@ -24,3 +24,11 @@ def test_a_case_is_measured_printed_and_kept(tmp_path: Path, capsys: pytest.Capt
     steps = [line.value for what, line in lines.items() if what.startswith("no job: of which ")]
     assert len(steps) >= 4
     assert 0 < sum(steps) < 2 * batch.value
+
+
+def test_a_table_of_any_size_has_topics_that_add_up_alike(tmp_path: Path) -> None:
+    assert main(["bench", "large", "--rows", "20000", "--output", str(tmp_path)]) == 0
+    lines = {line.what.partition(": ")[2]: line.value for line in read_results(tmp_path)["large"].lines}
+    assert lines[""] == 0  # outputs that add up to something else
+    assert lines["snapshot"] > 0
+    assert lines["snapshot, budget 2s"] > 0
