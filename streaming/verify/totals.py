@@ -52,7 +52,11 @@ def last_common_epoch(settings: KafkaSettings, topic: str) -> int:
         for partition, _ in enumerate(reader.watermarks(topic)):
             last = reader.last(topic, partition, lambda each: _epoch(each) is not None)
             if last is None:
-                raise TopicError(Code.NO_BARRIERS, where=f"{topic}-{partition}", found="no barrier")
+                where, expected = (
+                    f"{topic}-{partition}",
+                    "one in each partition, up to which changes are added up",
+                )
+                raise TopicError(Code.NO_BARRIERS, where=where, found="no barrier", expected=expected)
             epochs.append(_epoch(last) or 0)
     return min(epochs)
 
