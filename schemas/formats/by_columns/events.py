@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.avro.columns.cursor import spread
 from schemas.errors import InputError
 from schemas.formats.by_columns.upserts import check_keys, half, has_keys
 from schemas.formats.outputs.debezium_json import JsonEvents
@@ -56,7 +57,7 @@ class EventColumns:
         own = struct_columns(self.columns, rows.filter(is_there))
         check_keys(self.columns, self.key_columns, own, [key.filter(is_there) for key in keys])
         flags = is_there.to_numpy(zero_copy_only=False)
-        texts = written(self.columns, own).take(pa.array(np.cumsum(flags) - 1, mask=~flags))
+        texts = spread(written(self.columns, own), flags)
         return _Half(half(self.columns, own, flags), texts, flags)
 
     def _ops(

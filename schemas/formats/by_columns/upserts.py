@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.avro.columns.cursor import spread
 from schemas.json.objects import are_spaced, read_objects
 from schemas.records import Op, refuse
 from schemas.table import Column
@@ -70,7 +71,7 @@ def half(
     """Rows at the places where they are there, and nulls between them."""
     fields = [pa.field(column.name, column.type.arrow) for column in columns]
     rows = pa.StructArray.from_arrays(arrays, fields=fields)
-    return rows if is_there.all() else rows.take(pa.array(np.cumsum(is_there) - 1, mask=~is_there))
+    return rows if is_there.all() else spread(rows, is_there)
 
 
 def check_keys(
