@@ -255,9 +255,9 @@ class Rig:
         ]
         return Line("findings of verify", sum(len(report.findings) for report in reports), "")
 
-    def definition(self, name: str, **more: Any) -> JobDefinition:
-        """Of a job without a latency budget."""
-        return JobDefinition.declare(job(None, name, **more), self.table)
+    def definition(self, name: str, latency_budget: str | None = None, **more: Any) -> JobDefinition:
+        """Of a job with an output of its name."""
+        return JobDefinition.declare(job(latency_budget, name, **more), self.table)
 
     def fill(self, rows: int) -> ChangeGenerator:
         """Create the upstream and write `rows` INSERTs; the generator goes on from there."""
@@ -268,7 +268,7 @@ class Rig:
         return generator
 
     def create(self, name: str, **more: Any) -> None:
-        """A job without a latency budget, for a service that runs."""
+        """A job for a service that runs; `more` as of `definition`."""
         added = Add(self.definition(name, **more).to_json())
         send_request(self.kafka, UpstreamTopics.of(self.upstream).control, added)
 
