@@ -73,7 +73,8 @@ class StateView:
     """One look. `epoch` is the barrier of the last batch that is done, 0 before the first.
 
     `start` is the Delta table that the state starts from, if it does, and `copy` how far that is copied, None once it
-    is. `database` is that of a database, and `read` how far it is read.
+    is. `database` is that of a database, and `read` how far it is read. `rows_stored` are the rows of the base, or before
+    the first compaction the changes of the log: not what changed since.
     """
 
     owner: str
@@ -147,7 +148,7 @@ class StateReader:
             lanes=plan.lanes if plan else entry.lanes if entry else 0,
             epoch=done.epoch,
             jobs=tuple(jobs),
-            rows_stored=sum(stored.values()),
+            rows_stored=files.base_rows or files.log_rows,
             plan=plan,
             start=start,
             database=None if entry is None else DatabaseStart.of(entry.table, self._table),

@@ -63,6 +63,7 @@ def test_what_cannot_be_is_named_at_the_command_and_nothing_is_sent(set_up: SetU
     stage.upstream.put((1, "EU", None, None))
     with stage.running(barriers="inject", barrier_interval="100ms") as run:
         run.until(lambda: run.is_complete("copy"))
+        assert json.loads(say(stage, "status", "--json")[1])["rows_stored"] == 1
         filled = fill(stage.upstream.kafka, f"{output}-filled")
         free = ("--output", f"{output}-free", "--output-partitions", "2")
         said = say(stage, "create", "--name", "copy", *free)
