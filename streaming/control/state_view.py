@@ -73,8 +73,8 @@ class StateView:
     """One look. `epoch` is the barrier of the last batch that is done, 0 before the first.
 
     `start` is the Delta table that the state starts from, if it does, and `copy` how far that is copied, None once it
-    is. `database` is that of a database, and `read` how far it is read. `rows_stored` are the rows of the base, or before
-    the first compaction the changes of the log: not what changed since.
+    is. `database` is that of a database, and `read` how far it is read. `rows_stored` are the rows of the base, or
+    before the first compaction the changes of the log: not what changed since.
     """
 
     owner: str

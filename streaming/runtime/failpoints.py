@@ -64,7 +64,7 @@ class Failpoint(StrEnum):
 
 
 MEANING: Mapping[Failpoint, str] = {
-    Failpoint.TAKEN_OVER: "the journal names this instance; nobody was fenced yet",
+    Failpoint.TAKEN_OVER: "the journal names this instance; no other instance was fenced yet",
     Failpoint.FENCED: "transactional ids of the instance before are taken",
     Failpoint.COPIED: "some parts of the table that the state starts from are in it",
     Failpoint.PLANNED: "a plan was made and is not in the journal",

@@ -1,4 +1,4 @@
-"""From somebody's topic to a configuration that is one, by the command."""
+"""From a topic to a configuration for it, by the command."""
 
 from __future__ import annotations
 

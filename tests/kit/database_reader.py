@@ -226,7 +226,7 @@ class Reader:
             ),
         )
         if len(result.lacking):
-            raise UnlawfulError("a value that is left out of a row that nobody has")
+            raise UnlawfulError("a value that is left out of a row that is not there")
         return {row["key"]: Row(row["value"], row["large"]) for row in result.rows.to_pylist()}
 
     # the judge ---------------------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ class KillScenario:
         assert process.end() == -9, process.lines[-5:]
 
     def recovers(self, *, until_complete: bool = True, limit_s: float = WAIT_S) -> Process:
-        """Start a service at once; it has to bring a barrier that nobody has seen. The time that took is kept."""
+        """Start a service at once; it has to bring a barrier that was never seen. The time that took is kept."""
         began, seen = time.monotonic(), self.epoch()
         process = self.start(until_complete=until_complete)
         await_condition(

@@ -341,7 +341,7 @@ def records(kafka: KafkaSettings, topic: str) -> list[list[Message]]:
 
 
 def await_condition(condition: Callable[[], bool], what: str, *, limit_s: float = WAIT_S) -> None:
-    """Wait for something that nobody reports, by looking often."""
+    """Wait for something that is not reported, by looking often."""
     deadline = time.monotonic() + limit_s
     ticks = threading.Event()
     while not condition():

@@ -34,7 +34,7 @@ DatabaseOf = Callable[..., Database]
 
 @pytest.fixture
 def database_of(server: Postgres, tmp_path: Path) -> Iterator[DatabaseOf]:
-    """`database_of(*statements)`: with what they make, a publication of all tables, and a slot that somebody reads."""
+    """`database_of(*statements)`: with what they make, a publication of all tables, and a slot that is read."""
     made: list[Database] = []
 
     def build(*statements: str, streaming: bool = True) -> Database:

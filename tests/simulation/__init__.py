@@ -18,7 +18,7 @@ Modelled, below those ports:
                 read at any moment, lost, or read once more
     clock       stands still until something lets it go on
 
-The service stops before each effect or question to the world outside; what it does in between touches nobody. So a
+The service stops before each effect or question to the world outside; what it does in between has none. So a
 history is a list of choices: who goes on, who dies, what becomes of an effect. The same choices make the same history.
 
     seeds       choices drawn at random (`histories`)

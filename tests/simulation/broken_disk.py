@@ -41,7 +41,7 @@ class UnsyncedLogFiles(MemoryStorage):
 
 
 class NeverWaits(MemoryStorage):
-    """Syncs are begun, and nobody waits for them."""
+    """Syncs are begun and not waited for."""
 
     def await_synced(self) -> None:
         """Not at all."""

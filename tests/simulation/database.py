@@ -43,7 +43,7 @@ class Moment(NamedTuple):
 class Timeline:
     """All moments, and the one at which each barrier is written.
 
-    `bounds` cut the keys into ranges that are read side by side. With a `pace` nobody reads a key before so many
+    `bounds` cut the keys into ranges that are read side by side. With a `pace` no key is read before so many
     barriers have come as it goes into the key; else chunks are read at any moment.
     """
 

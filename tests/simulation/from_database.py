@@ -72,7 +72,7 @@ def small_reading() -> Setting:
 
 
 def quiet_reading() -> Setting:
-    """Nothing is done in the table before it is there, and nobody reads it before."""
+    """Nothing is done in the table before it is there, and nothing reads it before."""
     return _paced(moves=0, pace=None, added_with=6)
 
 
@@ -134,13 +134,13 @@ def job_of(
 
 
 def _limits(rng: random.Random) -> Limits:
-    """Where nobody reads yet, intervals of more than a few records go in parts, and release nothing."""
+    """Where nothing reads yet, intervals of more than a few records go in parts, and release nothing."""
     if rng.random() >= LONG:
         return Limits()
     return Limits(interval_records=rng.choice([1, 3, 6]), part_records=rng.choice([1, 2]))
 
 
 def _spoil(upstream: DatabaseUpstream, rng: random.Random) -> tuple[int, int]:
-    """A record that nobody can read, and nobody's."""
+    """A record that no reader can read, and of no table."""
     number = rng.randrange(len(upstream.topic.partitions))
     return upstream.spoil(number, rng.choice([b"", b"?"]))

@@ -232,7 +232,7 @@ class Vandal:
             number = self._chance.randrange(len(topic.partitions))
             insert = Change(Op.INSERT, None, (self._chance.randrange(KEYS), 0))
             value = self._chance.choice([b"", b"?", ChangeCodec(self._upstream.table.columns).encode(insert)])
-            topic.append(number, keys.encode((KEYS,)), value)  # nobody's key
+            topic.append(number, keys.encode((KEYS,)), value)  # a key of no table
             self.places.append((number, topic.partitions[number][-1].offset))
 
 

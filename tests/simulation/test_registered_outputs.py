@@ -28,7 +28,7 @@ TABLE = table(vnode_count=4)
 IDS = SchemaIds(key=7, value=9)
 
 
-AWAY = EnvironmentProblem(Code.REGISTRY_UNREACHABLE, found="nobody")
+AWAY = EnvironmentProblem(Code.REGISTRY_UNREACHABLE, found="no answer")
 MISFIT = ConfigError(Code.OUTPUT_SCHEMA_INCOMPATIBLE, found="another one")
 
 

@@ -120,7 +120,9 @@ def _show(
         facts.add_row("trouble", trouble)
     facts.add_row("owner", view.owner)
     facts.add_row("lanes", str(view.lanes))
-    facts.add_row("replica", f"about {view.rows_stored:,} rows" if has_replica else "none, for rows without a key")
+    facts.add_row(
+        "replica", f"about {view.rows_stored:,} rows" if has_replica else "none, for rows without a key"
+    )
     if view.copy is not None:
         facts.add_row("copying", _copy_text(view.copy))
     if reading is not None:

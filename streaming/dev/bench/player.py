@@ -197,7 +197,7 @@ class Player:
             self._number = number
             compactor.batch_begins()
             report = self._batches.run([self._barrier(number)], lambda barrier: ())
-            assert report is not None, "nobody asks it to end"
+            assert report is not None, "nothing asks it to end"
             compactor.between_batches(report.plan.epoch, wait_for_compaction=number == 1)
             took = report.step_ms
             yield Played(

@@ -254,7 +254,7 @@ def test_another_start_than_the_state_has_is_refused(set_up: SetUp) -> None:
         error = stage.fails(initial=declared)
         assert isinstance(error, BackfillError)
         assert error.code is Code.INITIAL_CHANGED
-    shutil.rmtree(initial["initial"]["delta"]["uri"])  # nobody needs it any more
+    shutil.rmtree(initial["initial"]["delta"]["uri"])  # it is not needed any more
     completed(stage, "copy", **initial)
 
 

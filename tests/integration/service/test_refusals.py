@@ -127,7 +127,7 @@ def test_topics_and_intervals_that_are_not_as_they_must_be_end_it(set_up: SetUp,
     report = stage.verify(left_out=skip)
     assert report.clean, report.findings[:3]
 
-    # the output: deleted, and made again by somebody else
+    # the output: deleted, and made again by another hand
     admin.delete_topics([output])[output].result(30)
     upstream.barrier()
     refused(stage, Code.OUTPUT_TOPIC_MISSING, 5, output)

@@ -113,7 +113,7 @@ def test_a_new_schema_in_the_middle_of_a_batch_costs_no_record(set_up: SetUp, re
         for version, more in enumerate(MORE):
             for number in range(0, 200, 3):
                 upstream.put(order(number, version + 1))
-            upstream.schema = row_schema(more)  # from here on nobody has seen it, with rows for every lane
+            upstream.schema = row_schema(more)  # new to the service, with rows for every lane
             for number in range(1, 200, 3):
                 upstream.put(order(number, version + 2))
             upstream.delete(197 - version)

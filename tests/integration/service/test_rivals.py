@@ -1,4 +1,4 @@
-"""Others with our transactional ids: a successor ends the service, somebody without a right does not."""
+"""Others with our transactional ids: a successor ends the service, a client without a right does not."""
 
 from __future__ import annotations
 

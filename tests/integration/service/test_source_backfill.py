@@ -63,7 +63,7 @@ def test_idle_partitions_and_aborted_records_are_read_to_their_end(set_up: SetUp
     upstream.flush()
     producer = Producer(upstream.kafka.producer(**{"transactional.id": f"aborted-{upstream.name}"}))
     producer.init_transactions(30)
-    for _ in range(3):  # at the end of each partition are records that nobody sees, and their markers
+    for _ in range(3):  # at the end of each partition are records that no reader sees, and their markers
         producer.begin_transaction()
         for partition in range(4):
             producer.produce(upstream.name, b"?", b"?", partition)

@@ -65,7 +65,7 @@ class Database:
         assert begun.status == pq.ExecStatus.COPY_BOTH, self._stream.error_message
 
     def pause(self) -> None:
-        """Nobody reads the slot any more."""
+        """Nothing reads the slot any more."""
         if self._stream is not None:
             self._stream.finish()
             self._stream = None

@@ -1,4 +1,4 @@
-"""The demo's screen where nobody looks at it: plain lines."""
+"""The demo's output where it is no terminal: plain lines."""
 
 from __future__ import annotations
 
