@@ -54,6 +54,10 @@ class Change:
         return has == {Op.INSERT: (False, True), Op.UPDATE: (True, True), Op.DELETE: (True, False)}[self.op]
 
 
+NO_DATA = -3
+"""In a column of ops, of a record that says nothing of the table: a heartbeat, a message."""
+
+
 class OddRecordError(Exception):
     """Among records that were to be read together is one that has to be read by itself. None of them was read."""
 

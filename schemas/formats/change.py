@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from schemas.avro.binary import change_schema, key_schema
-from schemas.formats.protocol import ColumnReader, Half, OutputFormat
+from schemas.formats.protocol import ColumnReader, Half, OutputFormat, ReadColumns
 from schemas.table import Column
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class ChangeFormat(OutputFormat):
     def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader:
         from schemas.avro.columns.changes import read_changes
 
-        return partial(read_changes, tuple(columns))
+        return lambda keys, values: ReadColumns(*read_changes(columns, keys, values))
 
     def keys(self, key_columns: Sequence[Column]) -> AvroKeys:
         from schemas.formats.change_avro import AvroKeys

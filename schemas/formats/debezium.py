@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PrivateAttr
 
 from schemas.avro.registered import WriterSchema
-from schemas.formats.protocol import Framed, Images, Rows
+from schemas.formats.protocol import ColumnReader, Framed, Images, Rows
 from schemas.formats.with_registry import RegistryFormat
 from schemas.json.debezium_values import DecimalMode, TimeMode
 from schemas.table import Column, TableSchema
@@ -136,6 +136,20 @@ class DebeziumFormat(RegistryFormat):
             key_columns,
             self.time,
             self.decimal,
+            whole=self.is_whole,
+            transactions=self._asks_transactions,
+        )
+
+    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
+        if self.encoding != "json":
+            return None
+        from schemas.formats.by_columns.debezium import DebeziumColumns
+        from schemas.json.debezium_columns import DebeziumColumnValues
+
+        return DebeziumColumns.of(
+            columns,
+            key_columns,
+            DebeziumColumnValues(self.time, self.decimal),
             whole=self.is_whole,
             transactions=self._asks_transactions,
         )

@@ -21,7 +21,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
@@ -92,16 +92,29 @@ class Rows(Protocol):
         return False
 
 
+class ReadColumns(NamedTuple):
+    """What n records say, by whole columns; the same that `Rows.read_record` reads from each.
+
+    `ops` are values of `records.Op` or `NO_DATA`, `before` and `after` structs of the table's columns, null for none.
+    The rest is null or None where a format has nothing of the kind: `unchanged` lists of columns by index, never null,
+    `positions` structs of `commit` and `lsn`, and `transactions`.
+    """
+
+    ops: npt.NDArray[np.int8]
+    before: pa.StructArray
+    after: pa.StructArray
+    unchanged: pa.ListArray | None = None
+    positions: pa.StructArray | None = None
+    transactions: pa.Int64Array | None = None
+
+
 class ColumnReader(Protocol):
-    """Reads many records at once, as whole columns; from each the same change as `Rows` do."""
+    """Reads many records at once, as whole columns."""
 
-    def __call__(
-        self, keys: pa.BinaryArray, values: pa.BinaryArray
-    ) -> tuple[npt.NDArray[np.int8], pa.StructArray, pa.StructArray]:
-        """The ops (values of `records.Op`) of n changes, and their halves: structs of the columns, null for none.
+    def __call__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> ReadColumns:
+        """Of n records. Keys are read, or left to the caller, as by `Rows.read_change`.
 
-        Keys are read, or left to the caller, as by `Rows.read_change`. Raises: OddRecordError, where any record may not
-        be sound, or is no change; `Rows` say which, and why.
+        Raises: OddRecordError, where any record may not be sound; `Rows` say which, and why.
         """
 
 

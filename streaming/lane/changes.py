@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 
 from schemas.avro.chunks import whole
 from schemas.formats.protocol import KeyEncoder
-from schemas.records import Op
+from schemas.records import NO_DATA, Op
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
 from state.values.plan import BatchPlan
 from streaming.core.planning import markers_of
 from streaming.sink.columns import Encode
-from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, NO_DATA
+from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED
 
 Bools = npt.NDArray[np.bool_]
 

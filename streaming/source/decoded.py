@@ -32,8 +32,8 @@ KEY, VALUE, SIZE, BEFORE, AFTER = "_bf_key", "_bf_value", "_bf_size", "_bf_befor
 UNCHANGED, POSITION = "_bf_unchanged", "_bf_position"
 """Columns beside those that the log has too."""
 
-MARKED, NO_DATA = -2, -3
-"""Ops of a record that is marked as a barrier, and of one that says nothing of the table: a heartbeat, a message."""
+MARKED = -2
+"""Op of a record that is marked as a barrier."""
 AWAITS = -4
 """Op of a record that can't be read yet. It comes to every lane, so that none sends before it can be."""
 

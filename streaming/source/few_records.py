@@ -19,7 +19,7 @@ from confluent_kafka import Message
 
 from schemas.errors import BackfillError, InputError
 from schemas.formats.protocol import ColumnReader, Format, Images, Rows
-from schemas.records import BARRIER_HEADER, OddRecordError, RecordId, Row, UpstreamRecord
+from schemas.records import BARRIER_HEADER, NO_DATA, OddRecordError, RecordId, Row, UpstreamRecord
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.row_hash import row_hashes
@@ -31,7 +31,6 @@ from streaming.source.decoded import (
     BEFORE,
     KEY,
     MARKED,
-    NO_DATA,
     POSITION,
     SIZE,
     UNCHANGED,
@@ -236,10 +235,17 @@ def _by_columns(records: Records, format_: Format, table: TableSchema) -> Column
     if read is None:
         return None
     try:
-        ops, before, after = read(records.keys, records.values)
+        found = read(records.keys, records.values)
     except OddRecordError:
         return None
-    return {OP: pa.array(ops), BEFORE: before, AFTER: after}
+    return {
+        OP: pa.array(found.ops),
+        BEFORE: found.before,
+        AFTER: found.after,
+        UNCHANGED: found.unchanged,
+        POSITION: found.positions,
+        TRANSACTION: found.transactions,
+    }
 
 
 def _one_by_one(records: Records, format_: Format, table: TableSchema, halves: pa.StructType) -> Columns:

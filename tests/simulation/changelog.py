@@ -16,7 +16,7 @@ from schemas.errors import InputError
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.position import Key
-from schemas.records import Barrier, Op, Row
+from schemas.records import NO_DATA, Barrier, Op, Row
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.values.plan import AlignedBarrier, Parked
 from streaming.core.history import history_ranges, readers
@@ -30,7 +30,6 @@ from streaming.source.decoded import (
     BEFORE,
     KEY,
     MARKED,
-    NO_DATA,
     POSITION,
     SIZE,
     UNCHANGED,

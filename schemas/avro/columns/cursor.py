@@ -10,13 +10,11 @@ wrong with it, is for the twin that reads them one by one (`schemas.avro.codec`)
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from schemas.avro.columns.decimals import decimals
 from schemas.avro.reader import INT_MAX, INT_MIN
 from schemas.records import OddRecordError, refuse
 from schemas.table import Column
@@ -29,7 +27,6 @@ Places = npt.NDArray[np.int64]
 _PAD = 16
 """Bytes behind the data: of a record that is cut short a branch and a number are read before that shows."""
 _NULL, _PRESENT = 0, 2
-_DECIMAL_BYTES, _LONG_DIGITS = 16, 18
 _MAX_OFFSET = 2**31 - 1
 
 
@@ -113,17 +110,6 @@ class Cursor:
         self.at = starts + sizes
         return starts, sizes
 
-    def big_endian(self) -> Bytes:
-        """The next two's complement of each, as 16 bytes, lowest first."""
-        starts, sizes = self._next_sized()
-        refuse(len(sizes) and not 1 <= sizes.min() <= sizes.max() <= _DECIMAL_BYTES)
-        is_negative = self._data[starts] >= 0x80
-        found = np.where(is_negative, np.uint8(0xFF), np.uint8(0))[:, np.newaxis].repeat(_DECIMAL_BYTES, 1)
-        for place in range(int(sizes.max(initial=0))):
-            rows = np.flatnonzero(sizes > place)
-            found[rows, place] = self._data[starts[rows] + sizes[rows] - 1 - place]
-        return found
-
     def column(self, column: Column) -> pa.Array:
         """The next value of each, of a column. Raises: OddRecordError."""
         if not column.nullable:
@@ -169,7 +155,7 @@ class Cursor:
             case TypeName.DOUBLE:
                 return self._real(8, "<f8")
             case TypeName.DECIMAL:
-                return self._decimal(kind)
+                return decimals(self._data, *self._next_sized(), kind)
         offsets, data = self.sized()
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         return _valid(pa.Array.from_buffers(kind.arrow, len(offsets) - 1, buffers))
@@ -185,23 +171,6 @@ class Cursor:
         is_nan = np.isnan(values)
         refuse((values.view(f"<u{width}")[is_nan] != np.array(np.nan, kind).view(f"<u{width}")).any())
         return pa.array(values)
-
-    def _decimal(self, kind: ColumnType) -> pa.Array:
-        raw = self.big_endian()
-        found = pa.Array.from_buffers(kind.arrow, len(raw), [None, pa.py_buffer(raw)])
-        halves = raw.view(np.int64)
-        digits = kind.precision or 0
-        if digits <= _LONG_DIGITS:
-            low, high = halves[:, 0], halves[:, 1]
-            refuse(((high != low >> 63) | (low >= 10**digits) | (low <= -(10**digits))).any())
-            return found
-        # Arithmetic would round to the digits of the thread's context.
-        least, most = (
-            pa.scalar(Decimal((sign, (9,) * digits, -(kind.scale or 0))), kind.arrow) for sign in (1, 0)
-        )
-        within = pc.and_(pc.greater_equal(found, least), pc.less_equal(found, most))
-        refuse(not pc.all(within, min_count=0).as_py())
-        return found
 
 
 def _valid(texts: pa.Array) -> pa.Array:

@@ -19,6 +19,7 @@ from schemas.avro.columns.cursor import spread
 from schemas.errors import InputError
 from schemas.formats.by_columns.upserts import check_keys, half, has_keys
 from schemas.formats.outputs.debezium_json import JsonEvents
+from schemas.formats.protocol import ReadColumns
 from schemas.json.columnar import joined
 from schemas.json.objects import are_spaced, parsed, read_objects, row_field, struct_columns, written
 from schemas.json.pieces import binary
@@ -40,9 +41,7 @@ class EventColumns:
         """None where rows do not have their keys."""
         return cls(tuple(columns), tuple(key_columns)) if has_keys(columns, key_columns) else None
 
-    def __call__(
-        self, keys: pa.BinaryArray, values: pa.BinaryArray
-    ) -> tuple[npt.NDArray[np.int8], pa.StructArray, pa.StructArray]:
+    def __call__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> ReadColumns:
         """Raises: OddRecordError, also for a null."""
         fields = [row_field(name, self.columns) for name in ("before", "after")]
         own = read_objects(self.key_columns, keys)
@@ -50,7 +49,7 @@ class EventColumns:
         before, after = (self._half(rows, own) for rows in parsed(values, fields, others="ignore").flatten())
         begin = joined(len(values), [b'{"before":', before.texts, b',"after":', after.texts])
         ops = self._ops(values, _behind(values, begin), before.is_there, after.is_there)
-        return ops, before.rows, after.rows
+        return ReadColumns(ops, before.rows, after.rows)
 
     def _half(self, rows: pa.StructArray, keys: Sequence[pa.Array]) -> _Half:
         is_there = rows.is_valid()

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.avro.columns.cursor import spread
+from schemas.formats.protocol import ReadColumns
 from schemas.json.objects import are_spaced, read_objects
 from schemas.records import Op, refuse
 from schemas.table import Column
@@ -35,9 +36,7 @@ class UpsertColumns:
             cls(tuple(columns), tuple(key_columns), may_be_spaced) if has_keys(columns, key_columns) else None
         )
 
-    def __call__(
-        self, keys: pa.BinaryArray, values: pa.BinaryArray
-    ) -> tuple[npt.NDArray[np.int8], pa.StructArray, pa.StructArray]:
+    def __call__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> ReadColumns:
         """A null is a DELETE. Raises: OddRecordError."""
         is_row = values.is_valid()
         rows = self._objects(self.columns, values.drop_null())
@@ -51,7 +50,7 @@ class UpsertColumns:
         before = [deleted.get(column.name, pa.nulls(nothing, column.type.arrow)) for column in self.columns]
         is_there = is_row.to_numpy(zero_copy_only=False)
         ops = np.where(is_there, np.int8(Op.INSERT), np.int8(Op.DELETE))
-        return ops, half(self.columns, before, ~is_there), half(self.columns, rows, is_there)
+        return ReadColumns(ops, half(self.columns, before, ~is_there), half(self.columns, rows, is_there))
 
     def _objects(self, columns: Sequence[Column], texts: pa.BinaryArray) -> list[pa.Array]:
         found = read_objects(columns, texts)

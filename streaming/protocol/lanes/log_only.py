@@ -4,7 +4,8 @@ What is not sent needs no lane of its vnode. So each lane takes some of the upst
 reads them and hands the bytes on, nothing is exchanged, and the lane decodes them by whole columns. It takes half the
 CPU that Spark takes to decode a record, to write it again in order to see whether it is sound, and to exchange it.
 
-Formats without such a reader, and batches with a record that it finds odd, go by Spark's columns as ever.
+Formats without such a reader, and batches with a record that it finds odd, go by Spark's columns as ever; and so does
+what asks for rows that a lane keeps of its vnodes.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class LogOnlyLanes:
         return (
             not plan.sent_jobs
             and not plan.parked
+            and plan.reading is None
+            and task.replica is None
             and not history_ranges(plan)
             and plan.lanes <= len(plan.first_offsets)
             and table.has_key

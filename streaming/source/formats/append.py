@@ -7,9 +7,9 @@ from pyspark.sql import functions as F
 
 from schemas.avro.registered import FRAME_BYTES
 from schemas.formats.append import AppendFormat
-from schemas.records import Op
+from schemas.records import NO_DATA, Op
 from schemas.table import TableSchema
-from streaming.source.decoded import AWAITS, NO_DATA
+from streaming.source.decoded import AWAITS
 from streaming.source.formats.avro_columns import AvroColumns
 from streaming.source.formats.protocol import Decoded, Decoder
 from streaming.source.formats.upsert import JsonRows

@@ -16,8 +16,7 @@ from schemas.formats.events.rows import (
     UPDATE,
     UPSERTS,
 )
-from schemas.records import Op
-from streaming.source.decoded import NO_DATA
+from schemas.records import NO_DATA, Op
 from streaming.source.formats.protocol import Decoded
 
 

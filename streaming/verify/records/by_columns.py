@@ -29,7 +29,7 @@ class CanonicalColumns:
         given = [(entry.key, entry.value) for entry in entries]
         keys, values = (pa.array([pair[half] for pair in given], pa.binary()) for half in (0, 1))
         try:
-            ops, before, after = self._read(keys, values)
+            ops, before, after, *_ = self._read(keys, values)
         except OddRecordError:
             return None
         changes = encode_changes(self._columns, pa.array(ops), before.flatten(), after.flatten())

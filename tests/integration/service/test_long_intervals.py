@@ -14,6 +14,7 @@ from state.values.plan import BatchPlan
 from streaming.service.service import Service
 from streaming.source.barriers import last as last_barrier
 from streaming.source.kafka import UpstreamSource
+from tests.kit.debezium import DebeziumUpstream
 from tests.kit.real import RealUpstream, Run, Stage, UpsertUpstream
 
 SetUp = Callable[..., Stage]
@@ -113,7 +114,12 @@ def test_a_topic_that_is_there_first_is_built_in_parts_that_are_remembered(set_u
 
 @pytest.mark.parametrize(
     ("lanes", "upstream_type", "is_exchanged"),
-    [(3, RealUpstream, False), (4, RealUpstream, True), (3, UpsertUpstream, False)],
+    [
+        (3, RealUpstream, False),
+        (4, RealUpstream, True),
+        (3, UpsertUpstream, False),
+        (3, DebeziumUpstream, False),
+    ],
 )
 def test_what_no_job_waits_for_is_read_by_partitions_and_not_exchanged(
     set_up: SetUp,
@@ -130,6 +136,8 @@ def test_what_no_job_waits_for_is_read_by_partitions_and_not_exchanged(
         upstream.put(row(number % 150, f"{number}"))
         if number % 9 == 0:
             upstream.delete(number % 150)
+        if number % 50 == 49 and isinstance(upstream, DebeziumUpstream):
+            upstream.again(70)
     upstream.barrier()
     calls = _calls(monkeypatch, "raw_in_place", "lane_rows")
     completed(stage, limits={"interval_records": 50, "short_records": 0})

@@ -12,6 +12,7 @@ from schemas.position import Key
 from schemas.records import Change, Throttle
 from schemas.topics import DEAD_LETTERS_SUFFIX
 from streaming.source.kafka import UpstreamSource
+from tests.kit.debezium import DebeziumUpstream
 from tests.kit.faulty_records import KEY
 from tests.kit.real import RealUpstream, Stage, UpsertUpstream, json_of, records
 
@@ -51,6 +52,7 @@ def by_spark(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         pytest.param(JOBS, RealUpstream, id="changes", marks=pytest.mark.thorough),
         pytest.param((*JOBS, LOG), RealUpstream, id="changes and records"),
         pytest.param(JOBS, UpsertUpstream, id="rows by key"),
+        pytest.param(JOBS, DebeziumUpstream, id="events"),
     ],
 )
 def test_a_backfill_is_the_same_however_its_batches_are_read(
@@ -103,6 +105,9 @@ def test_a_backfill_is_the_same_however_its_batches_are_read(
         pytest.param(RealUpstream, (7_900, 8_100, 1_100, 900), (True, False, False, True), id="by columns"),
         pytest.param(
             UpsertUpstream, (7_900, 8_100, 1_100, 900), (True, False, False, True), id="JSON by columns"
+        ),
+        pytest.param(
+            DebeziumUpstream, (7_900, 8_100, 1_100, 900), (True, False, False, True), id="events by columns"
         ),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -38,7 +40,7 @@ def test_a_table_that_does_not_say_its_rows_has_no_time_left(bar: BuildBar) -> N
 
 def test_the_last_line_says_how_far_it_came_however_soon_it_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "_LINE_EVERY_S", 3_600.0)
-    monkeypatch.setattr(building.time, "monotonic", lambda: 10_000.0)
+    monkeypatch.setattr(building, "time", SimpleNamespace(monotonic=lambda: 10_000.0))
     bar = BuildBar()
     with capture_logs() as lines:
         for progress in (CopyProgress(100, 0, 400), CopyProgress(200, 0, 400), CopyProgress(400, 0, 400)):

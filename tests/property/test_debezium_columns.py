@@ -1,0 +1,215 @@
+"""Whole columns of Debezium's events say what the twin says of each, and nothing of what it would refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.errors import InputError
+from schemas.formats.debezium import DebeziumFormat
+from schemas.json.debezium_values import UNAVAILABLE
+from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NUMBER
+from schemas.records import NO_DATA, Change, OddRecordError, Op, UpstreamRecord
+from schemas.table import TableSchema, declare
+from tests.kit.debezium import RECORDED, recorded
+from tests.kit.examples import examples
+from tests.property.test_column_readers import as_text, mutations
+from tests.property.test_debezium_twin import FRAMED, PRECISE, TABLE, TEXT, WHOLE, events
+from tests.property.test_upsert_twin import Record
+
+FORMATS = {"precise": PRECISE, "transactions": PRECISE.with_transactions(), "text": TEXT, "whole": WHOLE}
+every_format = pytest.mark.parametrize("format_", FORMATS.values(), ids=FORMATS)
+few = settings(max_examples=examples(60))
+
+
+def by_columns(
+    format_: DebeziumFormat, table: TableSchema, records: Sequence[Record]
+) -> list[UpstreamRecord]:
+    """Raises: OddRecordError."""
+    read = format_.column_reader(table.columns, table.key_columns)
+    assert read is not None
+    found = read(*(pa.array([each[half] for each in records], pa.binary()) for half in (0, 1)))
+    row = pa.struct([pa.field(column.name, column.type.arrow) for column in table.columns])
+    assert {found.before.type, found.after.type} == {row}
+    assert (found.transactions is not None) == format_.reads_transactions
+    nothing: list[None] = [None] * len(records)
+    halves = (
+        [row and tuple(row.values()) for row in half.to_pylist()] for half in (found.before, found.after)
+    )
+    changes = [
+        None if op == NO_DATA else Change(Op(op), *rows)
+        for op, *rows in zip(found.ops.tolist(), *halves, strict=True)
+    ]
+    unchanged = [()] * len(records) if found.unchanged is None else map(tuple, found.unchanged.to_pylist())
+    positions = nothing if found.positions is None else found.positions.to_pylist()
+    places = [each and tuple(each.values()) for each in positions]
+    transactions = nothing if found.transactions is None else found.transactions.to_pylist()
+    return list(map(UpstreamRecord, changes, unchanged, places, transactions))
+
+
+def one_by_one(
+    format_: DebeziumFormat, table: TableSchema, records: Sequence[Record]
+) -> list[UpstreamRecord]:
+    rows = format_.rows(table.columns, table.key_columns)
+    return [rows.read_record(*record) for record in records]
+
+
+def agree(format_: DebeziumFormat, table: TableSchema, records: Sequence[Record]) -> bool:
+    """Whether these were read by columns; what was read is what the twin reads."""
+    try:
+        found = by_columns(format_, table, records)
+    except OddRecordError:
+        return False
+    assert as_text(found) == as_text(one_by_one(format_, table, records))
+    return True
+
+
+class Drawn(NamedTuple):
+    """A format, and strategies for its events."""
+
+    format: DebeziumFormat
+    sound: st.SearchStrategy[Record]
+    odd: st.SearchStrategy[Record]
+
+
+@pytest.fixture(scope="module", params=list(FORMATS.values()), ids=list(FORMATS))
+def drawn(request: pytest.FixtureRequest) -> Drawn:
+    return Drawn(request.param, *(events(TABLE, request.param, odd=odd) for odd in (False, True)))
+
+
+@few
+@given(data=st.data())
+def test_columns_read_what_the_twin_reads(drawn: Drawn, data: st.DataObject) -> None:
+    agree(drawn.format, TABLE, data.draw(st.lists(drawn.sound, min_size=1, max_size=6)))
+
+
+@few
+@given(data=st.data())
+def test_columns_read_no_record_that_the_twin_refuses(drawn: Drawn, data: st.DataObject) -> None:
+    agree(drawn.format, TABLE, data.draw(st.lists(drawn.odd, min_size=1, max_size=3)))
+
+
+@few
+@given(data=st.data())
+def test_columns_read_no_broken_record_otherwise_than_the_twin(drawn: Drawn, data: st.DataObject) -> None:
+    records = data.draw(st.lists(drawn.sound, min_size=1, max_size=3))
+    place, half = data.draw(st.integers(0, len(records) - 1)), data.draw(st.integers(0, 1))
+    broken = list(records[place])
+    broken[half] = data.draw(mutations(broken[half] or b"{}"))
+    records[place] = (broken[0], broken[1])
+    agree(drawn.format, TABLE, records)
+
+
+@pytest.mark.parametrize("format_", [PRECISE, PRECISE.with_transactions()], ids=["precise", "transactions"])
+def test_recorded_events_are_read(format_: DebeziumFormat) -> None:
+    """But for those with the extremes of the recording, which the twin refuses as well, and a list as text."""
+    found: list[Record] = [(each.key, each.value) for each in recorded("plain") if "orders" in each.topic]
+    read = [each for each in found if agree(format_, SCALED, [each])]
+    assert len(read) > len(found) * 0.8
+    assert agree(format_, SCALED, read)
+    assert {Op.INSERT, Op.DELETE} == {
+        each.change.op for each in one_by_one(format_, SCALED, read) if each.change
+    }
+    assert any(each.unchanged for each in one_by_one(format_, SCALED, read))
+
+
+SCALED = declare(
+    {
+        "name": RECORDED.name,
+        "columns": {
+            each.name: str(each.type) for each in RECORDED.columns if each.name not in ("tags", "free")
+        },
+        "primary_key": list(RECORDED.primary_key),
+    }
+)
+"""The same without a list, which is text to the twin, and a decimal whose values have a scale each."""
+
+
+def event(**fields: object) -> Record:
+    key = {"name": "a", "id": 7}
+    source = {"connector": "postgresql", "snapshot": "false", "sequence": '["5","7"]', "lsn": 7, "txId": 9}
+    value = {"before": None, "after": {**key, **fields}, "source": source, "op": "u", "ts_ms": 1}
+    return tuple(json.dumps(each, separators=(",", ":")).encode() for each in (key, value))  # type: ignore[return-value]
+
+
+SOUND = event(n=1, at=5, day=3, small="AQ==", ratio=0.5, note="x", raw="AQ==", ok=True)
+
+
+@every_format
+def test_a_usual_event_is_read(format_: DebeziumFormat) -> None:
+    written = (
+        {"small": "1.25", "day": "2026-01-31Z", "at": "2026-01-31T10:11:12.5Z"} if format_ is TEXT else {}
+    )
+    before = {"before": json.loads(SOUND[1] or b"")["after"]} if format_ is WHOLE else {}
+    value = json.loads(SOUND[1] or b"") | before
+    value["after"] |= written
+    assert agree(
+        format_, TABLE, [(SOUND[0], json.dumps(value).encode()), *([] if before else [(SOUND[0], None)])]
+    )
+
+
+def inserted(text: bytes) -> Record:
+    """Behind the op, where the twin looks at nothing, but reads all."""
+    assert SOUND[1] is not None
+    return SOUND[0], SOUND[1].replace(b'"op":"u"', b'"op":"u","more":' + text)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        inserted(b"NaN"),
+        inserted(b"-Infinity"),
+        inserted(b"[1,Inf]"),
+        inserted(b"1" * (MAX_NUMBER + 1)),
+        inserted(b"1." + b"1" * MAX_NUMBER),
+        inserted(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH),
+        inserted(b'{"%s":1}' % (b"x" * 50_001)),
+        inserted(b"01"),
+        inserted(b'"\x01"'),
+        inserted(b'"\xff"'),
+        (SOUND[0], (SOUND[1] or b"") + b"{}"),
+        (SOUND[0], b'{"schema":1,"payload":null,' + (SOUND[1] or b"")[1:]),
+        (b'{"name":"a","id":7,"more":1}', SOUND[1]),
+        (b'{"name":"a"}', SOUND[1]),
+        (b'{"name":"b","id":7}', SOUND[1]),
+        (None, None),
+        event(ratio=1e400),
+        event(small="AQ"),
+        event(small=""),
+        event(small="f////////////////w=="),
+        event(at="2026-02-30T10:11:12Z"),
+        event(at=2**62),
+        event(day=2_932_897),
+    ],
+)
+def test_what_the_twin_refuses_is_odd_whatever_stands_beside_it(broken: Record) -> None:
+    for records in ([broken], [SOUND, broken], [broken, SOUND]):
+        with pytest.raises(OddRecordError):
+            by_columns(PRECISE, TABLE, records)
+    with pytest.raises(InputError):
+        one_by_one(PRECISE, TABLE, [broken])
+
+
+@pytest.mark.parametrize(
+    "format_", [FRAMED, DebeziumFormat(encoding="avro-registry")], ids=["framed", "avro"]
+)
+def test_values_that_a_schema_explains_have_no_such_reader(format_: DebeziumFormat) -> None:
+    assert format_.column_reader(TABLE.columns, TABLE.key_columns) is None
+
+
+def test_an_empty_value_is_left_to_the_twin() -> None:
+    assert not agree(PRECISE, TABLE, [(SOUND[0], b"")])
+
+
+def test_values_that_are_left_out_are_named() -> None:
+    records = [event(note=UNAVAILABLE, n=1), SOUND, event(n=2)]
+    assert agree(PRECISE, TABLE, records)
+    assert [each.unchanged for each in by_columns(PRECISE, TABLE, records)] == [(6,), (), ()]
+    with pytest.raises(OddRecordError):
+        by_columns(WHOLE, TABLE, records)
