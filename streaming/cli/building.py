@@ -1,7 +1,4 @@
-"""What a replica starts with on its way into it: a bar on a terminal, elsewhere a log line every few seconds.
-
-The last line says how far it came, however soon it follows: else a log would end short of what is there.
-"""
+"""What a replica starts with on its way into it: a bar on a terminal, elsewhere a log line every few seconds."""
 
 from __future__ import annotations
 
@@ -46,7 +43,6 @@ class BuildBar:
         self._tasks: dict[str, TaskID] = {}
         self._began: dict[str, tuple[float, int]] = {}
         self._logged_s = 0.0
-        self._held: tuple[str, str, int, int | None] | None = None
 
     def __call__(self, plan: BatchPlan) -> None:
         """A part is in the log; the plan says up to where, and where its interval ends."""
@@ -80,18 +76,8 @@ class BuildBar:
         self._began.setdefault(what, (time.monotonic(), done))
         if self._bar:
             self._draw(what, unit, done, total)
-        else:
-            if self._held is not None and self._held[0] != what:
-                self._log_held()
-            self._held = what, unit, done, total
-            if time.monotonic() - self._logged_s >= _LINE_EVERY_S:
-                self._logged_s = time.monotonic()
-                self._log_held()
-
-    def _log_held(self) -> None:
-        """What was not logged yet, if anything."""
-        if self._held is not None:
-            (what, unit, done, total), self._held = self._held, None
+        elif time.monotonic() - self._logged_s >= _LINE_EVERY_S:
+            self._logged_s = time.monotonic()
             word = "building" if what == "replica" else what
             log.info(word, **{unit: done}, of=total, **self._rate(what, unit, done, total))
 
@@ -110,8 +96,7 @@ class BuildBar:
         return {f"{unit}_per_s": round(rate), **left}
 
     def close(self) -> None:
-        """Take the bars away, or log what was not logged yet. Idempotent."""
-        self._log_held()
+        """Take the bars away. Idempotent."""
         if self._tasks:  # one that was never drawn would end with an empty line
             self._progress.stop()
         for task in self._tasks.values():

@@ -121,6 +121,7 @@ def _log_batch(report: BatchReport) -> None:
         epoch=report.plan.epoch,
         barriers=len(report.plan.barriers),
         changes=report.changes,
+        upstream_records=sum(report.plan.end.ends),
         parked=len(report.plan.parked),
         snapshot_rows=sum(report.snapshot_rows.values()),
         vnodes=report.vnode_count,

@@ -119,12 +119,9 @@ class ServiceRun:
         return batches, (self.cpu_s() - used_s) / (time.monotonic() - began)
 
     def await_changes(self, count: int) -> Batch:
-        """The batch with which so many changes are in the replica. Raises: as `await_batch`."""
-
-        def built() -> int:
-            return sum(batch.changes for batch in self.batches) + (self.parts[-1][1] if self.parts else 0)
-
-        return self.await_batch(lambda _: built() >= count, max(BUILD_TIMEOUT_S, count / _LEAST_BUILD_RATE))
+        """The batch with which the topic's first `count` records are in the replica. Raises: as `await_batch`."""
+        timeout_s = max(BUILD_TIMEOUT_S, count / _LEAST_BUILD_RATE)
+        return self.await_batch(lambda batch: batch.upstream_records >= count, timeout_s)
 
     def await_batch(self, wanted: Callable[[Batch], bool], timeout_s: float) -> Batch:
         """The first batch (of those to come too) that `wanted(batch)` is true of.

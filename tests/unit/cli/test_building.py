@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from structlog.testing import capture_logs
 
@@ -36,18 +34,3 @@ def test_a_table_that_does_not_say_its_rows_has_no_time_left(bar: BuildBar) -> N
     assert [(line["rows"], line["of"]) for line in lines] == [(100, None), (200, None)]
     assert "rows_per_s" in lines[1]
     assert "seconds_left" not in lines[1]
-
-
-def test_the_last_line_says_how_far_it_came_however_soon_it_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "_LINE_EVERY_S", 3_600.0)
-    monkeypatch.setattr(building, "time", SimpleNamespace(monotonic=lambda: 10_000.0))
-    bar = BuildBar()
-    with capture_logs() as lines:
-        for progress in (CopyProgress(100, 0, 400), CopyProgress(200, 0, 400), CopyProgress(400, 0, 400)):
-            bar.copied(progress)
-        bar.copied(CopyProgress(400, 300, 400))
-        bar.copied(CopyProgress(400, 400, 400))
-        bar.copied(None)
-        bar.copied(None)
-    shown = [(line["event"], line["rows"]) for line in lines]
-    assert shown == [("copying", 100), ("copying", 400), ("sorting", 400)]

@@ -34,8 +34,13 @@ class Batch:
 
     @property
     def changes(self) -> int:
-        """Upstream changes."""
+        """Upstream changes; of an interval that went in parts those of the last one."""
         return int(self.fields["changes"])
+
+    @property
+    def upstream_records(self) -> int:
+        """Offsets of the upstream that are behind this batch and all before it."""
+        return int(self.fields["upstream_records"])
 
     @property
     def epoch(self) -> int:
