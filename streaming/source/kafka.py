@@ -157,12 +157,10 @@ class UpstreamSource:
 
         Spark partition i holds lane i, which has a share of the upstream's partitions; there are no fewer of these.
         """
+        # These wait for the session, which may be on its way; without one Spark has no columns.
+        ranges = [self._records.range(first, end, share) for share in _shares(len(first), lanes)]
         wanted = [*map(F.col, _RECORD), F.coalesce(self._is_marked, F.lit(False)).alias("marked")]
-        shares = (
-            self._records.range(first, end, share).select(*wanted).coalesce(1)
-            for share in _shares(len(first), lanes)
-        )
-        return reduce(DataFrame.unionAll, shares)
+        return reduce(DataFrame.unionAll, (records.select(*wanted).coalesce(1) for records in ranges))
 
     def _share(
         self,

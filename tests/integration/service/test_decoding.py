@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -110,6 +111,22 @@ def test_a_table_with_columns_of_every_type_is_decoded_as_declared(spark: SparkS
     source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", every)
     found = source.lane_rows(spark.createDataFrame([], RECORDS), 1)
     check_decoded(to_arrow_schema(found.schema), every)
+
+
+def test_records_may_be_asked_for_while_the_session_is_on_its_way(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's functions have no columns without one."""
+    context = SparkContext._active_spark_context
+
+    def awaited() -> SparkSession:
+        monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+        return spark
+
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    source = UpstreamSource(awaited, KafkaSettings("unused"), "up", TABLE)
+    found = source.raw_in_place((0, 0, 0), (5, 5, 5), 2)
+    assert found.columns == ["partition", "offset", "key", "value", "marked"]
 
 
 def test_spark_sorts_records_by_the_intervals_that_end_before_them(spark: SparkSession) -> None:
