@@ -32,7 +32,7 @@ from schemas.formats.events.rows import (
 from schemas.formats.protocol import ReadColumns
 from schemas.json.debezium_columns import DebeziumColumnValues
 from schemas.json.objects import parsed
-from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NUMBER
+from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER
 from schemas.records import NO_DATA, OddRecordError, Op, refuse
 from schemas.table import Column
 from schemas.types import TypeName
@@ -45,8 +45,6 @@ _MANY_DIGITS = f"[0-9]{{{MAX_NUMBER // 4}}}"
 _LONG = min(MAX_NUMBER, MAX_DEPTH)
 """Bytes of a shorter record can't be beyond these limits."""
 _SEQUENCE = r'^\["(?P<commit>[0-9]{1,19})","[0-9]{1,19}"\]$'
-_MOST_BYTES = 50_000
-"""Longer ones may have a name that is too long."""
 _SEARCHED = 100
 """Events in which a value of each instant is looked for."""
 
@@ -273,7 +271,7 @@ def _check_limits(texts: pa.BinaryArray) -> None:
     refuse(pc.any(pc.match_substring_regex(texts, _NO_NUMBER)).as_py())
     sizes = pc.binary_length(texts)
     largest = pc.max(sizes).as_py() or 0
-    refuse(largest > _MOST_BYTES)
+    refuse(largest > MAX_NAME)  # longer ones may have a name that is too long
     if largest >= _LONG:
         long = texts.filter(pc.greater_equal(sizes, _LONG))
         refuse(pc.any(pc.match_substring_regex(long, _MANY_DIGITS)).as_py())
