@@ -98,9 +98,9 @@ def _finite(numbers: pa.Array) -> pa.Array:
 
 
 def _from_base64(texts: pa.StringArray) -> pa.BinaryArray:
-    given = texts.cast(pa.binary())
-    found = base64_values(given.fill_null(b""))
-    refuse(not base64_texts(found).equals(given.fill_null(b"")))
+    given = texts.cast(pa.binary()).fill_null(b"")
+    found = base64_values(given)
+    refuse(not base64_texts(found).equals(given))
     return pc.if_else(texts.is_valid(), found, None) if texts.null_count else found
 
 
@@ -117,9 +117,10 @@ def _timestamps(kind: ColumnType, found: pa.Array, unit: int | None) -> pa.Array
     if pa.types.is_string(found.type):
         _check_form(found, _TIMESTAMP)
         micros = found.cast(kind.arrow).view(pa.int64())
+    elif unit is None:
+        raise OddRecordError
     else:
-        refuse(unit is None)
-        micros = _in_micros(found, unit or MICROS)
+        micros = _in_micros(found, unit)
     _check_within(micros, FIRST_US, LAST_US)
     return micros.view(kind.arrow)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from schemas.formats.events.rows import (
     DELETE,
     INCREMENTAL,
     READ,
+    SEQUENCE,
     WHOLE_OPS,
     halves,
 )
@@ -38,13 +39,15 @@ from schemas.table import Column
 from schemas.types import TypeName
 
 _Flags = npt.NDArray[np.bool_]
+_Number = TypeVar("_Number", np.bool_, np.int8)
 
 _NO_NUMBER = r"[\[:,\s-](?:NaN|Inf)"
 _MANY_DIGITS = f"[0-9]{{{MAX_NUMBER // 4}}}"
 """In any number that is too long."""
 _LONG = min(MAX_NUMBER, MAX_DEPTH)
 """Bytes of a shorter record can't be beyond these limits."""
-_SEQUENCE = r'^\["(?P<commit>[0-9]{1,19})","[0-9]{1,19}"\]$'
+_SEQUENCE = "^{}(?P<commit>{}(?P<lsn>{}$".format(*SEQUENCE.split("("))
+"""Arrow wants names for its parts."""
 _SEARCHED = 100
 """Events in which a value of each instant is looked for."""
 
@@ -88,7 +91,7 @@ class DebeziumColumns:
         place = _Places(is_event.to_numpy(zero_copy_only=False))
         source = _Source(events.field("source"))
         return ReadColumns(
-            place.ops(ops, NO_DATA if self.whole else Op.DELETE),
+            place.every(ops, NO_DATA if self.whole else Op.DELETE),
             self._struct(rows["before"], place, ops != Op.INSERT)
             if self.whole
             else self._gone(own, place, ops),
@@ -166,11 +169,11 @@ class DebeziumColumns:
     def _struct(self, row: _Row, place: _Places, is_there: _Flags) -> pa.StructArray:
         own = pa.array(is_there)
         compact = [column.filter(own) for column in row.columns]
-        return half(self.columns, compact, place.flags(is_there))
+        return half(self.columns, compact, place.every(is_there))
 
     def _gone(self, keys: Sequence[pa.Array], place: _Places, ops: npt.NDArray[np.int8]) -> pa.StructArray:
         """The rows before of deletes: the key columns, and nulls beside them."""
-        is_gone = ~place.flags(ops != Op.DELETE)
+        is_gone = ~place.every(ops != Op.DELETE)
         own = dict(zip((each.name for each in self.key_columns), keys, strict=True))
         count = int(is_gone.sum())
         compact = [
@@ -199,15 +202,9 @@ class _Places:
         """Those of the events, and nulls between them."""
         return found if self.is_event.all() else spread(found, self.is_event)
 
-    def flags(self, found: _Flags) -> _Flags:
-        """The same of flags, False elsewhere."""
-        every = np.zeros(len(self.is_event), np.bool_)
-        every[self.is_event] = found
-        return every
-
-    def ops(self, found: npt.NDArray[np.int8], otherwise: int) -> npt.NDArray[np.int8]:
-        """The same of ops."""
-        every = np.full(len(self.is_event), otherwise, np.int8)
+    def every(self, found: npt.NDArray[_Number], otherwise: int = 0) -> npt.NDArray[_Number]:
+        """The same of flags or ops, with another one elsewhere."""
+        every = np.full(len(self.is_event), otherwise, found.dtype)
         every[self.is_event] = found
         return every
 
@@ -216,7 +213,7 @@ class _Places:
         numbers = sorted(found)
         table = np.zeros((len(self.is_event), len(numbers)), np.bool_)
         for place, number in enumerate(numbers):
-            table[:, place] = self.flags(found[number])
+            table[:, place] = self.every(found[number])
         ends = np.zeros(len(table) + 1, np.int32)
         np.cumsum(table.sum(axis=1), out=ends[1:])
         return pa.ListArray.from_arrays(ends, pa.array(np.array(numbers, np.int32)[np.nonzero(table)[1]]))

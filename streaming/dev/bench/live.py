@@ -57,6 +57,13 @@ def _latency_lines(of: str, latencies: Latencies, target_p99_ms: float) -> list[
     ]
 
 
+def compaction_line(of: str, spans: Sequence[tuple[float, float]], latencies: Latencies) -> Line:
+    """What changes took during compactions, and the rest of the time."""
+    wider = [(since - 1.0, until) for since, until in spans]  # a change waits for its barrier
+    during, rest = (latencies.during(wider, outside=outside).percentile_ms(0.99) for outside in (False, True))
+    return Line(f"{of}: live latency p99 during compactions", during, "ms", "the rest of the time", rest)
+
+
 def batch_lines(of: str, batches: Sequence[Batch]) -> list[Line]:
     """The median batch, and the median of each of its steps."""
     return [

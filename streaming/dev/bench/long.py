@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.dev.bench.latency import Latencies, percentile
-from streaming.dev.bench.live import AFTER_S, SETTLE_S
+from streaming.dev.bench.live import AFTER_S, SETTLE_S, compaction_line
 from streaming.dev.bench.report.batch import OUTPUT, Batch, reads_snapshot
 from streaming.dev.bench.report.line import Course, Line, Notify, course, median
 from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, BUILD_TIMEOUT_S, Rig, ServiceRun, job, rig
@@ -112,17 +112,9 @@ def _p99_course(latencies: Latencies) -> Course:
 
 
 def _beside_compactions(of: str, run: ServiceRun, latencies: Latencies) -> list[Line]:
-    compactions = [(began - 1.0, ended) for began, ended in run.compactions]  # a change waits for its barrier
-    compacting, rest = latencies.during(compactions), latencies.during(compactions, outside=True)
     return [
         Line(f"{of}: compactions", len(run.compactions), ""),
-        Line(
-            f"{of}: live latency p99 during compactions",
-            compacting.percentile_ms(0.99),
-            "ms",
-            "the rest of the time",
-            rest.percentile_ms(0.99),
-        ),
+        compaction_line(of, run.compactions, latencies),
     ]
 
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from streaming.dev.bench.latency import Latencies
-from streaming.dev.bench.live import AFTER_S, SETTLE_S
+from streaming.dev.bench.live import AFTER_S, SETTLE_S, compaction_line
 from streaming.dev.bench.report.batch import Batch, reads_snapshot
 from streaming.dev.bench.report.line import Line, Notify
 from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, TABLE, Rig, ServiceRun, rig
@@ -39,12 +39,13 @@ def large(rows: int, folder: Path, notify: Notify) -> list[Line]:
         notify("adding up both topics")
         verdict = _same_totals(bench)
     beside = latencies.between(first.at, last.at)
+    compactions = [(since, until) for since, until in run.compactions if until > first.at]
     return [
         Line(f"{of}: built", rows / (built.at - began), "rows/s", "target", 200_000),
         Line(f"{of}: snapshot", rate, "rows/s"),
         Line(f"{of}: snapshot, budget 2s", run.snapshot_rate(last, since=done.at), "rows/s"),
         Line(f"{of}: live latency p99, budget 2s", beside.percentile_ms(0.99), "ms", "target", 2_200),
-        *_compactions(of, run, latencies),
+        *([compaction_line(of, compactions, latencies)] if compactions else []),
         Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 2_560),
         verdict,
     ]
@@ -60,17 +61,6 @@ def _budgeted(
         last = run.await_batch(lambda batch: batch.completes(_BUDGETED), timeout_s)
         run.await_seconds(AFTER_S)
     return first, last, watch.latencies()
-
-
-def _compactions(of: str, run: ServiceRun, latencies: Latencies) -> list[Line]:
-    """What changes took during compactions; nothing where none ran."""
-    spans = [(since - 1.0, until) for since, until in run.compactions]  # a change waits for its barrier
-    during, rest = (latencies.during(spans, outside=outside) for outside in (False, True))
-    if not len(during):
-        return []
-    p99 = during.percentile_ms(0.99)
-    what = f"{of}: live latency p99 during compactions"
-    return [Line(what, p99, "ms", "the rest of the time", rest.percentile_ms(0.99))]
 
 
 def _same_totals(bench: Rig) -> Line:
