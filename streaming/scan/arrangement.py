@@ -21,20 +21,23 @@ from state.values.cut import Amount, Cut
 from state.values.plan import Pin, Slice
 from state.values.progress import Progress
 from streaming.core.visibility import covered
+from streaming.scan.cutting import SliceCutter
+from streaming.scan.file_order import FileOrder
 from streaming.scan.protocol import LiveRows, PinnedScan, Scan, SliceReader
-from streaming.scan.snapshot import SliceCutter, SnapshotReader
+from streaming.scan.snapshot import SnapshotReader
 
 
 @dataclass(frozen=True)
 class PinnedArrangement(PinnedScan):
-    """`files` are those that the pinned versions have of some vnodes."""
+    """`files` are those that the pinned versions have of some vnodes; `orders` those of them that are known."""
 
     storage: Storage
     table: TableSchema
     files: ReplicaFiles
+    orders: Mapping[int, FileOrder]
 
     def reader(self, parts: frozenset[int], columns: Sequence[str]) -> SliceReader:
-        reader = SnapshotReader(self.storage, self.table, self.files.of_vnodes(parts))
+        reader = SnapshotReader(self.storage, self.table, self.files.of_vnodes(parts), self.orders)
         overlay = reader.overlay(parts, columns)
 
         def read(item: Slice) -> Iterator[pa.Table]:
@@ -50,27 +53,29 @@ class PinnedArrangement(PinnedScan):
 
 
 class Arrangement(Scan):
-    """The scan of the replica. It caches the keys of base files from batch to batch."""
+    """The scan of the replica. What it knows of the keys of base files is kept from batch to batch."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._pin: Pin | None = None
-        self._cutter: SliceCutter
+        self._cutter: SliceCutter | None = None
 
     def cut(self, pin: Pin, part: int, after: Key | None, limit: Amount) -> Cut:
-        if pin != self._pin:
-            self._use(pin)
-        return self._cutter.cut(part, after, limit)
+        return self._cutter_at(pin).cut(part, after, limit)
 
-    def _use(self, pin: Pin) -> None:
+    def _cutter_at(self, pin: Pin) -> SliceCutter:
+        if self._cutter is not None and pin == self._pin:
+            return self._cutter
         replica = self._replica
         reader = SnapshotReader(replica.storage, replica.table, replica.files(pin.replica))
-        if self._pin is None:
+        if self._cutter is None:
             self._cutter = SliceCutter(reader)
         self._cutter.use(reader)
         self._pin = pin
+        return self._cutter
 
     def pinned(self, pin: Pin, parts: frozenset[int]) -> PinnedArrangement:
         replica = self._replica
         files = replica.files(pin.replica).of_vnodes(parts) if parts else ReplicaFiles(0, {}, ())
-        return PinnedArrangement(replica.storage, replica.table, files)
+        orders = {} if self._cutter is None else self._cutter.orders(files)
+        return PinnedArrangement(replica.storage, replica.table, files, orders)

@@ -12,8 +12,8 @@ log its keys, and its values too where these are small. Otherwise values are rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -21,16 +21,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.position import Key
 from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import EPOCH, OFFSET, OP, VNODE
 from state.file_rows import PLACE, FileRows
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
 from state.storage import Storage
-from state.values.cut import Amount, Cut
-from state.values.order import arrays, changes_of_key, key_at, sort_order, within
+from state.values.order import arrays, changes_of_key, sort_order, within
 from state.values.plan import Slice
+from streaming.scan.file_order import FileOrder
 
 HELD_BYTES = 64 << 20
 """What an overlay holds of the log's values, and a read of a base file in one go: more is read part by part."""
@@ -74,11 +73,15 @@ class Overlay:
 
 @dataclass(frozen=True)
 class SnapshotReader:
-    """Reads slices of some vnodes at one pinned version. Values are as stored; `columns` must hold the key."""
+    """Reads slices of some vnodes at one pinned version. Values are as stored; `columns` must hold the key.
+
+    Of a vnode in `orders` only files that a slice needs are opened; of another one each, to see whether it is needed.
+    """
 
     storage: Storage
     table: TableSchema
     files: ReplicaFiles
+    orders: Mapping[int, FileOrder] = field(default_factory=dict)
 
     def read(self, item: Slice, columns: Sequence[str], overlay: Overlay) -> Iterator[pa.Table]:
         """The slice's rows in some tables of these columns, each key once, in no particular order.
@@ -86,7 +89,7 @@ class SnapshotReader:
         `overlay` is what `overlay(...)` gave for a set of vnodes that holds the slice's, and for these columns.
         """
         changed = self._in_range(overlay.of(item.part), item)
-        for file in self.files.base.get(item.part, ()):
+        for file in self._base_files(item):
             for stored in self._base_rows(file, item, columns):
                 rows = self._without(self._in_range(stored, item), changed)
                 if rows.num_rows:
@@ -124,6 +127,11 @@ class SnapshotReader:
         """The key columns of a base file, in key order."""
         names = list(self.table.primary_key)
         return arrays(self._scan(BASE_PATH, [file.path], names, None), names)
+
+    def _base_files(self, item: Slice) -> Sequence[BaseFile]:
+        """Those that may hold rows of a slice."""
+        order = self.orders.get(item.part)
+        return self.files.base.get(item.part, ()) if order is None else order.of_range(item.after, item.upto)
 
     def _base_rows(self, file: BaseFile, item: Slice, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Rows that may be in the slice. A file above `HELD_BYTES` (of an old state) is read by row groups."""
@@ -174,127 +182,3 @@ class SnapshotReader:
         numbered = rows.select(keys).append_column("_bf_row", pa.array(np.arange(rows.num_rows)))
         kept = numbered.join(changed.select(keys), keys, join_type="left anti")["_bf_row"]
         return rows.take(kept.combine_chunks())
-
-
-class SliceCutter:
-    """Finds the ends of slices from the keys in base files, and from the log where the base has nothing.
-
-    Where there is a base, the log's rows in a range are not counted, for they are a bounded share of it; their bytes
-    are, as if spread evenly. Budgets below `exact_below` rows count the log's rows as well, so that a tight rate limit
-    is kept to the row. Larger budgets are exceeded by up to the share `little` where that finishes the vnode: the rest
-    would need a batch of its own.
-    """
-
-    exact_below = 1_000
-    little = 0.1
-    kept_bytes = 32 << 20
-    _small_log = 200_000
-
-    def __init__(self, reader: SnapshotReader) -> None:
-        self._reader = reader
-        self._base_keys: dict[tuple[str, ...], list[tuple[BaseFile, list[pa.Array]]]] = {}
-        self._small_overlay: Overlay | None = None
-
-    def use(self, reader: SnapshotReader) -> None:
-        """Go on with another pinned version; the cached keys of files that are in both stay."""
-        self._reader, self._small_overlay = reader, None
-
-    def cut(self, vnode: int, after: Key | None, limit: Amount) -> Cut:
-        """The end of a slice of about `limit`, at least one row, behind `after`."""
-        base = self._reader.files.base.get(vnode, ())
-        if not base or limit.rows < self.exact_below:
-            return self._cut_exactly(vnode, after, base, limit)
-        more = 1 + self.little
-        most = Amount(int(limit.rows * more), int(limit.size * more))
-        if after is None and (rest := self._amount(base)).fits(most):
-            return Cut(None, rest.rows, rest.size)
-        files = [(_behind(keys, after), self._row_bytes(file)) for file, keys in self._keys_by_file(base)]
-        rows = sum(len(keys[0]) for keys, _ in files)
-        size = sum(int(len(keys[0]) * row_bytes) for keys, row_bytes in files)
-        if Amount(rows, size).fits(most):
-            return Cut(None, rows, size)
-        return _cut_among(files, limit)
-
-    def _row_bytes(self, file: BaseFile) -> float:
-        """Mean bytes per row of a base file, with its share of the log's bytes."""
-        files = self._reader.files
-        return raw_bytes(file) / max(file.rows, 1) + files.log_bytes / max(files.base_rows, 1)
-
-    def _amount(self, base: Sequence[BaseFile]) -> Amount:
-        sizes = (int(file.rows * self._row_bytes(file)) for file in base)
-        return Amount(sum(file.rows for file in base), sum(sizes))
-
-    def _keys_by_file(self, base: Sequence[BaseFile]) -> list[tuple[BaseFile, list[pa.Array]]]:
-        """Key columns of each file of a vnode, the files in key order; those of the vnodes asked for last are kept."""
-        name = tuple(file.path for file in base)
-        known = self._base_keys.pop(name, None)
-        if known is None:
-            read = [(file, self._reader.base_keys(file)) for file in base]
-            columns = range(len(self._reader.table.primary_key))
-            firsts = [pa.concat_arrays([keys[i].slice(0, 1) for _, keys in read]) for i in columns]
-            known = [read[i] for i in sort_order(firsts).to_pylist()]
-            self._forget_beyond(self.kept_bytes - _size(known))
-        self._base_keys[name] = known
-        return known
-
-    def _forget_beyond(self, most_bytes: int) -> None:
-        """Drop the least recently used keys, so that memory does not grow with the table."""
-        kept = sum(map(_size, self._base_keys.values()))
-        while self._base_keys and kept > most_bytes:
-            kept -= _size(self._base_keys.pop(next(iter(self._base_keys))))
-
-    def _cut_exactly(self, vnode: int, after: Key | None, base: Sequence[BaseFile], limit: Amount) -> Cut:
-        files = self._reader.files
-        row_bytes = (files.base_bytes + files.log_bytes) / max(files.rows, 1)
-        if after is None and not base:
-            rows = self._overlay(vnode).rows(vnode)
-            if (whole := Amount(rows, int(rows * row_bytes))).fits(limit):
-                return Cut(None, whole.rows, whole.size)
-        return _cut_among([(self._all_keys(vnode, after, base), row_bytes)], limit)
-
-    def _all_keys(self, vnode: int, after: Key | None, base: Sequence[BaseFile]) -> list[pa.Array]:
-        names = self._reader.table.primary_key
-        overlay = self._overlay(vnode).of(vnode)
-        alive = overlay.filter(pc.not_equal(overlay[OP], Op.DELETE.value))
-        sources = [arrays(alive, names)] + ([keys for _, keys in self._keys_by_file(base)] if base else [])
-        behind = [_behind(keys, after) for keys in sources]
-        merged = [pa.concat_arrays([keys[i] for keys in behind]) for i in range(len(names))]
-        order = sort_order(merged)
-        merged = [column.take(order) for column in merged]
-        distinct = pa.array(changes_of_key(merged))
-        return [column.filter(distinct) for column in merged]
-
-    def _overlay(self, vnode: int) -> Overlay:
-        """The log's newest rows, of this vnode at least; a small log is read once, as most walks ask for many."""
-        names, files = self._reader.table.primary_key, self._reader.files
-        if files.log_rows > self._small_log:
-            return self._reader.overlay(frozenset({vnode}), names)
-        if self._small_overlay is None:
-            every = frozenset(range(self._reader.table.vnode_count))
-            self._small_overlay = self._reader.overlay(every, names)
-        return self._small_overlay
-
-
-def _size(keys_by_file: list[tuple[BaseFile, list[pa.Array]]]) -> int:
-    return sum(column.nbytes for _, keys in keys_by_file for column in keys)
-
-
-def _behind(keys: list[pa.Array], after: Key | None) -> list[pa.Array]:
-    if after is None or len(keys[0]) == 0:
-        return keys
-    mask = pa.array(within(keys, after, None))
-    return [column.filter(mask) for column in keys]
-
-
-def _cut_among(files: Sequence[tuple[list[pa.Array], float]], limit: Amount) -> Cut:
-    """The cut among runs of keys in order, each with the bytes of its rows; at least one row."""
-    taken, last = Amount(0, 0), None
-    for keys, row_bytes in files:
-        left = limit - taken
-        fits = min(left.rows, int(left.size / row_bytes)) if row_bytes > 0 else left.rows
-        count = min(len(keys[0]), max(fits, 0 if taken.rows else 1))
-        if count:
-            taken, last = taken + Amount(count, int(count * row_bytes)), key_at(keys, count - 1)
-        if count < len(keys[0]):
-            return Cut(last, taken.rows, taken.size)
-    return Cut(None, taken.rows, taken.size)

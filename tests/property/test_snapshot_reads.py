@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -22,7 +22,9 @@ from state.storage import DataFile, Storage
 from state.values.cut import Amount
 from state.values.plan import Slice
 from streaming.scan import snapshot
-from streaming.scan.snapshot import SliceCutter, SnapshotReader
+from streaming.scan.cutting import SliceCutter
+from streaming.scan.file_order import FileOrder
+from streaming.scan.snapshot import SnapshotReader
 from tests.kit.examples import examples
 from tests.kit.tables import table
 
@@ -127,18 +129,30 @@ def open_reader(folder: str, version: Pinned) -> SnapshotReader:
     return SnapshotReader(storage, TABLE, written(storage, version))
 
 
+def with_orders(reader: SnapshotReader) -> SnapshotReader:
+    orders = {
+        vnode: FileOrder.of(base, reader.storage, reader.table)
+        for vnode, base in reader.files.base.items()
+        if base
+    }
+    return replace(reader, orders=orders)
+
+
 @settings(max_examples=EXAMPLES)
 @given(
     version=pinned(),
     vnode=st.integers(0, 1),
     bounds=st.tuples(st.none() | KEYS, st.none() | KEYS),
     held_bytes=st.sampled_from([0, 1 << 20]),
+    order_known=st.booleans(),
 )
 def test_a_slice_holds_each_row_of_its_range_once_as_of_the_pinned_version(
-    version: Pinned, vnode: int, bounds: tuple[Key | None, Key | None], held_bytes: int
+    version: Pinned, vnode: int, bounds: tuple[Key | None, Key | None], held_bytes: int, order_known: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, patch.object(snapshot, "HELD_BYTES", held_bytes):
         reader = open_reader(folder, version)
+        if order_known:
+            reader = with_orders(reader)
         names = ["n", *TABLE.primary_key]
         overlay = reader.overlay(frozenset({0, 1}), names)
         found = [
@@ -226,8 +240,8 @@ def test_slices_that_follow_one_another_read_a_vnode_to_its_end_without_overlap(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         reader = open_reader(folder, version)
-        cutter = SliceCutter(reader)
-        cutter.exact_below, cutter.kept_bytes = exact_below, kept_bytes
+        cutter = SliceCutter(reader, kept_bytes)
+        cutter.exact_below = exact_below
         overlay = reader.overlay(frozenset({0}), TABLE.primary_key)
         after: Key | None = None
         found: list[Key] = []
@@ -241,3 +255,36 @@ def test_slices_that_follow_one_another_read_a_vnode_to_its_end_without_overlap(
         else:
             raise AssertionError("no end")
     assert sorted(found, key=order_key) == sorted(version.rows(0), key=order_key)
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    version=pinned(),
+    limit=st.integers(1, 5),
+    exact_below=st.sampled_from([0, 1_000]),
+)
+def test_keys_are_read_only_of_files_in_which_a_slice_begins_or_ends(
+    version: Pinned, limit: int, exact_below: int
+) -> None:
+    """However many files a vnode has: what a cut costs must not grow with the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        reader = open_reader(folder, version)
+        for after in [None, *version.base[0]]:
+            cutter = SliceCutter(reader)
+            cutter.exact_below = exact_below
+            with patch.object(
+                SnapshotReader, "base_keys", autospec=True, side_effect=SnapshotReader.base_keys
+            ) as read:
+                cutter.cut(0, after, budget_of(limit))
+            most = 2 if exact_below == 0 else 2 + limit // version.rows_per_file
+            assert read.call_count <= most
+
+
+@settings(max_examples=EXAMPLES)
+@given(version=pinned(), bounds=st.tuples(st.none() | KEYS, st.none() | KEYS))
+def test_files_out_of_a_range_are_not_opened(version: Pinned, bounds: tuple[Key | None, Key | None]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        reader = with_orders(open_reader(folder, version))
+        opened = reader.orders[0].of_range(*bounds) if version.base[0] else ()
+    inside = [key for key in version.base[0] if in_range(key, *bounds)]
+    assert sum(file.rows for file in opened) <= len(inside) + 2 * version.rows_per_file

@@ -41,7 +41,7 @@ class _SlicesByHash(Arrangement):
 
     def pinned(self, pin: Pin, parts: frozenset[int]) -> PinnedArrangement:
         replica = self._files
-        return _ReadsByHash(replica.storage, replica.table, replica.files(pin.replica))
+        return _ReadsByHash(replica.storage, replica.table, replica.files(pin.replica), orders={})
 
 
 class _ScansByHash(Scans):
