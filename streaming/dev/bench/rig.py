@@ -261,8 +261,12 @@ class Rig:
         create_topic(self.kafka, self.upstream, self.partitions)
         register = TopicSchemas(Registry(self.registry), self.upstream)
         generator = ChangeGenerator(self.table, events=events_of(self.format, self.table, register))
-        produce_rows(ChangeSender(self.kafka, self.upstream), generator, rows)
+        self.write(generator, rows)
         return generator
+
+    def write(self, generator: ChangeGenerator, rows: int) -> None:
+        """So many INSERTs more."""
+        produce_rows(ChangeSender(self.kafka, self.upstream), generator, rows)
 
     def create(self, name: str, **more: Any) -> None:
         """A job for a service that runs; `more` as of `definition`."""

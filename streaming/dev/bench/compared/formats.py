@@ -16,8 +16,12 @@ from streaming.dev.bench.report.batch import Batch
 from streaming.dev.bench.report.line import Line, Notify, median
 from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, TABLE, Rig, ServiceRun, job, rig
 from streaming.dev.events.forms import FORMATS, Form
+from streaming.dev.generator import ChangeGenerator
 
 SETTLE_S = 5.0
+_WARM_UP_ROWS = 20_000
+_BUILD_INTERVAL = "60s"
+"""Longer than it takes to write the rows, so that few batches bring them all, after they were written."""
 _COLUMNS, _TYPES = 80, ("string", "decimal(18,2)", "int", "double", "timestamp", "string", "boolean", "date")
 _WIDE_SHARE = 20
 """A row of the wide table is some twenty times as long."""
@@ -93,16 +97,11 @@ def _own_lines(name: str, found: _Found, base: _Found, rows: int, rate: float) -
 
 def _measured(bench: Rig, of: _Upstream, rows: int, seconds: float, rate: float, notify: Notify) -> _Found:
     wide, own = of.of(bench, WIDE), of.of(bench, TABLE)
-    notify(f"{of.name}: rows of {_COLUMNS} columns")
-    wide.fill(rows // _WIDE_SHARE)
-    with wide.service(state=wide.upstream, jobs=[]) as run:
-        wide_build = _build_rate(run, rows // _WIDE_SHARE)
-    notify(f"{of.name}: writing {rows:,} rows")
-    generator = own.fill(rows)
+    _, wide_build = _build(wide, rows // _WIDE_SHARE, f"{of.name}, {_COLUMNS} columns", notify)
+    generator, build = _build(own, rows, of.name, notify)
     output = f"{own.upstream}-copy"
     with own.service(state=own.upstream, jobs=[job(None, output)]) as run:
-        notify(f"{of.name}: building")
-        build = _build_rate(run, rows)
+        notify(f"{of.name}: backfill")
         await_complete(run, output)
         with own.live(generator, rate):
             notify(f"{of.name}: {seconds:g} s of live load")
@@ -116,13 +115,26 @@ def await_complete(run: ServiceRun, output: str) -> Batch:
     return run.await_batch(lambda batch: batch.completes(output), BACKFILL_TIMEOUT_S)
 
 
-def _build_rate(run: ServiceRun, rows: int) -> float:
-    """Changes a second in what brings the first `rows` changes into the replica, without the first part of several."""
-    done = run.await_changes(rows)
-    batches = [batch for batch in run.batches if batch.changes and batch.at <= done.at]
+def _build(bench: Rig, rows: int, of: str, notify: Notify) -> tuple[ChangeGenerator, float]:
+    """A table, and the changes a second at which a service that runs already brings its rows into the replica."""
+    generator = bench.fill(_WARM_UP_ROWS)
+    with bench.service(state=bench.upstream, jobs=[], barrier_interval=_BUILD_INTERVAL) as run:
+        notify(f"{of}: starting")
+        warm = run.await_changes(_WARM_UP_ROWS)
+        notify(f"{of}: writing {rows:,} rows")
+        bench.write(generator, rows)
+        notify(f"{of}: building")
+        done = run.await_changes(_WARM_UP_ROWS + rows)
+    return generator, _build_rate(run, warm, done)
+
+
+def _build_rate(run: ServiceRun, warm: Batch, done: Batch) -> float:
+    """Changes a second in the batches behind `warm`. Of an interval in parts, the first part's time is not known."""
+    batches = [batch for batch in run.batches if batch.changes and warm.at < batch.at <= done.at]
     changes, took_s = sum(batch.changes for batch in batches), sum(batch.took_ms for batch in batches) / 1_000
-    if run.parts:  # the time of the first one is not known
-        (began, first), (ended, last) = run.parts[0], run.parts[-1]
+    parts = [part for part in run.parts if warm.at < part[0] <= done.at]
+    if parts:
+        (began, first), (ended, last) = parts[0], parts[-1]
         changes, took_s = changes + last - first, took_s + ended - began
     return changes / took_s
 
