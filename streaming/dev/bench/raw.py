@@ -47,7 +47,7 @@ class _Work:
 def raw_rows_per_s(kafka: KafkaSettings, output: str, target: str, rows: int) -> float:
     """Records a second of `rows` records like the output's, into a new topic with as many partitions.
 
-    Raises: threading.BrokenBarrierError when a sender fails, or is not done in ten minutes.
+    Raises: threading.BrokenBarrierError at once when a sender fails, or when one is not done in ten minutes.
     """
     keys, values = _encoded(kafka, output)
     partitions = partitions_of(kafka, output) or 1
@@ -95,7 +95,16 @@ def _encoded(kafka: KafkaSettings, output: str) -> tuple[pa.Array, pa.Array]:
 
 
 def _send(work: _Work, together: Barrier) -> None:
-    """A sender's process: warm once, then all at once when every sender is ready."""
+    """A sender's process. One that fails ends the wait of the others."""
+    try:
+        _send_together(work, together)
+    except BaseException:
+        together.abort()
+        raise
+
+
+def _send_together(work: _Work, together: Barrier) -> None:
+    """Warm once, then all at once when every sender is ready."""
     client = f"bench-raw-{work.number}"
     over: dict[str, Any] = {**THROUGHPUT, "client.id": client}
     with (

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import InputError
 from schemas.formats.change import ChangeFormat
-from schemas.formats.in_order import InOrder
 from schemas.formats.protocol import Format, Images, OutputFormat
 from schemas.records import Op
 from schemas.table import Column
 from streaming.verify.history import Entry, Source
 from streaming.verify.records.by_columns import CanonicalColumns
+from streaming.verify.records.in_order import ChangesInOrder, Recoded, at_fault
 
 CANONICAL = ChangeFormat()
 
@@ -75,10 +75,11 @@ class _Recoded:
     def __post_init__(self) -> None:
         self._rows = self.format.rows(self.columns, self.key_columns)
         self._changes, self._keys = ChangeCodec(self.columns), KeyCodec(self.key_columns)
-        self._in_order = InOrder()
+        order = ChangesInOrder(self._changes, fills=self.format.may_be_unchanged)
+        self._in_order = order if self.format.comes_again or self.format.may_be_unchanged else None
         self._deleted: _Pair | None = None
         self._has_tombstones = isinstance(self.format, OutputFormat) and self.format.tombstone_follows
-        read = None if self._has_order else self.format.column_reader(self.columns, self.key_columns)
+        read = self.format.column_reader(self.columns, self.key_columns)
         self._by_columns = None if read is None else CanonicalColumns(read, self.columns, self.key_columns)
 
     def entries(self) -> Iterator[Entry]:
@@ -94,7 +95,10 @@ class _Recoded:
         for chunk in _chunks(self.source.entries()):
             recoded = iter(self._recoded_together([entry for entry in chunk if self._is_change(entry)]))
             for entry in chunk:
-                yield entry, next(recoded) if self._is_change(entry) else entry
+                yield entry, self._ordered(next(recoded)) if self._is_change(entry) else entry
+
+    def _ordered(self, recoded: Recoded) -> Entry | None:
+        return recoded.entry if self._in_order is None else self._in_order.take(recoded)
 
     def _without_tombstones(self, pairs: Iterable[_Pair]) -> Iterator[_Pair]:
         """Each DELETE with the record behind it that repeats its key, without that one. Any other one is at fault."""
@@ -104,18 +108,18 @@ class _Recoded:
                 if entry.barrier is None and (entry.key, entry.value) == (deleted[0].key, None):
                     yield deleted
                     continue
-                yield _at_fault(deleted[0])
+                yield deleted[0], at_fault(deleted[0])
             if entry.barrier is None and entry.value is None:
-                yield _at_fault(entry)
+                yield entry, at_fault(entry)
             elif entry.barrier is None and recoded is not None and (recoded.value or b"")[:1] == _DELETE:
                 self._deleted = entry, recoded
             else:
                 yield entry, recoded
 
-    def _recoded_together(self, entries: Sequence[Entry]) -> list[Entry | None]:
+    def _recoded_together(self, entries: Sequence[Entry]) -> list[Recoded]:
         """By columns, but for those that have to be read by themselves."""
         if self._by_columns is not None and (found := self._by_columns.recoded(entries)) is not None:
-            return [*found]
+            return found
         if self._by_columns is None or len(entries) <= _FEW:
             return [self._recoded(entry) for entry in entries]
         half = len(entries) // 2
@@ -128,27 +132,23 @@ class _Recoded:
             and (entry.value is not None or not self._has_tombstones)
         )
 
-    def _recoded(self, entry: Entry) -> Entry | None:
+    def _recoded(self, entry: Entry) -> Recoded:
         given = entry.key or b"", entry.value
         try:
             if entry.value is None and not self.format.may_be_null:
-                key = self._keys.encode(self._rows.read_key(given[0]))
-                return entry._replace(key=key, value=None, given=given)
+                return Recoded(entry._replace(key=self._key(given[0]), value=None, given=given))
             record = self._rows.read_record(*given)
             if record.change is None:
-                return None
-            row_key = self._rows.read_key(given[0])
-            change = self._in_order.take(row_key, record) if self._has_order else record.change
-        except (InputError, LookupError):
-            return entry._replace(value=b"", given=given)
-        if change is None:
-            return None
-        value = self._changes.encode(change)
-        return entry._replace(key=self._keys.encode(row_key), value=value, given=given)
+                return Recoded(None)
+            own = entry._replace(
+                key=self._key(given[0]), value=self._changes.encode(record.change), given=given
+            )
+        except InputError:
+            return Recoded(at_fault(entry)._replace(given=given))
+        return Recoded(own, record.position, record.unchanged)
 
-    @property
-    def _has_order(self) -> bool:
-        return self.format.comes_again or self.format.may_be_unchanged
+    def _key(self, data: bytes) -> bytes:
+        return self._keys.encode(self._rows.read_key(data))
 
 
 _Pair = tuple[Entry, Entry | None]
@@ -171,7 +171,3 @@ def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
             chunk, size = [], 0
     if chunk:
         yield chunk
-
-
-def _at_fault(entry: Entry) -> _Pair:
-    return entry, entry._replace(value=b"", given=(entry.key, entry.value))
