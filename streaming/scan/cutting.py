@@ -123,7 +123,7 @@ class SliceCutter:
     def _order(self, vnode: int, base: _Base) -> FileOrder:
         known = self._orders.get(vnode)
         if known is None or known[0] != base:
-            known = base, FileOrder.of(base, self._reader.storage, self._reader.table)
+            known = base, FileOrder.of(base, self._keys_of)
             self._orders[vnode] = known
         return known[1]
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from schemas.position import Key
-from schemas.table import TableSchema
-from state.maintenance.compaction_rows import last_key
 from state.replica import BaseFile
-from state.storage import Storage
 from state.values.order import at_most, sort_order
 
 
@@ -24,13 +21,10 @@ class FileOrder:
     last_keys: tuple[pa.Array, ...]
 
     @classmethod
-    def of(cls, files: Sequence[BaseFile], storage: Storage, table: TableSchema) -> FileOrder:
-        """Reads the end of each file. Raises: StateError when one is gone."""
-        lasts = [last_key(storage, table, file) for file in files]
-        columns = [
-            pa.array([key[number] for key in lasts], type=column.type.arrow)
-            for number, column in enumerate(table.key_columns)
-        ]
+    def of(cls, files: Sequence[BaseFile], keys_of: Callable[[BaseFile], Sequence[pa.Array]]) -> FileOrder:
+        """`keys_of` gives the key columns of a file, in key order; it is called once for each."""
+        lasts = [[column.take([len(column) - 1]) for column in keys_of(file)] for file in files]
+        columns = [pa.concat_arrays(column) for column in zip(*lasts, strict=True)]
         order = sort_order(columns)
         return cls(
             tuple(files[i] for i in order.to_pylist()), tuple(column.take(order) for column in columns)
