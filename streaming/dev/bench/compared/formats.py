@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from schemas.epoch import unix_ms_from_epoch
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
@@ -129,14 +130,11 @@ def _build(bench: Rig, rows: int, of: str, notify: Notify) -> tuple[ChangeGenera
 
 
 def _build_rate(run: ServiceRun, warm: Batch, done: Batch) -> float:
-    """Changes a second in the batches behind `warm`. Of an interval in parts, the first part's time is not known."""
-    batches = [batch for batch in run.batches if batch.changes and warm.at < batch.at <= done.at]
-    changes, took_s = sum(batch.changes for batch in batches), sum(batch.took_ms for batch in batches) / 1_000
-    parts = [part for part in run.parts if warm.at < part[0] <= done.at]
-    if parts:
-        (began, first), (ended, last) = parts[0], parts[-1]
-        changes, took_s = changes + last - first, took_s + ended - began
-    return changes / took_s
+    """Changes a second behind `warm`, each batch from the barrier that ends it, before which its rows were there."""
+    since = (batch for batch in run.batches if warm.at < batch.at <= done.at)
+    batches = [batch for batch in since if batch.changes or batch is done]  # a last part may have none
+    took_s = sum(batch.at - unix_ms_from_epoch(batch.epoch) / 1_000 for batch in batches)
+    return (done.upstream_records - warm.upstream_records) / took_s
 
 
 def batch_ms(run: ServiceRun, seconds: float) -> float:
