@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -46,6 +46,13 @@ def any_record(_: Message) -> bool:
 def place(message: Message) -> str:
     """`topic-partition@offset`, the form in which errors name a record."""
     return f"{message.topic()}-{message.partition()}@{message.offset()}"
+
+
+class Look(NamedTuple):
+    """What was found in a partition, and from which offset on it was looked for."""
+
+    message: Message | None
+    since: int
 
 
 class RangeReader:
@@ -163,37 +170,50 @@ class RangeReader:
 
     def last(self, topic: str, partition: int, wanted: Wanted = any_record) -> Message | None:
         """The last committed record of the partition that is wanted, or None if there is none at all."""
-        return self.look_back(topic, partition, wanted)[0]
+        return self.look_back(topic, [partition], wanted)[partition].message
 
     def look_back(
         self,
         topic: str,
-        partition: int,
+        partitions: Collection[int],
         wanted: Wanted = any_record,
         *,
         most: float = math.inf,
         most_bytes: float = math.inf,
-    ) -> tuple[Message | None, int]:
-        """The last committed record of the partition that is wanted, and from which offset on it was looked for.
+    ) -> dict[int, Look]:
+        """The last committed record of each partition that is wanted.
 
-        Looks back from the end in windows that grow, so a record near the end is found at once, and each
-        record is read once however far back it is; no further than `most` records, nor to where the next window would,
-        by the size of those before it, be more than `most_bytes`.
+        Looks back from the ends in windows that grow, in all partitions at once, so records near the ends are found
+        soon, and each record is read once however far back they are; no further than `most` records of a partition,
+        nor to where the next windows would, by the size of those before them, be more than `most_bytes` in all.
         """
-        marks = self.watermarks(topic)[partition]
-        end, window = marks.stable, _FIRST_WINDOW
-        earliest = int(max(marks.earliest, end - most))
-        size = 0
-        while end > earliest and size * _WINDOW_GROWTH <= most_bytes:
-            start = max(earliest, end - window)
-            found: Message | None = None
-            for chunk in self.read(topic, {partition: (start, end)}):
+        marks = self.watermarks(topic)
+        ends = {number: marks[number].stable for number in partitions}
+        earliest = {number: int(max(marks[number].earliest, ends[number] - most)) for number in partitions}
+        found, window, size = dict[int, Message](), _FIRST_WINDOW, 0
+        while size * _WINDOW_GROWTH <= most_bytes:
+            left = [
+                number for number in partitions if number not in found and ends[number] > earliest[number]
+            ]
+            if not left:
+                break
+            ranges = {number: (max(earliest[number], ends[number] - window), ends[number]) for number in left}
+            for chunk in self.read(topic, ranges):
                 size += sum(map(len, chunk))
-                found = next((message for message in reversed(chunk) if wanted(message)), found)
-            if found is not None:
-                return found, start
-            end, window = start, window * _WINDOW_GROWTH
-        return None, end
+                found |= _last_of_each(chunk, wanted)
+            ends |= {number: start for number, (start, _) in ranges.items()}
+            window *= _WINDOW_GROWTH
+        return {number: Look(found.get(number), ends[number]) for number in partitions}
+
+
+def _last_of_each(chunk: Sequence[Message], wanted: Wanted) -> dict[int, Message]:
+    """The last record of each partition that is wanted."""
+    found: dict[int, Message] = {}
+    for message in reversed(chunk):
+        number, _ = located(message)
+        if number not in found and wanted(message):
+            found[number] = message
+    return found
 
 
 def located(message: Message) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from streaming.dev.broker import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, place, read_tail
 from streaming.kafka.topics import (
+    Watermarks,
     admin,
     create_topic,
     end_offsets,
@@ -218,6 +219,31 @@ def test_the_last_wanted_record_is_found_behind_many_others(kafka: KafkaSettings
     assert found.value() == b"second"
     assert read_tail(kafka, name, 0, lambda record: header_of(record, "other") is not None) is None
     assert read_tail(kafka, topic(), 0) is None
+
+
+class CountingReader(RangeReader):
+    asked = 0
+
+    def watermarks(self, topic: str) -> tuple[Watermarks, ...]:
+        self.asked += 1
+        return super().watermarks(topic)
+
+
+def test_records_are_looked_for_in_many_partitions_at_once(kafka: KafkaSettings, topic: Topic) -> None:
+    """A start asks for the last barrier of a thousand partitions: none may cost a question about all of them."""
+    name = topic(partitions=12)
+    producer = Producer(kafka.producer())
+    for number in range(11):  # the last one stays empty
+        producer.produce(name, b"mark", partition=number)
+        for _ in range(number * 60):
+            producer.produce(name, b"", partition=number)
+    producer.flush()
+    with CountingReader(kafka) as reader:
+        found = reader.look_back(name, range(12), lambda record: record.value() == b"mark", most=500)
+    assert reader.asked == 1
+    marks = {number: look.message.offset() for number, look in found.items() if look.message is not None}
+    assert marks == dict.fromkeys(range(9), 0)
+    assert [found[number].since for number in (9, 10, 11)] == [41, 101, 0]
 
 
 def test_a_newer_producer_fences_the_older_one(kafka: KafkaSettings, topic: Topic) -> None:

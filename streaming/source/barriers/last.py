@@ -8,7 +8,7 @@ records one by one, Spark's for a service. It goes back from the end in windows 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -23,6 +23,8 @@ from streaming.kafka.consumer import RangeReader, header_of, located
 
 _NEAR_RECORDS, _NEAR_BYTES = 400_000, 256 << 20
 """Of all partitions together: a reader in Python takes a second for them, and Spark's first search five."""
+_RECORDS_A_PARTITION, _BYTES_A_PARTITION = 10_000, 1 << 20
+"""Beside these, of each: Spark opens a consumer for it, which takes it as long as they take the reader."""
 _WINDOW_RECORDS = 4_000_000
 """Of all partitions together, in one call of a search."""
 
@@ -49,8 +51,11 @@ class BarrierLookup:
         """The last barrier of the topic, None for one without any. Raises: as `agreed`; as `barrier_in`."""
         near: dict[str, float] = {}
         if self.search is not None:
-            near = {"most": _NEAR_RECORDS / partitions, "most_bytes": _NEAR_BYTES / partitions}
-        looks = {number: self._look_back(reader, number, **near) for number in range(partitions)}
+            near = {
+                "most": _NEAR_RECORDS / partitions + _RECORDS_A_PARTITION,
+                "most_bytes": _NEAR_BYTES + _BYTES_A_PARTITION * partitions,
+            }
+        looks = self._look_back(reader, range(partitions), **near)
         found = {number: barrier for number, (barrier, _) in looks.items() if barrier is not None}
         if self.search is not None:
             found |= self._far(
@@ -60,17 +65,23 @@ class BarrierLookup:
 
     def last_of(self, reader: RangeReader, partition: int) -> Barrier | None:
         """The last barrier of a partition."""
-        return self._look_back(reader, partition)[0]
+        return self._look_back(reader, [partition])[partition][0]
 
-    def _look_back(self, reader: RangeReader, partition: int, **near: float) -> tuple[Barrier | None, int]:
-        """The last barrier of a partition, and from which offset on it was looked for; `near` as of `look_back`."""
+    def _look_back(
+        self, reader: RangeReader, partitions: Collection[int], **near: float
+    ) -> dict[int, tuple[Barrier | None, int]]:
+        """The last barrier of each partition, and from which offset on it was looked for; `near` as of `look_back`."""
 
         def is_barrier(record: Message) -> bool:
             return header_of(record, BARRIER_HEADER) is not None and located(record) not in self.left_out
 
-        message, since = reader.look_back(self._topic, partition, is_barrier, **near)
-        barrier = None if message is None else barrier_in(message, beside=self.topics.barriers is not None)
-        return barrier, since
+        is_beside = self.topics.barriers is not None
+        return {
+            number: (None if message is None else barrier_in(message, beside=is_beside), since)
+            for number, (message, since) in reader.look_back(
+                self._topic, partitions, is_barrier, **near
+            ).items()
+        }
 
     def _far(self, reader: RangeReader, seen: Mapping[int, int]) -> dict[int, Barrier]:
         """The last barriers of partitions that have none from the offset on that they were `seen` from."""

@@ -218,6 +218,7 @@ def test_the_last_barrier_is_found_behind_very_many_records(
 ) -> None:
     """By Spark, in windows; in partition 0 there are hardly any records behind it."""
     monkeypatch.setattr(last_barrier, "_NEAR_RECORDS", 10)
+    monkeypatch.setattr(last_barrier, "_RECORDS_A_PARTITION", 0)
     monkeypatch.setattr(last_barrier, "_WINDOW_RECORDS", 70)
     stage = set_up(COPY, partitions=3)
     upstream = stage.upstream
