@@ -5,7 +5,7 @@ Files are disjoint in key: all but those in which a slice begins and ends count 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -82,11 +82,10 @@ class SliceCutter:
             return self._cut_exactly(vnode, after, base, limit)
         more = 1 + self.little
         most = Amount(int(limit.rows * more), int(limit.size * more))
-        if after is None and (rest := self._amount(base)).fits(most):
-            return Cut(None, rest.rows, rest.size)
-        runs = list(self._runs(vnode, base, after))
-        rest = sum((run.amount for run in runs), Amount(0, 0))
-        if rest.fits(most):
+        if after is None and (whole := _total(map(self._run, base))).fits(most):
+            return Cut(None, whole.rows, whole.size)
+        runs = self._runs(vnode, base, after)
+        if (rest := _total(runs)).fits(most):
             return Cut(None, rest.rows, rest.size)
         return _cut_among(runs, limit)
 
@@ -95,20 +94,18 @@ class SliceCutter:
         files = self._reader.files
         return raw_bytes(file) / max(file.rows, 1) + files.log_bytes / max(files.base_rows, 1)
 
-    def _amount(self, base: Sequence[BaseFile]) -> Amount:
-        sizes = (int(file.rows * self._row_bytes(file)) for file in base)
-        return Amount(sum(file.rows for file in base), sum(sizes))
+    def _run(self, file: BaseFile) -> _Run:
+        return _Run(file.rows, self._row_bytes(file), partial(self._key_at, file))
 
-    def _runs(self, vnode: int, base: _Base, after: Key | None) -> Iterator[_Run]:
+    def _runs(self, vnode: int, base: _Base, after: Key | None) -> list[_Run]:
         """What base files have behind `after`, in key order; of the first one alone keys are read."""
         order = self._order(vnode, base)
-        begin = order.begin(after)
-        for file in order.files[begin:]:
-            if after is not None and file is order.files[begin]:
-                keys = _behind(self._keys_of(file), after)
-                yield _Run(len(keys[0]), self._row_bytes(file), partial(key_at, keys))
-            else:
-                yield _Run(file.rows, self._row_bytes(file), partial(self._key_at, file))
+        files = order.files[order.begin(after) :]
+        runs = [self._run(file) for file in files]
+        if after is not None and files:
+            keys = _filtered(self._keys_of(files[0]), after)
+            runs[0] = _Run(len(keys[0]), runs[0].row_bytes, partial(key_at, keys))
+        return runs
 
     def _key_at(self, file: BaseFile, index: int) -> Key:
         return key_at(self._keys_of(file), index)
@@ -157,7 +154,7 @@ class SliceCutter:
         order = self._order(vnode, base)
         found: list[list[pa.Array]] = []
         for number in range(order.begin(after), len(order.files)):
-            found.append(_behind(self._keys_of(order.files[number]), after))
+            found.append(_filtered(self._keys_of(order.files[number]), after))
             count -= len(found[-1][0])
             if count <= 0 and number + 1 < len(order.files):
                 return found, key_at(order.last_keys, number)
@@ -199,15 +196,15 @@ def _size(keys: list[pa.Array]) -> int:
     return sum(column.nbytes for column in keys)
 
 
-def _behind(keys: list[pa.Array], after: Key | None) -> list[pa.Array]:
-    return _filtered(keys, after, None)
-
-
-def _filtered(keys: list[pa.Array], after: Key | None, upto: Key | None) -> list[pa.Array]:
+def _filtered(keys: list[pa.Array], after: Key | None, upto: Key | None = None) -> list[pa.Array]:
     if (after is None and upto is None) or len(keys[0]) == 0:
         return keys
     mask = pa.array(within(keys, after, upto))
     return [column.filter(mask) for column in keys]
+
+
+def _total(runs: Iterable[_Run]) -> Amount:
+    return sum((run.amount for run in runs), Amount(0, 0))
 
 
 def _cut_among(runs: Sequence[_Run], limit: Amount) -> Cut:

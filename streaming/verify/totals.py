@@ -49,8 +49,9 @@ def last_common_epoch(settings: KafkaSettings, topic: str) -> int:
     """
     epochs = []
     with RangeReader(settings) as reader:
-        for partition, _ in enumerate(reader.watermarks(topic)):
-            last = reader.last(topic, partition, lambda each: _epoch(each) is not None)
+        partitions = range(len(reader.watermarks(topic)))
+        looks = reader.look_back(topic, partitions, lambda each: _epoch(each) is not None)
+        for partition, (last, _) in looks.items():
             if last is None:
                 where, expected = (
                     f"{topic}-{partition}",

@@ -20,6 +20,7 @@ from schemas.table import Column
 from streaming.verify.history import Entry, Source
 from streaming.verify.records.by_columns import CanonicalColumns
 from streaming.verify.records.in_order import ChangesInOrder, Recoded, at_fault
+from streaming.verify.records.rows import op_of
 
 CANONICAL = ChangeFormat()
 
@@ -111,7 +112,7 @@ class _Recoded:
                 yield deleted[0], at_fault(deleted[0])
             if entry.barrier is None and entry.value is None:
                 yield entry, at_fault(entry)
-            elif entry.barrier is None and recoded is not None and (recoded.value or b"")[:1] == _DELETE:
+            elif entry.barrier is None and recoded is not None and _is_delete(recoded):
                 self._deleted = entry, recoded
             else:
                 yield entry, recoded
@@ -144,7 +145,7 @@ class _Recoded:
                 key=self._key(given[0]), value=self._changes.encode(record.change), given=given
             )
         except InputError:
-            return Recoded(at_fault(entry)._replace(given=given))
+            return Recoded(at_fault(entry))
         return Recoded(own, record.position, record.unchanged)
 
     def _key(self, data: bytes) -> bytes:
@@ -153,8 +154,6 @@ class _Recoded:
 
 _Pair = tuple[Entry, Entry | None]
 """A record as it came, and in canonical form; None where it is no change."""
-_DELETE = bytes([2 * Op.DELETE])
-"""How a DELETE begins in canonical form."""
 _CHUNK_RECORDS, _CHUNK_BYTES = 2_000, 4 << 20
 _FEW = 60
 """Records that are read one by one rather than in halves, if one of them has to be."""
@@ -171,3 +170,7 @@ def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
             chunk, size = [], 0
     if chunk:
         yield chunk
+
+
+def _is_delete(recoded: Entry) -> bool:
+    return op_of(recoded.value or b"") is Op.DELETE

@@ -10,6 +10,7 @@ from schemas.avro.codec import ChangeCodec
 from schemas.formats.in_order import Redelivered
 from schemas.records import Op, Row
 from streaming.verify.history import Entry
+from streaming.verify.records.rows import op_of
 
 
 class Recoded(NamedTuple):
@@ -37,9 +38,9 @@ class ChangesInOrder:
     def take(self, record: Recoded) -> Entry | None:
         """The change, with the values that it leaves out; None for no change, and for one that came again."""
         entry = record.entry
-        if entry is None or not entry.value:
+        if entry is None or (op := op_of(entry.value or b"")) is None:
             return entry
-        key, op = entry.key or b"", Op(entry.value[0] // 2)
+        key = entry.key or b""
         if self._redelivered.has(key, op, record.position):
             return None
         if op is Op.DELETE:
