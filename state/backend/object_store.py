@@ -79,11 +79,19 @@ def fault_of(root: str, journal: str) -> str | None:
         if filesystem.get_file_info(path).type != fs.FileType.NotFound:
             return None
         wins = one_commit_wins(probe, delta_options(root))
-        filesystem.delete_dir(open_store(probe)[1])
+        _delete(filesystem, open_store(probe)[1])
     except (OSError, DeltaError, pa.ArrowInvalid) as error:
         # Its message may quote credentials of the address.
         return f"a store that does not let it write ({type(error).__name__})"
     return None if wins else "a store on which two commits of one version both landed"
+
+
+def _delete(filesystem: fs.FileSystem, folder: str) -> None:
+    """Files first: a store that keeps folders refuses to delete, at once with what is in it, one that is not empty."""
+    for info in filesystem.get_file_info(fs.FileSelector(folder, recursive=True)):
+        if info.type == fs.FileType.File:
+            filesystem.delete_file(info.path)
+    filesystem.delete_dir(folder)
 
 
 def one_commit_wins(uri: str, options: dict[str, str] | None) -> bool:

@@ -105,6 +105,16 @@ def test_a_store_that_ignores_the_condition_of_a_put_is_refused() -> None:
         assert refused.value.code is Code.STATE_PATH_INVALID
 
 
+@pytest.mark.parametrize("place", ["root", "gateway", "folder"])
+def test_a_state_begins_where_nothing_is_and_the_probe_leaves_nothing(
+    place: str, request: pytest.FixtureRequest
+) -> None:
+    storage = Storage(request.getfixturevalue(place))
+    storage.prepare()
+    left = storage.filesystem.get_file_info(fs.FileSelector(storage.path(), allow_not_found=True))
+    assert not left
+
+
 def test_a_bucket_that_is_not_there_is_refused(root: str) -> None:
     with pytest.raises(StateError) as refused:
         Storage(root.replace("bucket-", "nobody-")).prepare()
