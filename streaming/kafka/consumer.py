@@ -82,21 +82,21 @@ class RangeReader:
         return watermarks(self._settings, topic, client=self._admin)
 
     def await_stable(
-        self, topic: str, *, timeout_s: float, partition: int | None = None
+        self, topic: str, *, timeout_s: float, partitions: Collection[int] | None = None
     ) -> tuple[Watermarks, ...]:
         """Wait until committed readers can see everything that is in the topic at the time of the call.
 
-        With `partition`, in that one. Raises: TopicError(BARRIER_STALLED) if a transaction stays open for `timeout_s`.
+        With `partitions`, in those. Raises: TopicError(BARRIER_STALLED) if a transaction stays open for `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
-        wanted = [marks.high for marks in self.watermarks(topic)]
+        now = self.watermarks(topic)
+        wanted = [marks.high for marks in now]
         pauses_s = stable_pauses_s()
         while True:
-            now = self.watermarks(topic)
             held = [
                 number
                 for number, (marks, high) in enumerate(zip(now, wanted, strict=False))
-                if marks.stable < high and partition in (None, number)
+                if marks.stable < high and (partitions is None or number in partitions)
             ]
             if not held:
                 return now
@@ -107,6 +107,7 @@ class RangeReader:
                     found=f"a transaction that has stayed open for more than {timeout_s:g} s",
                 )
             self._admin.poll(next(pauses_s))
+            now = self.watermarks(topic)
 
     def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[list[Message]]:
         """The committed records with start <= offset < end of each partition, in chunks of one or more.

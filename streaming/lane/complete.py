@@ -18,7 +18,7 @@ from streaming.lane.before.lookup import RowsBefore, rows_before_of
 from streaming.lane.before.normal import Unavailable, leaves_out
 from streaming.lane.changes import Changes
 from streaming.lane.faults import Fault
-from streaming.lane.redelivered import Redelivered
+from streaming.lane.redelivered import RedeliveryFilter
 from streaming.lane.task import LaneTask
 from streaming.lane.waiting import LaneReading
 
@@ -34,11 +34,11 @@ class Completion:
     task: LaneTask
     rows_before: RowsBefore | None
     reading: LaneReading | None = None
-    _redelivered: Redelivered | None = field(default=None, init=False)
+    _redelivered: RedeliveryFilter | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.task.upstream_format.comes_again:
-            self._redelivered = Redelivered(self.task.plan.seen)
+            self._redelivered = RedeliveryFilter(self.task.plan.seen)
 
     @property
     def seen(self) -> Mapping[int, LaneSeen]:

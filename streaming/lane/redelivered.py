@@ -36,7 +36,7 @@ class _Partition:
     last: LaneSeen | None = None
 
 
-class Redelivered:
+class RedeliveryFilter:
     """Leaves out redelivered records of one lane and batch; call it with each part, in order."""
 
     def __init__(self, start: Mapping[int, Seen]) -> None:

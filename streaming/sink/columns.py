@@ -25,6 +25,11 @@ class OutputPartition(NamedTuple):
     partition: int
     barriers: str | None = None
 
+    @property
+    def logs(self) -> list[tuple[str, int]]:
+        """Topic and partition of its data and, where the barriers are beside it, of these."""
+        return [(topic, self.partition) for topic in (self.topic, self.barriers) if topic is not None]
+
 
 @dataclass(frozen=True)
 class Output:

@@ -196,10 +196,11 @@ def _filled(kafka: KafkaSettings, topic: str, client: AdminClient) -> int | None
     if not held:
         return None
     with RangeReader(kafka) as reader:
-        for number in held:
-            undecided = marks[number].stable < marks[number].high
-            if undecided or marks[number].earliest > 0 or reader.last(topic, number) is not None:
-                return number
+        looks = reader.look_back(topic, held)
+    for number in held:
+        undecided = marks[number].stable < marks[number].high
+        if undecided or marks[number].earliest > 0 or looks[number].message is not None:
+            return number
     return None
 
 

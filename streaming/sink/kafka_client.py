@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache
 from typing import Any
 
-from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
 from schemas.avro.codec import barrier_header, encode_barrier
@@ -68,13 +68,16 @@ class _KafkaClient:
             gone = next((topic for topic in topics if partitions_of(self._kafka, topic) is None), topics[0])
             raise output_missing(gone, "no such topic") from error
 
-    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
-        logs = [(topic, place.partition) for topic in (place.topic, place.barriers) if topic is not None]
-        if not any(self.ends(logs).values()):
-            return None  # nothing was ever in it; to connect a reader would take most of a job's first batch
-        if self._reader is None:
+    def last_barriers(self, places: Collection[OutputPartition]) -> dict[OutputPartition, LastBarrier | None]:
+        ends = self.ends({log for place in places for log in place.logs})
+        # Where nothing was ever, to connect a reader would take most of a job's first batch.
+        filled = [place for place in places if any(ends[log] for log in place.logs)]
+        found: dict[OutputPartition, LastBarrier | None] = dict.fromkeys(places)
+        if filled and self._reader is None:
             self._reader = RangeReader(self._kafka)
-        return last_barrier(self._reader, place)
+        if self._reader is not None:
+            found |= last_barriers(self._reader, filled)
+        return found
 
     def first_offset(self, topic: str, partition: int) -> int:
         return watermarks(self._kafka, topic, client=_asker(self._kafka))[partition].earliest
@@ -134,38 +137,64 @@ def open_kafka_writer(kafka: KafkaSettings, transactional_id: str, timeout_ms: i
         yield KafkaWriter(client)
 
 
-def last_barrier(reader: RangeReader, place: OutputPartition) -> LastBarrier | None:
-    """What an output partition ends with, None when it is empty, as `OutputClient.last_barrier`.
+def last_barriers(
+    reader: RangeReader, places: Iterable[OutputPartition]
+) -> dict[OutputPartition, LastBarrier | None]:
+    """What output partitions end with, as `OutputClient.last_barriers`; those of a topic are asked for at once.
 
-    Raises: as that; TopicError(BARRIER_STALLED) when an open transaction in it does not end.
+    Raises: as that; TopicError(BARRIER_STALLED) when an open transaction in one of them does not end.
     """
-    topic, partition = place.barriers or place.topic, place.partition
-    reader.await_stable(topic, timeout_s=UNDECIDED_S, partition=partition)
-    message = reader.last(topic, partition)
-    if place.barriers is not None:
-        return _last_beside(reader, place, message)
-    if message is None:
-        return None
-    barrier = barrier_in(message, beside=False)
-    if barrier is None:
-        raise foreign_records(place_of(message), "a record behind the last barrier")
-    return LastBarrier(barrier.curr)
+    of_topics = defaultdict[tuple[str, str | None], list[OutputPartition]](list)
+    for place in places:
+        of_topics[place.topic, place.barriers].append(place)
+    found = dict[OutputPartition, LastBarrier | None]()
+    for (topic, barriers), group in of_topics.items():
+        numbers = [place.partition for place in group]
+        last = (
+            _last_inline(reader, topic, numbers)
+            if barriers is None
+            else _last_beside(reader, topic, barriers, numbers)
+        )
+        found |= {place: last[place.partition] for place in group}
+    return found
 
 
-def _last_beside(reader: RangeReader, place: OutputPartition, message: Message | None) -> LastBarrier | None:
-    """The last barrier from the last record of the barrier topic; the data must end at the offset it names, or before.
+def _last_inline(
+    reader: RangeReader, topic: str, partitions: Collection[int]
+) -> dict[int, LastBarrier | None]:
+    """The last record of each partition has to be a barrier."""
+    reader.await_stable(topic, timeout_s=UNDECIDED_S, partitions=partitions)
+    found = dict[int, LastBarrier | None]()
+    for number, (message, _) in reader.look_back(topic, partitions).items():
+        barrier = None if message is None else barrier_in(message, beside=False)
+        if message is not None and barrier is None:
+            raise foreign_records(place_of(message), "a record behind the last barrier")
+        found[number] = None if barrier is None else LastBarrier(barrier.curr)
+    return found
+
+
+def _last_beside(
+    reader: RangeReader, topic: str, barriers: str, partitions: Collection[int]
+) -> dict[int, LastBarrier | None]:
+    """The last record of each partition of the barrier topic; the data must end at the offset it names, or before.
 
     Before, because compaction may have taken the last record.
     """
-    marks = reader.await_stable(place.topic, timeout_s=UNDECIDED_S, partition=place.partition)
-    found = None if message is None else beside_barrier_in(message)
-    if message is not None and found is None:
-        raise foreign_records(place_of(message), "a record that is no barrier")
-    end = 0 if found is None else found.end
-    if marks[place.partition].high < end:
-        gone = f"partition {place.partition}, which ends before offset {end} of its last barrier"
-        raise output_missing(place.topic, gone)
-    last = reader.last(place.topic, place.partition)
-    if last is not None and located(last)[1] >= end:
-        raise foreign_records(place_of(last), "a record behind the last barrier")
-    return None if found is None else LastBarrier(found.barrier.curr, end)
+    reader.await_stable(barriers, timeout_s=UNDECIDED_S, partitions=partitions)
+    lasts = reader.look_back(barriers, partitions)
+    marks = reader.await_stable(topic, timeout_s=UNDECIDED_S, partitions=partitions)
+    data = reader.look_back(topic, partitions)
+    found = dict[int, LastBarrier | None]()
+    for number in partitions:
+        message, last = lasts[number].message, data[number].message
+        barrier = None if message is None else beside_barrier_in(message)
+        if message is not None and barrier is None:
+            raise foreign_records(place_of(message), "a record that is no barrier")
+        end = 0 if barrier is None else barrier.end
+        if marks[number].high < end:
+            gone = f"partition {number}, which ends before offset {end} of its last barrier"
+            raise output_missing(topic, gone)
+        if last is not None and located(last)[1] >= end:
+            raise foreign_records(place_of(last), "a record behind the last barrier")
+        found[number] = None if barrier is None else LastBarrier(barrier.barrier.curr, end)
+    return found

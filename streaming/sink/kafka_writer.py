@@ -13,7 +13,7 @@ A producer whose commit has no known outcome is never used again: the error ends
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -42,10 +42,10 @@ class OutputClient(Protocol):
     def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         """One past the last record of each, committed or not, markers included."""
 
-    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
-        """What a partition ends with for committed readers, None when it is empty.
+    def last_barriers(self, places: Collection[OutputPartition]) -> dict[OutputPartition, LastBarrier | None]:
+        """What each partition ends with for committed readers, None when it is empty.
 
-        Not before all that lies in it is decided: behind a transaction whose marker is late, committed readers see
+        Not before all that lies in them is decided: behind a transaction whose marker is late, committed readers see
         nothing, also not what this lane has committed since.
         Raises: TopicError(FOREIGN_RECORDS) when what they see last is no barrier of ours, or lies behind the last one;
         TopicError(OUTPUT_TOPIC_MISSING) when data that a barrier closes is gone.
@@ -119,7 +119,7 @@ class KafkaWriter(Writer):
         """
         logs = self._logs(before)
         changed = [place for place in before if known_ends.get(place, ())[:-1] != logs[place]]
-        tails = {place: self._client.last_barrier(place) for place in changed}
+        tails = self._client.last_barriers(changed) if changed else {}
         for place, tail in tails.items():
             if tail is None:
                 self._refuse_emptied(place, logs[place][-1], before[place])
@@ -133,15 +133,12 @@ class KafkaWriter(Writer):
         epochs = {place: None if tail is None else tail.epoch for place, tail in tails.items()}
         return is_sent(epochs, before, epoch)
 
-    def _logs(self, places: Iterable[OutputPartition]) -> dict[OutputPartition, tuple[int, ...]]:
+    def _logs(self, places: Collection[OutputPartition]) -> dict[OutputPartition, tuple[int, ...]]:
         """The ends of the logs of each, as `_Filled` has them."""
-        topics = {place: [place.topic, *filter(None, [place.barriers])] for place in places}
-        if not topics:
+        if not places:
             return {}
-        ends = self._client.ends([(topic, place.partition) for place in topics for topic in topics[place]])
-        return {
-            place: tuple(ends[topic, place.partition] for topic in logs) for place, logs in topics.items()
-        }
+        ends = self._client.ends([log for place in places for log in place.logs])
+        return {place: tuple(ends[log] for log in place.logs) for place in places}
 
     def _refuse_emptied(self, place: OutputPartition, end: int, before: int | None) -> None:
         """A partition without committed barriers: it never had any, or they are gone. `end` is that of their log.

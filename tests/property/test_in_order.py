@@ -18,7 +18,7 @@ from state.columns import OFFSET, PARTITION
 from state.values.seen import LaneSeen, Seen, merged
 from streaming.lane.before.normal import KeyOrder, Stored, normalised, with_unchanged, written
 from streaming.lane.changes import Changes
-from streaming.lane.redelivered import Redelivered
+from streaming.lane.redelivered import RedeliveryFilter
 from streaming.source.decoded import POSITION, UNCHANGED
 from tests.kit.examples import examples
 from tests.kit.tables import table
@@ -142,7 +142,7 @@ class Lane:
     def batch(
         self, found: list[tuple[int, Sent]], seen: Mapping[int, Seen], chance: random.Random
     ) -> tuple[Made, dict[int, LaneSeen]]:
-        redelivered, made = Redelivered(seen), Made()
+        redelivered, made = RedeliveryFilter(seen), Made()
         while found:
             size = chance.randint(1, len(found))
             part, found = found[:size], found[size:]

@@ -243,11 +243,12 @@ class Producer:
             raise output_missing(topic, "no such topic")
         return {place: len(logs[place]) for place in places}
 
-    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
-        logs = [(topic, place.partition) for topic in (place.topic, place.barriers) if topic is not None]
+    def last_barriers(self, places: Collection[OutputPartition]) -> dict[OutputPartition, LastBarrier | None]:
+        return {place: self.last_barrier(place) for place in places}
 
+    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
         def decided() -> bool:
-            return not any(map(self._broker.topics.is_undecided, logs))
+            return not any(map(self._broker.topics.is_undecided, place.logs))
 
         self._scheduler.step(f"look at the tail of {place.topic}-{place.partition}", decided)
         return self._broker.topics.last_barrier(place)

@@ -9,8 +9,8 @@ import pytest
 from tests.simulation.__main__ import failed, main
 from tests.simulation.histories import play
 
-SEEDS = 300
-CHUNK = 100
+SEEDS = 150
+CHUNK = 50
 
 
 @pytest.mark.slow

@@ -52,4 +52,5 @@ def await_decided(
     Raises: TopicError(BARRIER_STALLED) for a transaction that stays open.
     """
     with RangeReader(settings) as reader:
-        return reader.await_stable(topic, timeout_s=_UNDECIDED_S, partition=partition)
+        partitions = None if partition is None else [partition]
+        return reader.await_stable(topic, timeout_s=_UNDECIDED_S, partitions=partitions)

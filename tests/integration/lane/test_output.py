@@ -15,6 +15,7 @@ from streaming.kafka.consumer import RangeReader
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.sink import kafka_client as output
 from streaming.sink.columns import OutputPartition
+from streaming.sink.kafka_writer import LastBarrier
 
 pytestmark = pytest.mark.kafka
 
@@ -22,22 +23,30 @@ pytestmark = pytest.mark.kafka
 def last_barrier(kafka: KafkaSettings, topic: str, partition: int) -> int | None:
     """As a lane asks for it."""
     with RangeReader(kafka) as reader:
-        found = output.last_barrier(reader, OutputPartition(topic, partition))
+        (found,) = output.last_barriers(reader, [OutputPartition(topic, partition)]).values()
         return None if found is None else found.epoch
+
+
+def checkpoint(curr: int) -> Barrier:
+    return Barrier(curr, curr - 1, BarrierKind.CHECKPOINT, 1, 0)
+
+
+def send_barrier(transactions: TransactionalProducer, topic: str, partition: int, barrier: Barrier) -> None:
+    headers: dict[str, str | bytes | None] = {BARRIER_HEADER: barrier_header(barrier)}
+    transactions.producer.produce(topic, encode_barrier(barrier), partition=partition, headers=headers)
+    transactions.producer.flush()
 
 
 def test_the_last_barrier_is_named_only_when_all_before_it_is_decided(
     bootstrap: str, topic: Callable[..., str]
 ) -> None:
     kafka, name = KafkaSettings(bootstrap), topic(partitions=2)
-    barriers = [Barrier(curr, curr - 1, BarrierKind.CHECKPOINT, 1, 0) for curr in (1, 2)]
+    barriers = [checkpoint(curr) for curr in (1, 2)]
     found: list[int | None] = []
     looking = threading.Thread(target=lambda: found.append(last_barrier(kafka, name, 0)))
 
     def send(transactions: TransactionalProducer, partition: int, barrier: Barrier) -> None:
-        headers: dict[str, str | bytes | None] = {BARRIER_HEADER: barrier_header(barrier)}
-        transactions.producer.produce(name, encode_barrier(barrier), partition=partition, headers=headers)
-        transactions.producer.flush()
+        send_barrier(transactions, name, partition, barrier)
 
     with TransactionalProducer(kafka, f"{name}-0") as one, TransactionalProducer(kafka, f"{name}-1") as two:
         with one.transaction():
@@ -63,3 +72,23 @@ def test_what_is_behind_the_last_barrier_is_foreign(bootstrap: str, topic: Calla
         last_barrier(kafka, name, 0)
     assert (caught.value.code, caught.value.exit_status) == (Code.FOREIGN_RECORDS, 5)
     assert caught.value.where == f"{name}-0@0"
+
+
+@pytest.mark.parametrize("partitions", [1, 7])
+def test_the_partitions_of_a_topic_are_asked_for_at_once(
+    bootstrap: str, topic: Callable[..., str], partitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka, name = KafkaSettings(bootstrap), topic(partitions=partitions + 1)
+    with TransactionalProducer(kafka, name) as transactions, transactions.transaction():
+        for number in range(partitions):
+            send_barrier(transactions, name, number, checkpoint(number + 1))
+    reads: list[object] = []
+    read = RangeReader.read
+    monkeypatch.setattr(
+        RangeReader, "read", lambda reader, *ranges: (reads.append(ranges), read(reader, *ranges))[1]
+    )
+    places = [OutputPartition(name, number) for number in range(partitions + 1)]
+    with RangeReader(kafka) as reader:
+        found = output.last_barriers(reader, places)
+    assert found == {place: LastBarrier(place.partition + 1) for place in places[:-1]} | {places[-1]: None}
+    assert len(reads) == 1

@@ -29,9 +29,12 @@ class Tails:
     def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         return {place: 0 if self.tails["out", place[1]] is None else 10 for place in places}
 
-    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
-        tail = self.tails[place.topic, place.partition]
-        return None if tail in (None, -1) else LastBarrier(tail, self.end)
+    def last_barriers(self, places: Collection[OutputPartition]) -> dict[OutputPartition, LastBarrier | None]:
+        tails = {place: self.tails[place.topic, place.partition] for place in places}
+        return {
+            place: None if tail in (None, -1) else LastBarrier(tail, self.end)
+            for place, tail in tails.items()
+        }
 
     def first_offset(self, topic: str, partition: int) -> int:
         return self.first
