@@ -41,6 +41,8 @@ from streaming.source.decoded import (
 _WAIT_S = 5.0
 """For records that are there. Spark waits longer, and says what is wrong."""
 _MOST_BYTES = 8 << 20
+"""Of records that are read one by one."""
+_MOST_BYTES_BY_COLUMNS = 64 << 20
 _KINDS = pa.int32(), pa.int64(), pa.binary(), pa.binary()
 _POSITION = pa.struct([("commit", pa.int64()), ("lsn", pa.int64())])
 
@@ -55,6 +57,10 @@ Wanted: TypeAlias = Callable[[pa.Array, pa.Array], pa.Array]
 
 class UnfitError(Exception):
     """Records that Spark has to read. Nothing was done with them."""
+
+
+class UnreadError(UnfitError):
+    """They are too many bytes together, or did not come: nothing is known of what is in them."""
 
 
 class Records(NamedTuple):
@@ -106,10 +112,9 @@ class FewRecords:
         """The committed records of each partition's offsets [first, end), as `decoded_columns` has them.
 
         Without the barriers that stand at `markers`, and without those `skipped`. For one thread of a process.
-        Raises: UnfitError as `decoded_columns`, and for records that can't be read, that are too many bytes together,
-        or that are marked as barriers elsewhere.
+        Raises: UnfitError as `decoded_columns`, and for records that are marked as barriers elsewhere; UnreadError.
         """
-        found = self._read(ranges)
+        found = self._read(ranges, _MOST_BYTES_BY_COLUMNS if by_columns else _MOST_BYTES)
         if skipped:
             found = [each for each in found if located(each) not in skipped]
         if self.holds_barriers:
@@ -117,19 +122,19 @@ class FewRecords:
         records = [(each.partition(), each.offset(), each.key(), each.value()) for each in found]
         return decoded_columns(Records.of(records), format_, self.table, wanted, by_columns=by_columns)
 
-    def _read(self, ranges: Mapping[int, tuple[int, int]]) -> list[Message]:
+    def _read(self, ranges: Mapping[int, tuple[int, int]], most_bytes: int) -> list[Message]:
         held, found = 0, list[Message]()
         reader = _reader_of(self.kafka)
         try:
             for chunk in reader.read(self.topic, ranges):
                 held += sum(map(len, chunk))
-                if held > _MOST_BYTES:
-                    raise UnfitError
+                if held > most_bytes:
+                    raise UnreadError
                 found += chunk
         except BackfillError as error:
             _reader_of.cache_clear()
             reader.close()
-            raise UnfitError from error
+            raise UnreadError from error
         return found
 
     def _is_barrier(self, message: Message, markers: Set[RecordId]) -> bool:

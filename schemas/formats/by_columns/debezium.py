@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.avro.columns.cursor import spread
+from schemas.formats.by_columns.limits import check_limits
 from schemas.formats.by_columns.upserts import half, has_keys
-from schemas.formats.events.frames import FRAMED
 from schemas.formats.events.rows import (
     COMPARABLE,
     DELETE,
@@ -33,7 +33,6 @@ from schemas.formats.events.rows import (
 from schemas.formats.protocol import ReadColumns
 from schemas.json.debezium_columns import DebeziumColumnValues
 from schemas.json.objects import parsed
-from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER
 from schemas.records import NO_DATA, OddRecordError, Op, refuse
 from schemas.table import Column
 from schemas.types import TypeName
@@ -41,11 +40,6 @@ from schemas.types import TypeName
 _Flags = npt.NDArray[np.bool_]
 _Number = TypeVar("_Number", np.bool_, np.int8)
 
-_NO_NUMBER = r"[\[:,\s-](?:NaN|Inf)"
-_MANY_DIGITS = f"[0-9]{{{MAX_NUMBER // 4}}}"
-"""In any number that is too long."""
-_LONG = min(MAX_NUMBER, MAX_DEPTH)
-"""Bytes of a shorter record can't be beyond these limits."""
 _SEQUENCE = "^{}(?P<commit>{}(?P<lsn>{}$".format(*SEQUENCE.split("("))
 """Arrow wants names for its parts."""
 _SEARCHED = 100
@@ -81,7 +75,7 @@ class DebeziumColumns:
         """A null value is a DELETE, or no data where the event before it has said so. Raises: OddRecordError."""
         is_event = values.is_valid()
         texts = values.drop_null()
-        _check_limits(texts)
+        check_limits(texts)
         zones = self._with_zones(texts)
         own = self._keys(keys.filter(is_event) if self.whole else keys, zones)
         of_events = own if self.whole else [key.filter(is_event) for key in own]
@@ -127,7 +121,7 @@ class DebeziumColumns:
 
     def _keys(self, texts: pa.BinaryArray, zones: frozenset[str]) -> list[pa.Array]:
         """The key columns, in key order."""
-        _check_limits(texts)
+        check_limits(texts)
         fields = [self.settings.field(each, has_zone=each.name in zones) for each in self.key_columns]
         found = parsed(texts, fields).flatten()
         refuse(any(each.null_count for each in found))
@@ -258,19 +252,3 @@ def _row_in(text: bytes) -> Mapping[str, Any]:
     row = event.get("after") or event.get("before") or {}
     refuse(not isinstance(row, dict))
     return dict(row)
-
-
-def _check_limits(texts: pa.BinaryArray) -> None:
-    """Raises: OddRecordError for frames, and for what the twin might refuse where Arrow's reader does not look."""
-    if not len(texts):
-        return
-    refuse(pc.any(pc.starts_with(texts, FRAMED)).as_py())
-    refuse(pc.any(pc.match_substring_regex(texts, _NO_NUMBER)).as_py())
-    sizes = pc.binary_length(texts)
-    largest = pc.max(sizes).as_py() or 0
-    refuse(largest > MAX_NAME)  # longer ones may have a name that is too long
-    if largest >= _LONG:
-        long = texts.filter(pc.greater_equal(sizes, _LONG))
-        refuse(pc.any(pc.match_substring_regex(long, _MANY_DIGITS)).as_py())
-        depth = pc.add(pc.count_substring(long, "{"), pc.count_substring(long, "["))
-        refuse((pc.max(depth).as_py() or 0) >= MAX_DEPTH)

@@ -20,7 +20,7 @@ from schemas.formats.protocol import Images
 from streaming.core.history import history_ranges
 from streaming.lane.task import LaneOutcome, LaneTask
 from streaming.protocol.lanes.quiet import RunLane
-from streaming.protocol.lanes.short import all_or_none
+from streaming.protocol.lanes.short import Unfit, all_or_unfit
 from streaming.runtime import failpoints
 from streaming.runtime.tasks import run_each
 from streaming.source.few_records import Records, UnfitError, decoded_columns, few_schema, marked_columns
@@ -51,19 +51,19 @@ class LogOnlyLanes:
             and format_.column_reader(table.columns, table.key_columns) is not None
         )
 
-    def carry_out(self, task: LaneTask) -> list[LaneOutcome] | None:
-        """The outcome of every lane, as `LaneRunner.carry_out`; None if Spark has to decode the records."""
+    def carry_out(self, task: LaneTask) -> list[LaneOutcome] | Unfit:
+        """The outcome of every lane, as `LaneRunner.carry_out`, if none of the records is odd."""
         run, schema = self.run, few_schema(task.upstream_format, task.table)
 
-        def work(lane: int, batches: Iterable[pa.RecordBatch]) -> LaneOutcome | None:
+        def work(lane: int, batches: Iterable[pa.RecordBatch]) -> LaneOutcome | Unfit:
             failpoints.obey(task.failpoint)
             try:
                 return run(task, lane, _decoded(batches, task), schema)
             except UnfitError:
-                return None
+                return Unfit.ODD
 
         rows = self.source.raw_in_place(task.plan.first_offsets, task.plan.end_offsets, task.plan.lanes)
-        return all_or_none(run_each(rows, work))
+        return all_or_unfit(run_each(rows, work))
 
 
 def _decoded(batches: Iterable[pa.RecordBatch], task: LaneTask) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ from streaming.lane.run import run_lane
 from streaming.lane.task import Crashed, Failed, LaneOutcome, LaneTask, Undone
 from streaming.protocol.lanes.log_only import LogOnlyLanes
 from streaming.protocol.lanes.quiet import QuietLanes
-from streaming.protocol.lanes.short import ShortLanes
+from streaming.protocol.lanes.short import ShortLanes, Unfit
 from streaming.runtime import failpoints
 from streaming.runtime.paths import log_folder
 from streaming.runtime.session import JVM_GONE
@@ -75,14 +75,19 @@ class Lanes:
         """
         if self._quiet.may_take(task):
             return _sound(self._quiet.carry_out(task))
-        outcomes, only_by_columns = None, False
+        outcomes = self._without_exchange(task)
+        return _sound(self._by_spark(task) if isinstance(outcomes, Unfit) else outcomes)
+
+    def _without_exchange(self, task: LaneTask) -> list[LaneOutcome] | Unfit:
+        outcomes: list[LaneOutcome] | Unfit = Unfit.UNREAD
+        only_by_columns = False
         if task.is_short:
             outcomes, only_by_columns = self._short.carry_out(task), task.only_by_columns
-        elif self.reads_columns and self._log_only.may_take(task):
+        if outcomes is Unfit.UNREAD and self.reads_columns and self._log_only.may_take(task):
             outcomes, only_by_columns = self._log_only.carry_out(task), True
-        are_odd = only_by_columns and outcomes is None
+        are_odd = only_by_columns and outcomes is Unfit.ODD
         self._pause = _PAUSE_BATCHES if are_odd else max(0, self._pause - 1)
-        return _sound(self._by_spark(task) if outcomes is None else outcomes)
+        return outcomes
 
     def _by_spark(self, task: LaneTask) -> list[LaneOutcome]:
         self.is_cold = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 
 import pyarrow as pa
@@ -20,7 +21,17 @@ from streaming.lane.task import LaneOutcome, LaneTask
 from streaming.protocol.lanes.quiet import RunLane
 from streaming.runtime import failpoints
 from streaming.runtime.tasks import run_numbers
-from streaming.source.few_records import FewRecords, UnfitError, ranges_of
+from streaming.source.few_records import FewRecords, UnfitError, UnreadError, ranges_of
+
+
+class Unfit(Enum):
+    """Why lanes can't read the records of a batch themselves.
+
+    ODD: what is in one of them, so others by the same writer are likely to be, too. UNREAD: nothing is known of that.
+    """
+
+    ODD = auto()
+    UNREAD = auto()
 
 
 @dataclass(frozen=True)
@@ -32,28 +43,32 @@ class ShortLanes:
     begins: tuple[int, ...]
     run: RunLane
 
-    def carry_out(self, task: LaneTask) -> list[LaneOutcome] | None:
-        """The outcome of every lane, as `LaneRunner.carry_out`; None if Spark has to decode the records.
+    def carry_out(self, task: LaneTask) -> list[LaneOutcome] | Unfit:
+        """The outcome of every lane, as `LaneRunner.carry_out`; or why another way has to be gone.
 
         Lanes that have sent their part by then are met again as such.
         """
         run, records, begins = self.run, self.records, self.begins
 
-        def work(lane: int) -> LaneOutcome | None:
+        def work(lane: int) -> LaneOutcome | Unfit:
             failpoints.obey(task.failpoint)
             try:
                 rows = lane_rows(task, lane, records, begins)
+            except UnreadError:
+                return Unfit.UNREAD
             except UnfitError:
-                return None
+                return Unfit.ODD
             return run(task, lane, [rows], rows.schema)
 
-        return all_or_none(run_numbers(self.spark(), task.plan.lanes, work))
+        return all_or_unfit(run_numbers(self.spark(), task.plan.lanes, work))
 
 
-def all_or_none(outcomes: Sequence[LaneOutcome | None]) -> list[LaneOutcome] | None:
-    """The outcomes of all lanes; None if the records of one of them were unfit."""
-    sound = [outcome for outcome in outcomes if outcome is not None]
-    return sound if len(sound) == len(outcomes) else None
+def all_or_unfit(outcomes: Sequence[LaneOutcome | Unfit]) -> list[LaneOutcome] | Unfit:
+    """The outcomes of all lanes, if the records of none were unfit."""
+    unfit = {outcome for outcome in outcomes if isinstance(outcome, Unfit)}
+    if unfit:
+        return Unfit.ODD if Unfit.ODD in unfit else Unfit.UNREAD
+    return [outcome for outcome in outcomes if not isinstance(outcome, Unfit)]
 
 
 def lane_rows(task: LaneTask, lane: int, records: FewRecords, begins: tuple[int, ...]) -> pa.RecordBatch:

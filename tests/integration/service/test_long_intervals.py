@@ -145,6 +145,19 @@ def test_what_no_job_waits_for_is_read_by_partitions_and_not_exchanged(
     lawful(stage)
 
 
+def test_too_many_bytes_for_a_few_records_are_no_reason_to_exchange_them(
+    set_up: SetUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = set_up(COPY, partitions=2, lanes=2, upstream_type=DebeziumUpstream)
+    for number in range(6_000):
+        stage.upstream.put(row(number, "x" * 12_000))
+    stage.upstream.barrier()
+    calls = _calls(monkeypatch, "raw_in_place", "lane_rows")
+    completed(stage)
+    assert calls == {"raw_in_place": 1}
+    lawful(stage)
+
+
 def test_a_record_at_fault_that_no_job_waits_for_is_reported_once(
     set_up: SetUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,66 @@
+"""What the strict reader of JSON refuses, or may, and Arrow's reader takes: found in whole batches of texts.
+
+A few passes over the bytes, no regular expression: those took as long as all of the rest for events of many columns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.formats.events.frames import FRAMED
+from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER
+from schemas.records import refuse
+
+_Bytes = npt.NDArray[np.uint8]
+
+_NO_NUMBERS = (b"NaN", b"Inf")
+_BEFORE_A_NUMBER = np.frombuffer(b"[:,-\t\n\f\r ", np.uint8)
+_LONG = min(MAX_NUMBER, MAX_DEPTH)
+"""Bytes of a shorter record can't be beyond these limits."""
+_MANY_DIGITS = MAX_NUMBER // 8
+"""A number that is too long has a quarter of its limit in a row, with sign, point and exponent between its digits; and
+these hold a whole block of half as many, wherever blocks begin."""
+
+
+def check_limits(texts: pa.BinaryArray) -> None:
+    """Refuses frames as well; and texts in order that have a hundred digits in a row, or are too long for a look.
+
+    Raises: OddRecordError.
+    """
+    if not len(texts):
+        return
+    refuse(pc.any(pc.starts_with(texts, FRAMED)).as_py())
+    sizes = pc.min_max(pc.binary_length(texts))
+    refuse(not sizes["min"].as_py())
+    largest = sizes["max"].as_py()
+    refuse(largest > MAX_NAME)  # it may have a name that is too long
+    data, starts = _laid_out(texts)
+    refuse(any(np.isin(data[_find(data, word) - 1], _BEFORE_A_NUMBER).any() for word in _NO_NUMBERS))
+    if largest >= _LONG:
+        refuse(_has_many_digits(data))
+        opened = (data == ord("{")) | (data == ord("["))
+        refuse(np.add.reduceat(opened, starts, dtype=np.int32).max() >= MAX_DEPTH)
+
+
+def _laid_out(texts: pa.BinaryArray) -> tuple[_Bytes, npt.NDArray[np.int32]]:
+    """The bytes of all texts, none of which is null, one after another; and where each begins."""
+    ends = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, 4 * texts.offset)
+    return np.frombuffer(texts.buffers()[2], np.uint8)[ends[0] : ends[-1]], ends[:-1] - ends[0]
+
+
+def _find(data: _Bytes, word: bytes) -> npt.NDArray[np.int64]:
+    """Where a word of three bytes begins."""
+    first, second, third = word
+    found = data[:-2] == first
+    found &= data[1:-1] == second
+    found &= data[2:] == third
+    return np.flatnonzero(found)
+
+
+def _has_many_digits(data: _Bytes) -> bool:
+    is_digit = data - np.uint8(ord("0")) < 10  # what is below 0 wraps around
+    whole = len(data) // _MANY_DIGITS * _MANY_DIGITS
+    return bool(is_digit[:whole].reshape(-1, _MANY_DIGITS).all(axis=1).any())
