@@ -20,6 +20,8 @@ _NO_NUMBERS = (b"NaN", b"Inf")
 _BEFORE_A_NUMBER = np.frombuffer(b"[:,-\t\n\f\r ", np.uint8)
 _LONG = min(MAX_NUMBER, MAX_DEPTH)
 """Bytes of a shorter record can't be beyond these limits."""
+_SAMPLED = 5
+"""One byte in so many is looked at first."""
 _MANY_DIGITS = MAX_NUMBER // 8
 """A number that is too long has a quarter of its limit in a row, with sign, point and exponent between its digits; and
 these hold a whole block of half as many, wherever blocks begin."""
@@ -41,8 +43,9 @@ def check_limits(texts: pa.BinaryArray) -> None:
     refuse(any(np.isin(data[_find(data, word) - 1], _BEFORE_A_NUMBER).any() for word in _NO_NUMBERS))
     if largest >= _LONG:
         refuse(_has_many_digits(data))
-        opened = (data == ord("{")) | (data == ord("["))
-        refuse(np.add.reduceat(opened, starts, dtype=np.int32).max() >= MAX_DEPTH)
+        opened = np.flatnonzero((data == ord("{")) | (data == ord("[")))
+        ends = np.append(starts[1:], len(data))
+        refuse(np.diff(np.searchsorted(opened, ends), prepend=0).max() >= MAX_DEPTH)
 
 
 def _laid_out(texts: pa.BinaryArray) -> tuple[_Bytes, npt.NDArray[np.int32]]:
@@ -52,15 +55,18 @@ def _laid_out(texts: pa.BinaryArray) -> tuple[_Bytes, npt.NDArray[np.int32]]:
 
 
 def _find(data: _Bytes, word: bytes) -> npt.NDArray[np.int64]:
-    """Where a word of three bytes begins."""
-    first, second, third = word
-    found = data[:-2] == first
-    found &= data[1:-1] == second
-    found &= data[2:] == third
-    return np.flatnonzero(found)
+    """Where a word begins."""
+    found = np.flatnonzero(data[: len(data) - len(word) + 1] == word[0])
+    for place, byte in enumerate(word[1:], 1):
+        found = found[data[found + place] == byte]
+    return found
 
 
 def _has_many_digits(data: _Bytes) -> bool:
-    is_digit = data - np.uint8(ord("0")) < 10  # what is below 0 wraps around
-    whole = len(data) // _MANY_DIGITS * _MANY_DIGITS
-    return bool(is_digit[:whole].reshape(-1, _MANY_DIGITS).all(axis=1).any())
+    blocks = data[: len(data) // _MANY_DIGITS * _MANY_DIGITS].reshape(-1, _MANY_DIGITS)
+    likely = _are_digits(blocks[:, ::_SAMPLED]).all(axis=1)
+    return bool(_are_digits(blocks[likely]).all(axis=1).any())
+
+
+def _are_digits(data: _Bytes) -> npt.NDArray[np.bool_]:
+    return data - np.uint8(ord("0")) < 10  # what is below 0 wraps around
