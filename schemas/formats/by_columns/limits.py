@@ -5,6 +5,8 @@ A few passes over the bytes, no regular expression: those took as long as all of
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -18,6 +20,7 @@ _Bytes = npt.NDArray[np.uint8]
 
 _NO_NUMBERS = (b"NaN", b"Inf")
 _BEFORE_A_NUMBER = np.frombuffer(b"[:,-\t\n\f\r ", np.uint8)
+_STRING = re.compile(rb'"(?P<content>(?:[^"\\]++|\\.)*+)"(?P<is_name>\s*:)?', re.DOTALL)
 _LONG = min(MAX_NUMBER, MAX_DEPTH)
 """Bytes of a shorter record can't be beyond these limits."""
 _SAMPLED = 5
@@ -28,7 +31,7 @@ these hold a whole block of half as many, wherever blocks begin."""
 
 
 def check_limits(texts: pa.BinaryArray) -> None:
-    """Refuses frames as well; and texts in order that have a hundred digits in a row, or are too long for a look.
+    """Refuses frames as well; and texts in order that have a hundred digits in a row.
 
     Raises: OddRecordError.
     """
@@ -38,7 +41,9 @@ def check_limits(texts: pa.BinaryArray) -> None:
     sizes = pc.min_max(pc.binary_length(texts))
     refuse(not sizes["min"].as_py())
     largest = sizes["max"].as_py()
-    refuse(largest > MAX_NAME)  # it may have a name that is too long
+    if largest > MAX_NAME:
+        long = texts.filter(pc.greater(pc.binary_length(texts), MAX_NAME))
+        refuse(any(map(_has_long_name, long.to_pylist())))
     data, starts = _laid_out(texts)
     refuse(any(np.isin(data[_find(data, word) - 1], _BEFORE_A_NUMBER).any() for word in _NO_NUMBERS))
     if largest >= _LONG:
@@ -46,6 +51,11 @@ def check_limits(texts: pa.BinaryArray) -> None:
         opened = np.flatnonzero((data == ord("{")) | (data == ord("[")))
         ends = np.append(starts[1:], len(data))
         refuse(np.diff(np.searchsorted(opened, ends), prepend=0).max() >= MAX_DEPTH)
+
+
+def _has_long_name(text: bytes) -> bool:
+    names = (found for found in _STRING.finditer(text) if found["is_name"])
+    return any(len(name["content"]) > MAX_NAME for name in names)
 
 
 def _laid_out(texts: pa.BinaryArray) -> tuple[_Bytes, npt.NDArray[np.int32]]:

@@ -21,6 +21,7 @@ from streaming.core.history import history_ranges, readers
 from streaming.lane.run import run_lane
 from streaming.lane.task import Crashed, Failed, LaneOutcome, LaneTask, Undone
 from streaming.protocol.lanes.log_only import LogOnlyLanes
+from streaming.protocol.lanes.odd_records import OddRecords
 from streaming.protocol.lanes.quiet import QuietLanes
 from streaming.protocol.lanes.short import ShortLanes, Unfit
 from streaming.runtime import failpoints
@@ -30,9 +31,6 @@ from streaming.runtime.tasks import run_each
 from streaming.source.few_records import FewRecords, UnfitError
 from streaming.source.kafka import UpstreamSource
 from streaming.source.quiet import QuietIntervals
-
-_PAUSE_BATCHES = 100
-"""Batches in which reading by whole columns is not tried again, once the records of one were odd."""
 
 
 class Lanes:
@@ -46,7 +44,7 @@ class Lanes:
         self._schema: pa.Schema | None = None
         self.is_cold = True
         """As in `LaneRunner`: no query was planned yet."""
-        self._pause = 0
+        self._odd = OddRecords()
 
     @property
     def slots(self) -> int:
@@ -55,8 +53,8 @@ class Lanes:
 
     @property
     def reads_columns(self) -> bool:
-        """Whether records were not too odd for that of late: it depends on who writes them, and seldom changes."""
-        return not self._pause
+        """Whether records were not too odd for that of late."""
+        return not self._odd.are_likely
 
     def _is_local(self) -> bool:
         return str(self._source.spark.sparkContext.master).startswith("local")
@@ -80,13 +78,15 @@ class Lanes:
 
     def _without_exchange(self, task: LaneTask) -> list[LaneOutcome] | Unfit:
         outcomes: list[LaneOutcome] | Unfit = Unfit.UNREAD
-        only_by_columns = False
+        by_columns = False
         if task.is_short:
-            outcomes, only_by_columns = self._short.carry_out(task), task.only_by_columns
+            outcomes, by_columns = self._short.carry_out(task), task.only_by_columns
         if outcomes is Unfit.UNREAD and self.reads_columns and self._log_only.may_take(task):
-            outcomes, only_by_columns = self._log_only.carry_out(task), True
-        are_odd = only_by_columns and outcomes is Unfit.ODD
-        self._pause = _PAUSE_BATCHES if are_odd else max(0, self._pause - 1)
+            outcomes, by_columns = self._log_only.carry_out(task), True
+        if by_columns and outcomes is not Unfit.UNREAD:
+            self._odd.tried(were_odd=outcomes is Unfit.ODD)
+        else:
+            self._odd.passed()
         return outcomes
 
     def _by_spark(self, task: LaneTask) -> list[LaneOutcome]:
