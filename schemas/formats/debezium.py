@@ -144,15 +144,25 @@ class DebeziumFormat(RegistryFormat):
         if self.encoding != "json":
             return None
         from schemas.formats.by_columns.debezium import DebeziumColumns
+        from schemas.formats.by_columns.framed import FramedColumns, Schemas
+        from schemas.formats.by_columns.upserts import has_keys
         from schemas.json.debezium_columns import DebeziumColumnValues
 
-        return DebeziumColumns.of(
-            columns,
-            key_columns,
-            DebeziumColumnValues(self.time, self.decimal),
-            whole=self.is_whole,
-            transactions=self._asks_transactions,
-        )
+        if not has_keys(columns, key_columns):
+            return None
+
+        def reader_of(schemas: Schemas | None) -> DebeziumColumns:
+            return DebeziumColumns(
+                tuple(columns),
+                tuple(key_columns),
+                DebeziumColumnValues(self.time, self.decimal, schemas),
+                whole=self.is_whole,
+                transactions=self._asks_transactions,
+            )
+
+        plain = reader_of(None)
+        names = frozenset(column.name for column in key_columns)
+        return FramedColumns(reader_of, plain if plain.can_read else None, names)
 
 
 def key_misfit(table: TableSchema) -> str | None:

@@ -12,6 +12,7 @@ Forms that connectors do not write (a decimal as a number, an instant with anoth
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +24,12 @@ from schemas.avro.columns.decimals import decimals
 from schemas.json.base64_columns import base64_texts, base64_values
 from schemas.json.debezium_values import (
     MICROS,
+    SEMANTIC_UNITS,
     UNAVAILABLE_BYTES,
     UNAVAILABLE_TEXTS,
     UNITS,
     DecimalMode,
+    FieldSchema,
     TimeMode,
 )
 from schemas.records import OddRecordError, refuse
@@ -41,14 +44,19 @@ _PLACEHOLDERS = {TypeName.STRING: UNAVAILABLE_TEXTS, TypeName.BINARY: (UNAVAILAB
 
 @dataclass(frozen=True, slots=True)
 class DebeziumColumnValues:
-    """Under the connector's settings, as `DebeziumValues`. Whatever is odd is an OddRecordError."""
+    """Under the connector's settings, as `DebeziumValues`. Whatever is odd is an OddRecordError.
+
+    `schemas` are those that come with the records, None: they come without.
+    """
 
     time: TimeMode | None
     decimal: DecimalMode | None
+    schemas: Mapping[str, FieldSchema] | None = None
 
     def can_read(self, column: Column) -> bool:
         """Whether the settings say what values of the column mean. If not, a schema in each record does."""
-        return column.type.name is not TypeName.TIMESTAMP or self.time not in (None, "adaptive")
+        is_said = self.schemas is not None or self.time not in (None, "adaptive")
+        return is_said or column.type.name is not TypeName.TIMESTAMP
 
     def field(self, column: Column, *, has_zone: bool = False) -> pa.Field:
         """What Arrow's reader is to take for the column. `has_zone`: its instants are texts in every mode."""
@@ -71,11 +79,11 @@ class DebeziumColumnValues:
     def values(self, column: Column, found: pa.Array) -> pa.Array:
         """The column in its own type. Raises: OddRecordError."""
         try:
-            return self._values(column.type, found)
+            return self._values(column.type, found, (self.schemas or {}).get(column.name, FieldSchema()))
         except (pa.ArrowInvalid, ValueError):
             raise OddRecordError from None
 
-    def _values(self, kind: ColumnType, found: pa.Array) -> pa.Array:
+    def _values(self, kind: ColumnType, found: pa.Array, schema: FieldSchema) -> pa.Array:
         match kind.name:
             case TypeName.FLOAT | TypeName.DOUBLE:
                 return _finite(found)
@@ -84,10 +92,19 @@ class DebeziumColumnValues:
             case TypeName.DATE:
                 return _dates(found)
             case TypeName.TIMESTAMP:
-                return _timestamps(kind, found, UNITS.get(self.time or ""))
+                return _timestamps(kind, found, self._unit(schema))
+            case TypeName.DECIMAL if self.decimal == "precise":
+                refuse(schema.scale not in (None, kind.scale))
+                return _unscaled(kind, found)
             case TypeName.DECIMAL:
-                return _unscaled(kind, found) if self.decimal == "precise" else _digits(kind, found)
+                return _digits(kind, found)
         return found
+
+    def _unit(self, schema: FieldSchema) -> int | None:
+        """How many a second has of a number of them; None: they are no numbers."""
+        if self.time == "adaptive":
+            return SEMANTIC_UNITS.get(schema.meaning or "")
+        return UNITS.get(self.time or "")
 
 
 def _finite(numbers: pa.Array) -> pa.Array:
@@ -118,7 +135,8 @@ def _timestamps(kind: ColumnType, found: pa.Array, unit: int | None) -> pa.Array
         _check_form(found, _TIMESTAMP)
         micros = found.cast(kind.arrow).view(pa.int64())
     elif unit is None:
-        raise OddRecordError
+        refuse(found.null_count < len(found))
+        micros = found
     else:
         micros = _in_micros(found, unit)
     _check_within(micros, FIRST_US, LAST_US)

@@ -20,11 +20,11 @@ from schemas.table import TableSchema, declare
 from tests.kit.debezium import RECORDED, recorded
 from tests.kit.examples import examples
 from tests.property.test_column_readers import as_text, mutations
-from tests.property.test_debezium_twin import FRAMED, PRECISE, TABLE, TEXT, WHOLE, events
+from tests.property.test_debezium_twin import FRAMED, PRECISE, TABLE, TEXT, WHOLE, WHOLE_FRAMED, events
 from tests.property.test_upsert_twin import Record
 
-FORMATS = {"precise": PRECISE, "transactions": PRECISE.with_transactions(), "text": TEXT, "whole": WHOLE}
-every_format = pytest.mark.parametrize("format_", FORMATS.values(), ids=FORMATS)
+PLAIN = {"precise": PRECISE, "transactions": PRECISE.with_transactions(), "text": TEXT, "whole": WHOLE}
+FORMATS = PLAIN | {"framed": FRAMED, "whole framed": WHOLE_FRAMED}
 few = settings(max_examples=examples(60))
 
 
@@ -106,10 +106,14 @@ def test_columns_read_no_broken_record_otherwise_than_the_twin(drawn: Drawn, dat
     agree(drawn.format, TABLE, records)
 
 
-@pytest.mark.parametrize("format_", [PRECISE, PRECISE.with_transactions()], ids=["precise", "transactions"])
-def test_recorded_events_are_read(format_: DebeziumFormat) -> None:
+@pytest.mark.parametrize(
+    ("name", "format_"),
+    [("plain", PRECISE), ("plain", PRECISE.with_transactions()), ("schemas", FRAMED.with_transactions())],
+    ids=["precise", "transactions", "framed"],
+)
+def test_recorded_events_are_read(name: str, format_: DebeziumFormat) -> None:
     """But for those with the extremes of the recording, which the twin refuses as well, and a list as text."""
-    found: list[Record] = [(each.key, each.value) for each in recorded("plain") if "orders" in each.topic]
+    found: list[Record] = [(each.key, each.value) for each in recorded(name) if "orders" in each.topic]
     read = [each for each in found if agree(format_, SCALED, [each])]
     assert len(read) > len(found) * 0.8
     assert agree(format_, SCALED, read)
@@ -141,7 +145,7 @@ def event(**fields: object) -> Record:
 SOUND = event(n=1, at=5, day=3, small="AQ==", ratio=0.5, note="x", raw="AQ==", ok=True)
 
 
-@every_format
+@pytest.mark.parametrize("format_", PLAIN.values(), ids=PLAIN)
 def test_a_usual_event_is_read(format_: DebeziumFormat) -> None:
     written = (
         {"small": "1.25", "day": "2026-01-31Z", "at": "2026-01-31T10:11:12.5Z"} if format_ is TEXT else {}
@@ -196,11 +200,58 @@ def test_what_the_twin_refuses_is_odd_whatever_stands_beside_it(broken: Record) 
         one_by_one(PRECISE, TABLE, [broken])
 
 
+def test_avro_has_no_such_reader() -> None:
+    assert DebeziumFormat(encoding="avro-registry").column_reader(TABLE.columns, TABLE.key_columns) is None
+
+
+def framed(record: Record, unit: str = "io.debezium.time.MicroTimestamp", scale: str = "2") -> Record:
+    """With its schemas, as Kafka Connect writes them."""
+    fields = [
+        {"field": "at", "type": "int64", "name": unit},
+        {"field": "small", "type": "bytes", "parameters": {"scale": scale}},
+    ]
+    after = {"type": "struct", "fields": fields, "field": "after"}
+    frames = {"type": "struct"}, {"type": "struct", "fields": [after]}
+    return tuple(  # type: ignore[return-value]
+        part and b'{"schema":%s,"payload":%s}' % (json.dumps(frame).encode(), part)
+        for frame, part in zip(frames, record, strict=True)
+    )
+
+
+def test_events_with_one_schema_are_read_by_what_it_says() -> None:
+    records = [framed(SOUND), framed(event(at=7)), (framed(SOUND)[0], None)]
+    assert agree(FRAMED, TABLE, records)
+    in_millis = [framed(each, "io.debezium.time.Timestamp") for each in (SOUND, event(at=7))]
+    assert agree(FRAMED, TABLE, in_millis)
+    read = FRAMED.column_reader(TABLE.columns, TABLE.key_columns)
+    assert read is not None
+    for batch, expected in ((records[:2], 7), (in_millis, 7_000), (records[:2], 7)):
+        rows = read(*(pa.array([each[half] for each in batch], pa.binary()) for half in (0, 1))).after
+        assert rows.field("at").cast(pa.int64()).to_pylist() == [5 * expected // 7, expected]
+    assert agree(FRAMED, TABLE, [records[2]])
+
+
 @pytest.mark.parametrize(
-    "format_", [FRAMED, DebeziumFormat(encoding="avro-registry")], ids=["framed", "avro"]
+    "other",
+    [
+        framed(SOUND, "io.debezium.time.Timestamp"),
+        framed(SOUND, scale="3"),
+        SOUND,
+        (framed(SOUND)[0], SOUND[1]),
+        (SOUND[0], framed(event(at="x"))[1]),
+        (framed(SOUND)[0], (framed(SOUND)[1] or b"")[:-1]),
+        (framed(SOUND)[0], (framed(SOUND)[1] or b"")[:-1] + b',"more":1}'),
+        (framed(SOUND)[0], (framed(SOUND)[1] or b"")[:-1] + b"{}}"),
+        (framed(SOUND)[0], b'{"schema":null,"payload":null}'),
+        (framed(SOUND)[0], b'{"schema":{"a":1,"payload":2},"payload":{}}'),
+        (framed(SOUND)[0], b'{"schema":"\xff","payload":{}}'),
+        framed((b"{}", SOUND[1])),
+    ],
 )
-def test_values_that_a_schema_explains_have_no_such_reader(format_: DebeziumFormat) -> None:
-    assert format_.column_reader(TABLE.columns, TABLE.key_columns) is None
+def test_another_frame_beside_it_is_odd(other: Record) -> None:
+    for records in ([framed(SOUND), other], [other, framed(SOUND)]):
+        with pytest.raises(OddRecordError):
+            by_columns(FRAMED, TABLE, records)
 
 
 def test_an_empty_value_is_left_to_the_twin() -> None:

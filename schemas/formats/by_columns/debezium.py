@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from schemas.avro.columns.cursor import spread
 from schemas.formats.by_columns.limits import check_limits
-from schemas.formats.by_columns.upserts import half, has_keys
+from schemas.formats.by_columns.upserts import half
 from schemas.formats.events.rows import (
     COMPARABLE,
     DELETE,
@@ -56,20 +56,10 @@ class DebeziumColumns:
     whole: bool
     transactions: bool
 
-    @classmethod
-    def of(
-        cls,
-        columns: Sequence[Column],
-        key_columns: Sequence[Column],
-        settings: DebeziumColumnValues,
-        *,
-        whole: bool,
-        transactions: bool,
-    ) -> DebeziumColumns | None:
-        """None where rows do not have their keys, or values mean what a schema in each record says."""
-        if not has_keys(columns, key_columns) or not all(map(settings.can_read, (*columns, *key_columns))):
-            return None
-        return cls(tuple(columns), tuple(key_columns), settings, whole, transactions)
+    @property
+    def can_read(self) -> bool:
+        """Whether it is known what values mean: the settings say it, or schemas."""
+        return all(map(self.settings.can_read, (*self.columns, *self.key_columns)))
 
     def __call__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> ReadColumns:
         """A null value is a DELETE, or no data where the event before it has said so. Raises: OddRecordError."""

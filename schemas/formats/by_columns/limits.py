@@ -23,6 +23,8 @@ _BEFORE_A_NUMBER = np.frombuffer(b"[:,-\t\n\f\r ", np.uint8)
 _STRING = re.compile(rb'"(?P<content>(?:[^"\\]++|\\.)*+)"(?P<is_name>\s*:)?', re.DOTALL)
 _LONG = min(MAX_NUMBER, MAX_DEPTH)
 """Bytes of a shorter record can't be beyond these limits."""
+_FRAME_DEPTH = 1
+"""A text may be the payload of a record."""
 _SAMPLED = 5
 """One byte in so many is looked at first."""
 _MANY_DIGITS = MAX_NUMBER // 8
@@ -50,7 +52,7 @@ def check_limits(texts: pa.BinaryArray) -> None:
         refuse(_has_many_digits(data))
         opened = np.flatnonzero((data == ord("{")) | (data == ord("[")))
         ends = np.append(starts[1:], len(data))
-        refuse(np.diff(np.searchsorted(opened, ends), prepend=0).max() >= MAX_DEPTH)
+        refuse(np.diff(np.searchsorted(opened, ends), prepend=0).max() >= MAX_DEPTH - _FRAME_DEPTH)
 
 
 def _has_long_name(text: bytes) -> bool:

@@ -49,11 +49,18 @@ class Frames:
         return data.count(b"{") + data.count(b"[") < MAX_DEPTH  # how deep it lies counts
 
     def _remember(self, data: bytes) -> None:
-        """Cache the bytes before the payload, if it is certain that they end there."""
-        begin = b"".join(data.partition(_PAYLOAD)[:2])
-        try:
-            parts = read_object(begin + b"null}")
-        except JsonError:
-            return
-        if [name for name, _ in parts] == _PARTS and parts[1][1].kind is Kind.NULL:
-            self._begin, self._schemas = begin, field_schemas(parts[0][1], self._half)
+        found = begin_of_payload(data, self._half)
+        if found is not None:
+            self._begin, self._schemas = found
+
+
+def begin_of_payload(data: bytes, half: str | None) -> tuple[bytes, Mapping[str, FieldSchema]] | None:
+    """The bytes before a record's payload, and the schemas in them; None if it is not certain that they end there."""
+    begin = b"".join(data.partition(_PAYLOAD)[:2])
+    try:
+        parts = read_object(begin + b"null}")
+    except JsonError:
+        return None
+    if [name for name, _ in parts] != _PARTS or parts[1][1].kind is not Kind.NULL:
+        return None
+    return begin, field_schemas(parts[0][1], half)

@@ -1,0 +1,91 @@
+"""Debezium's events with their schemas, as Kafka Connect's converter writes them by default, by whole columns.
+
+The frame around a payload is the same in most records, and ten times as long. It is read once; the records of a batch
+have to have the same one, whose bytes are compared, and what is left of them is read as events without a schema are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.formats.events.frames import FRAMED, begin_of_payload
+from schemas.formats.protocol import ColumnReader, ReadColumns
+from schemas.json.debezium_values import FieldSchema
+from schemas.records import OddRecordError, refuse
+
+Schemas = Mapping[str, FieldSchema]
+
+
+class _Frame(NamedTuple):
+    """The bytes before a payload, and the fields' schemas in them."""
+
+    begin: bytes
+    schemas: Schemas
+
+
+_NO_FRAME = _Frame(b"", {})
+
+
+@dataclass
+class FramedColumns:
+    """See `formats.protocol.ColumnReader`. `reader_of` gives that of payloads whose columns have these schemas.
+
+    `plain` reads records without a frame; None where settings alone do not say what their values mean.
+    """
+
+    reader_of: Callable[[Schemas], ColumnReader]
+    plain: ColumnReader | None
+    key_names: frozenset[str]
+    _frames: dict[str | None, _Frame] = field(default_factory=dict)
+    _reader: tuple[Schemas, ColumnReader] | None = None
+
+    def __call__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> ReadColumns:
+        """Raises: OddRecordError."""
+        of_keys = self._frame(keys, None)
+        of_values = self._frame(values, "after") if values.null_count < len(values) else of_keys
+        if _NO_FRAME == of_keys == of_values and self.plain is not None:
+            return self.plain(keys, values)
+        schemas = of_values.schemas
+        refuse(any(_meaning(of_keys.schemas, name) != _meaning(schemas, name) for name in self.key_names))
+        return self._of(schemas)(_payloads(keys, of_keys), _payloads(values, of_values))
+
+    def _of(self, schemas: Schemas) -> ColumnReader:
+        if self._reader is None or self._reader[0] != schemas:
+            self._reader = schemas, self.reader_of(schemas)
+        return self._reader[1]
+
+    def _frame(self, texts: pa.BinaryArray, half: str | None) -> _Frame:
+        """That of the first text. Raises: OddRecordError."""
+        present = texts.drop_null()
+        first = present[0].as_py() if len(present) else b""
+        if not first.startswith(FRAMED.encode()):
+            return _NO_FRAME
+        known = self._frames.get(half)
+        if known is None or not first.startswith(known.begin):
+            found = begin_of_payload(first, half)
+            refuse(found is None)
+            assert found is not None
+            self._frames[half] = known = _Frame(*found)
+        return known
+
+
+def _meaning(schemas: Schemas, name: str) -> FieldSchema:
+    return schemas.get(name, FieldSchema())
+
+
+def _payloads(texts: pa.BinaryArray, frame: _Frame) -> pa.BinaryArray:
+    """The texts without their frame, which each has. Raises: OddRecordError."""
+    if not frame.begin:
+        return texts
+    try:
+        begin = frame.begin.decode()
+    except UnicodeDecodeError:
+        raise OddRecordError from None
+    are_framed = pc.and_(pc.starts_with(texts, begin), pc.ends_with(texts, "}"))
+    refuse(not pc.all(are_framed, min_count=0).as_py())
+    return pc.binary_slice(texts, len(frame.begin), -1)
