@@ -61,15 +61,15 @@ class FramedColumns:
 
     def _frame(self, texts: pa.BinaryArray, half: str | None) -> _Frame:
         """That of the first text. Raises: OddRecordError."""
-        present = texts.drop_null()
-        first = present[0].as_py() if len(present) else b""
+        place = texts.is_valid().index(True).as_py()
+        first = texts[place].as_py() if place >= 0 else b""
         if not first.startswith(FRAMED.encode()):
             return _NO_FRAME
         known = self._frames.get(half)
         if known is None or not first.startswith(known.begin):
             found = begin_of_payload(first, half)
-            refuse(found is None)
-            assert found is not None
+            if found is None:
+                raise OddRecordError
             self._frames[half] = known = _Frame(*found)
         return known
 

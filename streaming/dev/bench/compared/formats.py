@@ -54,6 +54,7 @@ _OTHERS = (
     _Upstream("change beside", DEFAULT, beside=True),
     _Upstream("upsert-avro-registry", UpsertFormat(encoding="avro-registry")),
     _Upstream("upsert-json", FORMATS[Form.UPSERT_JSON]),
+    _Upstream("debezium-json-schema", FORMATS[Form.DEBEZIUM_JSON_SCHEMA]),
     _Upstream("debezium-json", FORMATS[Form.DEBEZIUM_JSON]),
 )
 
