@@ -119,12 +119,11 @@ def left_before_each_step(
 class Exploration:
     """`steps` counts the crashes that were considered, `distinct` those that leave something new, by round.
 
-    `named` is what the command that shows one says of the setting. Of the crashes that leave something new, one in
-    `every` is followed.
+    `named` is what the command that shows one says of the setting.
     """
 
-    def __init__(self, setting: Setting, order: Order, named: str = "", every: int = 1) -> None:
-        self.setting, self.order, self._named, self._every = setting, order, named, every
+    def __init__(self, setting: Setting, order: Order, named: str = "") -> None:
+        self.setting, self.order, self._named = setting, order, named
         self.steps = 0
         self.distinct: list[int] = []
         self.broken: list[str] = []
@@ -136,8 +135,7 @@ class Exploration:
         while reached:
             self.distinct.append(len(reached))
             goes_on = most_crashes is None or len(self.distinct) <= most_crashes
-            found = [further for path, left in reached for further in self._follow(path, left, goes_on)]
-            reached = found[:: self._every]
+            reached = [further for path, left in reached for further in self._follow(path, left, goes_on)]
 
     def _follow(self, path: Path, left: Durable, goes_on: bool) -> list[tuple[Path, Durable]]:
         """Judge the history after a crash; what further crashes in it would leave."""

@@ -39,19 +39,19 @@ def test_a_quiet_reading_comes_to_its_end(order: Order) -> None:
 
 @pytest.mark.slow
 def test_the_law_holds_after_a_crash_before_any_step() -> None:
-    """Every third step; all, in the other orders, and in pairs, by `make simulate`."""
-    exploration = Exploration(small_reading(), ORDERS[-1], " READING=1", every=3)
+    """In the other orders, and in pairs, by `make simulate`."""
+    exploration = Exploration(small_reading(), ORDERS[-1], " READING=1")
     exploration.run(most_crashes=1)
     assert not exploration.broken, "\n".join(exploration.broken)
-    assert exploration.distinct[1] > 50
+    assert exploration.distinct[1] > 100
 
 
 @pytest.mark.slow
 def test_the_law_holds_after_a_power_failure_before_any_step() -> None:
-    """Every ninth of them; all, and in the other orders, by `make simulate`."""
-    count, found = broken(islice(power_failures(small_reading(), ORDERS[0]), 0, None, 9))
+    """Every fifth of them; all, and in the other orders, by `make simulate`."""
+    count, found = broken(islice(power_failures(small_reading(), ORDERS[0]), 0, None, 5))
     assert not found, "\n".join(found)
-    assert count > 20
+    assert count > 30
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ import pytest
 from tests.simulation.__main__ import failed, main
 from tests.simulation.histories import play
 
-SEEDS = 150
-CHUNK = 50
+SEEDS = 300
+CHUNK = 100
 
 
 @pytest.mark.slow

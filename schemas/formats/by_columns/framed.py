@@ -42,7 +42,6 @@ class FramedColumns:
     plain: ColumnReader | None
     key_names: frozenset[str]
     _frames: dict[str | None, _Frame] = field(default_factory=dict)
-    _reader: tuple[Schemas, ColumnReader] | None = None
 
     def __call__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> ReadColumns:
         """Raises: OddRecordError."""
@@ -52,12 +51,7 @@ class FramedColumns:
             return self.plain(keys, values)
         schemas = of_values.schemas
         refuse(any(_meaning(of_keys.schemas, name) != _meaning(schemas, name) for name in self.key_names))
-        return self._of(schemas)(_payloads(keys, of_keys), _payloads(values, of_values))
-
-    def _of(self, schemas: Schemas) -> ColumnReader:
-        if self._reader is None or self._reader[0] != schemas:
-            self._reader = schemas, self.reader_of(schemas)
-        return self._reader[1]
+        return self.reader_of(schemas)(_payloads(keys, of_keys), _payloads(values, of_values))
 
     def _frame(self, texts: pa.BinaryArray, half: str | None) -> _Frame:
         """That of the first text. Raises: OddRecordError."""
@@ -82,10 +76,7 @@ def _payloads(texts: pa.BinaryArray, frame: _Frame) -> pa.BinaryArray:
     """The texts without their frame, which each has. Raises: OddRecordError."""
     if not frame.begin:
         return texts
-    try:
-        begin = frame.begin.decode()
-    except UnicodeDecodeError:
-        raise OddRecordError from None
+    begin = frame.begin.decode()  # what was read as JSON is UTF-8
     are_framed = pc.and_(pc.starts_with(texts, begin), pc.ends_with(texts, "}"))
     refuse(not pc.all(are_framed, min_count=0).as_py())
     return pc.binary_slice(texts, len(frame.begin), -1)

@@ -40,18 +40,18 @@ def check_limits(texts: pa.BinaryArray) -> None:
     if not len(texts):
         return
     refuse(pc.any(pc.starts_with(texts, FRAMED)).as_py())
-    sizes = pc.min_max(pc.binary_length(texts))
-    refuse(not sizes["min"].as_py())
-    largest = sizes["max"].as_py()
+    sizes = pc.binary_length(texts)
+    bounds = pc.min_max(sizes)
+    refuse(not bounds["min"].as_py())
+    largest = bounds["max"].as_py()
     if largest > MAX_NAME:
-        long = texts.filter(pc.greater(pc.binary_length(texts), MAX_NAME))
+        long = texts.filter(pc.greater(sizes, MAX_NAME))
         refuse(any(map(_has_long_name, long.to_pylist())))
-    data, starts = _laid_out(texts)
+    data, ends = _laid_out(texts)
     refuse(any(np.isin(data[_find(data, word) - 1], _BEFORE_A_NUMBER).any() for word in _NO_NUMBERS))
     if largest >= _LONG:
         refuse(_has_many_digits(data))
         opened = np.flatnonzero((data == ord("{")) | (data == ord("[")))
-        ends = np.append(starts[1:], len(data))
         refuse(np.diff(np.searchsorted(opened, ends), prepend=0).max() >= MAX_DEPTH - _FRAME_DEPTH)
 
 
@@ -61,9 +61,9 @@ def _has_long_name(text: bytes) -> bool:
 
 
 def _laid_out(texts: pa.BinaryArray) -> tuple[_Bytes, npt.NDArray[np.int32]]:
-    """The bytes of all texts, none of which is null, one after another; and where each begins."""
-    ends = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, 4 * texts.offset)
-    return np.frombuffer(texts.buffers()[2], np.uint8)[ends[0] : ends[-1]], ends[:-1] - ends[0]
+    """The bytes of all texts, none of which is null, one after another; and where each ends."""
+    places = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, 4 * texts.offset)
+    return np.frombuffer(texts.buffers()[2], np.uint8)[places[0] : places[-1]], places[1:] - places[0]
 
 
 def _find(data: _Bytes, word: bytes) -> npt.NDArray[np.int64]:
