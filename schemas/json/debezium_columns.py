@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from schemas.avro.columns.cursor import spread
 from schemas.avro.columns.decimals import decimals
+from schemas.json import text_columns
 from schemas.json.base64_columns import base64_texts, base64_values
 from schemas.json.debezium_values import (
     MICROS,
@@ -32,13 +33,11 @@ from schemas.json.debezium_values import (
     FieldSchema,
     TimeMode,
 )
+from schemas.json.text_columns import check_within
 from schemas.records import OddRecordError, refuse
 from schemas.table import Column
 from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, ColumnType, TypeName
 
-_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z$"
-_DECIMAL = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?$"
 _PLACEHOLDERS = {TypeName.STRING: UNAVAILABLE_TEXTS, TypeName.BINARY: (UNAVAILABLE_BYTES,)}
 
 
@@ -97,7 +96,7 @@ class DebeziumColumnValues:
                 refuse(schema.scale not in (None, kind.scale))
                 return _unscaled(kind, found)
             case TypeName.DECIMAL:
-                return _digits(kind, found)
+                return text_columns.decimals(found, kind)
         return found
 
     def _unit(self, schema: FieldSchema) -> int | None:
@@ -123,23 +122,20 @@ def _from_base64(texts: pa.StringArray) -> pa.BinaryArray:
 
 def _dates(found: pa.Array) -> pa.Array:
     if pa.types.is_string(found.type):
-        texts = pc.replace_substring_regex(found, "Z$", "")
-        _check_form(texts, _DATE)
-        found = texts.cast(pa.date32()).view(pa.int32())
-    _check_within(found, FIRST_DAY, LAST_DAY)
+        return text_columns.days(found)
+    check_within(found, FIRST_DAY, LAST_DAY)
     return found.view(pa.date32())
 
 
 def _timestamps(kind: ColumnType, found: pa.Array, unit: int | None) -> pa.Array:
     if pa.types.is_string(found.type):
-        _check_form(found, _TIMESTAMP)
-        micros = found.cast(kind.arrow).view(pa.int64())
-    elif unit is None:
+        return text_columns.instants(found, kind)
+    if unit is None:
         refuse(found.null_count < len(found))
         micros = found
     else:
         micros = _in_micros(found, unit)
-    _check_within(micros, FIRST_US, LAST_US)
+    check_within(micros, FIRST_US, LAST_US)
     return micros.view(kind.arrow)
 
 
@@ -157,18 +153,3 @@ def _unscaled(kind: ColumnType, texts: pa.StringArray) -> pa.Array:
     raw = np.frombuffer(data.buffers()[2] or b"", np.uint8)
     found = decimals(raw, offsets[:-1], np.diff(offsets), kind)
     return spread(found, texts.is_valid().to_numpy(zero_copy_only=False)) if texts.null_count else found
-
-
-def _digits(kind: ColumnType, texts: pa.StringArray) -> pa.Array:
-    _check_form(texts, _DECIMAL)
-    return texts.cast(kind.arrow)
-
-
-def _check_form(texts: pa.StringArray, pattern: str) -> None:
-    refuse(not pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
-
-
-def _check_within(numbers: pa.Array, least: int, most: int) -> None:
-    bounds = pc.min_max(numbers)
-    first, last = bounds["min"].as_py(), bounds["max"].as_py()
-    refuse(first is not None and not least <= first <= last <= most)
