@@ -141,28 +141,43 @@ class DebeziumFormat(RegistryFormat):
         )
 
     def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
-        if self.encoding != "json":
-            return None
-        from schemas.formats.by_columns.debezium import DebeziumColumns
-        from schemas.formats.by_columns.framed import FramedColumns, Schemas
         from schemas.formats.by_columns.upserts import has_keys
-        from schemas.json.debezium_columns import DebeziumColumnValues
 
         if not has_keys(columns, key_columns):
             return None
+        reader = self._json_reader if self.encoding == "json" else self._avro_reader
+        return reader(tuple(columns), tuple(key_columns))
 
-        def reader_of(schemas: Schemas | None) -> DebeziumColumns:
-            return DebeziumColumns(
-                tuple(columns),
-                tuple(key_columns),
-                DebeziumColumnValues(self.time, self.decimal, schemas),
-                whole=self.is_whole,
-                transactions=self._asks_transactions,
-            )
+    def _avro_reader(self, columns: tuple[Column, ...], key_columns: tuple[Column, ...]) -> ColumnReader:
+        from schemas.formats.by_columns.debezium import DebeziumColumns
+        from schemas.formats.by_columns.debezium_avro import RegisteredEvents
 
-        plain = reader_of(None)
+        whole, transactions = self.is_whole, self._asks_transactions
+        events = RegisteredEvents(
+            columns, key_columns, self.schemas_by_id, whole=whole, transactions=transactions
+        )
+        return DebeziumColumns(columns, key_columns, events, whole, transactions)
+
+    def _json_reader(self, columns: tuple[Column, ...], key_columns: tuple[Column, ...]) -> ColumnReader:
+        from schemas.formats.by_columns.debezium import DebeziumColumns
+        from schemas.formats.by_columns.debezium_json import JsonEvents
+        from schemas.formats.by_columns.framed import FramedColumns, Schemas
+        from schemas.json.debezium_columns import DebeziumColumnValues
+
+        whole, transactions = self.is_whole, self._asks_transactions
+
+        def events_of(schemas: Schemas | None) -> JsonEvents:
+            values = DebeziumColumnValues(self.time, self.decimal, schemas)
+            return JsonEvents(columns, key_columns, values, whole, transactions)
+
+        def reader_of(events: JsonEvents) -> DebeziumColumns:
+            return DebeziumColumns(columns, key_columns, events, whole, transactions)
+
+        plain = events_of(None)
         names = frozenset(column.name for column in key_columns)
-        return FramedColumns(reader_of, plain if plain.can_read else None, names)
+        return FramedColumns(
+            lambda schemas: reader_of(events_of(schemas)), reader_of(plain) if plain.can_read else None, names
+        )
 
 
 def key_misfit(table: TableSchema) -> str | None:

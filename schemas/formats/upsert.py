@@ -70,7 +70,11 @@ class UpsertFormat(RegistryFormat):
         return JsonUpserts(columns, key_columns, self.key)
 
     def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
-        if self.encoding != "json" or self.key != "record":
+        if self.encoding == "avro-registry":
+            from schemas.formats.by_columns.registered_upserts import RegisteredUpsertColumns
+
+            return RegisteredUpsertColumns.of(columns, key_columns, self.key, self.schemas_by_id)
+        if self.key != "record":
             return None
         from schemas.formats.by_columns.upserts import UpsertColumns
 

@@ -114,7 +114,7 @@ def fields_for(kind: ColumnType) -> list[tuple[Schema, st.SearchStrategy[Any]]]:
     return _decimals(kind) if kind.name is TypeName.DECIMAL else table[kind.name]
 
 
-_OUTSIDE = {
+OUTSIDE = {
     "int": LONGS,
     "long": LONGS,
     "bytes": st.binary(max_size=20),
@@ -228,8 +228,8 @@ def row_writer(draw: st.DrawFn, number: int, columns: Sequence[Column], *, odd: 
             continue
         choice = draw(st.sampled_from(fields_for(column.type)))
         avro = choice[0] if isinstance(choice[0], str) else choice[0]["type"]
-        if odd and avro in _OUTSIDE and not draw(st.integers(0, 9)):
-            choice = (choice[0], choice[1] | _OUTSIDE[avro])
+        if odd and avro in OUTSIDE and not draw(st.integers(0, 9)):
+            choice = (choice[0], choice[1] | OUTSIDE[avro])
         if odd and not draw(st.integers(0, 60)):
             choice = draw(st.sampled_from(EXTRAS))
         is_optional = column.nullable or (odd and not draw(st.integers(0, 9)))

@@ -200,21 +200,22 @@ def test_a_length_that_no_record_has_is_refused(length: bytes) -> None:
 _TIMES = ("long", "timestamp-millis"), ("long", "timestamp-micros"), ("int", "date")
 
 
-@pytest.mark.parametrize(
-    ("kind", "schema", "raw"),
-    [
-        ("int", "int", 2**31),
-        ("decimal(9,2)", DECIMAL, (10**9).to_bytes(5, "big")),
-        ("decimal(9,2)", {**DECIMAL, "scale": 3}, b"\x01"),
-        ("decimal(38,0)", {**DECIMAL, "scale": 0}, (10**38).to_bytes(17, "big")),
-        ("timestamp", {"type": "long", "logicalType": "timestamp-nanos"}, 1),
-        *(("timestamp", {"type": avro, "logicalType": name}, 2**62) for avro, name in _TIMES[:2]),
-        ("date", {"type": "int", "logicalType": "date"}, 2_932_897),
-        ("date", "string", "2026-02-30"),
-        ("timestamp", "string", "infinity"),
-        ("decimal(9,2)", "string", "NaN"),
-    ],
-)
+MISFITS: list[tuple[str, Any, Any]] = [
+    ("int", "int", 2**31),
+    ("decimal(9,2)", DECIMAL, (10**9).to_bytes(5, "big")),
+    ("decimal(9,2)", {**DECIMAL, "scale": 3}, b"\x01"),
+    ("decimal(38,0)", {**DECIMAL, "scale": 0}, (10**38).to_bytes(17, "big")),
+    ("timestamp", {"type": "long", "logicalType": "timestamp-nanos"}, 1),
+    *(("timestamp", {"type": avro, "logicalType": name}, 2**62) for avro, name in _TIMES[:2]),
+    ("date", {"type": "int", "logicalType": "date"}, 2_932_897),
+    ("date", "string", "2026-02-30"),
+    ("timestamp", "string", "infinity"),
+    ("decimal(9,2)", "string", "NaN"),
+]
+"""A column, a writer's schema of it, and a value that does not fit the column."""
+
+
+@pytest.mark.parametrize(("kind", "schema", "raw"), MISFITS)
 def test_what_does_not_fit_its_column_is_out_of_range(kind: str, schema: Any, raw: Any) -> None:
     with pytest.raises(InputError) as caught:
         of_one(kind, schema, raw)
@@ -222,30 +223,31 @@ def test_what_does_not_fit_its_column_is_out_of_range(kind: str, schema: Any, ra
     assert "column c" in caught.value.expected
 
 
-@pytest.mark.parametrize(
-    ("kind", "schema", "raw", "value"),
-    [
-        ("bigint", "int", 7, 7),
-        ("float", "long", 2**25 + 1, float(2**25)),
-        ("double", "float", 0.5, 0.5),
-        ("string", {"type": "enum", "name": "E", "symbols": ["sad", "ok"]}, "ok", "ok"),
-        ("string", "bytes", b"EU", "EU"),
-        ("binary", {"type": "fixed", "name": "F", "size": 2}, b"\x00\xff", b"\x00\xff"),
-        ("decimal(9,2)", {**DECIMAL, "scale": 1}, b"\xf1", Decimal("-1.50")),
-        ("decimal(9,2)", "string", "1.5", Decimal("1.50")),
-        ("date", {"type": "int", "connect.name": "io.debezium.time.Date"}, -1, dt.date(1969, 12, 31)),
-        (
-            "timestamp",
-            {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
-            1,
-            dt.datetime(1970, 1, 1, 0, 0, 0, 1, dt.UTC),
-        ),
-        ("timestamp", "string", "1970-01-01T01:00:00+01:00", dt.datetime(1970, 1, 1, tzinfo=dt.UTC)),
-        ("date", "string", "1970-01-02Z", dt.date(1970, 1, 2)),
-        ("int", ["null", "int"], None, None),
-        ("int", "null", None, None),
-    ],
-)
+OTHER_TYPES: list[tuple[str, Any, Any, Any]] = [
+    ("bigint", "int", 7, 7),
+    ("float", "long", 2**25 + 1, float(2**25)),
+    ("double", "float", 0.5, 0.5),
+    ("string", {"type": "enum", "name": "E", "symbols": ["sad", "ok"]}, "ok", "ok"),
+    ("string", "bytes", b"EU", "EU"),
+    ("binary", {"type": "fixed", "name": "F", "size": 2}, b"\x00\xff", b"\x00\xff"),
+    ("decimal(9,2)", {**DECIMAL, "scale": 1}, b"\xf1", Decimal("-1.50")),
+    ("decimal(9,2)", "string", "1.5", Decimal("1.50")),
+    ("date", {"type": "int", "connect.name": "io.debezium.time.Date"}, -1, dt.date(1969, 12, 31)),
+    (
+        "timestamp",
+        {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
+        1,
+        dt.datetime(1970, 1, 1, 0, 0, 0, 1, dt.UTC),
+    ),
+    ("timestamp", "string", "1970-01-01T01:00:00+01:00", dt.datetime(1970, 1, 1, tzinfo=dt.UTC)),
+    ("date", "string", "1970-01-02Z", dt.date(1970, 1, 2)),
+    ("int", ["null", "int"], None, None),
+    ("int", "null", None, None),
+]
+"""A column, a writer's schema of it, and a value with what it means."""
+
+
+@pytest.mark.parametrize(("kind", "schema", "raw", "value"), OTHER_TYPES)
 def test_other_types_that_say_the_same_are_read(kind: str, schema: Any, raw: Any, value: Any) -> None:
     assert of_one(kind, schema, raw).after == (7, value)
 

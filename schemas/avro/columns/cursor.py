@@ -91,36 +91,55 @@ class Cursor:
         self.at += width
         return found
 
-    def sized(self) -> tuple[npt.NDArray[np.int32], Bytes]:
-        """The next text or bytes of each: where each begins and ends in one run of bytes, and these."""
-        starts, sizes = self._next_sized()
-        offsets = np.zeros(len(sizes) + 1, np.int64)
-        np.cumsum(sizes, out=offsets[1:])
-        refuse(offsets[-1] > _MAX_OFFSET)
-        places = np.repeat(starts - offsets[:-1], sizes)
-        places += np.arange(len(places))
-        return offsets.astype(np.int32), self._data[places]
-
-    def _next_sized(self) -> tuple[Places, Places]:
+    def sized(self) -> tuple[Places, Places]:
+        """Go on behind the next text or bytes of each: where it begins in the data, and how long it is."""
         sizes = self.number()
         refuse((sizes < 0).any())
+        return self._passed(sizes)
+
+    def of_size(self, size: int) -> tuple[Places, Places]:
+        """The same of what is so long in every record."""
+        return self._passed(np.full(len(self.at), size, np.int64))
+
+    def _passed(self, sizes: Places) -> tuple[Places, Places]:
         starts = self.at
         # A size may be anything, and the sum too large for a place.
         refuse((sizes > self._end - starts).any())
         self.at = starts + sizes
         return starts, sizes
 
+    def texts(self, kind: pa.DataType, starts: Places, sizes: Places) -> pa.Array:
+        """What stands there. Raises: OddRecordError where a text is not UTF-8."""
+        offsets = np.zeros(len(sizes) + 1, np.int64)
+        np.cumsum(sizes, out=offsets[1:])
+        refuse(offsets[-1] > _MAX_OFFSET)
+        places = np.repeat(starts - offsets[:-1], sizes)
+        places += np.arange(len(places))
+        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(self._data[places])]
+        return _valid(pa.Array.from_buffers(kind, len(sizes), buffers))
+
+    def decimals(self, kind: ColumnType, starts: Places, sizes: Places) -> pa.Array:
+        """The decimals whose unscaled values stand there. Raises: OddRecordError."""
+        return decimals(self._data, starts, sizes, kind)
+
     def column(self, column: Column) -> pa.Array:
         """The next value of each, of a column. Raises: OddRecordError."""
         if not column.nullable:
-            return self._values(column.type)
+            return self.values(column.type)
         rows, is_there = self.branches()
         if rows is None:
-            return self._values(column.type)
+            return self.values(column.type)
         own = self.among(rows)
-        values = own._values(column.type)
+        values = own.values(column.type)
         self.follow(rows, own)
         return spread(values, is_there)
+
+    def choice(self, count: int) -> Bytes:
+        """The branch of the next union of each, which has so many."""
+        byte = self.byte()
+        refuse(((byte & 1 == 1) | (byte >= 2 * count)).any())
+        found: Bytes = byte >> np.uint8(1)
+        return found
 
     def branches(self) -> tuple[Places | None, Flags]:
         """Of the next union with null: the records that have a value, None if all do; and for each whether it does."""
@@ -131,7 +150,8 @@ class Cursor:
         refuse((branch[~is_there] != _NULL).any())
         return np.flatnonzero(is_there), is_there
 
-    def _values(self, kind: ColumnType) -> pa.Array:
+    def values(self, kind: ColumnType) -> pa.Array:
+        """The next value of each, of a type. Raises: OddRecordError."""
         values = self._read(kind)
         self.check_within()
         return values
@@ -155,10 +175,8 @@ class Cursor:
             case TypeName.DOUBLE:
                 return self._real(8, "<f8")
             case TypeName.DECIMAL:
-                return decimals(self._data, *self._next_sized(), kind)
-        offsets, data = self.sized()
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-        return _valid(pa.Array.from_buffers(kind.arrow, len(offsets) - 1, buffers))
+                return self.decimals(kind, *self.sized())
+        return self.texts(kind.arrow, *self.sized())
 
     def _within(self, least: int, most: int) -> Places:
         numbers = self.number()

@@ -1,17 +1,13 @@
-"""Change events of Debezium's connectors in JSON, by whole columns: those without a frame around them.
+"""Change events of Debezium's connectors, by whole columns, in whatever encoding they are.
 
-Arrow's reader takes from an event what it is asked for, and passes over the rest. What it would take, and the twin
-(`schemas.formats.events.debezium_json`) would refuse, is looked for in the bytes: `NaN` in the place of a value, and
-what is so long or deep that it might be beyond the limits of Spark's reader. One odd record is an `OddRecordError` for
-all.
+A reader of the encoding takes events apart; here stands what they mean, as `schemas.formats.events.rows` has it of one.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.avro.columns.cursor import spread
-from schemas.formats.by_columns.limits import check_limits
 from schemas.formats.by_columns.upserts import half
 from schemas.formats.events.rows import (
     COMPARABLE,
@@ -31,19 +26,38 @@ from schemas.formats.events.rows import (
     halves,
 )
 from schemas.formats.protocol import ReadColumns
-from schemas.json.debezium_columns import DebeziumColumnValues
-from schemas.json.objects import parsed
 from schemas.records import NO_DATA, OddRecordError, Op, refuse
 from schemas.table import Column
-from schemas.types import TypeName
 
 _Flags = npt.NDArray[np.bool_]
 _Number = TypeVar("_Number", np.bool_, np.int8)
 
 _SEQUENCE = "^{}(?P<commit>{}(?P<lsn>{}$".format(*SEQUENCE.split("("))
 """Arrow wants names for its parts."""
-_SEARCHED = 100
-"""Events in which a value of each instant is looked for."""
+
+
+class Events(NamedTuple):
+    """The key columns of some records, in key order and without nulls; and events, structs of their fields.
+
+    These are `op`, `source` (`connector`, `snapshot` and `sequence` as texts, `lsn` and `txId` as far as they are
+    wanted) and the halves that are wanted: structs of the columns, each as the reader's `values` takes it.
+    """
+
+    keys: Sequence[pa.Array]
+    events: pa.StructArray
+
+
+class EventReader(Protocol):
+    """Takes the events of one encoding apart."""
+
+    def read(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> Events:
+        """`values` have no nulls; there may be more keys than these. Raises: OddRecordError."""
+
+    def placeholders(self, column: Column, found: pa.Array) -> pa.BooleanArray | None:
+        """Where the connector left the value out; None for columns whose values it never leaves out."""
+
+    def values(self, column: Column, found: pa.Array) -> pa.Array:
+        """The column in its own type. Raises: OddRecordError."""
 
 
 @dataclass(frozen=True)
@@ -52,24 +66,15 @@ class DebeziumColumns:
 
     columns: tuple[Column, ...]
     key_columns: tuple[Column, ...]
-    settings: DebeziumColumnValues
+    reader: EventReader
     whole: bool
     transactions: bool
-
-    @property
-    def can_read(self) -> bool:
-        """Whether it is known what values mean: the settings say it, or schemas."""
-        return all(map(self.settings.can_read, (*self.columns, *self.key_columns)))
 
     def __call__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> ReadColumns:
         """A null value is a DELETE, or no data where the event before it has said so. Raises: OddRecordError."""
         is_event = values.is_valid()
-        texts = values.drop_null()
-        check_limits(texts)
-        zones = self._with_zones(texts)
-        own = self._keys(keys.filter(is_event) if self.whole else keys, zones)
+        own, events = self.reader.read(keys.filter(is_event) if self.whole else keys, values.drop_null())
         of_events = own if self.whole else [key.filter(is_event) for key in own]
-        events = parsed(texts, self._fields(zones), others="ignore")
         rows = {name: self._row(events.field(name), of_events) for name in halves(whole=self.whole)}
         ops = self._ops(events, rows)
         place = _Places(is_event.to_numpy(zero_copy_only=False))
@@ -85,38 +90,6 @@ class DebeziumColumns:
             place.rows(source.transactions()) if self.transactions else None,
         )
 
-    def _fields(self, zones: frozenset[str]) -> list[pa.Field]:
-        row = pa.struct([self.settings.field(each, has_zone=each.name in zones) for each in self.columns])
-        numbers = ("lsn", "txId") if self.transactions else ("lsn",)
-        source = [(name, pa.string()) for name in ("connector", "snapshot", "sequence")]
-        source += [(name, pa.int64()) for name in numbers]
-        names = halves(whole=self.whole)
-        return [
-            pa.field("op", pa.string()),
-            *(pa.field(name, row) for name in names),
-            pa.field("source", pa.struct(source)),
-        ]
-
-    def _with_zones(self, texts: pa.BinaryArray) -> frozenset[str]:
-        """The columns of instants that are texts, as those with a time zone are: by the first value of each."""
-        found = dict[str, bool]()
-        unknown = {each.name for each in self.columns if each.type.name is TypeName.TIMESTAMP}
-        for text in texts.slice(0, _SEARCHED).to_pylist() if unknown else ():
-            row = _row_in(text)
-            found |= {name: isinstance(row[name], str) for name in unknown if row.get(name) is not None}
-            unknown -= found.keys()
-            if not unknown:
-                break
-        return frozenset(name for name, is_text in found.items() if is_text)
-
-    def _keys(self, texts: pa.BinaryArray, zones: frozenset[str]) -> list[pa.Array]:
-        """The key columns, in key order."""
-        check_limits(texts)
-        fields = [self.settings.field(each, has_zone=each.name in zones) for each in self.key_columns]
-        found = parsed(texts, fields).flatten()
-        refuse(any(each.null_count for each in found))
-        return [self.settings.values(*pair) for pair in zip(self.key_columns, found, strict=True)]
-
     def _row(self, row: pa.StructArray, keys: Sequence[pa.Array]) -> _Row:
         """A row of each event. The key columns are those of the key; what it has of them has to be equal."""
         own = {column.name: key for column, key in zip(self.key_columns, keys, strict=True)}
@@ -124,11 +97,11 @@ class DebeziumColumns:
         columns, left_out = [], dict[int, _Flags]()
         for index, (column, found) in enumerate(zip(self.columns, row.flatten(), strict=True)):
             key = own.get(column.name)
-            is_out = self.settings.placeholders(column, found) if key is None else None
+            is_out = self.reader.placeholders(column, found) if key is None else None
             if is_out is not None and is_out.true_count:
                 left_out[index] = is_out.fill_null(False).to_numpy(zero_copy_only=False)
                 found = pc.if_else(is_out, None, found)
-            values = self.settings.values(column, found)
+            values = self.reader.values(column, found)
             if key is not None:
                 refuse(not pc.all(pc.equal(values, key), min_count=0).as_py())
                 values = pc.if_else(is_there, key, None)
@@ -230,15 +203,3 @@ class _Source:
 
     def _field(self, name: str) -> pa.Array:
         return pc.struct_field(self.fields, name)
-
-
-def _row_in(text: bytes) -> Mapping[str, Any]:
-    """The row after or before in an event. Raises: OddRecordError."""
-    try:
-        event = json.loads(text)
-    except (ValueError, RecursionError):
-        raise OddRecordError from None
-    refuse(not isinstance(event, dict))
-    row = event.get("after") or event.get("before") or {}
-    refuse(not isinstance(row, dict))
-    return dict(row)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.avro.columns.cursor import spread
 from schemas.formats.protocol import ReadColumns
@@ -40,22 +41,33 @@ class UpsertColumns:
         """A null is a DELETE. Raises: OddRecordError."""
         is_row = values.is_valid()
         rows = self._objects(self.columns, values.drop_null())
-        key_rows = self._objects(self.key_columns, keys)
-        check_keys(self.columns, self.key_columns, rows, [key.filter(is_row) for key in key_rows])
-        is_gone = values.is_null()
-        deleted = {
-            column.name: key.filter(is_gone) for column, key in zip(self.key_columns, key_rows, strict=True)
-        }
-        nothing = len(values) - is_row.true_count
-        before = [deleted.get(column.name, pa.nulls(nothing, column.type.arrow)) for column in self.columns]
-        is_there = is_row.to_numpy(zero_copy_only=False)
-        ops = np.where(is_there, np.int8(Op.INSERT), np.int8(Op.DELETE))
-        return ReadColumns(ops, half(self.columns, before, ~is_there), half(self.columns, rows, is_there))
+        own = self._objects(self.key_columns, keys)
+        check_keys(self.columns, self.key_columns, rows, [key.filter(is_row) for key in own])
+        return upserted(self.columns, self.key_columns, own, rows, is_row)
 
     def _objects(self, columns: Sequence[Column], texts: pa.BinaryArray) -> list[pa.Array]:
         found = read_objects(columns, texts)
         refuse(not self.may_be_spaced and are_spaced(columns, texts))
         return found
+
+
+def upserted(
+    columns: Sequence[Column],
+    key_columns: Sequence[Column],
+    keys: Sequence[pa.Array],
+    rows: Sequence[pa.Array],
+    is_row: pa.BooleanArray,
+) -> ReadColumns:
+    """Of n records, from the columns of all keys, and of the `rows` of those that have one; the others are DELETEs."""
+    is_gone = pc.invert(is_row)
+    deleted = {column.name: key.filter(is_gone) for column, key in zip(key_columns, keys, strict=True)}
+    nothing = is_gone.true_count
+    before = [
+        deleted[each.name] if each.name in deleted else pa.nulls(nothing, each.type.arrow) for each in columns
+    ]
+    is_there = is_row.to_numpy(zero_copy_only=False)
+    ops = np.where(is_there, np.int8(Op.INSERT), np.int8(Op.DELETE))
+    return ReadColumns(ops, half(columns, before, ~is_there), half(columns, rows, is_there))
 
 
 def has_keys(columns: Sequence[Column], key_columns: Sequence[Column]) -> bool:

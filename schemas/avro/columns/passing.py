@@ -1,0 +1,79 @@
+"""Passes over what no column asks for, in all records side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from schemas.avro.cells import Schema
+from schemas.avro.columns.cursor import Cursor
+from schemas.records import OddRecordError, refuse
+
+_REAL_BYTES = {"float": 4, "double": 8}
+_MOST_ITEMS = 100
+"""Of a list or map: each is a step of its own, for all records."""
+
+
+def pass_over(cursor: Cursor, schema: Schema) -> None:
+    """Go on behind the next value of each, by a part of a projection's schema `writer`.
+
+    Raises: OddRecordError, also for a list or map of more than a hundred items or in several blocks.
+    """
+    match schema:
+        case "null":
+            return
+        case "boolean":
+            refuse((cursor.byte() > 1).any())
+        case "int" | "long" | {"type": "enum"}:
+            cursor.number()
+        case "float" | "double":
+            cursor.of_size(_REAL_BYTES[schema])
+        case "string" | "bytes":
+            cursor.sized()
+        case {"type": "fixed", "size": size}:
+            cursor.of_size(size)
+        case {"type": "record", "fields": fields}:
+            for field in fields:
+                pass_over(cursor, field["type"])
+        case {"type": "array", "items": items}:
+            _pass_items(cursor, partial(pass_over, schema=items))
+        case {"type": "map", "values": values}:
+            _pass_items(cursor, partial(_pass_entry, schema=values))
+        case list():
+            _pass_union(cursor, schema)
+        case _:
+            raise OddRecordError
+    cursor.check_within()
+
+
+def _pass_union(cursor: Cursor, branches: list[Schema]) -> None:
+    branch = cursor.choice(len(branches))
+    for index in np.flatnonzero(np.bincount(branch, minlength=len(branches))).tolist():
+        rows = np.flatnonzero(branch == index)
+        if len(rows) == len(branch):
+            pass_over(cursor, branches[index])
+            return
+        own = cursor.among(rows)
+        pass_over(own, branches[index])
+        cursor.follow(rows, own)
+
+
+def _pass_entry(cursor: Cursor, schema: Schema) -> None:
+    cursor.sized()
+    pass_over(cursor, schema)
+
+
+def _pass_items(cursor: Cursor, pass_item: Callable[[Cursor], None]) -> None:
+    counts = cursor.number()
+    refuse(((counts < 0) | (counts > _MOST_ITEMS)).any())
+    full = np.flatnonzero(counts)
+    for number in range(int(counts.max(initial=0))):
+        rows = np.flatnonzero(counts > number)
+        own = cursor.among(rows)
+        pass_item(own)
+        cursor.follow(rows, own)
+    ends = cursor.among(full)
+    refuse(ends.number().any())
+    cursor.follow(full, ends)

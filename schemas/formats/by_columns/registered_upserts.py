@@ -1,0 +1,72 @@
+"""Rows of `upsert` in Avro by a schema registry, by whole columns: what `schemas.formats.upsert_avro` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.avro.columns.by_id import RegisteredColumns
+from schemas.avro.registered import Schemas
+from schemas.formats.by_columns.upserts import has_keys, upserted
+from schemas.formats.protocol import ReadColumns
+from schemas.formats.upsert import KeyForm
+from schemas.formats.upsert_avro import projects
+from schemas.records import refuse
+from schemas.table import Column
+
+
+@dataclass(frozen=True)
+class RegisteredUpsertColumns:
+    """See `formats.protocol.ColumnReader`."""
+
+    columns: tuple[Column, ...]
+    key_columns: tuple[Column, ...]
+    keys: RegisteredColumns
+    values: RegisteredColumns
+
+    @classmethod
+    def of(
+        cls, columns: Sequence[Column], key_columns: Sequence[Column], key: KeyForm, schemas: Schemas
+    ) -> RegisteredUpsertColumns | None:
+        """None where keys are not in Avro, or rows do not have them."""
+        read = projects(key, columns, key_columns)
+        if "key" not in read or not has_keys(columns, key_columns):
+            return None
+        return cls(
+            tuple(columns),
+            tuple(key_columns),
+            RegisteredColumns(schemas, read["key"], struct_of(key_columns)),
+            RegisteredColumns(schemas, read["value"], struct_of(columns)),
+        )
+
+    def __call__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> ReadColumns:
+        """A null is a DELETE. Raises: OddRecordError."""
+        own = self.keys.read(keys).flatten()
+        refuse(any(key.null_count for key in own))
+        is_row = values.is_valid()
+        found = self.values.read(values.drop_null()).flatten()
+        of_rows = [key.filter(is_row) for key in own]
+        rows = with_keys(self.columns, self.key_columns, found, of_rows)
+        return upserted(self.columns, self.key_columns, own, rows, is_row)
+
+
+def struct_of(columns: Sequence[Column]) -> pa.StructType:
+    """Rows of these columns."""
+    return pa.struct([pa.field(column.name, column.type.arrow) for column in columns])
+
+
+def with_keys(
+    columns: Sequence[Column],
+    key_columns: Sequence[Column],
+    rows: Sequence[pa.Array],
+    keys: Sequence[pa.Array],
+) -> list[pa.Array]:
+    """The rows with their key columns from the keys. Raises: OddRecordError where a row has another value there."""
+    own = {column.name: key for column, key in zip(key_columns, keys, strict=True)}
+    for column, found in zip(columns, rows, strict=True):
+        if column.name in own:
+            refuse(not pc.all(pc.equal(found, own[column.name]), min_count=0).as_py())
+    return [own.get(column.name, found) for column, found in zip(columns, rows, strict=True)]

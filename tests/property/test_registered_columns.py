@@ -1,0 +1,218 @@
+"""Whole columns of Avro by a schema registry say what the twins say of each record, and nothing that these refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.avro.registered import KnownSchemas, WriterSchema
+from schemas.formats.debezium import DebeziumFormat
+from schemas.formats.protocol import Format
+from schemas.formats.upsert import KeyForm, UpsertFormat
+from schemas.formats.with_registry import RegistryFormat
+from schemas.records import Op
+from schemas.table import TableSchema, declare
+from schemas.types import ColumnType, TypeName
+from tests.kit.avro_events import events
+from tests.kit.avro_records import OUTSIDE, bare, batches, fields_for
+from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
+from tests.kit.examples import examples
+from tests.kit.values import TYPES
+from tests.property.test_debezium_columns import agree, one_by_one
+from tests.property.test_registry_twin import ORDERS, RECORDED
+from tests.property.test_upsert_twin import WIDE, Record
+from tests.unit.test_registered_rows import MISFITS, OTHER_TYPES, written
+
+UPSERT = UpsertFormat(encoding="avro-registry")
+EVENTS = DebeziumFormat(encoding="avro-registry")
+FORMATS: dict[str, RegistryFormat] = {
+    "upsert": UPSERT,
+    "debezium": EVENTS,
+    "transactions": EVENTS.with_transactions(),
+    "whole": DebeziumFormat(encoding="avro-registry", before="full"),
+}
+Drawn = tuple[tuple[WriterSchema, ...], list[Record]]
+few = settings(max_examples=examples(40))
+every_format = pytest.mark.parametrize("format_", FORMATS.values(), ids=FORMATS)
+
+
+def records_of(format_: RegistryFormat, *, odd: bool, count: int) -> st.SearchStrategy[Drawn]:
+    if isinstance(format_, DebeziumFormat):
+        return events(WIDE, odd=odd, whole=format_.is_whole, count=count)
+    return batches(WIDE, key="record", odd=odd, count=count)
+
+
+@every_format
+@few
+@given(data=st.data())
+def test_columns_read_what_the_twin_reads(format_: RegistryFormat, data: st.DataObject) -> None:
+    schemas, found = data.draw(records_of(format_, odd=False, count=8))
+    agree(format_.with_schemas(KnownSchemas(schemas)), WIDE, found)
+
+
+@every_format
+@few
+@given(data=st.data())
+def test_columns_read_no_record_that_the_twin_refuses(format_: RegistryFormat, data: st.DataObject) -> None:
+    schemas, found = data.draw(records_of(format_, odd=True, count=3))
+    known = format_.with_schemas(KnownSchemas(schemas))
+    agree(known, WIDE, found)
+    for record in found:
+        agree(known, WIDE, [record])
+
+
+def share_read(format_: Format, table: TableSchema, found: Sequence[Record]) -> float:
+    """Of records that the twin reads one by one."""
+    read = [each for each in found if agree(format_, table, [each])]
+    assert agree(format_, table, read)
+    return len(read) / len(found)
+
+
+def test_recorded_rows_are_read() -> None:
+    recording = json.loads(RECORDED.read_text())
+    schemas = [WriterSchema(int(number), json.dumps(each)) for number, each in recording["schemas"].items()]
+    found = [
+        (bytes.fromhex(key), None if value is None else bytes.fromhex(value))
+        for key, value in recording["records"]
+    ]
+    assert share_read(UPSERT.with_schemas(KnownSchemas(tuple(schemas))), ORDERS, found) > 0.8
+
+
+@pytest.mark.parametrize("format_", [EVENTS, EVENTS.with_transactions()], ids=["plain", "transactions"])
+def test_recorded_events_are_read(format_: DebeziumFormat) -> None:
+    """But for those with the extremes of the recording, which the twin refuses as well, and with lists."""
+    known = format_.with_schemas(recorded_schemas())
+    found: list[Record] = [(each.key, each.value) for each in recorded("avro") if "orders" in each.topic]
+    assert share_read(known, UNLISTED, found) > 0.8
+    read = one_by_one(known, UNLISTED, [each for each in found if agree(known, UNLISTED, [each])])
+    assert {Op.INSERT, Op.DELETE} == {each.change.op for each in read if each.change}
+    assert any(each.unchanged for each in read)
+
+
+def of_one(kind: ColumnType, schema: Any, values: Sequence[Any]) -> tuple[Format, TableSchema, list[Record]]:
+    """Rows of one column beside the key."""
+    table = declare({"name": "t", "columns": {"id": "bigint", "c": str(kind)}, "primary_key": ["id"]})
+    row = {"type": "record", "name": "Row", "fields": [{"name": "c", "type": schema}]}
+    schemas = KnownSchemas((WriterSchema(8, '"long"'), WriterSchema(9, json.dumps(row))))
+    plain = {**row, "fields": [{"name": "c", "type": bare(schema)}]}
+    found: list[Record] = [
+        (written(8, "long", number), written(9, plain, {"c": each})) for number, each in enumerate(values)
+    ]
+    return UpsertFormat(encoding="avro-registry", key="avro").with_schemas(schemas), table, found
+
+
+FIELDS = [(kind, schema, values) for kind in TYPES for schema, values in fields_for(kind)]
+every_field = pytest.mark.parametrize(
+    ("kind", "schema", "values"), FIELDS, ids=[f"{kind}-{number}" for number, (kind, *_) in enumerate(FIELDS)]
+)
+
+
+@every_field
+@few
+@given(data=st.data())
+def test_fields_of_each_type_are_read(
+    kind: ColumnType, schema: Any, values: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
+    optional = data.draw(st.sampled_from([schema, ["null", schema], [schema, "null"]]))
+    drawn = values if optional is schema else st.none() | values
+    found = data.draw(st.lists(drawn, min_size=1, max_size=6))
+    assert agree(*of_one(kind, optional, found)) or left_to_the_twin(kind, schema, found)
+
+
+def left_to_the_twin(kind: ColumnType, schema: Any, found: Sequence[Any]) -> bool:
+    """Texts in forms that are not usual, decimals of more than 16 bytes, and NaN, of which there are many."""
+    is_text = schema == "string" or "ZonedTimestamp" in str(schema)
+    is_long = kind.name is TypeName.DECIMAL and isinstance(schema, dict) and schema.get("size", 0) > 16
+    return (is_text and kind.name is not TypeName.STRING) or is_long or any(each != each for each in found)
+
+
+@every_field
+@few
+@given(data=st.data())
+def test_no_value_is_read_that_the_twin_refuses(
+    kind: ColumnType, schema: Any, values: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
+    avro = bare(schema)
+    avro = avro["type"] if isinstance(avro, dict) else avro
+    found = data.draw(st.lists(OUTSIDE.get(avro, values) | values, min_size=1, max_size=2))
+    if avro == "int" and not all(-(2**31) <= each < 2**31 for each in found):
+        return
+    agree(*of_one(kind, schema, found))
+
+
+@pytest.mark.parametrize(("kind", "schema", "raw"), MISFITS)
+def test_what_does_not_fit_its_column_is_odd(kind: str, schema: Any, raw: Any) -> None:
+    if schema != "int":
+        assert not agree(*of_one(ColumnType.parse(kind), schema, [raw]))
+
+
+@pytest.mark.parametrize(("kind", "schema", "raw", "value"), OTHER_TYPES)
+def test_other_types_that_say_the_same_are_read(kind: str, schema: Any, raw: Any, value: Any) -> None:
+    is_read = agree(*of_one(ColumnType.parse(kind), schema, [raw, raw]))
+    assert is_read or raw == "1970-01-01T01:00:00+01:00"
+
+
+KEYED = declare({"name": "t", "columns": {"id": "bigint", "n": "bigint"}, "primary_key": ["id"]})
+
+
+@pytest.mark.parametrize(
+    ("skipped", "values"),
+    [
+        ("null", [None]),
+        ("boolean", [True]),
+        ("int", [-(2**31)]),
+        ("float", [0.5]),
+        ("double", [0.5]),
+        ("bytes", [b"", b"x" * 200]),
+        (["null", "string", {"type": "fixed", "name": "F", "size": 3}], [None, "x", b"abc"]),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, ["A", "B"]),
+        (
+            {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "long"]}]},
+            [{"a": None}, {"a": 1}],
+        ),
+        ({"type": "array", "items": ["null", "long"]}, [[], [7], [None, 1 << 40, 3]]),
+        ({"type": "map", "values": "string"}, [{}, {"a": "x", "b": ""}]),
+    ],
+)
+def test_fields_of_every_type_are_passed_over(skipped: Any, values: list[Any]) -> None:
+    row = {
+        "type": "record",
+        "name": "Row",
+        "fields": [{"name": "s", "type": skipped}, {"name": "n", "type": "long"}],
+    }
+    key = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+    known = UPSERT.with_schemas(
+        KnownSchemas((WriterSchema(1, json.dumps(key)), WriterSchema(2, json.dumps(row))))
+    )
+    found = [
+        (written(1, key, {"id": number}), written(2, row, {"s": value, "n": number}))
+        for number, value in enumerate([*values, *values])
+    ]
+    assert agree(known, KEYED, found)
+
+
+def test_a_long_list_is_left_to_the_twin() -> None:
+    items = {"type": "array", "items": "long"}
+    row = {"type": "record", "name": "Row", "fields": [{"name": "s", "type": items}]}
+    schemas = KnownSchemas((WriterSchema(1, '"long"'), WriterSchema(2, json.dumps(row))))
+    format_ = UpsertFormat(encoding="avro-registry", key="avro").with_schemas(schemas)
+    key = written(1, "long", 7)
+    long = key, written(2, row, {"s": [0] * 101})
+    assert one_by_one(format_, KEYED, [long])
+    assert not agree(format_, KEYED, [long])
+    in_blocks = key, written(2, row, {"s": []})[:5] + b"\x02\x0e\x02\x0e\x00"
+    assert one_by_one(format_, KEYED, [in_blocks])
+    assert not agree(format_, KEYED, [in_blocks])
+    assert agree(format_, KEYED, [(key, written(2, row, {"s": [0] * 100})), (key, None)])
+
+
+def test_keys_in_other_forms_have_no_such_reader() -> None:
+    forms: tuple[KeyForm, ...] = ("json", "text")
+    for form in forms:
+        own = UpsertFormat(encoding="avro-registry", key=form)
+        assert own.column_reader(KEYED.columns, KEYED.key_columns) is None
