@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 
 from schemas.avro.columns.cursor import spread
 from schemas.avro.columns.decimals import decimals
-from schemas.json import text_columns
 from schemas.json.base64_columns import base64_texts, base64_values
 from schemas.json.debezium_values import (
     MICROS,
@@ -33,7 +32,8 @@ from schemas.json.debezium_values import (
     FieldSchema,
     TimeMode,
 )
-from schemas.json.text_columns import check_within
+from schemas.json.parsing import text_columns
+from schemas.json.parsing.text_columns import check_within
 from schemas.records import OddRecordError, refuse
 from schemas.table import Column
 from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, ColumnType, TypeName

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from schemas.avro.cells import Cell, Form, Schema
 from schemas.avro.columns.cursor import Cursor, Places, spread
-from schemas.json import text_columns
+from schemas.json.parsing import text_columns
 from schemas.records import OddRecordError, refuse
 from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName
 
