@@ -202,7 +202,7 @@ def _measured(case: Case, runs: Mapping[int, Run], repeat: int, console: Console
     from streaming.dev.bench.report.line import by_size
 
     lines: list[Line] = []
-    smallest: list[Line] = []
+    smallest: list[list[Line]] = []
     for rows, run in runs.items():
         what = f"{case}, {rows:,} rows"
         for number in range(repeat):
@@ -212,10 +212,9 @@ def _measured(case: Case, runs: Mapping[int, Run], repeat: int, console: Console
             ):
                 found = run(Path(scratch), partial(_show_step, console, status, what))
             if rows == min(runs):
-                smallest += found
+                smallest.append(found)
             else:
-                size = len(found)
-                found += by_size(smallest[number * size : (number + 1) * size], found, min(runs))
+                found += by_size(smallest[number], found, min(runs))
             lines += found
             for line in found:
                 console.print(_line_text(line))

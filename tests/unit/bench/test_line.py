@@ -26,6 +26,19 @@ def test_lines_of_a_larger_table_stand_against_those_of_the_smallest() -> None:
     assert line.ratio == 0.9
 
 
+def test_a_line_that_the_smallest_size_does_not_have_is_left_out() -> None:
+    small = [Line("build, 1,000 rows", 5, "rows/s"), Line("build, 1,000 rows: memory", 7, "MiB")]
+    large = [
+        Line("build, 4,000 rows", 10, "rows/s"),
+        Line("build, 4,000 rows, behind the first part", 30, "rows/s"),
+        Line("build, 4,000 rows: memory", 8, "MiB"),
+    ]
+    assert [(each.what, each.ratio) for each in by_size(small, large, 1_000)] == [
+        ("build, 4,000 rows, by size", 2),
+        ("build, 4,000 rows: memory, by size", 8 / 7),
+    ]
+
+
 def test_nothing_to_compare_with_is_no_ratio() -> None:
     assert Line("a", 1, "ms").ratio is None
     assert Line("a", 1, "ms", "b", 0).ratio is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -85,18 +86,26 @@ def number(value: float) -> str:
 
 
 def by_size(smallest: Sequence[Line], larger: Sequence[Line], rows: int) -> list[Line]:
-    """Lines of a larger table against the same lines of the smallest one, which has `rows` rows."""
+    """Lines of a larger table against the same lines of the smallest one, which has `rows` rows.
+
+    The same are those that say the same but for numbers. What the smallest one has no line of is left out.
+    """
+    values = {_without_numbers(line.what): line.value for line in smallest}
     return [
         replace(
             line,
             what=f"{line.what}, by size",
             compared_with=f"{rows:,} rows",
-            compared=small.value,
+            compared=values[_without_numbers(line.what)],
             course=(),
         )
-        for small, line in zip(smallest, larger, strict=True)
-        if line.unit
+        for line in larger
+        if line.unit and _without_numbers(line.what) in values
     ]
+
+
+def _without_numbers(what: str) -> str:
+    return re.sub(r"\d[\d,]*", "", what)
 
 
 def summarised(lines: Iterable[Line]) -> list[Summary]:
