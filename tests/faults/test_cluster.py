@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from streaming.dev.spark_cluster import PYTHON, SparkCluster, spark_cluster
 from tests.faults.conftest import KillScenarios
 from tests.kit.kill_scenario import KillScenario
+from tests.kit.object_store import new_bucket, versitygw
 from tests.kit.process import Process
 from tests.kit.real import await_condition
 
@@ -52,6 +54,24 @@ def test_nodes_without_our_packages_come_and_go(
         tried = kill_scenario(rows=6_000, config={"spark": cluster.section()})
         a_node_dies(tried, cluster)
     assert tried.judge().snapshot_rows > 0
+
+
+@pytest.mark.faults
+def test_a_node_dies_with_the_state_in_an_object_store(
+    kill_scenario: KillScenarios, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    objects = tmp_path / "objects"
+    objects.mkdir()
+    with (
+        versitygw(objects) as variables,
+        new_bucket(variables) as state,
+        spark_cluster(tmp_path_factory.mktemp("cluster"), nodes=2) as cluster,
+    ):
+        tried = kill_scenario(rows=6_000, config={"spark": cluster.section(), "state": state})
+        a_node_dies(tried, cluster)
+        assert tried.judge().snapshot_rows > 0
+        assert not (tmp_path / "state").exists()
+    assert any(objects.rglob("*.parquet"))
 
 
 def a_node_dies(tried: KillScenario, cluster: SparkCluster) -> None:

@@ -1,1 +1,1 @@
-"""A JSON text as values that have lost nothing: what the strict twins read, one record at a time."""
+"""A JSON text as values that have lost nothing, as the strict twins read it; and texts within, by whole columns."""
