@@ -51,6 +51,8 @@ class Ledger:
         self._app_id = f"backfill-{self.id}"
         self._records_id = f"{self._app_id}-records"
         self._copied_id = f"{self._app_id}-copied"
+        self._marks: dict[str, int] = {}
+        """Those that were read or written, of the version seen."""
         self._sync_commits(self.version)
 
     @property
@@ -61,21 +63,28 @@ class Ledger:
     @property
     def epoch(self) -> int:
         """The epoch that the table's last commit brought it to; 0 before any."""
-        return self._table.transaction_version(self._app_id) or 0
+        return self._mark(self._app_id)
 
     @property
     def records(self) -> int:
         """The mark of the last commit of a part of an epoch (`BatchPlan.end_records`); 0 before any."""
-        return self._table.transaction_version(self._records_id) or 0
+        return self._mark(self._records_id)
 
     @property
     def copied(self) -> int:
         """How many parts of another table were copied into this one, by the last commit's mark; 0 before any."""
-        return self._table.transaction_version(self._copied_id) or 0
+        return self._mark(self._copied_id)
+
+    def _mark(self, name: str) -> int:
+        """Read once: Delta reads every commit since the last checkpoint for it, a request each in an object store."""
+        if name not in self._marks:
+            self._marks[name] = self._table.transaction_version(name) or 0
+        return self._marks[name]
 
     def reload(self) -> None:
         """Move to the newest version, with other writers' commits. Only where no plan of ours is open."""
         seen = self.version
+        self._marks = {}
         self._table.update_incremental()
         self._sync_commits(seen + 1)
 
@@ -113,8 +122,10 @@ class Ledger:
         if added:
             self.storage.sync(self.path)
         self.storage.await_synced()
-        marks = ((self._app_id, epoch), (self._records_id, records), (self._copied_id, copied))
-        transactions = [Transaction(name, mark) for name, mark in marks if mark is not None] or None
+        given = {self._app_id: epoch, self._records_id: records, self._copied_id: copied}
+        marks = {name: mark for name, mark in given.items() if mark is not None}
+        transactions = [Transaction(name, mark) for name, mark in marks.items()] or None
+        known, self._marks = self._marks, {}
         try:
             self._table.create_write_transaction(
                 _actions(added, removed, data_change),
@@ -136,6 +147,7 @@ class Ledger:
             raise
         if self.version != seen + 1:
             raise self._conflict(seen)
+        self._marks = known | marks
         self._sync_commits(self.version)
 
     def _sync_commits(self, first: int) -> None:

@@ -47,6 +47,40 @@ def test_a_commit_adds_and_removes_files_and_carries_its_epoch(storage: Storage)
     assert (numbers(again), again.epoch, again.version, again.id) == ([2], 7, table.version, table.id)
 
 
+def test_what_a_commit_brings_is_known_without_reading_the_commits(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+
+    class Counting(DeltaTable):
+        def transaction_version(self, app_id: str) -> int | None:
+            reads.append(app_id)
+            return super().transaction_version(app_id)
+
+    monkeypatch.setattr("state.storage.DeltaTable", Counting)
+    table = ledger(storage)
+    assert (table.epoch, table.records) == (0, 0)
+    for epoch in range(1, 9):
+        table.commit([file(storage, epoch)], epoch=epoch, records=epoch * 10 if epoch < 5 else None)
+        assert (table.epoch, table.records) == (epoch, min(epoch, 4) * 10)
+    assert len(reads) == 2
+    other = ledger(storage)
+    other.commit([file(storage, 9)], epoch=9)
+    table.reload()
+    assert (table.epoch, table.records) == (9, 40)
+    assert other.records == 40
+
+
+def test_a_refused_commit_is_not_taken_for_one_s_own(storage: Storage) -> None:
+    table, rival = ledger(storage), ledger(storage)
+    assert table.epoch == 0
+    rival.commit([file(storage, 1)], epoch=7)
+    with pytest.raises(CommitConflict):
+        table.commit([file(storage, 2)], epoch=8)
+    table.reload()
+    assert table.epoch == 7
+
+
 def test_bounds_and_counts_of_files_come_back_as_they_were_written(storage: Storage) -> None:
     table = ledger(storage)
     table.commit([file(storage, 5, -2, 3)], epoch=1)
