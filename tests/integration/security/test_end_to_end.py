@@ -221,7 +221,9 @@ def test_a_table_goes_the_whole_way_with_the_documented_rights_and_leaves_no_sec
     }
     with Canary(planted, scratch) as canary:
         course = Course(tmp_path, canary, environment)
-        run, use = course.config("service", service, upstream), course.config("operator", operator, upstream)
+        # Spark exchanges records, whose blocks are files.
+        run = course.config("service", service, upstream, limits={"short_records": 0})
+        use = course.config("operator", operator, upstream)
         done = course.run("produce", use, "--rows", str(ROWS), "--partitions", "2")
         assert done.returncode == 0, done.stderr
         course.environment["BACKFILL_FAILPOINT"] = "lane-looked@2:raise"

@@ -15,6 +15,7 @@ import pytest
 from pyarrow import fs
 
 from schemas.errors import Code, Fenced, StateError
+from state.backend.object_store import open_store
 from state.journal import Journal
 from state.storage import Storage
 from streaming.kafka.clients import KafkaSettings
@@ -127,6 +128,21 @@ def test_a_new_state_leaves_nothing_of_what_it_tried(root: str) -> None:
     storage.prepare()
     everything = fs.FileSelector(storage.path(), recursive=True, allow_not_found=True)
     assert storage.filesystem.get_file_info(everything) == []
+
+
+def test_a_file_is_asked_for_when_it_is_written_and_not_before(root: str) -> None:
+    """So a small one is one request, not three."""
+    filesystem = Storage(root).filesystem
+    stream = filesystem.open_output_stream("nobody-made-this-bucket/x")
+    with pytest.raises(OSError, match="bucket"):
+        stream.close()
+
+
+def test_an_address_without_an_endpoint_is_one_of_amazon_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    filesystem, path = open_store("s3://key:secret@bucket/state?region=eu-central-1")
+    assert (type(filesystem), path, filesystem.region) == (fs.S3FileSystem, "bucket/state", "eu-central-1")
 
 
 @pytest.mark.spark
