@@ -56,8 +56,8 @@ def command(
     logs.configure(as_json=False, file=log)
     console, began = Console(highlight=False), time.monotonic()
     console.print(
-        f"A table of {rows:,} rows changes {LIVE_RATE} times a second; its topic has {_SHOWN[source]}.\n"
-        "Meanwhile a new job sends a part of it, and every later change of that part, to a\n"
+        f"A table of {rows:,} rows changes {LIVE_RATE} times a second; its topic has {_SHOWN[source]}. "
+        "Meanwhile a new job sends a part of it, and every later change of that part, to a "
         f"new topic of {_SHOWN[OUTPUTS[source]]}.\n"
     )
     with _folder(keep=keep) as folder, StepConsole(console, STEPS) as steps:
