@@ -32,14 +32,17 @@ def take(arrays: Sequence[pa.Array], rows: Indices) -> list[pa.Array]:
     return [array.take(indices) for array in arrays]
 
 
-def in_order(groups: Sequence[tuple[Indices, pa.BinaryArray]], length: int) -> pa.BinaryArray:
-    """The texts at the rows that they were made of, and nulls at those that are in no group."""
+def in_order(groups: Sequence[tuple[Indices, pa.Array]], length: int) -> pa.Array:
+    """The values of groups at the rows that they were made of, and nulls at those that are in no group.
+
+    All are of one type; without a group it is binary.
+    """
     place = np.full(length, -1, np.int64)
     start = 0
-    for rows, texts in groups:
-        place[rows] = np.arange(start, start + len(texts))
-        start += len(texts)
-    found = pa.concat_arrays([texts for _, texts in groups] or [pa.array([], pa.binary())])
+    for rows, values in groups:
+        place[rows] = np.arange(start, start + len(values))
+        start += len(values)
+    found = pa.concat_arrays([values for _, values in groups] or [pa.array([], pa.binary())])
     return found.take(pa.array(place, mask=place < 0))
 
 

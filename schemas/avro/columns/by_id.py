@@ -13,6 +13,7 @@ from schemas.avro.columns.cursor import Cursor, Places
 from schemas.avro.columns.passing import pass_over
 from schemas.avro.projection import Project, Projection, projected
 from schemas.avro.registered import FRAME_BYTES, MAGIC, Schemas
+from schemas.by_op import in_order
 from schemas.records import OddRecordError, refuse
 
 
@@ -31,15 +32,13 @@ class RegisteredColumns:
         """One for each. Raises: OddRecordError, also for a null and for a schema that is not known or does not fit."""
         cursor = Cursor.of(records)
         ids = _ids(cursor)
-        found, order = [], []
+        groups = []
         for schema_id in np.unique(ids).tolist():
             rows = np.flatnonzero(ids == schema_id)
-            found.append(self._read(cursor.among(rows), self._projection(schema_id)))
-            order.append(rows)
-        if len(found) == 1:
-            return found[0]
-        rows = np.concatenate([np.array([], np.int64), *order])
-        return pa.concat_arrays([_nothing(self._kind), *found]).take(pa.array(np.argsort(rows)))
+            groups.append((rows, self._read(cursor.among(rows), self._projection(schema_id))))
+        if not groups:
+            return pa.array([], self._kind)
+        return groups[0][1] if len(groups) == 1 else in_order(groups, len(ids))
 
     def _read(self, cursor: Cursor, projection: Projection) -> pa.StructArray:
         rows = _rows(cursor, projection, self._kind)
@@ -81,7 +80,3 @@ def _rows(cursor: Cursor, projection: Projection, kind: pa.StructType) -> pa.Str
     count = len(cursor.at)
     arrays = [found[each.name] if each.name in found else pa.nulls(count, each.type) for each in kind]
     return pa.StructArray.from_arrays(arrays, fields=list(kind))
-
-
-def _nothing(kind: pa.StructType) -> pa.StructArray:
-    return pa.array([], kind)

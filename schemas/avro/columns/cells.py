@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from schemas.avro.cells import Cell, Form, Schema
 from schemas.avro.columns.cursor import Cursor, Places, spread
+from schemas.by_op import in_order
 from schemas.json.parsing import text_columns
 from schemas.records import OddRecordError, refuse
 from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName
@@ -105,15 +106,12 @@ def _scaled(
 def _of_own_scale(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
     scales, (starts, sizes) = cursor.number(), cursor.sized()
     cursor.check_within()
-    groups, order = [], []
+    groups = []
     for scale in np.unique(scales).tolist():
         refuse(not 0 <= scale <= MAX_DECIMAL_PRECISION)
         rows = np.flatnonzero(scales == scale)
-        groups.append(_scaled(cursor, (starts[rows], sizes[rows]), cell, kind, scale))
-        order.append(rows)
-    return pa.concat_arrays([pa.nulls(0, kind.arrow), *groups]).take(
-        pa.array(np.argsort(np.concatenate([np.array([], np.int64), *order])))
-    )
+        groups.append((rows, _scaled(cursor, (starts[rows], sizes[rows]), cell, kind, scale)))
+    return in_order(groups, len(scales)) if groups else pa.nulls(0, kind.arrow)
 
 
 def _instants(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from schemas.avro.columns.by_id import RegisteredColumns
 from schemas.avro.registered import Schemas
 from schemas.formats.by_columns.debezium import Events
-from schemas.formats.by_columns.registered_upserts import struct_of
+from schemas.formats.by_columns.upserts import struct_of
 from schemas.formats.events.debezium_avro import LEFT_OUT, projects, source_columns
 from schemas.formats.events.rows import halves
 from schemas.records import OddRecordError, refuse

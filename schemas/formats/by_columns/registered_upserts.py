@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from schemas.avro.columns.by_id import RegisteredColumns
 from schemas.avro.registered import Schemas
-from schemas.formats.by_columns.upserts import has_keys, upserted
+from schemas.formats.by_columns.upserts import has_keys, struct_of, upserted
 from schemas.formats.protocol import ReadColumns
 from schemas.formats.upsert import KeyForm
 from schemas.formats.upsert_avro import projects
@@ -51,11 +51,6 @@ class RegisteredUpsertColumns:
         of_rows = [key.filter(is_row) for key in own]
         rows = with_keys(self.columns, self.key_columns, found, of_rows)
         return upserted(self.columns, self.key_columns, own, rows, is_row)
-
-
-def struct_of(columns: Sequence[Column]) -> pa.StructType:
-    """Rows of these columns."""
-    return pa.struct([pa.field(column.name, column.type.arrow) for column in columns])
 
 
 def with_keys(

@@ -76,12 +76,16 @@ def has_keys(columns: Sequence[Column], key_columns: Sequence[Column]) -> bool:
     return bool(key_columns) and all(column.name in names for column in key_columns)
 
 
+def struct_of(columns: Sequence[Column]) -> pa.StructType:
+    """Rows of these columns."""
+    return pa.struct([pa.field(column.name, column.type.arrow) for column in columns])
+
+
 def half(
     columns: Sequence[Column], arrays: Sequence[pa.Array], is_there: npt.NDArray[np.bool_]
 ) -> pa.StructArray:
     """Rows at the places where they are there, and nulls between them."""
-    fields = [pa.field(column.name, column.type.arrow) for column in columns]
-    rows = pa.StructArray.from_arrays(arrays, fields=fields)
+    rows = pa.StructArray.from_arrays(arrays, fields=list(struct_of(columns)))
     return rows if is_there.all() else spread(rows, is_there)
 
 

@@ -37,8 +37,8 @@ def decimals(texts: pa.StringArray, kind: ColumnType) -> pa.Decimal128Array:
     """From `-12.50`."""
     # Arrow's cast lets some numbers of too many digits wrap around.
     whole = (kind.precision or 0) - (kind.scale or 0)
-    least = f"0|[1-9][0-9]{{0,{whole - 1}}}" if whole else "0"
-    _check_form(texts, rf"^-?(?:{least})(?:\.[0-9]+)?$")
+    before_point = f"0|[1-9][0-9]{{0,{whole - 1}}}" if whole else "0"
+    _check_form(texts, rf"^-?(?:{before_point})(?:\.[0-9]+)?$")
     return texts.cast(kind.arrow)
 
 
