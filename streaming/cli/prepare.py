@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from streaming.runtime import logs
 from streaming.runtime.java.class_archive import broker_archive, class_archive
 from streaming.runtime.java.jars import JarSet, ensure
 
@@ -24,6 +26,7 @@ def command(
     if all(archive.exists() for archive in archives) and not again:
         console.print("Prepared before; nothing to do.")
         return
+    logs.configure(level=logging.WARNING)  # of the rehearsal: what it does is of no interest, unless it fails
     from streaming.dev.demo.warmup import warm_up
 
     with console.status("Rehearsing a start (about half a minute)"):

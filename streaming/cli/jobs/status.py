@@ -51,7 +51,7 @@ def command(
         return found
 
     if follow:
-        watch(Console(), served.state_reader, chosen)
+        watch(Console(), served.state_reader.look, chosen)
         return
     view, forecasts = _two_looks(served.state_reader)
     jobs, answer = chosen(view), ask(served.config.http)

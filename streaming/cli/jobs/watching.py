@@ -25,6 +25,7 @@ class Bars:
         self._console = console
         self._tasks: dict[str, TaskID] = {}
         self._printed_s = 0.0
+        self._printed: dict[str, str] = {}
         self._began: tuple[float, int] | None = None
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -48,7 +49,18 @@ class Bars:
             self._progress.update(self._tasks[job.name], completed=forecasts[job.name].share, note=note)
             if plain:
                 self._printed_s = time.monotonic()
-                self._console.print(f"{job.name}: {note}", soft_wrap=True, highlight=False)
+                self._print(job.name, note)
+
+    def show_last(self, jobs: Sequence[JobView], forecasts: dict[str, Forecast]) -> None:
+        """A line for each job that stays, behind its bar; without a terminal none that was the last one anyway."""
+        for job in jobs:
+            note = described(job, forecasts[job.name])
+            if self._printed.get(job.name) != note:
+                self._print(job.name, note)
+
+    def _print(self, name: str, note: str) -> None:
+        self._printed[name] = note
+        self._console.print(f"{name}: {note}", soft_wrap=True, highlight=False)
 
     def show_reading(self, view: StateView) -> None:
         """How far the table is that the state starts from, as far as it is released."""
@@ -102,23 +114,22 @@ def forecasts_after(rates: RateEstimators, view: StateView) -> dict[str, Forecas
 
 
 def watch(
-    console: Console, state_reader: StateReader, chosen: Callable[[StateView], Sequence[JobView]]
+    console: Console, look: Callable[[], StateView], chosen: Callable[[StateView], Sequence[JobView]]
 ) -> None:
     """Show jobs as they go on, until Ctrl-C or until every one that is chosen is complete."""
     bars, rates = Bars(console), RateEstimators()
     with bars.shown():
         while True:
-            view = state_reader.look()
+            view = look()
             forecasts, jobs = forecasts_after(rates, view), chosen(view)
             bars.show_reading(view)
             bars.show(jobs, forecasts)
             if view.read is None and all(job.phase == "live" for job in jobs):
                 break
             time.sleep(LOOK_EVERY_S)
-    for job in jobs:
-        console.print(f"{job.name}: {described(job, forecasts[job.name])}", soft_wrap=True, highlight=False)
+    bars.show_last(jobs, forecasts)
 
 
 def watch_until_complete(console: Console, state_reader: StateReader, name: str) -> None:
     """Show one job until its backfill is complete, or the job is gone."""
-    watch(console, state_reader, lambda view: [job for job in view.jobs if job.name == name])
+    watch(console, state_reader.look, lambda view: [job for job in view.jobs if job.name == name])

@@ -6,10 +6,11 @@ import io
 
 from rich.console import Console
 
-from streaming.cli.jobs.watching import Bars, forecasts_after
+from state.values.progress import Completed
+from streaming.cli.jobs.watching import Bars, forecasts_after, watch
 from streaming.control.state_view import JobView, StateView
 from streaming.core.forecast import Extent, RateEstimators
-from tests.kit.reports import job
+from tests.kit.reports import TABLE, job
 
 
 def test_a_job_that_is_named_again_has_one_bar() -> None:
@@ -19,3 +20,19 @@ def test_a_job_that_is_named_again_has_one_bar() -> None:
             seen = JobView(job("copy"), {}, Extent(read, 40 - read))
             bars.show([seen], forecasts_after(rates, StateView("me", 1, 1, (seen,), 40, None)))
         assert [(task.description, task.completed) for task in progress.tasks] == [("copy", 0.75)]
+
+
+class Complete:
+    """The state of a service whose only job is complete."""
+
+    def look(self) -> StateView:
+        seen = JobView(
+            job("copy"), dict.fromkeys(range(TABLE.vnode_count), Completed((9,), 5)), Extent(40, 0)
+        )
+        return StateView("me", 1, 1, (seen,), 40, None)
+
+
+def test_without_a_terminal_a_line_is_not_repeated_at_the_end() -> None:
+    out = io.StringIO()
+    watch(Console(file=out, width=80), Complete().look, lambda view: view.jobs)
+    assert out.getvalue() == "copy: 100.0%, 40 rows, live\n"
