@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 from schemas.avro.output_schemas import text_of
 from schemas.avro.registered import KnownSchemas, SchemaIds, WriterSchema
 from schemas.errors import ConfigError
+from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.outputs.upsert import UpsertOutput
-from schemas.formats.protocol import Format, Images, OutputFormat
+from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import TableSchema, declare
 from streaming.dev.events.forms import FORMATS, Form, events_of, form_of
+from streaming.dev.events.registered import RegisteredForm
 from streaming.dev.generator import ChangeGenerator, Changes, Shares
 from tests.kit.examples import examples
 
@@ -153,10 +154,11 @@ FORMS = [
     UpsertFormat(encoding="avro-registry"),
     DebeziumFormat(time="nanoseconds", decimal="string"),
     DebeziumFormat(time="isostring", decimal="string"),
+    DebeziumFormat(encoding="avro-registry"),
 ]
 
 
-def registered(form: OutputFormat, table: TableSchema) -> tuple[SchemaIds, KnownSchemas]:
+def registered(form: RegisteredForm, table: TableSchema) -> tuple[SchemaIds, KnownSchemas]:
     schemas = form.schemas(table.columns, table.key_columns, "t")
     texts = text_of(schemas["key"]), text_of(schemas["value"])
     return SchemaIds(1, 2), KnownSchemas(tuple(WriterSchema(n, text) for n, text in enumerate(texts, 1)))
@@ -173,9 +175,14 @@ def test_in_every_form_the_records_are_the_same_changes(
     format_: Format, table: TableSchema, seed: int, batches: list[int]
 ) -> None:
     assume(format_.misfit(table) is None)
-    ids, known = registered(UpsertOutput(encoding="avro-registry"), table)
-    generator = ChangeGenerator(table, seed, events_of(format_, table, lambda *_: ids))
-    store = Store(table, format_.with_schemas(known))
+    known = [KnownSchemas(())]
+
+    def register(form: RegisteredForm, table: TableSchema) -> SchemaIds:
+        ids, known[0] = registered(form, table)
+        return ids
+
+    generator = ChangeGenerator(table, seed, events_of(format_, table, register))
+    store = Store(table, format_.with_schemas(known[0]))
     plain, model = ChangeGenerator(table, seed), Store(table)
     rows = min(30, generator.capacity)
     for made, kept in ((generator, store), (plain, model)):
@@ -210,7 +217,8 @@ def test_a_form_is_found_again_by_its_format() -> None:
     [
         (UpsertFormat(encoding="avro-registry"), "without a registry"),
         (UpsertFormat(encoding="avro-registry", key="text"), "keys as 'text'"),
-        (DebeziumFormat(encoding="avro-registry"), "events in 'avro-registry'"),
+        (DebeziumFormat(encoding="avro-registry"), "without a registry"),
+        (AppendFormat(encoding="avro-registry"), "rows in 'avro-registry'"),
     ],
     ids=str,
 )

@@ -1,9 +1,4 @@
-"""Test events of the format `debezium` in JSON, as the connector for PostgreSQL writes them.
-
-The row before is as under its default replica identity: null, and the key columns in front of a delete. Each change is
-a transaction of its own, whose place in the database's log is by the number of the change; so places rise in each
-partition, in a later run as well.
-"""
+"""Test events of the format `debezium` in JSON."""
 
 from __future__ import annotations
 
@@ -11,11 +6,9 @@ import re
 import time
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.by_op import in_order, rows_by_op, take
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.envelope import LETTERS, own_version
 from schemas.json.cells import cells
@@ -26,12 +19,18 @@ from schemas.json.written import text
 from schemas.records import Op
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType, TypeName
-from streaming.dev.events.protocol import Columns, Events, Ops, Records, Said
+from streaming.dev.events.connector import (
+    CONNECTOR,
+    LETTER_OPS,
+    TRANSACTION,
+    ConnectorEvents,
+    Numbers,
+    places,
+)
+from streaming.dev.events.protocol import Columns, Ops, Said
 
-_LSN_ZERO, _LSN_STEP, _TRANSACTION_ZERO = 24_000_000, 56, 700
 _SOURCE = b',"source":{'
 _OP = re.compile(rb'"op":"([cud])"')
-_OPS = {letter.encode(): op for op, letter in LETTERS.items()}
 _SOURCE_TYPES = {
     **dict.fromkeys(("version", "connector", "name"), "string"),
     "ts_ms": "int64",
@@ -40,8 +39,8 @@ _SOURCE_TYPES = {
 }
 
 
-class DebeziumEvents(Events):
-    """Events `c`, `u` and `d`, each `d` with its tombstone; with their schemas if `time` is `adaptive`."""
+class JsonDebeziumEvents(ConnectorEvents):
+    """Events in JSON; with their schemas if `time` is `adaptive`."""
 
     def __init__(
         self, table: TableSchema, form: DebeziumFormat, clock: Callable[[], float] = time.time
@@ -52,34 +51,9 @@ class DebeziumEvents(Events):
         self._key_frame = framed(connect_row("Key", table.key_columns)) if frames else nothing
         self._frame = framed(_envelope(table.columns)) if frames else nothing
 
-    @property
-    def needs_before(self) -> bool:
-        return False
-
     def keys(self, arrays: Columns) -> pa.BinaryArray:
         begin, end = self._key_frame
         return _row_by_row([begin, *self._object(self._table.key_columns, arrays), end])
-
-    def values(self, ops: Ops, before: Columns, after: Columns) -> pa.BinaryArray:
-        """Up to the source of the event."""
-        gone = rows_by_op(pa.array(ops)).get(Op.DELETE)
-        if gone is None:
-            return self._upserts(after)
-        kept = np.flatnonzero(ops != Op.DELETE)
-        groups = [(gone, self._deletes(take(after, gone)))]
-        if len(kept):
-            groups.append((kept, self._upserts(take(after, kept))))
-        return in_order(groups, len(ops))
-
-    def records(self, keys: pa.BinaryArray, values: pa.BinaryArray, ops: Ops, first: int) -> Records:
-        events = _row_by_row([values, *self._origins(ops, first), self._frame[1]])
-        gone = ops == Op.DELETE
-        if not gone.any():
-            return Records(keys, events)
-        rows = np.repeat(np.arange(len(ops)), 1 + gone)
-        tombstones = np.zeros(len(rows), np.bool_)
-        tombstones[1:] = rows[1:] == rows[:-1]
-        return Records(keys.take(pa.array(rows)), events.take(pa.array(rows, mask=tombstones)))
 
     def said(self, value: bytes | None) -> Said | None:
         if value is None:
@@ -88,7 +62,7 @@ class DebeziumEvents(Events):
         letter = _OP.search(rest)
         if not head or letter is None:
             raise ValueError("no event")
-        return Said(_OPS[letter[1]], head)
+        return Said(LETTER_OPS[letter[1]], head)
 
     def _upserts(self, rows: Columns) -> pa.BinaryArray:
         after = self._object(self._table.columns, rows)
@@ -126,23 +100,26 @@ class DebeziumEvents(Events):
             return cells(numbers, ColumnType(TypeName.BIGINT), "json")
         return cells(array, kind, "json" if as_text.get(kind.name, True) else "json-schema")
 
+    def _events(self, values: pa.BinaryArray, ops: Ops, first: int) -> pa.BinaryArray:
+        return _row_by_row([values, *self._origins(ops, first), self._frame[1]])
+
     def _origins(self, ops: Ops, first: int) -> list[Piece]:
         now = int(self._clock() * 1000)
-        numbers = np.arange(first, first + len(ops), dtype=np.int64)
-        places = _texts(_LSN_ZERO + numbers * _LSN_STEP)
+        numbers, lsns = places(first, len(ops))
+        lsn = _texts(lsns)
         letters = pa.array([LETTERS[op].encode() for op in Op], pa.binary()).take(pa.array(ops))
         return [
             _SOURCE,
-            f'"version":"{own_version()}","connector":"postgresql","name":"test","ts_ms":{now},'.encode(),
+            f'"version":"{own_version()}","connector":"{CONNECTOR[0]}","name":"{CONNECTOR[1]}","ts_ms":{now},'.encode(),
             rb'"snapshot":"false","db":"test","sequence":"[\"',
-            *(places, rb"\",\"", places, rb'\"]","schema":"public","table":'),
+            *(lsn, rb"\",\"", lsn, rb'\"]","schema":"public","table":'),
             text(self._table.name).encode(),
-            *(b',"txId":', _texts(_TRANSACTION_ZERO + numbers), b',"lsn":', places),
+            *(b',"txId":', _texts(TRANSACTION + numbers), b',"lsn":', lsn),
             *(b'},"transaction":null,"op":"', letters, f'","ts_ms":{now}}}'.encode()),
         ]
 
 
-def _texts(numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.BinaryArray:
+def _texts(numbers: Numbers) -> pa.BinaryArray:
     return pa.array(numbers).cast(pa.string()).cast(pa.binary())
 
 

@@ -17,7 +17,8 @@ from schemas.table import TableSchema
 from schemas.types import TypeName
 from streaming.dev.events.append import AppendEvents, numbered
 from streaming.dev.events.change import ChangeEvents
-from streaming.dev.events.debezium import DebeziumEvents
+from streaming.dev.events.debezium import JsonDebeziumEvents
+from streaming.dev.events.debezium_avro import AvroDebeziumEvents, ConnectorSchemas
 from streaming.dev.events.protocol import Events
 from streaming.dev.events.registered import Register
 from streaming.dev.events.upsert import AvroUpsertEvents, JsonUpsertEvents
@@ -52,17 +53,15 @@ def _upsert(format_: UpsertFormat, table: TableSchema, register: Register | None
         return JsonUpsertEvents(table, format_.key)
     if format_.key != "record":
         raise _unwritten(f"keys as {format_.key!r} with encoding 'avro-registry'", "key 'record'")
-    if register is None:
-        raise _unwritten("encoding 'avro-registry' without a registry", "registry.url")
-    return AvroUpsertEvents(table, register(UpsertOutput(encoding="avro-registry"), table))
+    return AvroUpsertEvents(table, _known(register)(UpsertOutput(encoding="avro-registry"), table))
 
 
 def _debezium(format_: DebeziumFormat, table: TableSchema, register: Register | None) -> Events:
     if format_.encoding != "json":
-        raise _unwritten(f"events in {format_.encoding!r}", "encoding 'json', which is what test events have")
+        return AvroDebeziumEvents(table, _known(register)(ConnectorSchemas(), table))
     if format_.time == "connect" and any(each.type.name is TypeName.TIMESTAMP for each in table.key_columns):
         raise _unwritten("milliseconds for a timestamp of the primary key", "another time than `connect`")
-    return DebeziumEvents(table, format_)
+    return JsonDebeziumEvents(table, format_)
 
 
 def _append(format_: AppendFormat, table: TableSchema, register: Register | None) -> Events:
@@ -101,6 +100,12 @@ def form_of(format_: Format) -> Form | None:
     if isinstance(format_, AppendFormat) and format_.encoding == "json":
         return Form.APPEND_JSON
     return Form.CHANGE if isinstance(format_, ChangeFormat) else None
+
+
+def _known(register: Register | None) -> Register:
+    if register is None:
+        raise _unwritten("encoding 'avro-registry' without a registry", "registry.url")
+    return register
 
 
 def _unwritten(found: str, expected: str) -> ConfigError:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from schemas.avro.output_schemas import text_of
 from schemas.avro.registered import SchemaIds
-from schemas.formats.protocol import OutputFormat
-from schemas.table import TableSchema
+from schemas.formats.protocol import Framed, Half
+from schemas.table import Column, TableSchema
 from streaming.registry.book import subjects
 from streaming.registry.client import Registry
 
-Register = Callable[[OutputFormat, TableSchema], SchemaIds]
+
+class RegisteredForm(Protocol):
+    """The part of `OutputFormat` that says which schemas records have."""
+
+    @property
+    def framed(self) -> Framed: ...
+
+    def schemas(  # noqa: D102
+        self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str
+    ) -> dict[Half, dict[str, object]]: ...
+
+
+Register = Callable[[RegisteredForm, TableSchema], SchemaIds]
 """Makes sure of the schemas of records in this form."""
 
 
@@ -23,7 +36,7 @@ class TopicSchemas:
     registry: Registry
     topic: str
 
-    def __call__(self, form: OutputFormat, table: TableSchema) -> SchemaIds:
+    def __call__(self, form: RegisteredForm, table: TableSchema) -> SchemaIds:
         """Raises: as `Registry.register`."""
         named = subjects(self.topic, form.framed)
         schemas = form.schemas(table.columns, table.key_columns, self.topic)

@@ -9,17 +9,23 @@ import pytest
 from confluent_kafka import Producer
 
 from schemas.errors import Code, EnvironmentProblem, TopicError
+from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.position import Key
 from schemas.records import Row
+from schemas.settings.registry import RegistryConfig
 from schemas.table import declare
 from streaming.dev.events.forms import FORMATS, Form, events_of, invented
+from streaming.dev.events.registered import TopicSchemas
 from streaming.dev.generator import ChangeGenerator, Shares
 from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
+from streaming.dev.registry import MemoryRegistry
 from streaming.dev.resume import resume
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
+from streaming.registry.book import AskedSchemas
+from streaming.registry.client import Registry
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import InData
 from tests.kit.real import records
@@ -135,6 +141,22 @@ def test_a_later_run_goes_on_in_every_form(kafka: KafkaSettings, topic: Topic, f
         sender.send(generator.mixed(400, Shares(0.5, 0.3)))
         sender.flush()
         assert len(folded(kafka, name, format_)) == generator.live
+
+
+def test_a_later_run_goes_on_with_events_by_registered_schemas(kafka: KafkaSettings, topic: Topic) -> None:
+    name, format_ = topic(partitions=2), DebeziumFormat(encoding="avro-registry")
+    with MemoryRegistry().serving() as served:
+        registry = Registry(RegistryConfig.model_validate({"url": served.url}))
+        for run in range(3):
+            events = events_of(format_, TABLE, TopicSchemas(registry, name))
+            generator = ChangeGenerator(TABLE, seed=7, events=events)
+            assert resume(kafka, name, generator) == run * 500
+            load(kafka, name, generator, 100)
+            sender = ChangeSender(kafka, name)
+            sender.send(generator.mixed(400, Shares(0.5, 0.3)))
+            sender.flush()
+            known = format_.with_schemas(AskedSchemas(registry))
+            assert len(folded(kafka, name, known)) == generator.live
 
 
 @pytest.mark.parametrize("other", ["seed", "table", "values"])

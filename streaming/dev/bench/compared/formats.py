@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from schemas.epoch import unix_ms_from_epoch
+from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
@@ -53,6 +54,7 @@ _BASE = _Upstream("change", DEFAULT)
 _OTHERS = (
     _Upstream("change beside", DEFAULT, beside=True),
     _Upstream("upsert-avro-registry", UpsertFormat(encoding="avro-registry")),
+    _Upstream("debezium-avro-registry", DebeziumFormat(encoding="avro-registry")),
     _Upstream("upsert-json", FORMATS[Form.UPSERT_JSON]),
     _Upstream("debezium-json-schema", FORMATS[Form.DEBEZIUM_JSON_SCHEMA]),
     _Upstream("debezium-json", FORMATS[Form.DEBEZIUM_JSON]),
