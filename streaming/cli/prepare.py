@@ -26,7 +26,7 @@ def command(
     if all(archive.exists() for archive in archives) and not again:
         console.print("Prepared before; nothing to do.")
         return
-    logs.configure(level=logging.WARNING)  # of the rehearsal: what it does is of no interest, unless it fails
+    logs.configure(level=logging.ERROR)  # the rehearsal is of no interest, slow as it may be, unless it fails
     from streaming.dev.demo.warmup import warm_up
 
     with console.status("Rehearsing a start (about half a minute)"):
