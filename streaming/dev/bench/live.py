@@ -11,7 +11,7 @@ from typing import Any
 from schemas.epoch import unix_ms_from_epoch
 from streaming.dev.bench.latency import Latencies, percentile
 from streaming.dev.bench.report.batch import Batch, all_complete, reads_snapshot
-from streaming.dev.bench.report.line import CPU, Line, Notify, median
+from streaming.dev.bench.report.line import CPU, Course, Line, Notify, course, median
 from streaming.dev.bench.rig import BACKFILL_TIMEOUT_S, BUILD_TIMEOUT_S, Rig, job, rig
 from streaming.dev.events.forms import FORMATS, Form
 
@@ -37,6 +37,7 @@ def beside(rows: int, folder: Path, notify: Notify, *, latency_budget: str = "2s
             done = run.await_batch(Batch.completes, BACKFILL_TIMEOUT_S)
             run.await_seconds(_CALM_S + AFTER_S)
             rate, peak = run.snapshot_rate(done), run.peak_mib
+            read = _rows_read(run.batches, first.at, done.at + _CALM_S)
         notify("reading what came out when")
         latencies = watch.latencies()
     of = f"backfill of {rows:,} rows, budget {latency_budget}"
@@ -44,7 +45,7 @@ def beside(rows: int, folder: Path, notify: Notify, *, latency_budget: str = "2s
     return [
         p50,
         replace(p99, course=latencies.between(first.at, done.at + _CALM_S).course_ms(0.99)),
-        Line(f"{of}: snapshot rate", rate, "rows/s", "target", 40_000),
+        Line(f"{of}: snapshot rate", rate, "rows/s", "target", 40_000, read),
         Line(f"{of}: peak memory of driver, JVM and workers", peak, "MiB", "target", 3_072),
     ]
 
@@ -55,6 +56,13 @@ def _latency_lines(of: str, latencies: Latencies, target_p99_ms: float) -> list[
         Line(f"{of}: live latency p50", latencies.percentile_ms(0.50), "ms"),
         Line(f"{of}: live latency p99", latencies.percentile_ms(0.99), "ms", "target", target_p99_ms),
     ]
+
+
+def _rows_read(batches: Sequence[Batch], since: float, until: float) -> Course:
+    """Snapshot rows of each second, as their batches end."""
+    ended = [(batch.at, batch.snapshot_rows) for batch in batches if since < batch.at <= until]
+    nothing = [(since + second, 0) for second in range(int(until - since) + 1)]
+    return course(sorted(nothing + ended), 1.0, sum)
 
 
 def compaction_line(of: str, spans: Sequence[tuple[float, float]], latencies: Latencies) -> Line:

@@ -25,6 +25,8 @@ _PANEL_INCHES = (9.0, 1.7)
 _SIZES_INCHES = (9.0, 4.0)
 _BAR_INCHES = 0.45
 _MINUTES_AN_HOUR = 60
+_SHORT_S = 180
+"""A course of as long is shown by seconds."""
 
 
 def draw(lines: Sequence[Summary], file: Path) -> None:
@@ -97,19 +99,21 @@ def _draw_sizes(rates: Mapping[str, Mapping[int, float]], file: Path) -> None:
 
 
 def _draw_courses(lines: Sequence[Summary], file: Path) -> None:
-    """One panel under another, a course each, over the same minutes."""
+    """One panel under another, a course each, over the same time."""
     width, height = _PANEL_INCHES
     figure = _figure(width, height * len(lines), file)
     panels = figure.subplots(len(lines), sharex=True, squeeze=False)
     aspects = [_PART_OF_IT.sub("", line.what.rpartition(": ")[2]) for line in lines]
     titles = aspects if len(set(aspects)) == len(lines) else [line.what for line in lines]
+    lasts_s = max(at for line in lines for at, _ in line.course)
+    unit, seconds = ("seconds", 1) if lasts_s <= _SHORT_S else ("minutes", 60)
     for line, title, (panel,) in zip(lines, titles, panels, strict=True):
-        panel.plot([at / 60 for at, _ in line.course], [value for _, value in line.course], linewidth=1)
+        panel.plot([at / seconds for at, _ in line.course], [value for _, value in line.course], linewidth=1)
         panel.set_ylim(bottom=0)
         panel.set_title(title, loc="left", fontsize=9)
         panel.set_ylabel(line.unit)
         panel.grid(alpha=0.3)
-    panels[-1][0].set_xlabel("minutes")
+    panels[-1][0].set_xlabel(unit)
     _save(figure, file)
 
 
