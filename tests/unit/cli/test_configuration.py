@@ -99,9 +99,9 @@ def test_a_job_is_named_by_position_and_the_configuration_is_that_of_the_folder(
             "--format change for an upstream that is upsert-json",
         ),
         (
-            "{topic: orders, format: debezium, encoding: avro-registry}",
+            "{topic: orders, format: upsert, encoding: avro-registry, key: text}",
             "--rows=1",
-            "events in 'avro-registry'",
+            "keys as 'text' with encoding 'avro-registry'",
         ),
     ],
 )
