@@ -39,6 +39,12 @@ def test_a_line_that_the_smallest_size_does_not_have_is_left_out() -> None:
     ]
 
 
+def test_percentiles_stand_each_against_its_own() -> None:
+    small = [Line("1,000 rows, budget 2s: p50", 10, "ms"), Line("1,000 rows, budget 2s: p99", 20, "ms")]
+    large = [Line("4,000 rows, budget 2s: p50", 20, "ms"), Line("4,000 rows, budget 2s: p99", 40, "ms")]
+    assert [each.ratio for each in by_size(small, large, 1_000)] == [2, 2]
+
+
 def test_nothing_to_compare_with_is_no_ratio() -> None:
     assert Line("a", 1, "ms").ratio is None
     assert Line("a", 1, "ms", "b", 0).ratio is None

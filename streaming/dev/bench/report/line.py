@@ -105,7 +105,7 @@ def by_size(smallest: Sequence[Line], larger: Sequence[Line], rows: int) -> list
 
 
 def _without_numbers(what: str) -> str:
-    return re.sub(r"\d[\d,]*", "", what)
+    return re.sub(r"\b\d[\d,]*", "", what)
 
 
 def summarised(lines: Iterable[Line]) -> list[Summary]:
