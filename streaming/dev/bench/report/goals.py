@@ -82,7 +82,6 @@ GOALS = (
     Goal("formats", "a replica from `debezium-json`", "*000 rows from debezium-json", True, 0.6),
     Goal("formats", "... from `upsert-json`", "*000 rows from upsert-json", True, 0.7),
     Goal("formats", "... from `upsert` in Avro", "*000 rows from upsert-avro-registry", True, 0.9),
-    Goal("formats", "... from `debezium` in Avro", "*000 rows from debezium-avro-registry", True, 0.6),
     Goal("before", "a filter by rows before, 1 M rows: a batch", "* 1,000,000 rows, *before", ratio=1.2),
     Goal("before", "... 10 M rows", "* 10,000,000 rows, *before", ratio=1.2),
     Goal("sustained", "40,000 changes/s as they come", "*from change: changes that come out", True, 0.98),
