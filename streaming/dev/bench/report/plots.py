@@ -25,6 +25,7 @@ _PANEL_INCHES = (9.0, 1.7)
 _SIZES_INCHES = (9.0, 4.0)
 _BAR_INCHES = 0.45
 _MINUTES_AN_HOUR = 60
+_THOUSANDS = 1_000
 _SHORT_S = 180
 """A course of as long is shown by seconds."""
 
@@ -110,6 +111,8 @@ def _draw_courses(lines: Sequence[Summary], file: Path) -> None:
     for line, title, (panel,) in zip(lines, titles, panels, strict=True):
         panel.plot([at / seconds for at, _ in line.course], [value for _, value in line.course], linewidth=1)
         panel.set_ylim(bottom=0)
+        if max(value for _, value in line.course) >= _THOUSANDS:
+            panel.yaxis.set_major_formatter("{x:,.0f}")
         panel.set_title(title, loc="left", fontsize=9)
         panel.set_ylabel(line.unit)
         panel.grid(alpha=0.3)
