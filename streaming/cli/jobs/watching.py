@@ -79,7 +79,7 @@ class Bars:
         self._progress.update(self._tasks[_READING], completed=done / of, note=note)
         if not self._console.is_terminal and now_s - self._printed_s >= _PLAIN_EVERY_S:
             self._printed_s = now_s
-            self._console.print(f"reading: {note}", soft_wrap=True, highlight=False)
+            self._print("reading", note)
 
 
 def described(job: JobView, forecast: Forecast) -> str:

@@ -14,13 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.by_op import in_order, rows_by_op, take
-from schemas.formats.outputs.envelope import LETTERS
 from schemas.records import Op
 from streaming.dev.events.protocol import Columns, Events, Ops, Records
 
 CONNECTOR = "postgresql", "test"
 """The connector in the source of an event, and its name."""
-LETTER_OPS = {letter.encode(): op for op, letter in LETTERS.items()}
 TRANSACTION = 700
 """The transaction of the topic's first change."""
 _LSN_ZERO, _LSN_STEP = 24_000_000, 56

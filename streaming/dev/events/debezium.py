@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.outputs.envelope import LETTERS, own_version
+from schemas.formats.outputs.envelope import LETTERS, OPS, own_version
 from schemas.json.cells import cells
 from schemas.json.debezium_values import MICROS, UNITS
 from schemas.json.frames import Schema, connect_field, connect_row, connect_struct, framed
@@ -21,7 +21,6 @@ from schemas.table import Column, TableSchema
 from schemas.types import ColumnType, TypeName
 from streaming.dev.events.connector import (
     CONNECTOR,
-    LETTER_OPS,
     TRANSACTION,
     ConnectorEvents,
     Numbers,
@@ -62,7 +61,7 @@ class JsonDebeziumEvents(ConnectorEvents):
         letter = _OP.search(rest)
         if not head or letter is None:
             raise ValueError("no event")
-        return Said(LETTER_OPS[letter[1]], head)
+        return Said(OPS[letter[1].decode()], head)
 
     def _upserts(self, rows: Columns) -> pa.BinaryArray:
         after = self._object(self._table.columns, rows)

@@ -14,25 +14,25 @@ from schemas.avro.columnar import NULL, PRESENT, encode_records
 from schemas.avro.output_schemas import Schema, namespace_of, row_record
 from schemas.avro.registered import SchemaIds, frame
 from schemas.formats.outputs.avro_records import FramedKeys
-from schemas.formats.outputs.envelope import LETTERS, own_version
+from schemas.formats.outputs.envelope import LETTERS, OPS, own_version
 from schemas.formats.protocol import Framed, Half
 from schemas.records import Op
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType, TypeName
-from streaming.dev.events.connector import CONNECTOR, LETTER_OPS, TRANSACTION, ConnectorEvents, places
+from streaming.dev.events.connector import CONNECTOR, TRANSACTION, ConnectorEvents, places
 from streaming.dev.events.protocol import Columns, Ops, Said
 
 _TEXT, _NUMBER = ColumnType(TypeName.STRING), ColumnType(TypeName.BIGINT)
 _ORIGIN = tuple(Column(name, _TEXT, nullable=False) for name in ("version", "connector", "name"))
-_SOURCE = (
-    *_ORIGIN,
+_MOMENT = (
     Column("ts_ms", _NUMBER, nullable=False),
     *(Column(name, _TEXT, nullable=False) for name in ("snapshot", "db")),
-    Column("sequence", _TEXT, nullable=True),
-    *(Column(name, _TEXT, nullable=False) for name in ("schema", "table")),
-    *(Column(name, _NUMBER, nullable=True) for name in ("txId", "lsn")),
 )
-_TIME = Column("ts_ms", _NUMBER, nullable=True)
+_SEQUENCE = (Column("sequence", _TEXT, nullable=True),)
+_RELATION = tuple(Column(name, _TEXT, nullable=False) for name in ("schema", "table"))
+_PLACE = tuple(Column(name, _NUMBER, nullable=True) for name in ("txId", "lsn"))
+_SOURCE = (*_ORIGIN, *_MOMENT, *_SEQUENCE, *_RELATION, *_PLACE)
+_END = Column("op", _TEXT, nullable=False), Column("ts_ms", _NUMBER, nullable=True)
 _TAIL = re.compile(rb"\x02([cud])\x02[\x80-\xff]*[\x00-\x7f]\Z", re.DOTALL)
 """The op and the time, with which an event ends."""
 
@@ -55,9 +55,8 @@ class AvroDebeziumEvents(ConnectorEvents):
     def __init__(self, table: TableSchema, ids: SchemaIds, clock: Callable[[], float] = time.time) -> None:
         self._table, self._clock = table, clock
         self._frame, self._keys = frame(ids.value), FramedKeys(table.key_columns, ids.key)
-        texts = (own_version(), *CONNECTOR)
-        arrays = [pa.array([text]) for text in texts]
-        self._begin: bytes = encode_records(1, (_ORIGIN, arrays))[0].as_py()
+        self._begin = _constant(_ORIGIN, own_version(), *CONNECTOR)
+        self._relation = _constant(_RELATION, "public", table.name)
 
     def keys(self, arrays: Columns) -> pa.BinaryArray:
         return self._keys(arrays)
@@ -69,7 +68,7 @@ class AvroDebeziumEvents(ConnectorEvents):
         letter = _TAIL.search(rest)
         if not begin or not head.startswith(self._frame) or letter is None:
             raise ValueError("no event")
-        return Said(LETTER_OPS[letter[1]], head)
+        return Said(OPS[letter[1].decode()], head)
 
     def _upserts(self, rows: Columns) -> pa.BinaryArray:
         return encode_records(len(rows[0]), self._frame + NULL + PRESENT, (self._table.columns, rows))
@@ -85,20 +84,25 @@ class AvroDebeziumEvents(ConnectorEvents):
     def _events(self, values: pa.BinaryArray, ops: Ops, first: int) -> pa.BinaryArray:
         now, count = int(self._clock() * 1000), len(ops)
         numbers, lsns = places(first, count)
-        letters = pa.array([LETTERS[op] for op in Op]).take(pa.array(ops))
         texts = pa.array(lsns).cast(pa.string())
         sequence = pc.binary_join_element_wise('["', texts, '","', texts, '"]', "")
-        source = [
-            *(pa.repeat(text, count) for text in (own_version(), *CONNECTOR)),
-            pa.repeat(pa.scalar(now, pa.int64()), count),
-            *(pa.repeat(text, count) for text in ("false", "db")),
-            sequence,
-            *(pa.repeat(text, count) for text in ("public", self._table.name)),
-            *(pa.array(each) for each in (TRANSACTION + numbers, lsns)),
-        ]
-        op = Column("op", _TEXT, nullable=False)
-        end = (op, _TIME), [letters, pa.repeat(pa.scalar(now, pa.int64()), count)]
-        return encode_records(count, values, (_SOURCE, source), NULL, end)
+        ends = pa.array([NULL + _constant(_END, LETTERS[op], now) for op in Op], pa.binary())
+        return encode_records(
+            count,
+            values,
+            self._begin + _constant(_MOMENT, now, "false", "test"),
+            (_SEQUENCE, [sequence]),
+            self._relation,
+            (_PLACE, [pa.array(TRANSACTION + numbers), pa.array(lsns)]),
+            ends.take(pa.array(ops)),
+        )
+
+
+def _constant(columns: Sequence[Column], *values: str | int) -> bytes:
+    """What all records have of these columns."""
+    arrays = [pa.array([value], column.type.arrow) for column, value in zip(columns, values, strict=True)]
+    found: bytes = encode_records(1, (columns, arrays))[0].as_py()
+    return found
 
 
 def _envelope(columns: Sequence[Column], topic: str) -> Schema:
