@@ -58,8 +58,8 @@ jars: setup  ## Fetch the jars, checked against their digests, and rehearse a st
 	@$(RUN)/backfill prepare
 
 jar-lock: setup  ## For maintainers: resolve the roots of both jars.toml again
-	$(RUN)/python -m streaming.dev.jar_lock
-	$(RUN)/python -m streaming.dev.jar_lock tests/kit/connect/jars.toml
+	$(RUN)/python -m tests.release.jar_lock
+	$(RUN)/python -m tests.release.jar_lock tests/kit/connect/jars.toml
 
 # Without network: uv_build is part of uv itself, and the lock files have every digest.
 release: setup  ## Build wheel, source archive, SBOM, image and checksums into dist/ (DIST=folder)
@@ -76,10 +76,10 @@ image:  ## Build the image (PLATFORM=linux/arm64 for another architecture than t
 
 sbom: setup  ## Print the bill of materials, CycloneDX: Python packages and jars, from the lock files
 	@$(UV) export --quiet --frozen --no-dev --extra traces --format cyclonedx1.5 --preview-features sbom-export \
-		| $(RUN)/python -m streaming.dev.release.sbom
+		| $(RUN)/python -m tests.release.sbom
 
 audit: setup  ## Check what a release is made of against known advisories (ADVISORIES=folder, in the form of OSV)
-	@$(MAKE) --no-print-directory sbom | $(RUN)/python -m streaming.dev.release.audit "$(ADVISORIES)"
+	@$(MAKE) --no-print-directory sbom | $(RUN)/python -m tests.release.audit "$(ADVISORIES)"
 
 # In an environment of its own: what it takes shares no package with what is tested.
 screenshots: setup jars  ## Take the pictures of the status page in docs/images again (needs Chromium)

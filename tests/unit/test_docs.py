@@ -23,10 +23,10 @@ from schemas.settings.job_keys import KEYS as JOB_KEYS
 from schemas.settings.reference import reference
 from schemas.table import KEYS as TABLE_KEYS
 from streaming.cli.app import load as load_command
-from streaming.dev.bench.report.page import PAGES, with_tables
-from streaming.dev.bench.report.results import read_results
 from streaming.observe.metrics import Metrics
 from streaming.runtime.paths import CONFIG_VARIABLE
+from tests.bench.report.page import PAGES, with_tables
+from tests.bench.report.results import read_results
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.dev.release import audit
-from streaming.dev.release.advisories import Component, components, hits
-from streaming.dev.release.versions import MavenVersion, is_before
+from tests.release import audit
+from tests.release.advisories import Component, components, hits
+from tests.release.versions import MavenVersion, is_before
 
 MAVEN_IN_ORDER = [
     "1.0-alpha-1",
