@@ -1,6 +1,6 @@
 # Needs Python 3.11 or newer with pip, Java 17 and make; everything else is fetched on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick thorough connect compare-initial simulate faults check format setup jars jar-lock release image sbom audit screenshots site clean
+.PHONY: help demo test quick thorough connect bench figures simulate faults check format setup jars jar-lock release image sbom audit screenshots site clean
 
 UV_VERSION := 0.13.8
 PYTHON ?= python3
@@ -35,8 +35,11 @@ faults: setup jars  ## Kill a real service at every point between effects, and m
 connect: setup jars  ## Run the tests against real PostgreSQL, Kafka Connect and a schema registry (fetches 250 MB once)
 	$(RUN)/pytest -m connect $(ARGS)
 
-compare-initial: setup jars  ## Compare a start from PostgreSQL with Debezium's incremental snapshot (ROWS=1000000)
-	$(RUN)/python -m tests.connect.compare_initial $(if $(ROWS),--rows $(ROWS)) $(ARGS)
+bench: setup jars  ## Measure (CASE="snapshot live", all by default; ARGS="--repeat 3"; ARGS=--help names the cases)
+	$(RUN)/python -m tests.bench $(CASE) $(ARGS)
+
+figures: setup  ## Write the tables and plots of docs/ anew from docs/bench
+	$(RUN)/python -m tests.bench.report.page
 
 simulate: setup  ## Play every crash, hand-over and canary, and random histories (SEEDS=100000); or show one (SEED=123)
 	$(RUN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) $(if $(SEED),--seed $(SEED)) \

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from schemas.errors import BackfillError
 from tests.bench import live, long, months, scale, snapshot, start
-from tests.bench.compared import before, cluster, formats, kinds, large, outputs
+from tests.bench.compared import before, cluster, formats, initial, kinds, large, outputs
 from tests.bench.expected import KEYS
 from tests.bench.report.line import Line, Notify, Summary, against, by_size, number, spread, summarised
 from tests.bench.report.results import write_results
@@ -57,6 +57,7 @@ class Case(StrEnum):
     BEFORE = "before"
     OUTPUTS = "outputs"
     KINDS = "kinds"
+    INITIAL = "initial"
     START = "start"
     HISTORY = "history"
     SOAK = "soak"
@@ -80,6 +81,7 @@ class Sizes:
     restarts: int
     minutes: float
     batches: int
+    readers: int
     state: str | None
 
     def runs(self, case: Case) -> dict[int, Run]:
@@ -124,6 +126,8 @@ class Sizes:
                 return {first: partial(outputs.outputs, first, self.seconds, self.rate)}
             case Case.KINDS:
                 return {first: partial(kinds.kinds, first, self.seconds, self.rate)}
+            case Case.INITIAL:
+                return {first: partial(initial.initial, first, self.readers)}
             case Case.START:
                 return {_START_ROWS: partial(start.start, _START_ROWS, self.restarts)}
             case Case.HISTORY:
@@ -137,7 +141,7 @@ class Sizes:
 def command(
     case: Annotated[
         list[Case] | None,
-        typer.Argument(metavar="CASE", help=f"What to measure: {', '.join(Case)}; all by default."),
+        typer.Argument(metavar="CASE", help="What to measure; all by default."),
     ] = None,
     rows: Annotated[
         list[int] | None, typer.Option(help="Rows of the table; may be repeated [default: 1M, 4M and 10M].")
@@ -157,6 +161,7 @@ def command(
     minutes: Annotated[float, typer.Option(help="How long `history` and `soak` go on.")] = 30,
     restarts: Annotated[int, typer.Option(min=1, help="How often `start` kills the service.")] = 20,
     batches: Annotated[int, typer.Option(min=100, help="How many batches `months` plays.")] = 20_000,
+    readers: Annotated[int, typer.Option(min=1, help="Sessions that read the table in `initial`.")] = 1,
     state: Annotated[
         str | None,
         typer.Option(help="Where `cluster` has its state, as in s3://bucket/bench; else a folder."),
@@ -168,7 +173,9 @@ def command(
 ) -> None:
     """Measure rates, latencies, memory and starts, each against a target or something in the same run."""
     console = Console(stderr=True)
-    sizes = Sizes(tuple(rows or _TABLE_ROWS), seconds, rate, high_rate, restarts, minutes, batches, state)
+    sizes = Sizes(
+        tuple(rows or _TABLE_ROWS), seconds, rate, high_rate, restarts, minutes, batches, readers, state
+    )
     summaries: list[Summary] = []
     for wanted in case or Case:
         of_case = summarised(_measured(wanted, sizes.runs(wanted), repeat, console))

@@ -1,4 +1,4 @@
-"""`make compare-initial`: a table of PostgreSQL to an output topic, here and by Debezium's own incremental snapshot.
+"""A table of PostgreSQL to an output topic, here and by Debezium's own incremental snapshot.
 
 Both in one run, one after the other, on the same broker, server and worker of Kafka Connect. Debezium's chunks are ten
 times as large as its default, which makes it faster. Its topic has events as they come; the output of the service is
@@ -7,10 +7,7 @@ exactly once, and has the table's columns as Avro.
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +16,7 @@ from pathlib import Path
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic, watermarks
+from tests.bench.report.line import Line, Notify
 from tests.kit.connect import large_table
 from tests.kit.connect.platform import Platform, platform_on
 from tests.kit.connect.source import Source
@@ -42,22 +40,16 @@ _THEIRS = {
 }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="make compare-initial")
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--readers", type=int, default=1)
-    arguments = parser.parse_args()
+def initial(rows: int, readers: int, folder: Path, notify: Notify) -> list[Line]:
+    """Rows per second from the table to the end of an output, against Debezium's to the end of its topic."""
     with EmbeddedBroker() as broker, platform_on(broker.bootstrap) as platform:
         kafka = KafkaSettings(broker.bootstrap)
-        ours = arguments.rows / _by_the_service(platform, kafka, arguments.rows, arguments.readers)
-        theirs = arguments.rows / _by_debezium(platform, kafka, arguments.rows)
-    sys.stdout.write(
-        f"{arguments.rows:,} rows of PostgreSQL\n"
-        f"  service, {arguments.readers} reader, to the end of the output: {ours:,.0f} rows/s\n"
-        f"  Debezium, incremental snapshot, to its topic:    {theirs:,.0f} rows/s\n"
-        f"  ratio: {ours / theirs:.2f}\n"
-    )
-    return 0
+        notify("the service")
+        ours = rows / _by_the_service(platform, kafka, rows, readers, folder)
+        notify("Debezium's incremental snapshot")
+        theirs = rows / _by_debezium(platform, kafka, rows)
+    what = f"{rows:,} rows of PostgreSQL, readers: {readers}, to the end of the output"
+    return [Line(what, ours, "rows/s", "Debezium's incremental snapshot, to its topic", theirs)]
 
 
 @contextmanager
@@ -72,14 +64,14 @@ def _made(platform: Platform, name: str, rows: int, over: dict[str, str]) -> Ite
         source.end()
 
 
-def _by_the_service(platform: Platform, kafka: KafkaSettings, rows: int, readers: int) -> float:
+def _by_the_service(platform: Platform, kafka: KafkaSettings, rows: int, readers: int, folder: Path) -> float:
     """Seconds from the moment that it serves to the end of the backfill."""
     name = "ours"
     topic = f"{name}.{large_table.NAME}"
     for made in (topic, f"{topic}.barriers"):
         create_topic(kafka, made, 4)
-    with tempfile.TemporaryDirectory() as folder, _made(platform, name, rows, _OURS):
-        dsn = Database(platform.postgres, name, Path(folder)).access.dsn.file
+    with _made(platform, name, rows, _OURS):
+        dsn = Database(platform.postgres, name, folder).access.dsn.file
         start = {
             "dsn_file": str(dsn),
             "table": large_table.NAME,
@@ -96,7 +88,7 @@ def _by_the_service(platform: Platform, kafka: KafkaSettings, rows: int, readers
             "jobs": [{"name": "copy", "output": "copy"}],
             "initial": {"postgres": start},
         }
-        file = Path(folder) / "config.json"
+        file = folder / "config.json"
         file.write_text(json.dumps(declared), encoding="utf-8")
         process = Process.start(file, "--exit-when-complete")
         try:
@@ -123,7 +115,3 @@ def _by_debezium(platform: Platform, kafka: KafkaSettings, rows: int) -> float:
             limit_s=LIMIT_S,
         )
         return time.monotonic() - began_s
-
-
-if __name__ == "__main__":
-    sys.exit(main())

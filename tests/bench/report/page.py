@@ -1,7 +1,7 @@
 """The tables and plots of the pages on performance, made from the bench's own result files.
 
-    backfill bench CASE… --repeat 3 --output docs/bench
-    python -m tests.bench.report.page
+    make bench CASE=… ARGS="--repeat 3 --output docs/bench"
+    make figures
 
 A table stands between `<!-- bench CASE -->` and `<!-- end -->`, what was reached of what was asked between
 `<!-- goals -->` and `<!-- end -->`; what is written around them is left as it is. Plots go to
