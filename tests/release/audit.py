@@ -1,83 +1,78 @@
-"""Maintainer's command: check the components of a bill of materials against a folder of advisories.
+"""`make audit`, its second half: ask OSV about the jars of a release. `uv audit` asks about the Python packages.
 
-    python -m tests.release.audit FOLDER < bill.cdx.json
+    python -m tests.release.audit [address of OSV's API, or of another server that has it]
 
-FOLDER holds advisories in the form of OSV, one a file, JSON or YAML, at any depth: a copy of the Python Packaging
-Advisory Database, of GitHub's, or the unpacked archives of OSV. Nothing is asked over the network, so the answer is as
-new as the folder. The exit status is 1 where an advisory is about a component, and 3 where there was nothing to check
-with, which is no good news.
+The exit status is 1 where an advisory is about a jar. Without an answer it is an error: nothing passes unasked.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+import httpx2
 
-from tests.release.advisories import Hit, components, hits
+from streaming.runtime.java.jars import Jar, JarSet, listed
 
-FOUND, UNCHECKED = 1, 3
-_SUFFIXES = frozenset({".json", ".yaml", ".yml"})
-
-
-class Advisories:
-    """Those below a folder, and how new they are."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.count, self.newest, self.unreadable = 0, "", 0
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        yaml = YAML(typ="safe")
-        for path in sorted(self._folder.rglob("*")):
-            if path.suffix in _SUFFIXES and path.is_file():
-                try:
-                    text = path.read_text(encoding="utf-8")
-                    content = json.loads(text) if path.suffix == ".json" else yaml.load(text)
-                except (ValueError, YAMLError):
-                    self.unreadable += 1
-                    continue
-                if isinstance(content, dict) and "id" in content and "affected" in content:
-                    self.count += 1
-                    self.newest = max(self.newest, str(content.get("modified", ""))[:10])
-                    yield content
+OSV = "https://api.osv.dev"
+"""https://google.github.io/osv.dev/api/"""
 
 
-def main(arguments: list[str]) -> int:
-    """Say what is known of the bill on standard input, and return the exit status."""
-    listed = components(json.load(sys.stdin))
-    if not arguments or not arguments[0]:
-        sys.stdout.write(
-            "Not checked: no advisories at hand. make audit ADVISORIES=folder, with a copy of the Python Packaging "
-            "Advisory Database, GitHub's, or OSV's.\n"
-        )
-        return UNCHECKED
-    advisories = Advisories(Path(arguments[0]))
-    found = hits(listed, advisories)
-    if not advisories.count:
-        sys.stdout.write(f"Not checked: no advisory below {arguments[0]}.\n")
-        return UNCHECKED
-    for hit in found:
-        sys.stdout.write(_line(hit) + "\n")
-    unreadable = f"; {advisories.unreadable} files could not be read" if advisories.unreadable else ""
-    sys.stdout.write(
-        f"{len(listed)} components against {advisories.count:,} advisories, the newest of {advisories.newest}: "
-        f"{len(found)} found{unreadable}\n"
+class OsvClient:
+    """Questions about versions; which of them an advisory is about is for the server to say."""
+
+    def __init__(self, url: str) -> None:
+        self._http = httpx2.Client(base_url=url.rstrip("/"), timeout=30)
+
+    def advisories(self, jars: Sequence[Jar]) -> Iterator[tuple[Jar, dict[str, Any]]]:
+        """Each jar with each advisory about it. Raises: httpx2.HTTPError without an answer."""
+        queries = [(jar, self._query(jar)) for jar in jars]
+        while queries:
+            answer = self._http.post("/v1/querybatch", json={"queries": [query for _, query in queries]})
+            results = answer.raise_for_status().json()["results"]
+            further = []
+            for (jar, query), result in zip(queries, results, strict=True):
+                for found in result.get("vulns", ()):
+                    yield jar, self._http.get(f"/v1/vulns/{found['id']}").raise_for_status().json()
+                if token := result.get("next_page_token"):
+                    further.append((jar, query | {"page_token": token}))
+            queries = further
+
+    @staticmethod
+    def _query(jar: Jar) -> dict[str, Any]:
+        return {"package": {"ecosystem": "Maven", "name": _name(jar)}, "version": jar.revision}
+
+
+def _name(jar: Jar) -> str:
+    return f"{jar.organisation}:{jar.name}"
+
+
+def line(jar: Jar, advisory: dict[str, Any]) -> str:
+    """The jar, all names of the advisory, and the versions that are without the fault."""
+    fixed = [
+        event["fixed"]
+        for affected in advisory["affected"]
+        if affected["package"]["name"] == _name(jar)
+        for versions in affected.get("ranges", ())
+        for event in versions["events"]
+        if "fixed" in event
+    ]
+    names = ", ".join((advisory["id"], *advisory.get("aliases", ())))
+    return f"{_name(jar)} {jar.revision}: {names}; " + (
+        f"fixed in {', '.join(fixed)}" if fixed else "no version without it is known"
     )
-    return FOUND if found else 0
 
 
-def _line(hit: Hit) -> str:
-    component = hit.component
-    way_out = f"fixed in {', '.join(hit.fixed)}" if hit.fixed else "no version without it is known"
-    names = ", ".join((hit.advisory, *hit.aliases))
-    return f"{component.name} {component.version}: {names}; {way_out}"
+def main(url: str = OSV) -> int:
+    """Ask about all jars of both sets, print what is known, and return the exit status."""
+    jars = list({jar.coordinate: jar for jar_set in JarSet for jar in listed(jar_set)}.values())
+    found = [line(*each) for each in OsvClient(url).advisories(jars)]
+    sys.stdout.write(
+        "".join(f"{each}\n" for each in found) + f"Found {len(found)} advisories about {len(jars)} jars\n"
+    )
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]))
