@@ -1,6 +1,6 @@
 """A legal changelog of any declared table: INSERT only of an absent key, `before` always the stored row.
 
-Pure: no topic, no clock, and the same seed gives the same changes. See `synthetic` for why a key costs five
+Pure: no topic, no clock, and the same seed gives the same changes. See `streaming.events.rows` for why a key costs five
 bytes: its version, which counts its changes, and whether it is there.
 """
 

@@ -1,6 +1,6 @@
 """Go on with a topic that an earlier run has filled: find the version of every key by reading it.
 
-The rows themselves need not be kept (see `synthetic`), so reading leaves 13 bytes a record: a hash of its
+The rows themselves need not be kept (see `streaming.events.rows`), so reading leaves 13 bytes a record: a hash of its
 key, its op, a checksum of its value. Then the keys of the numbers 0, 1, 2, … are made and looked up by their
 hashes, and the last value of each key is made and compared by its checksum. If all agree, the topic is what
 this table and seed give, and nothing illegal can follow; if not, it is foreign and stays untouched.

@@ -1,4 +1,4 @@
-"""`make audit`, its second half: ask OSV about the jars of a release. `uv audit` asks about the Python packages.
+"""Questions to OSV about the jars of a release; `make audit` has `uv audit` ask about the Python packages before.
 
     python -m tests.release.audit [address of OSV's API, or of another server that has it]
 
