@@ -100,7 +100,7 @@ class Left:
 class _Lanes:
     """In this process, one after the other."""
 
-    slots, is_cold, reads_columns = _LANES, False, True
+    slots, is_cold = _LANES, False
 
     def __init__(self, expected: Expected) -> None:
         self._expected = expected

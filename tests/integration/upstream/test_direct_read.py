@@ -1,29 +1,31 @@
-"""A lane reads a short batch itself, from a real topic: what it gets, and what it leaves to Spark."""
+"""A lane reads a short batch itself, from a real topic: it gets what Spark would bring it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.change import ChangeFormat
 from schemas.records import BARRIER_HEADER, Change, Op
 from schemas.table import declare
-from state.columns import OFFSET, PARTITION
+from state.columns import OFFSET, OP, PARTITION
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin, watermarks
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.source import few_records
-from streaming.source.decoded import VALUE
-from streaming.source.few_records import FewRecords, UnfitError, UnreadError
+from streaming.source import direct_read
+from streaming.source.decoded import MARKED
+from streaming.source.direct_read import DirectReader, UnreadError
+from streaming.source.exchange import Exchange, unpacked
 from streaming.source.kafka import UpstreamSource
+from streaming.source.raw.decoding import decoded
+from streaming.source.raw.records import Records
+from streaming.source.routes import Routes
 
 pytestmark = pytest.mark.kafka
 
@@ -47,13 +49,10 @@ def ends(kafka: KafkaSettings, topic: str) -> tuple[int, ...]:
     return tuple(marks.stable for marks in watermarks(kafka, topic, client=admin(kafka)))
 
 
-def read(
-    kafka: KafkaSettings, topic: str, *, holds_barriers: bool = False, **left_out: Any
-) -> pa.RecordBatch:
+def read(kafka: KafkaSettings, topic: str, *, holds_barriers: bool = False) -> pa.RecordBatch:
     """The whole topic."""
     ranges = {number: (0, end) for number, end in enumerate(ends(kafka, topic))}
-    source = FewRecords(kafka, topic, TABLE, holds_barriers)
-    return source.decoded(ranges, ChangeFormat(), **left_out)
+    return DirectReader(kafka, topic, TABLE, holds_barriers).decoded(ranges, ChangeFormat())
 
 
 def places(rows: pa.RecordBatch) -> list[tuple[int, int]]:
@@ -73,39 +72,40 @@ def test_committed_records_of_all_partitions_come_as_spark_reads_them(
             producer.flush()
             raise _Aborted
     own = read(kafka, name)
-    source = UpstreamSource(lambda: spark, kafka, name, TABLE, holds_barriers=False)
-    rows = source.lane_rows(source.range([0, 0, 0], ends(kafka, name)), 1)
-    theirs = rows.toArrow().cast(to_arrow_schema(rows.schema))
+    source, records = UpstreamSource(lambda: spark, kafka, name, holds_barriers=False), [0, 0, 0]
+    exchange = Exchange(ChangeFormat(), TABLE, Routes(1, TABLE.vnode_count))
+    blocks = source.exchanged(exchange, source.range(records, ends(kafka, name))).toArrow().to_batches()
+    theirs = pa.Table.from_batches(decoded(each, ChangeFormat(), TABLE) for each in unpacked(blocks))
+    rows, places_ = source.in_place(records, ends(kafka, name), 3)
+    in_place = [
+        decoded(Records.concatenated([each]), ChangeFormat(), TABLE) for each in rows.toArrow().to_batches()
+    ]
     order = [(PARTITION, "ascending"), (OFFSET, "ascending")]
     assert own.num_rows == 40
-    assert pa.Table.from_batches([own]).sort_by(order).equals(theirs.sort_by(order).cast(own.schema))
-    assert own[VALUE].null_count == 40
+    wanted = pa.Table.from_batches([own]).sort_by(order)
+    assert wanted.equals(theirs.sort_by(order))
+    assert wanted.equals(pa.Table.from_batches(in_place).sort_by(order))
+    assert sorted(places_) == [0, 1, 2]
 
 
-def test_markers_and_skipped_records_are_left_out_and_other_marks_are_unfit(
-    bootstrap: str, topic: Topic
-) -> None:
+def test_marks_and_invalid_records_come_as_such(bootstrap: str, topic: Topic) -> None:
     kafka, name = KafkaSettings(bootstrap), topic()
     producer = Producer(kafka.producer())
     put(producer, name, 1)
     producer.produce(name, b"broken", KEYS.encode((2,)), partition=0)
     producer.produce(name, b"any", None, partition=0, headers={BARRIER_HEADER: b"9"})
     producer.flush()
-    left_out = {"markers": {(0, 2)}, "skipped": {(0, 1)}}
-    assert places(read(kafka, name, holds_barriers=True, **left_out)) == [(0, 0)]
-    for fewer in ({"markers": {(0, 2)}}, {"skipped": {(0, 1)}}):
-        with pytest.raises(UnfitError):
-            read(kafka, name, holds_barriers=True, **fewer)
-    with pytest.raises(
-        UnfitError
-    ):  # where there are none, the header is its owner's, and the value no change
-        read(kafka, name, markers={(0, 2)}, skipped={(0, 1)})
+    rows = read(kafka, name, holds_barriers=True)
+    assert places(rows) == [(0, 0), (0, 1), (0, 2)]
+    assert rows[OP].to_pylist() == [Op.INSERT, None, MARKED]
+    # Where there are none, the header is its owner's, and the value no change.
+    assert read(kafka, name)[OP].to_pylist() == [Op.INSERT, None, None]
 
 
-def test_more_bytes_than_a_lane_should_hold_are_unfit(
+def test_more_bytes_than_a_lane_should_hold_are_not_read(
     bootstrap: str, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(few_records, "_MOST_BYTES", 1_000)
+    monkeypatch.setattr(direct_read, "_MOST_BYTES", 1_000)
     kafka, name = KafkaSettings(bootstrap), topic()
     producer = Producer(kafka.producer())
     put(producer, name, 1, note="x" * 900)
@@ -115,7 +115,6 @@ def test_more_bytes_than_a_lane_should_hold_are_unfit(
     producer.flush()
     with pytest.raises(UnreadError):
         read(kafka, name)
-    assert read(kafka, name, by_columns=True).num_rows == 2
 
 
 def test_records_that_are_gone_are_left_to_spark_which_names_them(bootstrap: str, topic: Topic) -> None:
@@ -127,8 +126,8 @@ def test_records_that_are_gone_are_left_to_spark_which_names_them(bootstrap: str
     client = admin(kafka)
     [deletion] = client.delete_records([TopicPartition(name, 0, 2)]).values()
     deletion.result(30)
-    with pytest.raises(UnfitError):
+    with pytest.raises(UnreadError):
         read(kafka, name)
-    source = FewRecords(kafka, name, TABLE, holds_barriers=False)
+    source = DirectReader(kafka, name, TABLE, holds_barriers=False)
     rest = source.decoded({0: (2, 3)}, ChangeFormat())  # by a new consumer
     assert places(rest) == [(0, 2)]

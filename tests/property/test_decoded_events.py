@@ -1,4 +1,4 @@
-"""Spark's columns and the strict twin of `debezium` agree, on recorded events, on random ones and on broken ones."""
+"""Events are decoded to what the reference decoder reads: recorded events, random ones and broken ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from schemas.errors import Code
 from schemas.formats.debezium import DebeziumFormat
@@ -19,9 +18,9 @@ from schemas.types import ColumnType, TypeName
 from state.columns import TRANSACTION
 from streaming.source.decoded import POSITION, UNCHANGED
 from tests.kit.debezium import RECORDED, recorded
+from tests.kit.decoding import Record, by_reference, changes_of, differences
 from tests.kit.drawn import drawn
 from tests.kit.json_records import ODD, broken, sound_cells
-from tests.property.test_upsert_twin import Record, by_the_twin, decoded, differences
 
 PRECISE = DebeziumFormat(time="microseconds", decimal="precise")
 FRAMED = DebeziumFormat(time="adaptive", decimal="precise")
@@ -49,42 +48,36 @@ TABLE = declare(
 )
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("name", "format_"), [("plain", PRECISE), ("schemas", FRAMED)])
-def test_recorded_events_are_the_same_to_both(
-    spark: SparkSession, name: str, format_: DebeziumFormat
-) -> None:
+def test_recorded_events_are_the_same_to_columns_and_reference(name: str, format_: DebeziumFormat) -> None:
     format_ = format_.with_transactions()
     found: list[Record] = [(each.key, each.value) for each in recorded(name) if "orders" in each.topic]
-    assert differences(spark, format_, RECORDED, found) == []
-    numbers = {each for each in transactions_by_both(spark, format_, RECORDED, found) if each is not None}
+    assert differences(format_, RECORDED, found) == []
+    numbers = set(changes_of(format_, RECORDED, found).rows[TRANSACTION].drop_null().to_pylist())
     assert len(numbers) > 10
-    refused = [said for said in by_the_twin(format_, RECORDED, found) if isinstance(said, str)]
+    refused = [said for said in by_reference(format_, RECORDED, found) if isinstance(said, str)]
     assert set(refused) == {
         Code.VALUE_OUT_OF_RANGE
     }  # the extremes of the recording: "infinity" and 39 digits
     assert len(refused) < len(found) / 10
-    rows = decoded(spark, format_, RECORDED, found).rows
+    rows = changes_of(format_, RECORDED, found).rows
     body = RECORDED.column_names.index("body")
     assert [each for each in rows[UNCHANGED].to_pylist() if each] == [[body]]
-    assert rows[UNCHANGED].null_count == 0  # what a null costs: streaming.source.decoded
     places = [tuple(each.values()) for each in rows[POSITION].to_pylist() if each]
     assert len(places) > 15
 
 
-@pytest.mark.timeout(600)
-def test_recorded_events_with_whole_rows_are_the_same_to_both(spark: SparkSession) -> None:
+def test_recorded_events_with_whole_rows_are_the_same_to_columns_and_reference() -> None:
     found: list[Record] = [
         (each.key, each.value)
         for each in recorded("plain")
         if each.topic == "public.orders_full" and each.value
     ]
-    assert differences(spark, WHOLE, RECORDED, found) == []
-    ops = decoded(spark, WHOLE, RECORDED, found).ops
+    assert differences(WHOLE, RECORDED, found) == []
+    ops = changes_of(WHOLE, RECORDED, found).ops
     assert {Op.INSERT, Op.UPDATE, Op.DELETE} <= set(ops.tolist())
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("name", "format_"),
     [
@@ -92,17 +85,14 @@ def test_recorded_events_with_whole_rows_are_the_same_to_both(spark: SparkSessio
         pytest.param("schemas", FRAMED),
     ],
 )
-def test_what_says_nothing_of_the_table_is_no_change_to_either(
-    spark: SparkSession, name: str, format_: DebeziumFormat
-) -> None:
+def test_what_says_nothing_of_the_table_is_no_change_to_either(name: str, format_: DebeziumFormat) -> None:
     others: list[Record] = [(each.key, each.value) for each in recorded(name) if "orders" not in each.topic]
     rows = format_.rows(RECORDED.columns, RECORDED.key_columns)
     assert len(others) > 2
     assert all(rows.read_record(*each).change is None for each in others)
-    assert len(decoded(spark, format_, RECORDED, others)) == 0
+    assert len(changes_of(format_, RECORDED, others)) == 0
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "format_",
     [
@@ -120,43 +110,25 @@ def test_what_says_nothing_of_the_table_is_no_change_to_either(
         ),
     ],
 )
-def test_random_events_are_the_same_to_both(spark: SparkSession, format_: DebeziumFormat) -> None:
+def test_random_events_are_the_same_to_columns_and_reference(format_: DebeziumFormat) -> None:
     sound, odd = drawn(events(TABLE, format_, odd=False), 250), drawn(events(TABLE, format_, odd=True), 100)
-    assert differences(spark, format_, TABLE, [*sound, *odd]) == []
-    twin = [isinstance(each, str) for each in by_the_twin(format_, TABLE, [*sound, *odd])]
+    assert differences(format_, TABLE, [*sound, *odd]) == []
+    twin = [isinstance(each, str) for each in by_reference(format_, TABLE, [*sound, *odd])]
     assert not any(twin[: len(sound)])
     assert any(twin[len(sound) :])
     if format_.reads_transactions:
-        numbers = transactions_by_both(spark, format_, TABLE, [*sound, *odd])
+        numbers = changes_of(format_, TABLE, [*sound, *odd]).rows[TRANSACTION].to_pylist()
         assert {None, 7, (1 << 32) - 1} == set(numbers)
 
 
-def transactions_by_both(
-    spark: SparkSession, format_: DebeziumFormat, table: TableSchema, found: list[Record]
-) -> list[int | None]:
-    """What columns and twin say of those records that are sound, which has to be the same."""
-    rows, said = format_.rows(table.columns, table.key_columns), by_the_twin(format_, table, found)
-    by_twin = {
-        offset: rows.read_record(*record).transaction
-        for offset, record in enumerate(found)
-        if isinstance(said[offset], bytes)
-    }
-    changes = decoded(spark, format_, table, found)
-    by_columns = dict(zip(changes.offsets.tolist(), changes.rows[TRANSACTION].to_pylist(), strict=True))
-    assert {offset: by_columns[offset] for offset in by_twin} == by_twin
-    return list(by_twin.values())
-
-
-@pytest.mark.timeout(600)
-def test_a_number_is_no_time_if_nothing_tells_its_unit(spark: SparkSession) -> None:
+def test_a_number_is_no_time_if_nothing_tells_its_unit() -> None:
     key = b'{"name":"a","id":7}'
     rows = (f'{{"op":"c","after":{{"at":{number}}}}}' for number in (0, 7, 5_000, "null"))
     found: list[Record] = [(key, row.encode()) for row in rows]
-    assert differences(spark, FRAMED, TABLE, found) == []
-    assert by_the_twin(FRAMED, TABLE, found)[:3] == [Code.JSON_MALFORMED] * 3
+    assert differences(FRAMED, TABLE, found) == []
+    assert by_reference(FRAMED, TABLE, found)[:3] == [Code.JSON_MALFORMED] * 3
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "format_",
     [
@@ -165,7 +137,7 @@ def test_a_number_is_no_time_if_nothing_tells_its_unit(spark: SparkSession) -> N
         pytest.param(WHOLE, id="whole"),
     ],
 )
-def test_further_fields_may_have_any_name(spark: SparkSession, format_: DebeziumFormat) -> None:
+def test_further_fields_may_have_any_name(format_: DebeziumFormat) -> None:
     row = '{"name":"a","id":7,"n":1}'
     event = f'"op":"c","after":{row}'
     own = ['"payload":7', '"schema":"s"', '"schema":[1],"payload":{"op":1}', '"payload":{"after":{"n":"x"}}']
@@ -173,9 +145,9 @@ def test_further_fields_may_have_any_name(spark: SparkSession, format_: Debezium
     values = [f"{{{event},{each}}}" for each in own]
     values += [f'{{"schema":{{}},"payload":{{{event}}},{each}}}' for each in beside]
     found: list[Record] = [(b'{"name":"a","id":7}', each.encode()) for each in values]
-    assert differences(spark, format_, TABLE, found) == []
-    assert len(set(by_the_twin(format_, TABLE, found))) == 1
-    assert TRANSACTION not in decoded(spark, format_, TABLE, found).rows.column_names
+    assert differences(format_, TABLE, found) == []
+    assert len(set(by_reference(format_, TABLE, found))) == 1
+    assert TRANSACTION not in changes_of(format_, TABLE, found).rows.column_names
 
 
 MEANINGS = {

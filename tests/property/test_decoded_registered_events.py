@@ -1,4 +1,4 @@
-"""Spark's columns and the strict twin of `debezium` agree on Avro by a schema registry, sound and broken."""
+"""Events in Avro by a schema registry are decoded to what the reference decoder reads, sound and broken."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections import defaultdict
 from typing import Any, Literal
 
 import pytest
-from pyspark.sql import SparkSession
 
 from schemas.avro.registered import KnownSchemas
 from schemas.errors import Code, InputError
@@ -18,9 +17,9 @@ from state.columns import TRANSACTION
 from streaming.source.decoded import POSITION, UNCHANGED
 from tests.kit.avro_events import events
 from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
+from tests.kit.decoding import Record, by_reference, changes_of, differences
 from tests.kit.drawn import drawn
-from tests.property.test_debezium_twin import transactions_by_both
-from tests.property.test_upsert_twin import WIDE, Record, by_the_twin, decoded, differences
+from tests.property.test_decoded_upserts import WIDE
 
 RECORDED = DebeziumFormat(encoding="avro-registry").with_schemas(recorded_schemas())
 JSON = DebeziumFormat(time="microseconds", decimal="precise")
@@ -34,14 +33,13 @@ WITHOUT_UNIT = declare(
 """In JSON the unit of `at_ms` is in frames alone, and this recording has none."""
 
 
-@pytest.mark.timeout(600)
-def test_recorded_events_are_the_same_to_both(spark: SparkSession) -> None:
+def test_recorded_events_are_the_same_to_columns_and_reference() -> None:
     found: list[Record] = [(each.key, each.value) for each in recorded("avro") if "orders" in each.topic]
-    assert differences(spark, RECORDED, UNLISTED, found) == []
-    refused = [said for said in by_the_twin(RECORDED, UNLISTED, found) if isinstance(said, str)]
+    assert differences(RECORDED, UNLISTED, found) == []
+    refused = [said for said in by_reference(RECORDED, UNLISTED, found) if isinstance(said, str)]
     assert set(refused) == {Code.VALUE_OUT_OF_RANGE}  # "infinity" and 39 digits
     assert len(refused) < len(found) / 10
-    rows = decoded(spark, RECORDED, UNLISTED, found).rows
+    rows = changes_of(RECORDED, UNLISTED, found).rows
     body = UNLISTED.column_names.index("body")
     assert [each for each in rows[UNCHANGED].to_pylist() if each] == [[body]]
     places = [tuple(each.values()) for each in rows[POSITION].to_pylist() if each]
@@ -49,12 +47,11 @@ def test_recorded_events_are_the_same_to_both(spark: SparkSession) -> None:
     assert TRANSACTION not in rows.column_names
 
 
-@pytest.mark.timeout(600)
-def test_recorded_changes_tell_their_transactions(spark: SparkSession) -> None:
+def test_recorded_changes_tell_their_transactions() -> None:
     asked = RECORDED.with_transactions()
     found: list[Record] = [(each.key, each.value) for each in recorded("avro") if "orders" in each.topic]
-    assert differences(spark, asked, UNLISTED, found) == []
-    numbers = {each for each in transactions_by_both(spark, asked, UNLISTED, found) if each is not None}
+    assert differences(asked, UNLISTED, found) == []
+    numbers = set(changes_of(asked, UNLISTED, found).rows[TRANSACTION].drop_null().to_pylist())
     assert len(numbers) > 10
 
 
@@ -80,23 +77,21 @@ def _by_key(name: str, format_: Format, table: TableSchema, topic: str) -> dict[
     return found
 
 
-@pytest.mark.timeout(600)
-def test_what_says_nothing_of_the_table_is_no_change_to_either(spark: SparkSession) -> None:
+def test_what_says_nothing_of_the_table_is_no_change_to_either() -> None:
     [message] = [(each.key, each.value) for each in recorded("avro") if each.topic == "message"]
     rows = RECORDED.rows(UNLISTED.columns, UNLISTED.key_columns)
     assert rows.read_record(*message).change is None
-    assert len(decoded(spark, RECORDED, UNLISTED, [message])) == 0
+    assert len(changes_of(RECORDED, UNLISTED, [message])) == 0
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("odd", [False, True], ids=["sound", "odd"])
 @pytest.mark.parametrize("before", ["ignored", "full"])
-def test_random_events_are_the_same_to_both(
-    spark: SparkSession, before: Literal["ignored", "full"], odd: bool
+def test_random_events_are_the_same_to_columns_and_reference(
+    before: Literal["ignored", "full"], odd: bool
 ) -> None:
     declared = DebeziumFormat(encoding="avro-registry", before=before)
     for schemas, found in drawn(events(WIDE, odd=odd, whole=declared.is_whole), 1):
         format_ = declared.with_schemas(KnownSchemas(schemas))
-        assert differences(spark, format_, WIDE, found) == []
-        refused = [each for each in by_the_twin(format_, WIDE, found) if isinstance(each, str)]
+        assert differences(format_, WIDE, found) == []
+        refused = [each for each in by_reference(format_, WIDE, found) if isinstance(each, str)]
         assert bool(refused) is odd
