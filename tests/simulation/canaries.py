@@ -143,6 +143,7 @@ CANARIES = (
     Canary("1 plan", "an end beside the data is taken for an offset", barriers.TakesEndsForOffsets),
     Canary("2 lanes", "a producer is used again", _breaking(broker=lanes.KeepsProducers)),
     Canary("2 lanes", "rows do not follow the log", _breaking(store=lanes.FollowsNothing)),
+    Canary("2 lanes", "rows follow whole files", _breaking(batches=lanes.FollowsWholeFiles)),
     Canary("2 lanes", "the looks come before init", _breaking(broker=lanes.InitsBehindLooks)),
     Canary("2 lanes", "a successor is not looked for", _breaking(storage=lanes.SeesNoSuccessor)),
     Canary("2 lanes", "the tails are not looked at", _breaking(broker=lanes.LooksAtNoTail)),

@@ -18,7 +18,7 @@ from schemas.records import Change, Op, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
-from tests.simulation import from_database
+from tests.simulation import from_database, rows_behind
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
 from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFromConnector
@@ -59,6 +59,10 @@ FROM_TOPIC = 0.35
 
 FROM_DATABASE = 0.1
 """Of all histories, those whose table starts from its database."""
+
+
+ROWS_BEHIND = 0.05
+"""Of all histories, those in which lanes' rows fall behind while the log is merged."""
 
 
 NO_SHUFFLE = 0.2
@@ -253,7 +257,9 @@ def play(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
     if random.Random(f"database {seed}").random() < FROM_DATABASE:
         return play_from_database(seed, instance_type)
     rng = random.Random(seed)
-    return played(draw_setting(rng), rng, seed, instance_type)
+    is_behind = random.Random(f"behind {seed}").random() < ROWS_BEHIND
+    setting = rows_behind.draw_setting(rng) if is_behind else draw_setting(rng)
+    return played(setting, rng, seed, instance_type)
 
 
 def play_from_database(seed: int, instance_type: type[Instance] = Instance) -> Verdict:

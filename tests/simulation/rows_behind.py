@@ -1,0 +1,61 @@
+"""Settings of histories whose lanes' rows fall behind: for some barriers no job asks for rows before, then one does."""
+
+from __future__ import annotations
+
+import random
+
+from schemas.job import JobDefinition
+from schemas.records import Add, Drop, Mutation, Resume, Throttle
+from schemas.table import declare
+from tests.kit.upstream import Upstream
+from tests.simulation.changelog import Changelog
+from tests.simulation.rows import AfterOnly
+from tests.simulation.world import Setting
+
+KEYS = 4
+TABLE = declare(
+    {
+        "name": "t",
+        "columns": {"id": "bigint", "n": "int"},
+        "primary_key": ["id"],
+        "vnode_count": 2,
+    }
+)
+
+
+def draw_setting(rng: random.Random) -> Setting:
+    """A job follows the changes and is dropped; intervals of few changes or many go by, and another job is added."""
+    upstream = Upstream(TABLE, rng.randint(1, 2))
+    jobs = {name: _job(name, rng.choice([None, "n >= 1"])) for name in ("copy", "late")}
+    _intervals(upstream, rng, rng.randint(2, 4), Drop("copy"))
+    _intervals(upstream, rng, rng.randint(2, 4), Add(jobs["late"].to_json()))
+    _intervals(upstream, rng, rng.randint(1, 3), None)
+    closing = (Resume(None), Throttle("late", None), None, None)
+    for last in closing:
+        upstream.barrier(last)
+    return Setting(
+        TABLE,
+        Changelog(upstream, frozenset(), AfterOnly()),
+        (jobs["copy"],),
+        jobs,
+        lanes=(rng.choice([1, 2]),),
+        compactions=True,
+        closing=len(closing),
+    )
+
+
+def _job(name: str, condition: str | None) -> JobDefinition:
+    return JobDefinition.declare(
+        {"name": name, "output": name, "filter": condition, "output_partitions": 2}, TABLE
+    )
+
+
+def _intervals(upstream: Upstream, rng: random.Random, count: int, last: Mutation | None) -> None:
+    for number in range(count):
+        for _ in range(rng.choice([1, 1, 6])):
+            key = rng.randrange(KEYS)
+            if (key,) in upstream.rows and rng.random() < 0.2:
+                upstream.delete(key)
+            else:
+                upstream.put((key, rng.randrange(3)))
+        upstream.barrier(last if number == count - 1 else None)
