@@ -113,3 +113,9 @@ def _troubles(status: dict[str, Any]) -> Iterator[str]:
             f"{disk['free_bytes'] / 2**30:.1f} GiB are free on the state's disk, less than a compaction may write; "
             "next: give it more room"
         )
+    if disk is not None and disk.get("rows_low"):
+        yield (
+            f"{disk['rows_free_bytes'] / 2**20:.0f} MiB are free for rows by key, beside the "
+            f"{disk['rows_bytes'] / 2**20:.0f} MiB that they take; next: make room, or name a folder on a larger disk "
+            "as rows_folder"
+        )

@@ -109,10 +109,14 @@ class DiskStatus(_Model):
     rows_bytes: int | None = Field(
         description="Rows by key that lanes of this machine keep; null where there are none."
     )
+    rows_free_bytes: int | None = Field(description="Of the disk that these rows are on; null where there are none.")
     free_bytes: int | None = Field(description="Of the state's disk, for this user.")
     disk_bytes: int | None = Field(description="Size of that disk.")
     is_low: bool = Field(
         description="Less is free than a compaction may write beside what there is, or than 1 GiB."
+    )
+    rows_low: bool = Field(
+        description="Less is free for rows by key than a fourth of what they take, or than 64 MiB."
     )
 
 

@@ -99,7 +99,8 @@ class Ownership:
             SinkSetup(
                 kafka=self.kafka,
                 reserved=config.topics.all,
-                limits=config.limits,
+                rows_folder=config.rows_folder,
+            limits=config.limits,
                 parks=config.on_bad_record == "park",
             )
         )

@@ -44,6 +44,7 @@ from streaming.compaction.spark_tasks import compact_on, merge_on
 from streaming.core.health import late_after_s
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.before import rows_name
+from streaming.lane.before.folder import rows_root
 from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches, stream_ended
@@ -245,7 +246,9 @@ class Service:
             watch.next_offsets = batches.next_offsets
             self.barriers = barriers
             micro_batches = MicroBatches(barriers, batches, compactor, on_batch)
-            self.vitals.rows_name = rows_name(transactional_id(batches.replica))
+            root = rows_root(self.config.rows_folder)
+            sweep_rows(root)
+            self.vitals.rows_folder = root / rows_name(transactional_id(batches.replica))
             self.vitals.attach(barriers, micro_batches, compactor, owned.reads)
             micro_batches.run(known)
             threading.Thread(target=lanes.warm_up).start()

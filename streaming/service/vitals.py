@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -66,8 +67,8 @@ class Vitals:
         """How far the table is copied that the state starts from; None before that and behind it."""
         self.reads: DatabaseReading | None = None
         """What reads the table from its database; None where there is none, and between two runs."""
-        self.rows_name: str | None = None
-        """Of the folder with the rows by key of this state; None before the first run."""
+        self.rows_folder: Path | None = None
+        """The folder with the rows by key of this state, here; None before the first run."""
         self._logged: Health | None = None
         self._logged_s = 0.0
 

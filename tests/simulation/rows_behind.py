@@ -26,17 +26,23 @@ TABLE = declare(
 def draw_setting(rng: random.Random) -> Setting:
     """A job follows the changes and is dropped; intervals of few changes or many go by, and another job is added."""
     upstream = Upstream(TABLE, rng.randint(1, 2))
-    jobs = {name: _job(name, rng.choice([None, "n >= 1"])) for name in ("copy", "late")}
-    _intervals(upstream, rng, rng.randint(2, 4), Drop("copy"))
-    _intervals(upstream, rng, rng.randint(2, 4), Add(jobs["late"].to_json()))
-    _intervals(upstream, rng, rng.randint(1, 3), None)
+    jobs = {name: _job(name, rng.choice([None, "n >= 1"])) for name in ("early", "late")}
+    few, many = 1, 2 * KEYS
+    _interval(upstream, rng, few, Add(jobs["early"].to_json()))
+    for changes in (few, many, few)[: rng.randint(2, 3)]:
+        _interval(upstream, rng, changes)
+    upstream.barrier(Drop("early"))
+    for _ in range(rng.randint(2, 3)):
+        _interval(upstream, rng, few)
+    upstream.barrier(Add(jobs["late"].to_json()))
+    _interval(upstream, rng, many)
     closing = (Resume(None), Throttle("late", None), None, None)
     for last in closing:
         upstream.barrier(last)
     return Setting(
         TABLE,
         Changelog(upstream, frozenset(), AfterOnly()),
-        (jobs["copy"],),
+        (),
         jobs,
         lanes=(rng.choice([1, 2]),),
         compactions=True,
@@ -50,12 +56,11 @@ def _job(name: str, condition: str | None) -> JobDefinition:
     )
 
 
-def _intervals(upstream: Upstream, rng: random.Random, count: int, last: Mutation | None) -> None:
-    for number in range(count):
-        for _ in range(rng.choice([1, 1, 6])):
-            key = rng.randrange(KEYS)
-            if (key,) in upstream.rows and rng.random() < 0.2:
-                upstream.delete(key)
-            else:
-                upstream.put((key, rng.randrange(3)))
-        upstream.barrier(last if number == count - 1 else None)
+def _interval(upstream: Upstream, rng: random.Random, changes: int, last: Mutation | None = None) -> None:
+    for _ in range(changes):
+        key = rng.randrange(KEYS)
+        if (key,) in upstream.rows and rng.random() < 0.2:
+            upstream.delete(key)
+        else:
+            upstream.put((key, rng.randrange(3)))
+    upstream.barrier(last)

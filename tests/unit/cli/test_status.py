@@ -126,7 +126,13 @@ class Answers(BaseHTTPRequestHandler):
                 "reason": reason,
                 "batch_age_s": 77.0,
                 "maintenance": [work("cleaning", 0), work("compaction", 3)],
-                "disk": {"is_low": True, "free_bytes": 3 << 29},
+                "disk": {
+                    "is_low": True,
+                    "free_bytes": 3 << 29,
+                    "rows_low": True,
+                    "rows_free_bytes": 40 << 20,
+                    "rows_bytes": 300 << 20,
+                },
             }
             self.say(200, json.dumps(answer).encode())
         else:
@@ -160,6 +166,8 @@ def test_the_service_is_asked_at_its_address_with_its_token(monkeypatch: pytest.
         assert said.troubles == (
             "compaction has failed 3 times in a row (OSError: no space), again in 40 s; next: look at the disk",
             "1.5 GiB are free on the state's disk, less than a compaction may write; next: give it more room",
+            "40 MiB are free for rows by key, beside the 300 MiB that they take; next: make room, or name a folder on a "
+            "larger disk as rows_folder",
         )
 
 
