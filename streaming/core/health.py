@@ -85,7 +85,7 @@ class Interruption:
 class Facts:
     """What is known of a service.
 
-    `streaming`: start-up is over. `pending`: aligned barriers that no batch has done. `missing`: for each partition
+    `streaming`: start-up is over. `pending`: committed barriers that no batch has done. `missing`: for each partition
     that lacks a barrier that others have, how far it was read. `busy_since_s`: since when Spark has been at a job, None
     if it has none; `progress_s`: when it last showed a sign of work. `trouble` has ended the stream, `away` is the
     broker's (None once it answers). `hindered` is the injector's.

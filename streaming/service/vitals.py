@@ -172,7 +172,7 @@ class Vitals:
         facts = replace(
             self._facts,
             stopping=self._stopping,
-            pending=batches.pending if batches else 0,
+            pending=(batches.pending if batches else 0) + (barriers.untaken if barriers else 0),
             missing=self._missing([count for _, count in barriers.newest()]) if barriers else (),
             hindered=barriers.hindrance if barriers else None,
         )

@@ -257,9 +257,9 @@ def play(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
     if random.Random(f"database {seed}").random() < FROM_DATABASE:
         return play_from_database(seed, instance_type)
     rng = random.Random(seed)
-    is_behind = random.Random(f"behind {seed}").random() < ROWS_BEHIND
-    setting = rows_behind.draw_setting(rng) if is_behind else draw_setting(rng)
-    return played(setting, rng, seed, instance_type)
+    if random.Random(f"behind {seed}").random() < ROWS_BEHIND:
+        return played(rows_behind.draw_setting(rng), rng, seed, instance_type, compactor=rows_behind.COMPACTOR)
+    return played(draw_setting(rng), rng, seed, instance_type)
 
 
 def play_from_database(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
@@ -269,10 +269,20 @@ def play_from_database(seed: int, instance_type: type[Instance] = Instance) -> V
 
 
 def played(
-    setting: Setting, rng: random.Random, seed: int = 0, instance_type: type[Instance] = Instance
+    setting: Setting,
+    rng: random.Random,
+    seed: int = 0,
+    instance_type: type[Instance] = Instance,
+    *,
+    compactor: float | None = None,
 ) -> Verdict:
-    """A random history of a setting, whose last barriers have to let every job finish, as `CLOSING` does."""
+    """A random history of a setting, whose last barriers have to let every job finish, as `CLOSING` does.
+
+    `compactor` takes the place of the odds that are drawn for it.
+    """
     policy = Seeded(rng)
+    if compactor is not None:
+        policy.odds = replace(policy.odds, compactor=compactor)
     world = World(setting, policy, instance_type=instance_type)
     world.start()
     try:

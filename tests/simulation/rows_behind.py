@@ -13,6 +13,8 @@ from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting
 
 KEYS = 4
+COMPACTOR = 0.9
+"""How likely work beside the batches is between two of them: the log is to be merged while rows are behind."""
 TABLE = declare(
     {
         "name": "t",
