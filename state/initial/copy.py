@@ -22,7 +22,6 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from schemas.errors import Code, ConfigError
-from schemas.invalid_values import invalid_values
 from schemas.table import TableSchema
 from state.columns import VNODE, as_inserts, log_schema
 from state.initial.chunks import vnodes_of
@@ -31,6 +30,7 @@ from state.initial.table import SourcePart, SourceTable
 from state.maintenance.compaction import CompactionPart, CompactionResult, parts_of
 from state.replica import Replica, ReplicaFiles, write_log_file
 from state.storage import DataFile, Storage
+from state.values.invalid_values import invalid_values
 from state.values.order import arrays
 
 BYTES_PER_FILE = 32 << 20

@@ -23,11 +23,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from schemas.error_table import TABLE
 from schemas.errors import Code, ConfigError
-from schemas.invalid_values import invalid_values
 from schemas.kinds.initial import DeltaStart
 from schemas.table import TableSchema, nearest
 from schemas.types import ColumnType, TypeName
 from state.backend.object_store import delta_options
+from state.values.invalid_values import invalid_values
 
 BYTES_PER_PART = 128 << 20
 """Of Parquet, about: some seconds' work of a core."""
@@ -82,7 +82,7 @@ def _dataset(source: DeltaTable, schema: pa.Schema) -> ds.Dataset:
     partitioned = [schema.field(name) for name in source.metadata().partition_columns]
     return source.to_pyarrow_dataset(
         schema=pa.schema(partitioned),
-        parquet_read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+        parquet_read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"),
     )
 
 

@@ -92,7 +92,7 @@ class Listener:
 
 
 def log_name(data: Path) -> str:
-    """The log file's name of a broker by its folder, the whole path of it: folders of one name have files of their own."""
+    """The log file's name of a broker, by the whole path of its folder: those of one name have files of their own."""
     digest = blake2b(str(data.resolve()).encode(), digest_size=4).hexdigest()
     return f"kafka-{data.name}-{digest}.log"
 

@@ -19,11 +19,11 @@ from schemas.avro.codec import HALVES
 from schemas.errors import Code
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
-from schemas.invalid_values import invalid_values
 from schemas.records import Op
 from schemas.settings.limits import Limits
 from schemas.table import Column, TableSchema
 from state.columns import OFFSET, PARTITION
+from state.values.invalid_values import invalid_values
 from streaming.lane.changes import Changes
 from streaming.lane.format_faults import FormatFaults, Found, differs, found, is_set
 from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE

@@ -1,8 +1,8 @@
-"""Connections of the HTTP server: one that brings no request is no hindrance to others, however many there are.
+"""Connections of the HTTP server: those that bring no request do not keep others out, however many there are.
 
-uvicorn has no time limit for a request's head, and its limit of connections refuses whoever comes last, which may be a
-probe. Here a head has `HEAD_WITHIN_S`, and where `MOST_WAITING` connections wait for one, a new one closes the oldest of
-them. Requests under way are bounded by `streaming.observe.middleware.Bounded`, which lets probes pass.
+uvicorn has no time limit for a request's head, and its limit of connections refuses the latest one, which may be a
+probe. Here a head has `HEAD_WITHIN_S`, and where `MOST_WAITING` connections wait for one, a new one closes the oldest
+of them. Requests under way are bounded by `streaming.observe.middleware.Bounded`, which lets probes pass.
 """
 
 from __future__ import annotations

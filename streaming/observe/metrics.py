@@ -188,7 +188,9 @@ class _StateGauges:
             "work",
         )
         self._parts = gauge("backfill_state_bytes", "What the state takes, by what it holds.", "part")
-        self._free = gauge("backfill_disk_free_bytes", "Free on the disk of the state, and of rows by key.", "disk")
+        self._free = gauge(
+            "backfill_disk_free_bytes", "Free on the disk of the state, and of rows by key.", "disk"
+        )
         self._low = gauge("backfill_disk_low", "1 while less is free than this disk may need.", "disk")
 
     def show(self, status: Status) -> None:

@@ -98,7 +98,8 @@ class BatchSetup:
     """Of one instance of the service, which has taken the state over by `journal`.
 
     `first_offsets` are those of an empty state. `upstream_begins` gives the first offset that each partition still
-    holds, None: `first_offsets` do. `reads` reads the table from its database, if it starts from there. `rows_folder` as configured.
+    holds, None: `first_offsets` do. `reads` reads the table from its database, if it starts from there.
+    `rows_folder` is where lanes keep rows by key, as configured.
     """
 
     storage: Storage

@@ -100,7 +100,7 @@ class Ownership:
                 kafka=self.kafka,
                 reserved=config.topics.all,
                 rows_folder=config.rows_folder,
-            limits=config.limits,
+                limits=config.limits,
                 parks=config.on_bad_record == "park",
             )
         )

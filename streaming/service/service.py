@@ -51,6 +51,7 @@ from streaming.protocol.micro_batches import MicroBatches, stream_ended
 from streaming.protocol.report import BatchReport
 from streaming.registry.client import Registry
 from streaming.runtime import failpoints
+from streaming.runtime.leftovers import sweep_rows
 from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.service.health import Watch
 from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers

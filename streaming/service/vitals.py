@@ -19,6 +19,7 @@ from schemas.errors import BackfillError, EnvironmentProblem
 from state.initial.progress import CopyProgress
 from streaming.compaction.turns import Maintenance
 from streaming.core.health import Condition, Facts, Health, Interruption, Marks, health, held_now
+from streaming.service.held_log import HeldRecordsLog
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.retention import Margin
 
@@ -69,6 +70,7 @@ class Vitals:
         """What reads the table from its database; None where there is none, and between two runs."""
         self.rows_folder: Path | None = None
         """The folder with the rows by key of this state, here; None before the first run."""
+        self._held_log = HeldRecordsLog()
         self._logged: Health | None = None
         self._logged_s = 0.0
 
@@ -189,7 +191,8 @@ class Vitals:
         )
 
     def look(self) -> None:
-        """Log a condition that has begun or is over; to be called often."""
+        """Log a condition that has begun or is over, and held records; to be called often."""
+        self._held_log.update(self._facts, self._clock())
         with self._lock:
             now, before, self_s = self.health(), self._logged, self._clock()
             if before is not None and _kind(now) == _kind(before):

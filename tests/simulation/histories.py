@@ -258,7 +258,7 @@ def play(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
         return play_from_database(seed, instance_type)
     rng = random.Random(seed)
     if random.Random(f"behind {seed}").random() < ROWS_BEHIND:
-        return played(rows_behind.draw_setting(rng), rng, seed, instance_type, compactor=rows_behind.COMPACTOR)
+        return played(rows_behind.draw_setting(rng), rng, seed, instance_type, rows_behind.Merging)
     return played(draw_setting(rng), rng, seed, instance_type)
 
 
@@ -273,16 +273,10 @@ def played(
     rng: random.Random,
     seed: int = 0,
     instance_type: type[Instance] = Instance,
-    *,
-    compactor: float | None = None,
+    policy_type: type[Seeded] = Seeded,
 ) -> Verdict:
-    """A random history of a setting, whose last barriers have to let every job finish, as `CLOSING` does.
-
-    `compactor` takes the place of the odds that are drawn for it.
-    """
-    policy = Seeded(rng)
-    if compactor is not None:
-        policy.odds = replace(policy.odds, compactor=compactor)
+    """A random history of a setting, whose last barriers have to let every job finish, as `CLOSING` does."""
+    policy = policy_type(rng)
     world = World(setting, policy, instance_type=instance_type)
     world.start()
     try:

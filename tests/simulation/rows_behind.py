@@ -9,12 +9,11 @@ from schemas.records import Add, Drop, Mutation, Resume, Throttle
 from schemas.table import declare
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
+from tests.simulation.fault_policies import Seeded
 from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting
 
 KEYS = 4
-COMPACTOR = 0.9
-"""How likely work beside the batches is between two of them: the log is to be merged while rows are behind."""
 TABLE = declare(
     {
         "name": "t",
@@ -23,6 +22,15 @@ TABLE = declare(
         "vnode_count": 2,
     }
 )
+
+
+class Merging(Seeded):
+    """Between batches the log is merged, mostly, and never compacted: that would end the rows' being behind."""
+
+    def outcome(self, of: str, harmless: str, *others: str) -> str:
+        if of == "maintenance" and not self.healed:
+            return self.rng.choice(("nothing", "merge", "merge"))
+        return super().outcome(of, harmless, *others)
 
 
 def draw_setting(rng: random.Random) -> Setting:

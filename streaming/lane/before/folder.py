@@ -2,8 +2,8 @@
 
     <rows_folder, or the machine's folder for temporary files>/backfill-<id of the state>-rows/<first vnode>-<end>
 
-Anybody may write to a folder for temporary files and see a state's name there. So a folder that another user made, or
-a link, is refused: its content would be believed, and the table's rows written where others read them.
+All users may write to a folder for temporary files, and see a state's name there. So a folder that another user made,
+or a link, is refused: its content would be believed, and the table's rows written where others read them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def own_folder(folder: Path) -> None:
 
 def foreign(folder: Path, found: os.stat_result) -> EnvironmentProblem:
     """The error for what is not this user's folder."""
-    what = "a link" if stat.S_ISLNK(found.st_mode) else "a folder" if stat.S_ISDIR(found.st_mode) else "a file"
+    what = (
+        "a link" if stat.S_ISLNK(found.st_mode) else "a folder" if stat.S_ISDIR(found.st_mode) else "a file"
+    )
     return EnvironmentProblem(
         Code.ROWS_FOLDER_FOREIGN,
         where=str(folder),
@@ -98,7 +100,7 @@ def problem_of(folder: Path, error: Exception) -> EnvironmentProblem:
 def is_full(error: Exception, folder: Path) -> bool:
     """Whether the file system, or this user's share of it, has no room.
 
-    LMDB reports what is written in part as an error of the device (`mdb_page_flush`: EIO), which is how a disk fills up.
+    LMDB reports what is written in part as an error of the device (`mdb_page_flush`: EIO), as when a disk fills up.
     """
     if not isinstance(error, lmdb.Error):
         return getattr(error, "errno", None) in _NO_ROOM

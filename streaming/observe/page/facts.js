@@ -108,6 +108,12 @@ function troublesOf(now) {
     const again = each.running_s === null ? `again in ${seconds(each.again_in_s)}` : "under way again";
     return { key: each.work, text: `The ${each.work} fails: ${each.error}, ${each.failures} in a row, ${again}. Next: ${each.next_step}.` };
   });
+  for (const each of now.partitions) {
+    if (each.held_s === null || each.held_s <= HELD_S) continue;
+    const since = new Date(Date.now() - 1000 * each.held_s).toLocaleTimeString();
+    const text = `An open transaction holds back partition ${each.partition} at offset ${number(each.held_offset)} since ${since}: ${number(each.unstable)} records there are late by ${seconds(each.held_s)}. Next: end its producer, or abort the transaction (kafka-transactions.sh).`;
+    troubles.push({ key: `held ${each.partition}@${each.held_offset}`, text });
+  }
   if (now.disk?.is_low) {
     const text = `The state's disk has ${bytes(now.disk.free_bytes)} left. Next: make room on it, or move the state to a larger one.`;
     troubles.push({ key: "disk", text });

@@ -98,7 +98,9 @@ def test_rows_by_key_go_out_as_the_changelog_that_they_amount_to(set_up: SetUp) 
     shutil.rmtree(folder)
 
 
-def test_rows_before_are_the_newest_where_no_job_asked_for_them_while_the_log_was_merged(set_up: SetUp) -> None:
+def test_rows_before_are_the_newest_where_no_job_asked_for_them_while_the_log_was_merged(
+    set_up: SetUp,
+) -> None:
     """A merge of small files leaves a larger one out, which has the newest row of a key that is in a small one too."""
     keeper = {"name": "keeper", "format": "upsert", "encoding": "json", "output_partitions": 1}
     stage = set_up({"name": "first"}, keeper, upstream_type=UpsertUpstream, partitions=1, lanes=1)

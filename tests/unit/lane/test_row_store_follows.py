@@ -53,7 +53,7 @@ def rows_of(folder: Path, epoch: int, changelog: Changelog) -> dict[object, obje
 
 @pytest.mark.parametrize("seed", range(examples(24)))
 def test_it_comes_to_every_barrier(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever became of log and store since it was at one: merges that the service chooses are as frequent as skips."""
+    """Whatever became of log and store since it was at one; merges, as the service chooses them, are frequent."""
     monkeypatch.setattr(merge, "LEAST_FILES", 3)  # a history of dozens of batches has merges then
     chance = random.Random(seed)
     changelog = Changelog(Replica(Storage(str(tmp_path / "state")), TABLE))

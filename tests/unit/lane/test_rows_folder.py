@@ -136,7 +136,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest
     ],
     ids=repr,
 )
-def test_errors_of_the_disk_are_told(tmp_path: Path, error: Exception, code: Code) -> None:
+def test_errors_of_the_disk_name_its_folder(tmp_path: Path, error: Exception, code: Code) -> None:
     with pytest.raises(EnvironmentProblem) as caught, explained(tmp_path / "not there"):
         raise error
     assert (caught.value.code, caught.value.where) == (code, str(tmp_path / "not there"))

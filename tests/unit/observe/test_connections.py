@@ -1,4 +1,4 @@
-"""Probes are answered whoever else is connected, and a request that does not come ends its connection."""
+"""Probes are answered beside any number of other connections, and a request that does not come ends its connection."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def asked(address: tuple[str, int], path: str) -> int:
         return error.code
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: 127", b"GET /healthz HTTP/1.1\r\n\r\n"])
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: 127", b"GET /healthz HTTP/1.1\r\n\r\n"]
+)
 def test_probes_are_answered_beside_any_number_of_connections(address: tuple[str, int], sent: bytes) -> None:
     """Those that send nothing, half a head, and those that keep a connection behind an answer."""
     with ExitStack() as opened:

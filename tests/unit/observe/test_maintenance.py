@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -99,6 +98,7 @@ def test_the_lag_is_what_no_batch_holds() -> None:
     cache.note(report())  # up to offset 9 in both
     cache.vitals.broker_answers([Watermarks(0, 109, 120), Watermarks(0, 7, 7), Watermarks(0, 7, 7)])
     assert [each.lag for each in cache.status().partitions] == [100, 0, None]
+    assert [each.held_offset for each in cache.status().partitions] == [109, None, None]
 
 
 def test_every_kind_of_backfill_is_named() -> None:
@@ -169,7 +169,10 @@ def test_each_part_of_the_state_is_measured_in_blocks(state: Path) -> None:
     assert found.disk_bytes is not None
     assert 0 < found.free_bytes <= found.disk_bytes
     assert measured(StateSize(Storage(str(state)), lambda: None)).rows_bytes is None
-    assert measured(StateSize(Storage(str(state)), lambda: state.parent / "tmp" / "of-another")).rows_bytes is None
+    assert (
+        measured(StateSize(Storage(str(state)), lambda: state.parent / "tmp" / "of-another")).rows_bytes
+        is None
+    )
 
 
 def test_what_is_deleted_meanwhile_ends_no_measurement(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:

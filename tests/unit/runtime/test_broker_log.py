@@ -14,7 +14,11 @@ def test_folders_of_one_name_have_log_files_of_their_own(
 ) -> None:
     monkeypatch.setenv("BACKFILL_LOGS", str(tmp_path / "logs"))
     (tmp_path / "linked").symlink_to("one")
-    folders = [tmp_path / "one" / "kafka", tmp_path / "other" / "kafka", tmp_path / "one" / ".." / "one" / "kafka"]
+    folders = [
+        tmp_path / "one" / "kafka",
+        tmp_path / "other" / "kafka",
+        tmp_path / "one" / ".." / "one" / "kafka",
+    ]
     one, other, again = (EmbeddedBroker(data=folder).log for folder in folders)
     assert one == again == EmbeddedBroker(data=tmp_path / "linked" / "kafka").log
     assert one != other

@@ -192,9 +192,7 @@ DAY_10000 = pa.array([0, 2_932_897, None], pa.int32()).cast(pa.date32())
 INFINITE = pa.array([0, -(2**63) + 1, 2**63 - 1], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
 """As Spark has PostgreSQL's infinity."""
 BEFORE_YEAR_1 = pa.array([-719_163, -719_162, 2_932_896], pa.int32()).cast(pa.date32())
-NO_TEXT = pa.Array.from_buffers(
-    pa.string(), 3, pa.array([b"a", b"\xff", b"b\xc3"], pa.binary()).buffers()
-)
+NO_TEXT = pa.Array.from_buffers(pa.string(), 3, pa.array([b"a", b"\xff", b"b\xc3"], pa.binary()).buffers())
 
 
 @pytest.mark.parametrize("statistics", [True, False])
@@ -240,7 +238,9 @@ def test_a_day_that_files_are_partitioned_by_is_refused_with_their_rows(tmp_path
 
 def test_text_that_is_not_utf8_and_numbers_that_are_too_long_are_counted() -> None:
     """Parquet has them, though Delta's writers do not make them."""
-    too_long = pa.Array.from_buffers(pa.decimal128(2, 0), 3, pa.array([99, 100, -100], pa.decimal128(5, 0)).buffers())
+    too_long = pa.Array.from_buffers(
+        pa.decimal128(2, 0), 3, pa.array([99, 100, -100], pa.decimal128(5, 0)).buffers()
+    )
     schema = table({"id": "bigint", "n": "decimal(2,0)", "t": "string"})
     rows = pa.table({"id": pa.array([1, 2, 3]), "n": too_long, "t": NO_TEXT})
     assert initial_copy._invalid(rows, schema) == {

@@ -1,8 +1,8 @@
 """Values that a column's type can't hold, found in whole columns; readers pass them on as they read them.
 
-    string              text that is not UTF-8
-    date, timestamp     outside the years 1 to 9999: no form of an output has them, nor has Python
-    decimal             more digits than the type has
+string              text that is not UTF-8
+date, timestamp     outside the years 1 to 9999: no form of an output has them, nor has Python
+decimal             more digits than the type has
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def invalid_values(values: pa.Array, column: Column) -> InvalidValues | None:
 def _not_utf8(values: pa.Array) -> npt.NDArray[np.int64]:
     if _is_valid(values):
         return _rows([])
-    return _rows([row for row, value in enumerate(values.cast(pa.binary()).to_pylist()) if not _is_text(value)])
+    return _rows(
+        [row for row, value in enumerate(values.cast(pa.binary()).to_pylist()) if not _is_text(value)]
+    )
 
 
 def _is_text(value: bytes | None) -> bool:
@@ -78,7 +80,9 @@ def _too_long(values: pa.Array) -> npt.NDArray[np.int64]:
     if _is_valid(values):
         return _rows([])
     most = Decimal((0, (9,) * values.type.precision, -values.type.scale))
-    return _rows([row for row, value in enumerate(values.to_pylist()) if value is not None and abs(value) > most])
+    return _rows(
+        [row for row, value in enumerate(values.to_pylist()) if value is not None and abs(value) > most]
+    )
 
 
 def _is_valid(values: pa.Array) -> bool:
