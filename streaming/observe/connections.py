@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEAD_WITHIN_S = 5.0
 MOST_WAITING = 100
@@ -27,7 +27,10 @@ class BoundedConnection(H11Protocol):
     @property
     def _waits(self) -> bool:
         """Whether no request of it is under way."""
-        return self.cycle is None or self.cycle.response_complete
+        cycle: RequestResponseCycle | None = (
+            self.cycle
+        )  # None until the first request, which uvicorn's type omits
+        return cycle is None or cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         """As of `asyncio.Protocol`."""

@@ -256,10 +256,16 @@ def play(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
     """The history of a seed."""
     if random.Random(f"database {seed}").random() < FROM_DATABASE:
         return play_from_database(seed, instance_type)
-    rng = random.Random(seed)
     if random.Random(f"behind {seed}").random() < ROWS_BEHIND:
-        return played(rows_behind.draw_setting(rng), rng, seed, instance_type, rows_behind.Merging)
+        return play_rows_behind(seed, instance_type)
+    rng = random.Random(seed)
     return played(draw_setting(rng), rng, seed, instance_type)
+
+
+def play_rows_behind(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
+    """A history in which lanes' rows fall behind, whatever kind the seed itself has."""
+    rng = random.Random(seed)
+    return played(rows_behind.draw_setting(rng), rng, seed, instance_type, rows_behind.Merging)
 
 
 def play_from_database(seed: int, instance_type: type[Instance] = Instance) -> Verdict:

@@ -14,7 +14,9 @@ class Injecting(Protocol):
     """The part of `BarrierInjector` that a source needs."""
 
     hindrance: BackfillError | None
-    last_barrier: Barrier | None
+
+    @property
+    def last_barrier(self) -> Barrier | None: ...  # noqa: D102
 
     def start(self) -> None: ...  # noqa: D102
 
