@@ -16,7 +16,7 @@ class Injecting(Protocol):
     hindrance: BackfillError | None
 
     @property
-    def last_barrier(self) -> Barrier | None: ...  # noqa: D102
+    def last_barrier(self) -> Barrier | None: ...
 
     def start(self) -> None: ...  # noqa: D102
 
