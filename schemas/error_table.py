@@ -275,6 +275,19 @@ _MACHINE = {
         "look at Spark's log, its executors and the storage of `state`; a Spark job is ended after batch_timeout and "
         "tried again",
     ),
+    Code.ROWS_FOLDER_FOREIGN: Advice(
+        "a folder of user {user}, who runs this, or none: rows of the table are kept there, and believed",
+        "find out who made it, and delete it; or name a folder that no other user can write to as rows_folder",
+    ),
+    Code.ROWS_FOLDER_UNUSABLE: Advice(
+        "a folder that this user can write to, and 256 MiB of address space at least",
+        "give the folder to this user or name another one as rows_folder; raise a limit on the address space",
+    ),
+    Code.ROWS_DISK_FULL: Advice(
+        "room for the rows by key of this machine's lanes, about the size of the table",
+        "make room there, or name a folder on a larger disk as rows_folder (by default TMPDIR); the service goes on "
+        "where it was",
+    ),
     Code.SPARK_FAILED: Advice(
         "a stream that goes on, and jobs that come to their end",
         "read the log file of Spark; the service goes on where it was, at the latest when it is started again",

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -111,9 +111,17 @@ class ReplicaFiles:
         """Only what readers of these vnodes need: of the log the files whose bounds hold at least one of them."""
         ordered = sorted(vnodes)
         base = {vnode: self.base[vnode] for vnode in ordered if vnode in self.base}
-        return ReplicaFiles(
-            self.compacted_epoch, base, tuple(file for file in self.log if _holds(file, ordered))
-        )
+        return replace(self, base=base, log=tuple(file for file in self.log if _holds(file, ordered)))
+
+    def since(self, epoch: int) -> ReplicaFiles | None:
+        """The log behind a barrier, as a version of its own; None where it no longer has all of that.
+
+        Its `compacted_epoch` is the barrier: a merged file may hold rows on both sides of it, without those that were
+        newest there, which are in other files.
+        """
+        if epoch < self.compacted_epoch:
+            return None
+        return ReplicaFiles(epoch, {}, tuple(file for file in self.log if file.bounds[EPOCH][1] > epoch))
 
 
 def _holds(file: DataFile, vnodes: Sequence[int]) -> bool:

@@ -53,6 +53,7 @@ class ServiceConfig(Model):
     topics: UpstreamTopics
     upstream_format: Format
     state: str
+    rows_folder: str | None = None
     sync_state: bool
     barriers: BarriersConfig
     barrier_interval_ms: int
@@ -120,6 +121,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         topics=topics,
         upstream_format=upstream_format,
         state=raw.state if "://" in raw.state else str((folder / raw.state).resolve()),
+        rows_folder=raw.rows_folder and str((folder / raw.rows_folder).resolve()),
         sync_state=raw.sync_state,
         barriers=BARRIER_KINDS[raw.barriers](kind=raw.barriers),
         barrier_interval_ms=raw.barrier_interval,

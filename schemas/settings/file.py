@@ -73,6 +73,12 @@ def _state(declared: str) -> str:
     return declared
 
 
+def _path(declared: str) -> str:
+    if not declared or not declared.isprintable() or "://" in declared:
+        raise ValueError("no path of a folder")
+    return declared
+
+
 def empty_section(declared: object) -> object:
     """A section whose lines are all comments is null in YAML; it means the defaults."""
     return {} if declared is None else declared
@@ -151,6 +157,12 @@ class ConfigFile(Model):
         True,
         description="Whether a folder as `state` is synced to the disk before anything relies on what was written; "
         "without it a power failure may leave a state that is older than its outputs.",
+    )
+    rows_folder: Annotated[str, AfterValidator(_path)] | None = Field(
+        None,
+        description="Folder for the rows by key that lanes keep (see [Rows by key](operations.md#rows-by-key)), on "
+        "each machine with lanes, about the size of the table; a relative one is below this file's. Its disk, not "
+        "memory. By default the machine's folder for temporary files (`TMPDIR`).",
     )
     barriers: Annotated[str, AfterValidator(known_kind)] = Field(
         "inject",

@@ -58,8 +58,10 @@ class PartitionStatus(_Model):
         description="Records behind its last stable offset, which only the end of a transaction lets through."
     )
     held_s: float | None = Field(
-        description="For how long at least an open transaction has held that offset; null if none does."
+        description="For how long at least an open transaction has held that offset, and by how much the records "
+        "behind it are late; null if none does."
     )
+    held_offset: int | None = Field(description="That offset; null if no transaction holds it.")
     margin_s: float | None = Field(
         description="Time until the topic may delete a record that was not read yet; null if it deletes none by age."
     )
@@ -109,10 +111,16 @@ class DiskStatus(_Model):
     rows_bytes: int | None = Field(
         description="Rows by key that lanes of this machine keep; null where there are none."
     )
+    rows_free_bytes: int | None = Field(
+        description="Of the disk that these rows are on; null where there are none."
+    )
     free_bytes: int | None = Field(description="Of the state's disk, for this user.")
     disk_bytes: int | None = Field(description="Size of that disk.")
     is_low: bool = Field(
         description="Less is free than a compaction may write beside what there is, or than 1 GiB."
+    )
+    rows_low: bool = Field(
+        description="Less is free for rows by key than a fourth of what they take, or than 64 MiB."
     )
 
 

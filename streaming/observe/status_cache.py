@@ -182,6 +182,7 @@ class StatusCache:
                 age_s=self._age_s(number, barrier) if barrier else None,
                 unstable=marks[number].high - marks[number].stable if number < len(marks) else None,
                 held_s=held_s.get(number),
+                held_offset=marks[number].stable if number in held_s else None,
                 margin_s=margins_s.get(number),
                 lag=max(0, marks[number].stable - ends[number])
                 if number < min(len(marks), len(ends))

@@ -43,7 +43,7 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
         columns=config.table.column_names,
     )
     cache.newest = lambda: service.barriers.newest() if service.barriers else []
-    cache.disk = StateSize(Storage(config.state), lambda: service.vitals.rows_name).look
+    cache.disk = StateSize(Storage(config.state), lambda: service.vitals.rows_folder).look
     inner = service.on_batch
 
     def on_batch(report: BatchReport) -> None:

@@ -33,6 +33,8 @@ from streaming.sink.columns import OutputPartition
 from streaming.sink.protocol import Mark
 
 ATTEMPTS = 5
+_LASTING = frozenset({Code.ROWS_FOLDER_FOREIGN, Code.ROWS_FOLDER_UNUSABLE, Code.ROWS_DISK_FULL})
+"""Of a disk: rows that have no room are not written a second time in vain."""
 _SHORT_BYTES = 4 << 20
 """Decoded changes of a batch that is short, at most: every lane reads the bytes of all of it."""
 _COLD = 8
@@ -76,6 +78,7 @@ class LaneTasks:
             known_ends=dict(self.known_ends),
             upstream_format=self.upstream_format,
             replica=self.replica.files(plan.replica) if self._needs_rows_before(plan) else None,
+            rows_folder=setup.rows_folder,
             waiting=self.reading.files(plan),
             is_short=self._is_short(plan),
             in_parts=bool(plan.sent_jobs) and self._is_long(plan),
@@ -170,7 +173,7 @@ class LaneAttempts:
                 self._hindrances.append(problem.code)
                 # Fenced without a successor: by the instance that we took over from, which has yet to notice it.
                 # Foreign records at the tails: a lane runs twice, and the other run's records are becoming visible.
-                lasting = isinstance(problem, (InputError, StateError))
+                lasting = isinstance(problem, (InputError, StateError)) or problem.code in _LASTING
                 if lasting or attempt == ATTEMPTS or self.give_up:
                     raise _passing(problem) from problem
                 took_ms = self._now_ms() - began_ms

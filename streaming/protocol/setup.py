@@ -95,6 +95,7 @@ class BatchSetup:
 
     `first_offsets` are those of an empty state. `upstream_begins` gives the first offset that each partition still
     holds, None: `first_offsets` do. `reads` reads the table from its database, if it starts from there.
+    `rows_folder` is where lanes keep rows by key, as configured.
     """
 
     storage: Storage
@@ -107,6 +108,7 @@ class BatchSetup:
     sink_of: SinkOf
     read_letters: ReadLetters
     bad_records: BadRecords
+    rows_folder: str | None = None
     limits: Limits = Limits()  # noqa: RUF009 (a value)
     upstream_format: Format = DEFAULT
     upstream_begins: Callable[[], Sequence[int]] | None = None

@@ -226,6 +226,7 @@ class Ownership:
             read_letters=partial(read_letters, kafka, config.upstream),
             bad_records=BadRecords(config.upstream, self.skip_records, parks=self.sinks.setup.parks),
             forward=Forward(self.sinks, newest, config.table, config.lanes, rebuild=self.rebuild),
+            rows_folder=config.rows_folder,
             limits=config.limits,
             upstream_format=upstream_format.with_schemas(schemas.known),
             schemas=schemas,

@@ -44,12 +44,14 @@ from streaming.compaction.spark_tasks import compact_on, merge_on
 from streaming.core.health import late_after_s
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.before import rows_name
+from streaming.lane.before.folder import rows_root
 from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches, stream_ended
 from streaming.protocol.report import BatchReport
 from streaming.registry.client import Registry
 from streaming.runtime import failpoints
+from streaming.runtime.leftovers import sweep_rows
 from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.service.health import Watch
 from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
@@ -245,7 +247,9 @@ class Service:
             watch.next_offsets = batches.next_offsets
             self.barriers = barriers
             micro_batches = MicroBatches(barriers, batches, compactor, on_batch)
-            self.vitals.rows_name = rows_name(transactional_id(batches.replica))
+            root = rows_root(self.config.rows_folder)
+            sweep_rows(root)
+            self.vitals.rows_folder = root / rows_name(transactional_id(batches.replica))
             self.vitals.attach(barriers, micro_batches, compactor, owned.reads)
             micro_batches.run(known)
             threading.Thread(target=lanes.warm_up).start()

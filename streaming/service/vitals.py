@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -18,6 +19,7 @@ from schemas.errors import BackfillError, EnvironmentProblem
 from state.initial.progress import CopyProgress
 from streaming.compaction.turns import Maintenance
 from streaming.core.health import Condition, Facts, Health, Interruption, Marks, health, held_now
+from streaming.service.held_log import HeldRecordsLog
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.retention import Margin
 
@@ -66,8 +68,9 @@ class Vitals:
         """How far the table is copied that the state starts from; None before that and behind it."""
         self.reads: DatabaseReading | None = None
         """What reads the table from its database; None where there is none, and between two runs."""
-        self.rows_name: str | None = None
-        """Of the folder with the rows by key of this state; None before the first run."""
+        self.rows_folder: Path | None = None
+        """The folder with the rows by key of this state, here; None before the first run."""
+        self._held_log = HeldRecordsLog()
         self._logged: Health | None = None
         self._logged_s = 0.0
 
@@ -171,7 +174,7 @@ class Vitals:
         facts = replace(
             self._facts,
             stopping=self._stopping,
-            pending=batches.pending if batches else 0,
+            pending=(batches.pending if batches else 0) + (barriers.untaken if barriers else 0),
             missing=self._missing([count for _, count in barriers.newest()]) if barriers else (),
             hindered=barriers.hindrance if barriers else None,
         )
@@ -188,7 +191,8 @@ class Vitals:
         )
 
     def look(self) -> None:
-        """Log a condition that has begun or is over; to be called often."""
+        """Log a condition that has begun or is over, and held records; to be called often."""
+        self._held_log.update(self._facts, self._clock())
         with self._lock:
             now, before, self_s = self.health(), self._logged, self._clock()
             if before is not None and _kind(now) == _kind(before):

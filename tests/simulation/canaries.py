@@ -26,7 +26,7 @@ from tests.simulation.broker import Broker
 from tests.simulation.cases import Case
 from tests.simulation.crashes import ORDERS, play_on, twelve_epochs
 from tests.simulation.from_database import quiet_reading, small_reading
-from tests.simulation.histories import play, play_from_database
+from tests.simulation.histories import play, play_from_database, play_rows_behind
 from tests.simulation.instance import Instance
 from tests.simulation.power import power_failures
 from tests.simulation.restores import jobs_that_come_and_go, restores
@@ -53,6 +53,8 @@ class Canary:
     """Looked for among older states that are restored."""
     reading: bool = False
     """Looked for where a table is read from its database."""
+    behind: bool = False
+    """Looked for where lanes' rows fall behind."""
 
     def __str__(self) -> str:
         return self.broken
@@ -82,11 +84,12 @@ class Canary:
         return self._seeds()
 
     def _seeds(self) -> Iterator[Case]:
-        kind = " from a database" if self.reading else ""
-        return (Case(f"seed {seed}{kind}", partial(self._play, seed)) for seed in range(WITHIN_SEEDS))
+        kind = " from a database" if self.reading else " of rows behind" if self.behind else ""
+        seeds = range(WITHIN_SEEDS * (2 if self.behind else 1))  # few of them have all that it takes
+        return (Case(f"seed {seed}{kind}", partial(self._play, seed)) for seed in seeds)
 
     def _play(self, seed: int) -> list[str]:
-        played = play_from_database if self.reading else play
+        played = play_from_database if self.reading else play_rows_behind if self.behind else play
         return played(seed, self.instance_type).violations
 
 
@@ -143,6 +146,7 @@ CANARIES = (
     Canary("1 plan", "an end beside the data is taken for an offset", barriers.TakesEndsForOffsets),
     Canary("2 lanes", "a producer is used again", _breaking(broker=lanes.KeepsProducers)),
     Canary("2 lanes", "rows do not follow the log", _breaking(store=lanes.FollowsNothing)),
+    Canary("2 lanes", "rows follow whole files", _breaking(batches=lanes.FollowsWholeFiles), behind=True),
     Canary("2 lanes", "the looks come before init", _breaking(broker=lanes.InitsBehindLooks)),
     Canary("2 lanes", "a successor is not looked for", _breaking(storage=lanes.SeesNoSuccessor)),
     Canary("2 lanes", "the tails are not looked at", _breaking(broker=lanes.LooksAtNoTail)),

@@ -18,7 +18,7 @@ from schemas.records import Change, Op, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
-from tests.simulation import from_database
+from tests.simulation import from_database, rows_behind
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
 from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFromConnector
@@ -59,6 +59,10 @@ FROM_TOPIC = 0.35
 
 FROM_DATABASE = 0.1
 """Of all histories, those whose table starts from its database."""
+
+
+ROWS_BEHIND = 0.05
+"""Of all histories, those in which lanes' rows fall behind while the log is merged."""
 
 
 NO_SHUFFLE = 0.2
@@ -252,8 +256,16 @@ def play(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
     """The history of a seed."""
     if random.Random(f"database {seed}").random() < FROM_DATABASE:
         return play_from_database(seed, instance_type)
+    if random.Random(f"behind {seed}").random() < ROWS_BEHIND:
+        return play_rows_behind(seed, instance_type)
     rng = random.Random(seed)
     return played(draw_setting(rng), rng, seed, instance_type)
+
+
+def play_rows_behind(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
+    """A history in which lanes' rows fall behind, whatever kind the seed itself has."""
+    rng = random.Random(seed)
+    return played(rows_behind.draw_setting(rng), rng, seed, instance_type, rows_behind.Merging)
 
 
 def play_from_database(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
@@ -263,10 +275,14 @@ def play_from_database(seed: int, instance_type: type[Instance] = Instance) -> V
 
 
 def played(
-    setting: Setting, rng: random.Random, seed: int = 0, instance_type: type[Instance] = Instance
+    setting: Setting,
+    rng: random.Random,
+    seed: int = 0,
+    instance_type: type[Instance] = Instance,
+    policy_type: type[Seeded] = Seeded,
 ) -> Verdict:
     """A random history of a setting, whose last barriers have to let every job finish, as `CLOSING` does."""
-    policy = Seeded(rng)
+    policy = policy_type(rng)
     world = World(setting, policy, instance_type=instance_type)
     world.start()
     try:

@@ -235,7 +235,7 @@ class Instance:
     def fence(self, prefix: str, lanes: int) -> None:
         SimulatedSink(self.broker).fence([f"{prefix}-{lane}" for lane in range(lanes)])
 
-    def open_store(self, name: str, table: TableSchema) -> SimulatedStore:
+    def open_store(self, name: str, table: TableSchema, rows_folder: str | None) -> SimulatedStore:
         """Of a lane's rows."""
         return self.store_type(self.disk, name, table, self.scheduler)
 

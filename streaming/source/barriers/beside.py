@@ -102,6 +102,11 @@ class EmbeddedBeside(BarrierSource):
         """Always: the barrier topic is polled here."""
         return True
 
+    @property
+    def untaken(self) -> int:
+        """Barriers that wait for their data."""
+        return len(self._aligned)
+
     def newest(self) -> Newest:
         """As `BarrierSource.newest`."""
         return self._aligner.newest()

@@ -101,6 +101,11 @@ class BarrierSource(Protocol):
         """Whether `aligned` waits for the next barrier by itself, and needs no micro-batch to know of it."""
         return False
 
+    @property
+    def untaken(self) -> int:
+        """Barriers that are known to be committed, at least so many, and that `aligned` has not given yet."""
+        return 0
+
     def take_duplicates(self, end: AlignedBarrier) -> Sequence[RecordId]:
         """Records of the data before `end` that belong to no interval: repeated markers. Each is given once."""
         return ()
