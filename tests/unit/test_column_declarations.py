@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -17,7 +17,7 @@ from schemas.table import TableSchema, declare
 from streaming.source.upstream_checks import UpstreamIdentity, binding, refuse_foreign
 
 UPSTREAM = UpstreamIdentity("t", "id", 1)
-AVRO = "avro-registry"
+AVRO: Literal["avro-registry"] = "avro-registry"
 
 
 def table(column: object, name: str = "c") -> TableSchema:
