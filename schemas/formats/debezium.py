@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
 from schemas.avro.registered import WriterSchema
-from schemas.formats.protocol import ColumnReader, Framed, Images, Rows
+from schemas.formats.protocol import ColumnReader, Framed, Images, KeyReader, Rows
 from schemas.formats.with_registry import RegistryFormat
 from schemas.json.debezium_values import DecimalMode, TimeMode
 from schemas.json.parsing.placeholder import UNAVAILABLE, placeholder
 from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
+
+if TYPE_CHECKING:
+    from schemas.json.debezium_columns import DebeziumColumnValues
+    from schemas.json.parsing.field_schemas import FieldSchema
 
 _FRAME = ("schema", "payload")
 _TIMES = {TypeName.DATE, TypeName.TIMESTAMP}
@@ -174,6 +178,33 @@ class DebeziumFormat(RegistryFormat):
         reader = self._json_reader if self.encoding == "json" else self._avro_reader
         return RenamedColumns.of(reader(in_records(columns), in_records(key_columns)), columns)
 
+    def key_reader(self, key_columns: Sequence[Column]) -> KeyReader | None:
+        key_columns = in_records(key_columns)
+        if self.encoding == "json":
+            return self._json_keys(key_columns)
+        from schemas.formats.by_columns.keys import RegisteredKeys
+        from schemas.formats.events.debezium_avro import projects
+
+        project = projects(key_columns, key_columns, whole=False)["key"]
+        return RegisteredKeys(self.schemas_by_id, project, key_columns)
+
+    def _json_keys(self, key_columns: tuple[Column, ...]) -> KeyReader:
+        from schemas.formats.by_columns.debezium_json import JsonKeys
+        from schemas.formats.by_columns.framed import FramedKeys, Schemas
+
+        def keys_of(schemas: Schemas | None) -> JsonKeys:
+            return JsonKeys(key_columns, self._column_values(schemas))
+
+        plain = keys_of(None)
+        return FramedKeys(keys_of, plain if plain.can_read else None)
+
+    def _column_values(self, schemas: Mapping[str, FieldSchema] | None) -> DebeziumColumnValues:
+        from schemas.json.debezium_columns import DebeziumColumnValues
+        from schemas.json.debezium_values import DebeziumValues
+
+        settings = DebeziumValues(self.time, self.decimal, self.sub_micros)
+        return DebeziumColumnValues(settings, placeholder(self.unavailable), schemas)
+
     def _avro_reader(self, columns: tuple[Column, ...], key_columns: tuple[Column, ...]) -> ColumnReader:
         from schemas.formats.by_columns.debezium import DebeziumColumns
         from schemas.formats.by_columns.debezium_avro import RegisteredEvents
@@ -188,15 +219,11 @@ class DebeziumFormat(RegistryFormat):
         from schemas.formats.by_columns.debezium import DebeziumColumns
         from schemas.formats.by_columns.debezium_json import JsonEvents
         from schemas.formats.by_columns.framed import FramedColumns, Schemas
-        from schemas.json.debezium_columns import DebeziumColumnValues
-        from schemas.json.debezium_values import DebeziumValues
 
-        settings = DebeziumValues(self.time, self.decimal, self.sub_micros)
         whole, transactions = self.is_whole, self._asks_transactions
 
         def events_of(schemas: Schemas | None) -> JsonEvents:
-            values = DebeziumColumnValues(settings, placeholder(self.unavailable), schemas)
-            return JsonEvents(columns, key_columns, values, whole, transactions)
+            return JsonEvents(columns, key_columns, self._column_values(schemas), whole, transactions)
 
         def reader_of(events: JsonEvents) -> DebeziumColumns:
             return DebeziumColumns(columns, key_columns, events, whole, transactions)

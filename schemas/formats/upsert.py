@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from schemas.avro.registered import WriterSchema
-from schemas.formats.protocol import ColumnReader, Framed, Images, Rows
+from schemas.formats.protocol import ColumnReader, Framed, Images, KeyReader, Rows
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
+
+if TYPE_CHECKING:
+    from schemas.formats.by_columns.rows import RowReader
 
 DELETED_FIELD = "__deleted"
 """Of Debezium's transformation that makes rows of events, where deletes are rows, too."""
@@ -90,20 +94,35 @@ class UpsertFormat(RegistryFormat):
         return JsonUpserts(columns, key_columns, self.key, self.sub_micros, deleted_field)
 
     def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
-        from schemas.formats.by_columns.renamed import RenamedColumns
+        from schemas.formats.by_columns.rows import KeyedRows
+        from schemas.formats.by_columns.upserts import has_keys
 
-        return RenamedColumns.of(self._column_reader(columns, key_columns), columns)
-
-    def _column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
+        named = in_records(columns)
         deleted_field = self.deleted_field_beside(columns)
-        columns, key_columns = in_records(columns), in_records(key_columns)
-        if self.encoding == "avro-registry":
-            from schemas.formats.by_columns.registered_upserts import RegisteredUpsertColumns
-
-            return RegisteredUpsertColumns.of(columns, key_columns, self.key, self.schemas_by_id)
-        is_own_form = any(column.unsigned or column.name == deleted_field for column in columns)
-        if self.key != "record" or is_own_form:
+        if not has_keys(columns, key_columns) or deleted_field in [column.name for column in named]:
             return None
-        from schemas.formats.by_columns.upserts import UpsertColumns
+        rows = self._row_reader(named, deleted_field)
+        return KeyedRows(tuple(columns), tuple(key_columns), self.key_reader(key_columns), rows)
 
-        return UpsertColumns.of(columns, key_columns, may_be_spaced=True)
+    def _row_reader(self, columns: tuple[Column, ...], deleted_field: str | None) -> RowReader:
+        if self.encoding == "json":
+            from schemas.formats.by_columns.json_rows import read_rows_and_deletes
+
+            return partial(read_rows_and_deletes, columns, deleted_field)
+        from schemas.formats.by_columns.keys import RegisteredRows
+        from schemas.formats.upsert_avro import projects
+
+        return RegisteredRows(self.schemas_by_id, projects(self.key, columns, columns)["value"], columns)
+
+    def key_reader(self, key_columns: Sequence[Column]) -> KeyReader:
+        from schemas.formats.by_columns.keys import ObjectKeys, RegisteredKeys, ValueKeys
+
+        key_columns = in_records(key_columns)
+        if self.framed.key:
+            from schemas.formats.upsert_avro import projects
+
+            project = projects(self.key, key_columns, key_columns)["key"]
+            return RegisteredKeys(self.schemas_by_id, project, key_columns)
+        if self.key == "record":
+            return ObjectKeys(key_columns)
+        return ValueKeys(key_columns[0], plain=self.key == "text")

@@ -103,7 +103,7 @@ class DebeziumColumnValues:
             case TypeName.TIMESTAMP:
                 return _timestamps(kind, found, settings, schema)
             case TypeName.DECIMAL if settings.unsigned:
-                return found.view(pa.uint64()).cast(pa.decimal128(20, 0)).cast(kind.arrow)
+                return text_columns.unsigned(found, kind)
             case TypeName.DECIMAL if settings.decimal == "precise":
                 return _unscaled(_at_scale(kind, schema.scale), found).cast(kind.arrow)
             case TypeName.DECIMAL:

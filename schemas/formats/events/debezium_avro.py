@@ -1,4 +1,4 @@
-"""Events of the format `debezium` in Avro by a schema registry, one by one: the strict twin of their Spark columns.
+"""Events of the format `debezium` in Avro by a schema registry, one by one: the reference decoder.
 
 A value is the envelope, a record of `op`, `after`, `source` and more, as Kafka Connect's converters write it; a key is
 a record of the key columns. What days, times and decimals mean is in the writer's schema.
@@ -27,7 +27,7 @@ from schemas.formats.events.rows import (
     position_of,
     transaction_of,
 )
-from schemas.json.debezium_values import UNAVAILABLE
+from schemas.json.parsing.placeholder import UNAVAILABLE
 from schemas.records import UpstreamRecord
 from schemas.table import Column
 from schemas.types import ColumnType, TypeName, Value
