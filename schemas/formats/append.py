@@ -12,6 +12,7 @@ from schemas.avro.registered import WriterSchema
 from schemas.formats.outputs.encoded import RowOutput
 from schemas.formats.protocol import ColumnReader, Format, Framed, Half, Images, OutputRows, Rows
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
+from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
     def misfit_of(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
         from schemas.avro.projection import misfit
 
-        return misfit(schema, self.project(table.columns))
+        return misfit(schema, self.project(in_records(table.columns)))
 
     # What reads and writes needs packages that commands such as `list` do without.
 
@@ -65,18 +66,19 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
         from schemas.formats.append_rows import AvroRows, JsonRows
 
         if self.encoding == "avro-registry":
-            return AvroRows(columns, self.schemas_by_id)
-        return JsonRows(columns)
+            return AvroRows(in_records(columns), self.schemas_by_id)
+        return JsonRows(in_records(columns), self.sub_micros)
 
     def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader:
         from schemas.formats.by_columns.json_rows import read_rows
         from schemas.formats.by_columns.keys import RegisteredRows
-        from schemas.formats.by_columns.rows import AppendedRows
+        from schemas.formats.by_columns.rows import AppendedRows, RowReader
 
-        own = tuple(columns)
-        if self.encoding == "json":
-            return AppendedRows(own, partial(read_rows, own))
-        return AppendedRows(own, RegisteredRows(self.schemas_by_id, self.project(own), own))
+        named = in_records(columns)
+        rows: RowReader = partial(read_rows, named)
+        if self.encoding == "avro-registry":
+            rows = RegisteredRows(self.schemas_by_id, self.project(named), named)
+        return AppendedRows(tuple(columns), rows)
 
 
 class AppendOutput(_WithoutIdentity, RowOutput):

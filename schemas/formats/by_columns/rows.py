@@ -16,7 +16,10 @@ from schemas.records import NO_DATA, Op, refuse
 from schemas.table import Column
 
 RowReader: TypeAlias = Callable[[pa.BinaryArray], Sequence[pa.Array]]
-"""The columns of the rows that values are, null where one lacks it. May raise OddRecordError."""
+"""The columns of the rows that values are, null where one lacks it. May raise OddRecordError.
+
+For rows of a key booleans may follow: where a row says that it is deleted.
+"""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,12 @@ class KeyedRows:
         refuse(keys.null_count)
         own = self.keys(keys)
         is_row = pc.greater(pc.binary_length(values), 0).fill_null(False)
-        found = self.rows(values.filter(is_row))
+        found = list(self.rows(values.filter(is_row)))
+        if len(found) > len(self.columns) and (is_gone := found.pop()).true_count:
+            found = [each.filter(pc.invert(is_gone)) for each in found]
+            flags = is_row.to_numpy(zero_copy_only=False)
+            flags[flags] = ~is_gone.to_numpy(zero_copy_only=False)
+            is_row = pa.array(flags)
         of_rows = {column.name: key.filter(is_row) for column, key in zip(self.key_columns, own, strict=True)}
         for column, values_ in zip(self.columns, found, strict=True):
             if column.name in of_rows:

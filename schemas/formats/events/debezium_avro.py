@@ -27,7 +27,7 @@ from schemas.formats.events.rows import (
     position_of,
     transaction_of,
 )
-from schemas.json.debezium_values import UNAVAILABLE
+from schemas.json.parsing.placeholder import UNAVAILABLE
 from schemas.records import UpstreamRecord
 from schemas.table import Column
 from schemas.types import ColumnType, TypeName, Value
