@@ -19,9 +19,9 @@ from schemas.job import JobDefinition
 from schemas.position import Key, position_from_text, position_to_text
 from schemas.records import Barrier, RecordId
 from schemas.table import Column, TableSchema
+from state.values.marks import Marks, marks_from_dict, marks_to_dict
 from state.values.progress import NotStarted, Progress, after_slice
 from state.values.reading import Reading
-from state.values.seen import Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class BatchPlan:
     parked: tuple[Parked, ...] = ()
     until: tuple[int, ...] | None = None
     silent: bool = False
-    seen: Mapping[int, Seen] = field(default_factory=dict)
+    seen: Marks = field(default_factory=dict)
     reading: Reading | None = None
 
     @property
@@ -248,7 +248,7 @@ class BatchPlan:
                 "parked": [(item.partition, item.offset, item.code, item.lane) for item in self.parked],
                 "until": self.until,
                 "silent": self.silent,
-                "seen": {str(number): each.to_list() for number, each in self.seen.items()},
+                "seen": marks_to_dict(self.seen),
                 **({} if self.reading is None else {"reading": self.reading.to_dict()}),
             }
         )
@@ -271,7 +271,7 @@ class BatchPlan:
             ),
             until=tuple(raw["until"]) if raw.get("until") else None,
             silent=raw.get("silent", False),
-            seen={int(number): Seen.from_list(each) for number, each in raw.get("seen", {}).items()},
+            seen=marks_from_dict(raw.get("seen", {})),
             reading=Reading.from_dict(raw["reading"], table.key_columns) if "reading" in raw else None,
         )
 

@@ -139,11 +139,6 @@ class LaneAttempts:
         self._hindrances: list[Code] = []
         self.give_up = False
 
-    @property
-    def may_come_again(self) -> bool:
-        """Whether the upstream's records may be sent again."""
-        return self._tasks.upstream_format.comes_again
-
     def take_hindrances(self) -> tuple[Code, ...]:
         """Why lanes were tried again since the last call."""
         hindrances, self._hindrances = tuple(self._hindrances), []

@@ -29,11 +29,12 @@ from tests.simulation.from_database import quiet_reading, small_reading
 from tests.simulation.histories import play, play_from_database
 from tests.simulation.instance import Instance
 from tests.simulation.power import power_failures
+from tests.simulation.redelivery import crashes_of, redeliveries
 from tests.simulation.restores import jobs_that_come_and_go, restores
 from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
 from tests.simulation.table_reader import TableReader
-from tests.simulation.world import Durable
+from tests.simulation.world import Durable, Setting
 
 WITHIN_SEEDS = 1_000
 DEATHS = Path(__file__).with_name("deaths.json")
@@ -53,13 +54,15 @@ class Canary:
     """Looked for among older states that are restored."""
     reading: bool = False
     """Looked for where a table is read from its database."""
+    redelivered: bool = False
+    """Looked for among all crashes of a job whose upstream repeats itself behind every barrier."""
 
     def __str__(self) -> str:
         return self.broken
 
     def passes_without_faults(self) -> list[str]:
         """What is wrong where nothing goes wrong: nothing, or the canary would be dead from the start."""
-        setting = quiet_reading() if self.reading else twelve_epochs()
+        setting = quiet_reading() if self.reading else self._of_crashes()
         beginning = Durable.beginning(setting)
         return play_on(setting, ORDERS[0], beginning, instance_type=self.instance_type)[1]
 
@@ -79,7 +82,12 @@ class Canary:
         if self.power:
             setting = small_reading() if self.reading else twelve_epochs()
             return power_failures(setting, ORDERS[0], self.instance_type)
+        if self.redelivered:
+            return crashes_of(self._of_crashes(), ORDERS[0], self.instance_type)
         return self._seeds()
+
+    def _of_crashes(self) -> Setting:
+        return redeliveries() if self.redelivered else twelve_epochs()
 
     def _seeds(self) -> Iterator[Case]:
         kind = " from a database" if self.reading else ""
@@ -171,6 +179,14 @@ CANARIES = (
         "take over",
         "a lost answer is taken for a successor",
         _breaking(batches=driver.TakesConflictForSuccessor),
+    ),
+    *(
+        Canary("3 replicate", broken, _breaking(batches=how), redelivered=True)
+        for broken, how in {
+            "marks are not committed": driver.CommitsNoMarks,
+            "marks are committed a batch late": driver.CommitsMarksLate,
+            "a restart reads the last batch": driver.ReadsDoneBatches,
+        }.items()
     ),
     Canary("power", "the journal is not synced", _breaking(storage=disk.UnsyncedJournal), power=True),
     Canary("power", "the log is not synced", _breaking(storage=disk.UnsyncedLog), power=True),

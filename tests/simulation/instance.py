@@ -21,6 +21,7 @@ from schemas.errors import (
     ConfigError,
     EnvironmentProblem,
     Fenced,
+    InputError,
     OutcomeUnknown,
 )
 from schemas.job import JobDefinition
@@ -98,6 +99,7 @@ class Instance:
         self.found_older = False
         """Whether it found the state, while that was its own, older than its outputs."""
         self.rebuilds = False
+        self._earliest: tuple[int, ...] = arrivals.changelog.begins
         self._reader: TableReader | None = None
         self._worked = False
         self.ended_as_owner = False
@@ -137,6 +139,7 @@ class Instance:
     def run(self, journal: Journal) -> None:
         batches = self.take_over(journal)
         self.copy(journal, batches.replica)
+        self.lose_what_is_done(journal, batches)
         compactor = Compactor(self, batches.replica)
         if batches.recover() is not None:
             self._worked = True
@@ -147,6 +150,22 @@ class Instance:
         micro_batches.run(known)
         while True:
             micro_batches.run(source.aligned(NO_RECORDS))
+
+    def lose_what_is_done(self, journal: Journal, batches: Batches) -> None:
+        """Retention takes all records of batches that are done, at every start."""
+        plan = None if journal.current is None else journal.current.plan
+        if plan is not None:
+            is_part = plan.until is not None and plan.reading is None
+            is_done = batches.executor.progress_table.epoch >= plan.epoch
+            is_done = batches.replica.holds(plan) if is_part else is_done
+            self._earliest = plan.end_offsets if is_done else plan.first_offsets
+
+    def refuse_lost(self, plan: BatchPlan) -> None:
+        """As a reader of the topic does it. Raises: InputError(DATA_LOST)."""
+        for number, (first, earliest) in enumerate(zip(plan.first_offsets, self._earliest, strict=True)):
+            if first < min(earliest, plan.end_offsets[number]):
+                found = f"records from offset {earliest} on"
+                raise InputError(Code.DATA_LOST, where=f"up-{number}@{first}", found=found, expected="all")
 
     def copy(self, journal: Journal, replica: Replica) -> None:
         """The table that the history starts from, if it does."""
@@ -263,6 +282,7 @@ class Lanes:
     def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         results: dict[int, LaneOutcome] = {}
         lost: list[int] = []
+        self.instance.refuse_lost(task.plan)
         self._jobs += 1
         for lane in range(task.plan.lanes):
             self._start(task, lane, results, lost)
