@@ -100,7 +100,9 @@ class Ledger:
     def _read_note(self, version: int) -> str | None:
         try:
             lines = self.storage.read_file(self.path, LOG, _commit_name(version)).splitlines()
-        except FileNotFoundError:  # cleaned: the table has moved on, and a commit on top of this version is refused
+        except (
+            FileNotFoundError
+        ):  # cleaned: the table has moved on, and a commit on top of this version is refused
             return None
         infos = (json.loads(line).get("commitInfo", {}) for line in lines)
         return next((info[_NOTE] for info in infos if _NOTE in info), None)
@@ -136,7 +138,7 @@ class Ledger:
         data_change: bool = True,
         note: str | None = None,
     ) -> None:
-        """Add and remove files in one commit on top of the version seen; marks and notes that are None stay as they are.
+        """Add and remove files in one commit on top of the version seen; marks and notes that are None stay.
 
         It is on the disk before the next commit of any table; a caller that relies on it sooner waits (`await_synced`).
 

@@ -29,6 +29,7 @@ from streaming.lane.changes import Changes
 from streaming.lane.format_faults import FormatFaults, Found, differs, found, is_set
 from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE
 
+_SETTING = "limits.record_bytes"
 MOST_FAULTS = 1_000
 """Reported by one lane of one batch."""
 _TIME_RANGES = {
@@ -40,13 +41,14 @@ _TIME_RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An upstream record that the contract forbids."""
+    """An upstream record that the contract forbids, or whose change the `output` of a job does not take."""
 
     partition: int
     offset: int
     code: Code
     found: str
     expected: str
+    output: str | None = None
 
 
 def find_faults(
@@ -86,7 +88,7 @@ def _marked(changes: Changes) -> Iterator[Found]:
 def _too_large(changes: Changes, record_bytes: int) -> Iterator[Found]:
     sizes = changes.rows[SIZE].to_numpy()
     for row in np.flatnonzero(sizes > record_bytes):
-        yield found(row, Code.RECORD_TOO_LARGE, f"{sizes[row]} bytes", limit=record_bytes)
+        yield found(row, Code.RECORD_TOO_LARGE, f"{sizes[row]} bytes", limit=record_bytes, setting=_SETTING)
 
 
 def _wrong_halves(changes: Changes) -> Iterator[Found]:

@@ -144,6 +144,8 @@ class Executor:
 
     def _run_lanes(self, effect: RunLanes, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:
         run = self.attempts.run(effect.plan, self.state.progress)
+        for report in run.paused:
+            self.state.tell(report)
         if run.faults:
             return self._changed(self.setup.bad_records.leave_out(run.plan, run.faults), done)
         done.sums = Sums(run.results)

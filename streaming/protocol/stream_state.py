@@ -80,6 +80,10 @@ class StreamState:
         self._refused.append(MutationReport(job.start, f"add {job.name}: {error}", error.code))
         self._remove(job)
 
+    def tell(self, report: MutationReport) -> None:
+        """Have the next batch report this."""
+        self._refused.append(report)
+
     def delay(self, job: JobState, problem: BackfillError) -> bool:
         """Have a new job of the configuration start one batch later; False for others, which nothing brings back."""
         if job.name not in self._in_file:

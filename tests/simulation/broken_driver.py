@@ -21,11 +21,9 @@ from state.values.marks import Marks
 from state.values.plan import BatchPlan, Pin, ReplicaVersion
 from state.values.progress import InProgress, Progress
 from state.values.seen import merged
-from streaming.lane.task import LaneTask
 from streaming.protocol.batches import Batches
 from streaming.protocol.effects import AppendLog, CommitProgress, Effect, RunLanes, WritePlan
 from streaming.protocol.executor import Done, Executor
-from streaming.protocol.overrun import Overruns, without_slices
 from streaming.protocol.recovery.recover import Recovery
 from streaming.protocol.report import BatchReport
 from streaming.scan.kinds import Scans
@@ -100,33 +98,6 @@ class SendsOneRecordMore(Batches):
     """The record at a position counts as covered, though the slice ends before it."""
 
     scans_type = _ScansTooFar
-
-
-class _GivesUpAnyway(Overruns):
-    """The slices of a plan, although a lane may have sent its part."""
-
-    def nothing_was_sent(self, task: LaneTask) -> bool:
-        super().nothing_was_sent(task)
-        return True
-
-
-class _LooksBeforeTheJournal(Overruns):
-    """The journal gets its new version when the lanes were looked at already."""
-
-    def relieved(self, task: LaneTask, task_for: Callable[[BatchPlan], LaneTask]) -> LaneTask:
-        if not self.nothing_was_sent(task):
-            return task
-        plan = without_slices(task.plan)
-        self._journal.write_plan(plan)
-        return task_for(plan)
-
-
-class GivesUpSentPlans(Batches):
-    overruns_type = _GivesUpAnyway
-
-
-class GivesUpUnlockedPlans(Batches):
-    overruns_type = _LooksBeforeTheJournal
 
 
 # 3 Replicate -----------------------------------------------------------------------------------------------

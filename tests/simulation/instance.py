@@ -7,7 +7,7 @@ and it may give up on a job while tasks of it go on.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -88,10 +88,12 @@ class Instance:
         lanes: int,
         compactions: bool,
         limits: Limits,
+        takes: Callable[[int], int | None] = lambda barriers: None,
     ) -> None:
         self.process = Process(name)
         self.scheduler = scheduler
         self.broker = self.broker_type(topics, scheduler)
+        self.broker.takes = lambda: takes(arrivals.counts[0])
         self.storage = self.storage_type(files, scheduler)
         self.arrivals, self.table, self.jobs, self.lane_count = arrivals, table, jobs, lanes
         self.disk = disk

@@ -43,7 +43,9 @@ def redeliveries(limits: Limits = Limits()) -> Setting:  # noqa: B008 (a value)
     for last in (Throttle("copy", None), None):
         upstream.barrier(last)
     changelog = Changelog(upstream, upstream_format=FromConnector())
-    return Setting(table, changelog, (), {"copy": job}, lanes=(2, 1), compactions=True, closing=2, limits=limits)
+    return Setting(
+        table, changelog, (), {"copy": job}, lanes=(2, 1), compactions=True, closing=2, limits=limits
+    )
 
 
 def crashes_of(setting: Setting, order: Order, instance_type: type[Instance] = Instance) -> Iterator[Case]:

@@ -1,0 +1,62 @@
+"""Records that outputs do not take: rows that a job has to stand before, and changes that are parked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from schemas.records import Add, Resume, Throttle
+from tests.kit.upstream import Upstream
+from tests.simulation.changelog import Changelog
+from tests.simulation.crashes import VNODES
+from tests.simulation.histories import job_of, table_of
+from tests.simulation.rows import AfterOnly
+from tests.simulation.world import Setting
+
+LONG = 1 << 40
+"""A key from which on a row has 17 bytes as an INSERT, its key among them, and 25 as an UPDATE; others 7 and 10."""
+RAISED_AFTER = 6
+"""Barriers, until somebody raises what the outputs take."""
+
+
+@cache
+def long_rows() -> Setting:
+    """Outputs that take no INSERT of a long key. Two jobs read, and stand before such a row until they are resumed."""
+    return _setting(lambda barriers: 16 if barriers < RAISED_AFTER else None)
+
+
+@cache
+def long_changes() -> Setting:
+    """Outputs that take no UPDATE of a long key, ever: one that is visible is parked."""
+    return _setting(lambda barriers: 20)
+
+
+def _setting(takes: Callable[[int], int | None]) -> Setting:
+    table = table_of(VNODES)
+    jobs = {
+        "copy": job_of("copy", "copy", VNODES, rate_limit=2),
+        "late": job_of("late", "late", VNODES, rate_limit=None),
+    }
+    upstream = Upstream(table, partitions=2)
+    riding = {
+        0: Add(jobs["copy"].to_json()),
+        1: Add(jobs["late"].to_json()),
+        6: Resume(None),
+        7: Resume(None),
+    }
+    for epoch in range(9):
+        for key in range(6) if epoch == 0 else (epoch % 3, 3 + epoch % 3):
+            upstream.put((key, epoch))
+        for key in range(3) if epoch == 0 else ():
+            upstream.put((LONG + key, epoch))
+        if epoch >= 6:
+            upstream.put((LONG + epoch - 6, epoch))
+        upstream.barrier(riding.get(epoch))
+    closing = (Resume(None), Throttle("copy", None), None, None)
+    for last in closing:
+        upstream.barrier(last)
+    changelog = Changelog(upstream, upstream_format=AfterOnly())
+    # A simulated compaction takes its rows from the changelog, also those that were parked.
+    return Setting(
+        table, changelog, (), jobs, lanes=(2, 1), compactions=False, closing=len(closing), takes=takes
+    )
