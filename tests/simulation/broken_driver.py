@@ -127,7 +127,7 @@ class AppendsPartsAgain(Batches):
     replica_type = _ForgetsParts
 
 
-class _RemembersMarks(Replica):
+class RemembersMarks(Replica):
     """What it commits is not what it knows, until it is opened once more."""
 
     known: Marks | None = None
@@ -144,17 +144,17 @@ class _RemembersMarks(Replica):
         super().append_part(files, records, self.committed())
         self.known = seen
 
-    def committed(self) -> Marks:
+    def committed(self) -> Marks | None:
         return {}
 
 
 class CommitsNoMarks(Batches):
     """What was seen of the upstream is in the memory of the process alone."""
 
-    replica_type = _RemembersMarks
+    replica_type = RemembersMarks
 
 
-class _CommitsOldMarks(_RemembersMarks):
+class _CommitsOldMarks(RemembersMarks):
     def committed(self) -> Marks:
         return self.seen or {}
 

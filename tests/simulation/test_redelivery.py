@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from schemas.errors import InputError
 from schemas.settings.limits import Limits
+from state.values.marks import Marks
+from streaming.protocol.batches import Batches
+from tests.simulation.broken_driver import RemembersMarks
 from tests.simulation.cases import broken
-from tests.simulation.crashes import ORDERS
+from tests.simulation.crashes import ORDERS, left_before_each_step, play_on
+from tests.simulation.instance import Instance
 from tests.simulation.redelivery import IN_PARTS, crashes_of, redeliveries
 from tests.simulation.restores import restores
 
@@ -17,6 +22,31 @@ def test_redelivered_records_are_dropped_after_a_crash_before_any_step(limits: L
     count, found = broken(crashes_of(redeliveries(limits), ORDERS[0]))
     assert not found, "\n".join(found)
     assert count > 50
+
+
+class _NotesNothing(RemembersMarks):
+    def committed(self) -> Marks | None:
+        return None
+
+
+class _FormerBatches(Batches):
+    replica_type = _NotesNothing
+
+
+class _Former(Instance):
+    """The version before, whose commits do not say what was seen."""
+
+    batches_type = _FormerBatches
+
+
+@pytest.mark.slow
+def test_a_state_of_the_version_before_goes_on_without_the_records_of_its_last_batch() -> None:
+    setting = redeliveries()
+    left, _ = left_before_each_step(setting, ORDERS[0], _Former)
+    for durable in left[::9]:
+        world, _ = play_on(setting, ORDERS[0], durable)
+        assert world.durable.arrivals.is_over
+        assert not [each for each in world.instances if isinstance(each.process.ended_by, InputError)]
 
 
 @pytest.mark.slow

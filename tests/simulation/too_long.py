@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from schemas.records import Add, Resume, Throttle
+from schemas.records import Add, Mutation, Resume, Throttle
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
 from tests.simulation.crashes import VNODES
@@ -38,7 +38,7 @@ def _setting(takes: Callable[[int], int | None]) -> Setting:
         "late": job_of("late", "late", VNODES, rate_limit=None),
     }
     upstream = Upstream(table, partitions=2)
-    riding = {
+    riding: dict[int, Mutation] = {
         0: Add(jobs["copy"].to_json()),
         1: Add(jobs["late"].to_json()),
         6: Resume(None),
@@ -52,7 +52,7 @@ def _setting(takes: Callable[[int], int | None]) -> Setting:
         if epoch >= 6:
             upstream.put((LONG + epoch - 6, epoch))
         upstream.barrier(riding.get(epoch))
-    closing = (Resume(None), Throttle("copy", None), None, None)
+    closing: tuple[Mutation | None, ...] = (Resume(None), Throttle("copy", None), None, None)
     for last in closing:
         upstream.barrier(last)
     changelog = Changelog(upstream, upstream_format=AfterOnly())

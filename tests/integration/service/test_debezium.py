@@ -96,7 +96,7 @@ def test_a_restart_knows_what_was_seen_though_nothing_of_it_is_there(set_up: Set
         stage.lanes = lanes
         with stage.running() as run:
             report = run.reach(barrier)
-            assert (report.redelivered, report.sent_live) == (repeated, {"copy": 0})
+            assert (report.redelivered, any(report.sent_live.values())) == (repeated, False)
             stir(upstream, lanes)
             run.reach(upstream.barrier())
     assert folded(stage) == upstream.rows
