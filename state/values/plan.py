@@ -60,7 +60,8 @@ class JobState:
     """A job as the service knows it at an aligned barrier.
 
     `start`: epoch of the barrier at which it starts, the first record of its output. `opened`: whether that
-    record was sent. `paused` and `rate_limit` are what mutations made of them, which wins over any file.
+    record was sent. `paused` and `rate_limit` are what mutations made of them, which wins over any file. `paused_by` is
+    the error for which the service itself has paused it, until it is resumed.
     """
 
     definition: JobDefinition
@@ -68,6 +69,7 @@ class JobState:
     opened: bool = False
     paused: bool = False
     rate_limit: int | None = None
+    paused_by: str | None = None
 
     @property
     def name(self) -> str:
@@ -84,7 +86,8 @@ class JobState:
         ids = self.definition.format.ids
         own = {name: getattr(self, name) for name in ("start", "opened", "paused", "rate_limit")}
         named = {} if ids is None else {"schema_ids": [ids.key, ids.value]}
-        return {"definition": json.loads(self.definition.to_json()), **named, **own}
+        by = {} if self.paused_by is None else {"paused_by": self.paused_by}
+        return {"definition": json.loads(self.definition.to_json()), **named, **own, **by}
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any], table: TableSchema) -> JobState:
@@ -92,7 +95,8 @@ class JobState:
         definition = JobDefinition.from_json(json.dumps(raw["definition"]), table)
         if "schema_ids" in raw:
             definition = definition.with_ids(SchemaIds(*raw["schema_ids"]))
-        return cls(definition, raw["start"], raw["opened"], raw["paused"], raw["rate_limit"])
+        own = (raw[name] for name in ("start", "opened", "paused", "rate_limit"))
+        return cls(definition, *own, raw.get("paused_by"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from schemas.errors import BackfillError, Code, Fenced, InputError, OutcomeUnknown, StateError
+from schemas.errors import (
+    BackfillError,
+    Code,
+    EnvironmentProblem,
+    Fenced,
+    InputError,
+    OutcomeUnknown,
+    StateError,
+)
 from schemas.formats.protocol import Format, Images
 from state.replica import Replica
 from state.values.plan import BatchPlan
@@ -90,15 +99,18 @@ class LaneTasks:
     def limits_of(self, plan: BatchPlan, *, anew: bool = False) -> dict[str, int]:
         """By output that is sent to: key and value that a record of it may have, where that is known.
 
-        `anew`: each output is asked again, for a limit may have been raised. Raises: as `Sink.record_bytes`.
+        `anew`: each output is asked again, for a limit may have been raised. One that gives no answer now is asked
+        with the next plan.
         """
         if anew:
             self.record_bytes.clear()
-        for job in (each.state.definition for each in plan.sent_jobs):
+        jobs = [job.state.definition for job in plan.sent_jobs]
+        for job in jobs:
             if job.output not in self.record_bytes:
-                self.record_bytes[job.output] = self.setup.sink_of(job).record_bytes(job)
-        outputs = (job.state.definition.output for job in plan.sent_jobs)
-        return {name: limit for name in outputs if (limit := self.record_bytes[name]) is not None}
+                with suppress(EnvironmentProblem):
+                    self.record_bytes[job.output] = self.setup.sink_of(job).record_bytes(job)
+        known = ((job.output, self.record_bytes.get(job.output)) for job in jobs)
+        return {output: limit for output, limit in known if limit is not None}
 
     def learn(self, ids: frozenset[int], refused: frozenset[int]) -> Format:
         """The upstream's format with the schemas of these ids, as far as the registry knows them.

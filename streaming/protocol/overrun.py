@@ -110,13 +110,19 @@ def _paused(job: JobPlan, row: LongRow, task: LaneTask, sent: Sequence[int]) -> 
         return job
     parts = {part for lane in sent for part in task.parts(job.state.definition, lane)}
     kept = tuple(item for item in job.slices if item.part in parts)
-    return JobPlan(replace(job.state, paused=True), kept)
+    return JobPlan(replace(job.state, paused=True, paused_by=reason_of(row)), kept)
+
+
+def reason_of(row: LongRow) -> str:
+    """The error of a row that its job's output does not take, in one line."""
+    remedy = f"raise it and resume {row.job}, or drop {row.job}"
+    found = f"found {row.found}; expected {row.expected}; next: {remedy}"
+    return f"{Code.RECORD_TOO_LARGE} at the row {row.key}: {found}"
 
 
 def report_of(row: LongRow, plan: BatchPlan) -> MutationReport:
     """The report of a job that is paused before a row."""
-    text = f"pause {row.job} before {row.key}: {row.found}, {row.expected}; raise it and resume the job, or drop it"
-    return MutationReport(plan.epoch, text, Code.RECORD_TOO_LARGE)
+    return MutationReport(plan.epoch, f"pause {row.job}: {reason_of(row)}", Code.RECORD_TOO_LARGE)
 
 
 def without_slices(plan: BatchPlan) -> BatchPlan:

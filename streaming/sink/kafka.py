@@ -145,8 +145,11 @@ class KafkaSink(Sink):
         return outputs
 
     def record_bytes(self, job: JobDefinition) -> int | None:
-        """As the topic's `max.message.bytes` says; None without the right to know."""
-        settings = known_settings(self.kafka, job.output)
+        """As the topic's `max.message.bytes` says; None without the right to know, and for a topic that is gone."""
+        try:
+            settings = known_settings(self.kafka, job.output)
+        except TopicError:  # lanes find it, and say what that means for an output
+            return None
         return None if settings is None else record_bytes(int(settings["max.message.bytes"]))
 
     def open_letters(self, job: JobDefinition) -> None:

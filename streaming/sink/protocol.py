@@ -138,7 +138,7 @@ class Sink(Protocol):
     def record_bytes(self, job: JobDefinition) -> int | None:
         """Key and value that a record of its output may have at most; None if that is not known. Read-only.
 
-        Raises: TopicError(TOPIC_MISSING), EnvironmentProblem.
+        Raises: EnvironmentProblem.
         """
         return None
 

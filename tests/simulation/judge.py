@@ -196,7 +196,8 @@ def _plans(world: World) -> Iterator[str]:
 def _is_less(jobs: Sequence[JobPlan], others: Sequence[JobPlan]) -> bool:
     """Whether jobs are the same ones, which may be paused and read less."""
     return len(jobs) == len(others) and all(
-        job.state in (other.state, replace(other.state, paused=True)) and set(job.slices) <= set(other.slices)
+        job.state in (other.state, replace(other.state, paused=True, paused_by=job.state.paused_by))
+        and set(job.slices) <= set(other.slices)
         for job, other in zip(jobs, others, strict=True)
     )
 

@@ -114,9 +114,11 @@ def test_a_job_stands_before_a_row_that_its_output_does_not_take(set_up: SetUp) 
         while not run.is_complete("other"):
             run.reach(upstream.barrier())
         reported = [report for each in run.reports for report in each.outcome.reports]
-        assert [(report.refused, "before [7]" in report.text) for report in reported] == [
+        assert [(report.refused, "at the row [7]" in report.text) for report in reported] == [
             (Code.RECORD_TOO_LARGE, True)
         ]
+        (paused,) = [job for job in run.reports[-1].outcome.jobs if job.paused]
+        assert (paused.paused_by or "").startswith("RECORD_TOO_LARGE at the row [7]: found a row of 24000")
         upstream.put(row(8, "later"))
         run.reach(upstream.barrier())
     with stage.running() as run:  # a pause is kept
