@@ -10,7 +10,7 @@ from tests.simulation.cases import broken
 from tests.simulation.crashes import ORDERS, play_on
 from tests.simulation.judge_reading import plans_of
 from tests.simulation.redelivery import crashes_of
-from tests.simulation.too_long import long_changes, long_rows
+from tests.simulation.too_long import long_changes, long_changes_of_two_lanes, long_rows
 from tests.simulation.world import Durable, Setting, World
 
 
@@ -27,8 +27,9 @@ def test_a_job_is_paused_before_a_row_that_its_output_does_not_take() -> None:
     assert not any(plan.parked for plan in plans)
 
 
-def test_a_change_that_an_output_does_not_take_is_parked() -> None:
-    plans = list(plans_of(played(long_changes())))
+@pytest.mark.parametrize("setting", [long_changes, long_changes_of_two_lanes], ids=["one lane", "two lanes"])
+def test_a_change_that_an_output_does_not_take_is_parked(setting: Callable[[], Setting]) -> None:
+    plans = list(plans_of(played(setting())))
     assert any(plan.parked for plan in plans)
     assert not any(job.state.paused for plan in plans for job in plan.jobs)
 

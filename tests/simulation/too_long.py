@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from schemas.formats.registry import DEFAULT
 from schemas.records import Add, Mutation, Resume, Throttle
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
 from tests.simulation.crashes import VNODES
-from tests.simulation.histories import job_of, table_of
+from tests.simulation.histories import job_of, reading_topic, table_of
 from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting
 
@@ -31,12 +32,20 @@ def long_changes() -> Setting:
     return _setting(lambda barriers: 20)
 
 
-def _setting(takes: Callable[[int], int | None]) -> Setting:
+@cache
+def long_changes_of_two_lanes() -> Setting:
+    """The same, where a job reads the topic: another lane may send it what is too long for the first job."""
+    return _setting(lambda barriers: 20, reads_topic=True)
+
+
+def _setting(takes: Callable[[int], int | None], *, reads_topic: bool = False) -> Setting:
     table = table_of(VNODES)
     jobs = {
         "copy": job_of("copy", "copy", VNODES, rate_limit=2),
         "late": job_of("late", "late", VNODES, rate_limit=None),
     }
+    if reads_topic:
+        jobs["late"] = reading_topic(jobs["late"])
     upstream = Upstream(table, partitions=2)
     riding: dict[int, Mutation] = {
         0: Add(jobs["copy"].to_json()),
@@ -55,7 +64,7 @@ def _setting(takes: Callable[[int], int | None]) -> Setting:
     closing: tuple[Mutation | None, ...] = (Resume(None), Throttle("copy", None), None, None)
     for last in closing:
         upstream.barrier(last)
-    changelog = Changelog(upstream, upstream_format=AfterOnly())
+    changelog = Changelog(upstream, upstream_format=DEFAULT if reads_topic else AfterOnly())
     # A simulated compaction takes its rows from the changelog, also those that were parked.
     return Setting(
         table, changelog, (), jobs, lanes=(2, 1), compactions=False, closing=len(closing), takes=takes
