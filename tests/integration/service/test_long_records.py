@@ -19,7 +19,7 @@ from streaming.kafka.consumer import header_of
 from streaming.kafka.topics import admin, create_topic
 from streaming.sink.dead_letters import CODE_HEADER
 from tests.kit.folded import folded
-from tests.kit.real import Stage, UpsertUpstream, records
+from tests.kit.real import Run, Stage, UpsertUpstream, records
 
 SetUp = Callable[..., Stage]
 FORMS: list[dict[str, Any]] = [
@@ -132,3 +132,22 @@ def test_a_job_stands_before_a_row_that_its_output_does_not_take(set_up: SetUp) 
             run.reach(upstream.barrier())
     assert stage.verify(0).clean
     assert stage.verify(1).clean
+
+
+def test_a_limit_that_is_lowered_while_it_runs_is_the_broker_s_to_find(set_up: SetUp) -> None:
+    stage = set_up({"name": "copy"}, upstream_type=UpsertUpstream, partitions=1)
+    upstream, output = stage.upstream, str(stage.jobs[0]["output"])
+    upstream.put(row(9, "a" * 600_000))
+    run = Run(stage.service())
+    while not run.is_complete("copy"):
+        run.reach(upstream.barrier())
+    takes(stage, output, LIMIT)
+    upstream.put(row(9, "b" * 600_000))
+    upstream.barrier()
+    error = run.end()
+    assert isinstance(error, InputError), error
+    assert (error.code, error.where) == (Code.RECORD_TOO_LARGE, f"{upstream.name}-0@1")
+    takes(stage, output, "3000000")
+    with stage.running() as again:
+        again.reach(upstream.barrier())
+    assert folded(stage) == upstream.rows
