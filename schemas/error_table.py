@@ -135,8 +135,8 @@ _CHANGES = {
     Code.DELETE_MISSING_KEY: Advice("UPDATE and DELETE of a present key only", _HISTORY),
     Code.OLD_ROW_MISMATCH: Advice("before equal to the row that is there", _HISTORY),
     Code.RECORD_TOO_LARGE: Advice(
-        "at most {limit} bytes of key and value, as limits.record_bytes says",
-        "raise limits.record_bytes, or correct the producer",
+        "at most {limit} bytes of key and value, as {setting} says",
+        "raise {setting}, or correct the producer",
     ),
     Code.KEY_IN_TWO_PARTITIONS: Advice("all changes of a key in one partition, here {partition}", _PRODUCER),
 }

@@ -104,7 +104,8 @@ class LimitsConfig(Model):
         Limits().record_bytes,
         ge=Limits().record_bytes,
         le=MAX_VALUE_BYTES,
-        description="Key and value of an upstream record, up to `64m`; outputs are made to take as much.",
+        description="Key and value of an upstream record, up to `64m`; "
+        "[outputs are made to take](outputs.md#long-records) what their form makes of it.",
     )
     short_records: int = Field(
         Limits().short_records,

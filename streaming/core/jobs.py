@@ -145,7 +145,7 @@ def apply(
         case Pause(name):
             return edit(name, f"pause {name or 'all jobs'}", paused=True)
         case Resume(name):
-            return edit(name, f"resume {name or 'all jobs'}", paused=False)
+            return edit(name, f"resume {name or 'all jobs'}", paused=False, paused_by=None)
         case Throttle(name, limit):
             return edit(
                 name, f"throttle {name} to {'unlimited' if limit is None else limit}", rate_limit=limit

@@ -32,19 +32,21 @@ from streaming.source.decoded import AFTER, BEFORE, ERROR, KEY, MARKED, SIZE
 Found = tuple[int, Code, str, str]
 """Row by index, code, what was found, what was expected."""
 
+_SETTING = "limits.record_bytes"
 MOST_FAULTS = 1_000
 """Reported by one lane of one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An upstream record that the contract forbids."""
+    """An upstream record that the contract forbids, or whose change the `output` of a job does not take."""
 
     partition: int
     offset: int
     code: Code
     found: str
     expected: str
+    output: str | None = None
 
 
 def find_faults(
@@ -118,7 +120,7 @@ def _marked(changes: Changes) -> Iterator[Found]:
 def _too_large(changes: Changes, record_bytes: int) -> Iterator[Found]:
     sizes = changes.rows[SIZE].to_numpy()
     for row in np.flatnonzero(sizes > record_bytes):
-        yield _found(row, Code.RECORD_TOO_LARGE, f"{sizes[row]} bytes", limit=record_bytes)
+        yield _found(row, Code.RECORD_TOO_LARGE, f"{sizes[row]} bytes", limit=record_bytes, setting=_SETTING)
 
 
 def _wrong_halves(changes: Changes) -> Iterator[Found]:

@@ -73,6 +73,8 @@ class LaneTask:
     in_parts: bool = False
     unhurried: bool = False
     failpoint: Armed | None = None
+    record_bytes: Mapping[str, int] = field(default_factory=dict)
+    """By output: key and value that a record of it may have, where it has a limit that is known."""
 
     @property
     def transaction_timeout_ms(self) -> int:
@@ -158,6 +160,16 @@ class Awaits:
     ids: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True)
+class LongRow:
+    """A row of a job's snapshot that its output does not take, by its key as positions write it: RECORD_TOO_LARGE."""
+
+    job: str
+    key: str
+    found: str
+    expected: str
+
+
 class Lack(Enum):
     """The lane can do its part with another task."""
 
@@ -188,7 +200,7 @@ class Undone:
     """Of a lane that has not done its part, and why. But for `Failed` and `Crashed` nothing of it became visible."""
 
     lane: int
-    why: Faulty | Awaits | Lack | Superseded | Failed | Crashed
+    why: Faulty | LongRow | Awaits | Lack | Superseded | Failed | Crashed
 
 
 LaneOutcome = LaneResult | Undone
@@ -205,6 +217,8 @@ class LaneJob:
     before: Mapping[int, Progress]
     partitions: tuple[int, ...]
     scan: PinnedScan
+    record_bytes: int | None = None
+    """Key and value that a record of its output may have; None where no limit is known."""
 
     @classmethod
     def of(cls, task: LaneTask, plan: JobPlan, lane: int) -> LaneJob:
@@ -219,6 +233,7 @@ class LaneJob:
             before=of_parts(known, parts),
             partitions=tuple(range(partition_of(parts[0]), partition_of(parts[-1]) + 1)) if parts else (),
             scan=task.scans[definition.scan],
+            record_bytes=task.record_bytes.get(definition.output),
         )
 
     @property

@@ -25,6 +25,7 @@ class JobStatus(_Model):
     kind: Literal["arrangement", "no-shuffle", "source"] = Field(description="Of backfill.")
     phase: Phase
     paused: bool
+    paused_by: str | None = Field(description="The error for which the service has paused it; null for none.")
     rate_limit: int | None = Field(description="Snapshot rows per second; null for no limit.")
     share: float = Field(ge=0, le=1, description="Of the snapshot's rows that were read; never falls.")
     grew: bool = Field(

@@ -203,6 +203,7 @@ class StatusCache:
             kind=_kind(definition),
             phase=view.phase,
             paused=job.paused,
+            paused_by=job.paused_by,
             rate_limit=job.rate_limit,
             share=forecast.share,
             grew=forecast.grew,

@@ -64,7 +64,9 @@ class BadRecords:
         return replace(plan, skipped=tuple(sorted(skipped)), parked=(*plan.parked, *parked))
 
     def _can_park(self, plan: BatchPlan, fault: Fault) -> bool:
-        return self._parks and bool(plan.jobs) and fault.code not in _NEVER_PARKED
+        # A change that is too long for an output is one of a record that the dead letters take.
+        is_fit = fault.code not in _NEVER_PARKED or fault.output is not None
+        return self._parks and bool(plan.jobs) and is_fit
 
     def _log_parked(self, parked: Sequence[Parked]) -> None:
         codes = Counter(str(item.code) for item in parked)
@@ -73,12 +75,13 @@ class BadRecords:
 
     def _error(self, fault: Fault) -> InputError:
         unparked = f" ({_UNPARKED})" if self._parks else ""
+        remedy = "correct the producer" if fault.output is None else f"raise what {fault.output} takes"
         return InputError(
             fault.code,
             where=self._where(fault.partition, fault.offset),
             found=fault.found,
             expected=fault.expected,
-            next_step=f"correct the producer; to leave this record out{unparked}, start with "
+            next_step=f"{remedy}; to leave this record out{unparked}, start with "
             f"--skip-record {fault.partition}@{fault.offset}",
         )
 

@@ -10,9 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, TopicError
+from schemas.formats.outputs.lengths import record_bytes, topic_bytes
 from schemas.job import JobDefinition
 from schemas.records import Barrier
 from schemas.settings.limits import KAFKA_MESSAGE_BYTES, Limits
@@ -23,6 +25,7 @@ from streaming.kafka.topics import (
     admin,
     create_topic,
     describe_topic,
+    known_settings,
     partitions_of,
     topic_settings,
     watermarks,
@@ -32,6 +35,8 @@ from streaming.sink import kafka_reader
 from streaming.sink.dead_letters import PARTITIONS
 from streaming.sink.kafka_client import open_kafka_writer
 from streaming.sink.protocol import Ending, OpenWriter, Sink
+
+log = structlog.get_logger(__name__)
 
 _FENCED_AT_ONCE = 16
 
@@ -134,10 +139,18 @@ class KafkaSink(Sink):
 
     def _outputs(self, job: JobDefinition) -> dict[str, dict[str, str]]:
         """The topics of its output, with what they are made with."""
-        outputs = {job.output: {**self._topic_config(), **dict(job.topic_config)}}
+        outputs = {job.output: {**_taking(topic_bytes(job, self.limits)), **dict(job.topic_config)}}
         if job.barrier_topic is not None:
-            outputs[job.barrier_topic] = {**self._topic_config(), **BARRIER_TOPIC}
+            outputs[job.barrier_topic] = {**_taking(self.limits.message_bytes), **BARRIER_TOPIC}
         return outputs
+
+    def record_bytes(self, job: JobDefinition) -> int | None:
+        """As the topic's `max.message.bytes` says; None without the right to know, and for a topic that is gone."""
+        try:
+            settings = known_settings(self.kafka, job.output)
+        except TopicError:  # lanes find it, and say what that means for an output
+            return None
+        return None if settings is None else record_bytes(int(settings["max.message.bytes"]))
 
     def open_letters(self, job: JobDefinition) -> None:
         """Make the topic for a job's dead letters if it is not there.
@@ -151,7 +164,7 @@ class KafkaSink(Sink):
             self.kafka,
             job.dead_letters,
             PARTITIONS,
-            config=self._topic_config(),
+            config=_taking(self.limits.message_bytes),
             replication_factor=job.replication_factor,
             client=client,
         )
@@ -168,8 +181,10 @@ class KafkaSink(Sink):
     def _refuse_unfit_output(self, job: JobDefinition, topic: str, client: AdminClient) -> None:
         may_compact = topic == job.output and job.may_compact
         settings = _refuse_unfit(
-            self.kafka, topic, job.output_partitions, self.limits, may_compact=may_compact, client=client
+            self.kafka, topic, job.output_partitions, Limits(), may_compact=may_compact, client=client
         )
+        if topic == job.output:
+            self._warn_of_less(job, int(settings["max.message.bytes"]))
         losing = {key: settings[key] for key in RETENTION_KEYS if is_finite(settings[key])}
         if (
             "delete" in settings["cleanup.policy"]
@@ -182,8 +197,23 @@ class KafkaSink(Sink):
                 found=", ".join(f"{key}={value}" for key, value in losing.items()),
             )
 
-    def _topic_config(self) -> dict[str, str]:
-        return {"max.message.bytes": str(max(self.limits.message_bytes, KAFKA_MESSAGE_BYTES))}
+    def _warn_of_less(self, job: JobDefinition, taken: int) -> None:
+        """An output that takes what most rows need is used; its job stops at a row that is longer."""
+        needed = topic_bytes(job, self.limits)
+        if taken < needed:
+            log.warning(
+                "output_takes_less",
+                job=job.name,
+                topic=job.output,
+                code=Code.OUTPUT_TOPIC_MISMATCH,
+                found=f"max.message.bytes={taken}",
+                expected=f"{needed}, as its form and limits.record_bytes may need",
+                next_step="raise it, or see docs/outputs.md for what becomes of longer records",
+            )
+
+
+def _taking(message_bytes: int) -> dict[str, str]:
+    return {"max.message.bytes": str(max(message_bytes, KAFKA_MESSAGE_BYTES))}
 
 
 def _filled(kafka: KafkaSettings, topic: str, client: AdminClient) -> int | None:

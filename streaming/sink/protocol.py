@@ -135,6 +135,13 @@ class Sink(Protocol):
         """
         return
 
+    def record_bytes(self, job: JobDefinition) -> int | None:
+        """Key and value that a record of its output may have at most; None if that is not known. Read-only.
+
+        Raises: EnvironmentProblem.
+        """
+        return None
+
     def open_letters(self, job: JobDefinition) -> None:
         """Create the place for the job's dead letters, before lanes write any. Idempotent. Raises: TopicError."""
         return

@@ -17,7 +17,8 @@ from streaming.sink.columns import Output, OutputPartition, Records
 from streaming.sink.kafka_writer import KafkaWriter, LastBarrier, _Filled
 from streaming.sink.protocol import Mark
 from streaming.verify.history import Entry
-from tests.simulation.broker import Broker, Producer, last_of
+from tests.simulation.broker import Broker, Producer
+from tests.simulation.broker_answers import last_of
 from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
 

@@ -15,14 +15,14 @@ Not modelled: several brokers, retention, quotas, records out of order within on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from schemas.avro.codec import barrier_header, encode_barrier
-from schemas.errors import Code, EnvironmentProblem, Fenced, OutcomeUnknown, TopicError
-from schemas.json.barriers import decode_beside, encode_beside
+from schemas.errors import Code, Fenced, TopicError
+from schemas.json.barriers import encode_beside
 from schemas.records import EPOCH_HEADER, Barrier
 from streaming.kafka.topics import PartitionId
 from streaming.sink import dead_letters
@@ -32,6 +32,7 @@ from streaming.sink.protocol import foreign_records, output_missing
 from streaming.verify.dead_letters import Letter
 from streaming.verify.findings import Place
 from streaming.verify.history import Entry
+from tests.simulation.broker_answers import last_of, no_answer, too_large, unknown
 from tests.simulation.scheduler import Killed, Scheduler
 
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -49,6 +50,8 @@ class Record(NamedTuple):
     """Of a dead letter, the place that it names."""
     epoch: bytes | None = None
     """The header of that name."""
+    code: str = ""
+    """Likewise, of a dead letter."""
 
 
 @dataclass
@@ -155,7 +158,7 @@ class Topics:
     def letters(self, topic: str) -> list[Letter]:
         """The dead letters of a topic that a committed reader sees."""
         return [
-            Letter(Place(topic, 0, offset), each.letter or "", each.key, each.value)
+            Letter(Place(topic, 0, offset), each.letter or "", each.key, each.value, each.code)
             for offset, each in self._visible((topic, 0))
         ]
 
@@ -180,6 +183,8 @@ class Broker:
 
     def __init__(self, topics: Topics, scheduler: Scheduler) -> None:
         self.topics, self.scheduler = topics, scheduler
+        self.takes: Callable[[], int | None] = lambda: None
+        """Key and value that a record of an output may have now."""
 
     def writer(self, transactional_id: str) -> KafkaWriter:
         """A lane's, with a producer of its own."""
@@ -189,7 +194,7 @@ class Broker:
         """A producer fresh from `init_transactions`."""
         self.scheduler.step(f"init {transactional_id}")
         if self.scheduler.outcome("init", "answered", "no answer") == "no answer":
-            raise _no_answer(transactional_id)
+            raise no_answer(transactional_id)
         return Producer(self, self.scheduler, transactional_id, self.topics.init(transactional_id))
 
     def refuse_used(self, topic: str) -> None:
@@ -258,6 +263,9 @@ class Producer:
 
     def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
         epoch = headers.get(EPOCH_HEADER)
+        limit = self._broker.takes()
+        if limit is not None and records.longer_than(limit):
+            raise too_large(topic)
         columns = records.partitions.tolist(), records.keys.to_pylist(), records.values.to_pylist()
         for partition, key, value in zip(*columns, strict=True):
             self._produce((topic, partition), Record(0, key, value, epoch=epoch))
@@ -274,7 +282,7 @@ class Producer:
         self._produce((topic, partition), Record(0, key, value, barrier_header(barrier)))
 
     def send_letter(self, topic: str, letter: dead_letters.Letter) -> None:
-        self._produce((topic, 0), Record(0, letter.key, letter.value, letter=letter.place))
+        self._produce((topic, 0), Record(0, letter.key, letter.value, letter=letter.place, code=letter.code))
 
     def _produce(self, place: PartitionId, record: Record) -> None:
         self._broker.topics.produce(self._name, self.epoch, place, record)
@@ -308,42 +316,19 @@ class Producer:
         topics = self._broker.topics
         match self._scheduler.outcome("commit", "answered", "answer lost", "request lost", "late", "aborted"):
             case "request lost":
-                raise _unknown(self._name)
+                raise unknown(self._name)
             case "late":
                 topics.late.append((self._name, self.epoch))
-                raise _unknown(self._name)
+                raise unknown(self._name)
             case "aborted" if not self._is_fenced():
                 topics.decide(self._name, "abort")
-                raise _no_answer(self._name)
+                raise no_answer(self._name)
             case outcome:
                 done = topics.commit(self._name, self.epoch)
                 if outcome == "answer lost":
-                    raise _unknown(self._name)
+                    raise unknown(self._name)
         if not done:
             raise Fenced(
                 Code.FENCED, where=self._name, found="a newer producer", expected="none", next_step="stop"
             )
         self._scheduler.step(f"answer of the commit of {self._name}")
-
-
-def last_of(entry: Entry, place: OutputPartition) -> LastBarrier:
-    """What the last entry of a partition, or of that of its barriers, says. Raises: TopicError(FOREIGN_RECORDS)."""
-    if entry.barrier is None:
-        where = f"{place.topic}-{place.partition}@{entry.offset}"
-        raise foreign_records(where, "a record behind the last barrier")
-    if place.barriers is None:
-        return LastBarrier(int(entry.barrier))
-    found = decode_beside(entry.barrier, entry.key, entry.value, partition=place.partition)
-    return LastBarrier(found.barrier.curr, found.end)
-
-
-def _unknown(name: str) -> OutcomeUnknown:
-    return OutcomeUnknown(
-        Code.OUTCOME_UNKNOWN, where=name, found="no answer", expected="one", next_step="look at the tail"
-    )
-
-
-def _no_answer(name: str) -> EnvironmentProblem:
-    return EnvironmentProblem(
-        Code.BROKER_UNREACHABLE, where=name, found="no answer", expected="one", next_step="try again"
-    )

@@ -7,7 +7,7 @@ service knows of them. Steps are those of the order of effects (`streaming.proto
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from tests.simulation import broken_disk as disk
 from tests.simulation import broken_driver as driver
 from tests.simulation import broken_forward as ahead
 from tests.simulation import broken_lanes as lanes
+from tests.simulation import broken_plans as plans
 from tests.simulation import broken_reading as reading
 from tests.simulation import broken_scan as scan
 from tests.simulation.broker import Broker
@@ -29,11 +30,13 @@ from tests.simulation.from_database import quiet_reading, small_reading
 from tests.simulation.histories import play, play_from_database, play_rows_behind
 from tests.simulation.instance import Instance
 from tests.simulation.power import power_failures
+from tests.simulation.redelivery import crashes_of, redeliveries
 from tests.simulation.restores import jobs_that_come_and_go, restores
 from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
 from tests.simulation.table_reader import TableReader
-from tests.simulation.world import Durable
+from tests.simulation.too_long import long_rows
+from tests.simulation.world import Durable, Setting
 
 WITHIN_SEEDS = 1_000
 DEATHS = Path(__file__).with_name("deaths.json")
@@ -55,6 +58,8 @@ class Canary:
     """Looked for where a table is read from its database."""
     behind: bool = False
     """Looked for where lanes' rows fall behind."""
+    crashes_of: Callable[[], Setting] | None = None
+    """Looked for among all crashes of this setting, in which it may die of none."""
 
     def __str__(self) -> str:
         return self.broken
@@ -81,6 +86,8 @@ class Canary:
         if self.power:
             setting = small_reading() if self.reading else twelve_epochs()
             return power_failures(setting, ORDERS[0], self.instance_type)
+        if self.crashes_of is not None:
+            return crashes_of(self.crashes_of(), ORDERS[0], self.instance_type)
         return self._seeds()
 
     def _seeds(self) -> Iterator[Case]:
@@ -138,7 +145,7 @@ _READING: dict[str, type[Instance]] = {
 CANARIES = (
     Canary("1 plan", "the plan is written behind the lanes", _breaking(batches=driver.WritesPlanLate)),
     Canary("1 plan", "what is half done gets a new plan", _breaking(batches=driver.PlansAnew)),
-    Canary("1 plan", "slices are given up that were sent", _breaking(batches=driver.GivesUpSentPlans)),
+    Canary("1 plan", "slices are given up that were sent", _breaking(batches=plans.GivesUpSentPlans)),
     Canary("1 plan", "slices are read from the newest replica", _breaking(batches=driver.ReadsNewest)),
     Canary("1 plan", "a position covers its own offset", _breaking(batches=driver.SendsOneRecordMore)),
     Canary("1 plan", "slices go by hash, changes by partition", _breaking(batches=scan.ReadsByHash)),
@@ -175,6 +182,26 @@ CANARIES = (
         "take over",
         "a lost answer is taken for a successor",
         _breaking(batches=driver.TakesConflictForSuccessor),
+    ),
+    *(
+        Canary("3 replicate", broken, _breaking(batches=how), crashes_of=redeliveries)
+        for broken, how in {
+            "marks are not committed": driver.CommitsNoMarks,
+            "marks are committed a batch late": driver.CommitsMarksLate,
+            "a restart reads the last batch": driver.ReadsDoneBatches,
+        }.items()
+    ),
+    Canary(
+        "2 lanes",
+        "records are not measured",
+        _breaking(batches=plans.MeasuresNothing),
+        crashes_of=long_rows,
+    ),
+    Canary(
+        "1 plan",
+        "a row that is too long takes slices that were sent",
+        _breaking(batches=plans.GivesUpSentSlices),
+        crashes_of=long_rows,
     ),
     Canary("power", "the journal is not synced", _breaking(storage=disk.UnsyncedJournal), power=True),
     Canary("power", "the log is not synced", _breaking(storage=disk.UnsyncedLog), power=True),

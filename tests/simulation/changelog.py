@@ -151,15 +151,16 @@ class Changelog:
         )
         return next(homes)
 
-    def rows_at(self, epoch: int) -> dict[Key, Row]:
-        """The table as of a barrier."""
+    def rows_at(self, epoch: int, faulty: frozenset[tuple[int, int]] | None = None) -> dict[Key, Row]:
+        """The table as of a barrier, without the records that are at fault."""
+        faulty = self.faulty if faulty is None else faulty
         codec, content = ChangeCodec(self.table.columns), () if self.initial is None else self.initial.content
         rows = {self.table.key_of(row): row for row in content}
         for number, entries in enumerate(self.entries):
             for entry in entries:
                 if entry.barrier is not None and int(entry.barrier) >= epoch:
                     break
-                if entry.barrier is None and (number, entry.offset) not in self.faulty:
+                if entry.barrier is None and (number, entry.offset) not in faulty:
                     change = codec.decode(entry.value or b"")
                     key = self.table.key_of(change.row)
                     rows.pop(key, None)

@@ -7,7 +7,7 @@ and it may give up on a job while tasks of it go on.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -21,6 +21,7 @@ from schemas.errors import (
     ConfigError,
     EnvironmentProblem,
     Fenced,
+    InputError,
     OutcomeUnknown,
 )
 from schemas.job import JobDefinition
@@ -87,10 +88,12 @@ class Instance:
         lanes: int,
         compactions: bool,
         limits: Limits,
+        takes: Callable[[int], int | None] = lambda barriers: None,
     ) -> None:
         self.process = Process(name)
         self.scheduler = scheduler
         self.broker = self.broker_type(topics, scheduler)
+        self.broker.takes = lambda: takes(arrivals.counts[0])
         self.storage = self.storage_type(files, scheduler)
         self.arrivals, self.table, self.jobs, self.lane_count = arrivals, table, jobs, lanes
         self.disk = disk
@@ -98,6 +101,7 @@ class Instance:
         self.found_older = False
         """Whether it found the state, while that was its own, older than its outputs."""
         self.rebuilds = False
+        self._earliest: tuple[int, ...] = arrivals.changelog.begins
         self._reader: TableReader | None = None
         self._worked = False
         self.ended_as_owner = False
@@ -137,6 +141,7 @@ class Instance:
     def run(self, journal: Journal) -> None:
         batches = self.take_over(journal)
         self.copy(journal, batches.replica)
+        self.lose_what_is_done(journal, batches)
         compactor = Compactor(self, batches.replica)
         if batches.recover() is not None:
             self._worked = True
@@ -147,6 +152,22 @@ class Instance:
         micro_batches.run(known)
         while True:
             micro_batches.run(source.aligned(NO_RECORDS))
+
+    def lose_what_is_done(self, journal: Journal, batches: Batches) -> None:
+        """Retention takes all records of batches that are done, at every start."""
+        plan = None if journal.current is None else journal.current.plan
+        if plan is not None:
+            is_part = plan.until is not None and plan.reading is None
+            is_done = batches.executor.progress_table.epoch >= plan.epoch
+            is_done = batches.replica.holds(plan) if is_part else is_done
+            self._earliest = plan.end_offsets if is_done else plan.first_offsets
+
+    def refuse_lost(self, plan: BatchPlan) -> None:
+        """As a reader of the topic does it. Raises: InputError(DATA_LOST)."""
+        for number, (first, earliest) in enumerate(zip(plan.first_offsets, self._earliest, strict=True)):
+            if first < min(earliest, plan.end_offsets[number]):
+                found = f"records from offset {earliest} on"
+                raise InputError(Code.DATA_LOST, where=f"up-{number}@{first}", found=found, expected="all")
 
     def copy(self, journal: Journal, replica: Replica) -> None:
         """The table that the history starts from, if it does."""
@@ -263,6 +284,7 @@ class Lanes:
     def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         results: dict[int, LaneOutcome] = {}
         lost: list[int] = []
+        self.instance.refuse_lost(task.plan)
         self._jobs += 1
         for lane in range(task.plan.lanes):
             self._start(task, lane, results, lost)

@@ -44,6 +44,10 @@ class SimulatedSink(Sink):
         for topic in _outputs(job):
             self._broker.create_topic(topic, job.output_partitions)
 
+    def record_bytes(self, job: JobDefinition) -> int | None:
+        self._broker.scheduler.step(f"ask what {job.output} takes")
+        return self._broker.takes()
+
     def open_letters(self, job: JobDefinition) -> None:
         self._broker.create_topic(job.dead_letters, PARTITIONS)
 

@@ -9,6 +9,7 @@ how crash points are enumerated (`tests.simulation.crashes`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from schemas.job import JobDefinition
@@ -42,6 +43,8 @@ class Setting:
     """Barriers at the end of the changelog that stay back until everything else is done."""
     limits: Limits = Limits()  # noqa: RUF009 (a value)
     """From which size on intervals go in parts."""
+    takes: Callable[[int], int | None] = lambda barriers: None
+    """Key and value that a record of an output may have once so many barriers have arrived."""
 
 
 @dataclass
@@ -149,6 +152,7 @@ class World:
             lanes=lanes,
             compactions=self.setting.compactions,
             limits=self.setting.limits,
+            takes=self.setting.takes,
         )
         self.instances.append(instance)
         instance.start()

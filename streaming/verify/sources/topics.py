@@ -225,9 +225,10 @@ def read_letters(settings: KafkaSettings, topic: str) -> list[Letter]:
         for chunk in reader.read(topic, ranges):
             for message in chunk:
                 where = Place(topic, *located(message))
-                place = header_of(message, "place") or b""
-                key, value = message.key(), message.value()
-                letters.append(Letter(where, place.decode("utf-8", "replace"), _bytes(key), _bytes(value)))
+                place, code = (
+                    (header_of(message, name) or b"").decode("utf-8", "replace") for name in ("place", "code")
+                )
+                letters.append(Letter(where, place, _bytes(message.key()), _bytes(message.value()), code))
     return letters
 
 

@@ -40,6 +40,16 @@ def test_with_a_job_every_record_is_parked_with_the_lane_that_found_it_named_one
     assert without_parked(more) == plan("a", "b")
 
 
+def test_a_record_whose_change_is_too_long_for_an_output_is_parked_as_others_are() -> None:
+    long = replace(fault(3, Code.RECORD_TOO_LARGE), output="a-out")
+    after = BadRecords("up", parks=True).leave_out(plan("a", "b"), [(long, 1)])
+    assert (after.parked, after.skipped) == ((Parked(0, 3, Code.RECORD_TOO_LARGE, 1),), ((0, 1), (0, 3)))
+    with pytest.raises(
+        InputError, match="next: raise what a-out takes; to leave this record out, start with"
+    ):
+        BadRecords("up").leave_out(plan("a", "b"), [(long, 1)])
+
+
 @pytest.mark.parametrize(
     ("batch", "found"),
     [
