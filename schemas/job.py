@@ -252,6 +252,13 @@ class JobDefinition:
         """The output partition in which a part of its scan lives."""
         return part * self.output_partitions // self.part_count
 
+    def parts_of(self, partition: int) -> range:
+        """The parts that live in an output partition."""
+        first, end = (
+            -(-number * self.part_count // self.output_partitions) for number in (partition, partition + 1)
+        )
+        return range(first, end)
+
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     declaration = dict(pairs)

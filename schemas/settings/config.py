@@ -56,6 +56,7 @@ class ServiceConfig(Model):
     sync_state: bool
     barriers: BarriersConfig
     barrier_interval_ms: int
+    barriers_keep_ms: int | None
     batch_timeout_ms: int
     lanes: int
     table: TableSchema
@@ -123,6 +124,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         sync_state=raw.sync_state,
         barriers=BARRIER_KINDS[raw.barriers](kind=raw.barriers),
         barrier_interval_ms=raw.barrier_interval,
+        barriers_keep_ms=raw.barriers_keep,
         batch_timeout_ms=raw.batch_timeout,
         lanes=lanes,
         table=table,

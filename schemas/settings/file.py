@@ -5,6 +5,7 @@ The models are the reference of the file; `schemas.settings.reference` writes th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
@@ -28,6 +29,8 @@ from schemas.topics import CONTROL_SUFFIX, is_topic_name
 MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS = 100, 3_600_000
 MIN_BATCH_TIMEOUT_MS, MAX_BATCH_TIMEOUT_MS = 30_000, 24 * 3_600_000
 MAX_DEFAULT_LANES = 4
+FOREVER, DAY_MS = "forever", 86_400_000
+_DAYS = re.compile(r"([0-9]{1,5})d")
 UPSTREAM_KEYS = {"topic": ("", "Topic of the changelog.")}
 """Keys of `upstream` beside those of its format: default and meaning, in Markdown."""
 
@@ -48,6 +51,13 @@ def _long_transaction_ms(declared: object) -> int:
     if not 60_000 <= timeout_ms <= 86_400_000:
         raise ValueError(f"{brief(declared)} is not in 1m..24h")
     return timeout_ms
+
+
+def _barriers_keep_ms(declared: object) -> int | None:
+    if declared == FOREVER:
+        return None
+    days = _DAYS.fullmatch(declared) if isinstance(declared, str) else None
+    return int(days[1]) * DAY_MS if days else parse_duration(declared)
 
 
 def _upstream(declared: object) -> dict[Any, Any]:
@@ -173,6 +183,11 @@ class ConfigFile(Model):
         1_000,
         description="Longest time between two barriers, `100ms` to `1h`. A control request brings one at once, and so "
         "does a backfill that could read on.",
+    )
+    barriers_keep: Annotated[int | None, BeforeValidator(_barriers_keep_ms)] = Field(
+        30 * DAY_MS,
+        description="How long barriers are kept in topics of their own, as in `30d` or `12h`; `forever`. Older ones "
+        "are deleted behind finished batches, see [operations](operations.md#how-large-barrier-topics-get).",
     )
     batch_timeout: Annotated[
         int, BeforeValidator(_duration_within(MIN_BATCH_TIMEOUT_MS, MAX_BATCH_TIMEOUT_MS))

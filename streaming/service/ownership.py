@@ -28,6 +28,7 @@ from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
 from streaming.protocol.bad_records import BadRecords
+from streaming.protocol.barrier_keeping import BarrierKeeping
 from streaming.protocol.batches import Batches
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.lanes.on_spark import Lanes
@@ -41,6 +42,7 @@ from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.service.initial.offsets import start_of
 from streaming.sink.dead_letters import read_letters
+from streaming.sink.kafka_reader import begins as first_barriers
 from streaming.sink.kinds import Sinks, SinkSetup
 from streaming.source.barriers.kinds import barrier_source
 from streaming.source.barriers.last import newest_barrier
@@ -101,6 +103,7 @@ class Ownership:
                 reserved=config.topics.all,
                 limits=config.limits,
                 parks=config.on_bad_record == "park",
+                key_columns=config.table.key_columns,
             )
         )
 
@@ -227,7 +230,14 @@ class Ownership:
             first_offsets=beginning,
             read_letters=partial(read_letters, kafka, config.upstream),
             bad_records=BadRecords(config.upstream, self.skip_records, parks=self.sinks.setup.parks),
-            forward=Forward(self.sinks, newest, config.table, config.lanes, rebuild=self.rebuild),
+            forward=Forward(
+                self.sinks,
+                newest,
+                config.table,
+                config.lanes,
+                rebuild=self.rebuild,
+                oldest=partial(_oldest, kafka, config.topics.barriers),
+            ),
             limits=config.limits,
             upstream_format=upstream_format.with_schemas(schemas.known),
             schemas=schemas,
@@ -249,6 +259,12 @@ class Ownership:
         for sink in self.sinks.all_of([*jobs, *self.config.jobs]):
             sink.fence([f"{prefix}-{lane}" for lane in range(lanes)])
 
+    def keeping(self, owned: Owned, barriers: BarrierSource) -> BarrierKeeping:
+        """What deletes the barriers that nobody needs any more."""
+        return BarrierKeeping(
+            self.config.barriers_keep_ms, self.sinks, barriers, lambda: not owned.journal.is_superseded
+        )
+
     def barriers(self, owned: Owned) -> BarrierSource:
         """The source of the batches' barriers. Call its `start` before anything is read."""
         setup = BarrierSetup(
@@ -265,6 +281,12 @@ class Ownership:
             gaps=owned.source.gaps,
         )
         return barrier_source(self.config.barriers, setup)
+
+
+def _oldest(kafka: KafkaSettings, barriers: str | None) -> int:
+    """The first barrier that all partitions of a barrier topic may still have; 0 without such a topic."""
+    found = () if barriers is None else first_barriers(kafka, barriers, beside=True)
+    return max((barrier.curr for barrier in found if barrier is not None), default=0)
 
 
 def _begins(kafka: KafkaSettings, topic: str, beginning: Sequence[int]) -> list[int]:

@@ -44,6 +44,7 @@ from streaming.compaction.spark_tasks import compact_on, merge_on
 from streaming.core.health import late_after_s
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.before import rows_name
+from streaming.protocol.barrier_keeping import BarrierKeeping
 from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches, stream_ended
@@ -189,7 +190,9 @@ class Service:
         with Watch(guard, self.vitals).running() as watch:
             try:
                 if self._copy(owned, restart_policy):
-                    self._recover_and_stream(owned, ownership.barriers(owned), restart_policy, watch)
+                    barriers = ownership.barriers(owned)
+                    keeping = ownership.keeping(owned, barriers)
+                    self._recover_and_stream(owned, barriers, keeping, restart_policy, watch)
             except EnvironmentProblem as problem:
                 reason = guard.reason(problem, owned.batches.next_offsets())
                 if reason is problem:
@@ -221,11 +224,16 @@ class Service:
         ).run()
 
     def _recover_and_stream(
-        self, owned: Owned, barriers: BarrierSource, restart_policy: RestartPolicy, watch: Watch
+        self,
+        owned: Owned,
+        barriers: BarrierSource,
+        keeping: BarrierKeeping,
+        restart_policy: RestartPolicy,
+        watch: Watch,
     ) -> None:
         batches, lanes = owned.batches, owned.lanes
         batches.on_each_part(partial(self._part_done, batches, restart_policy))
-        on_batch = partial(self._batch_done, batches, restart_policy)
+        on_batch = partial(self._batch_done, batches, restart_policy, keeping)
         compactor = Compactor(
             partial(compact_on, self.spark),
             partial(merge_on, self.spark),
@@ -246,7 +254,7 @@ class Service:
             self.barriers = barriers
             micro_batches = MicroBatches(barriers, batches, compactor, on_batch)
             self.vitals.rows_name = rows_name(transactional_id(batches.replica))
-            self.vitals.attach(barriers, micro_batches, compactor, owned.reads)
+            self.vitals.attach(barriers, micro_batches, compactor, owned.reads, keeping)
             micro_batches.run(known)
             threading.Thread(target=lanes.warm_up).start()
             stream = Stream(self.spark(), barriers, micro_batches, self._stop)
@@ -254,6 +262,7 @@ class Service:
         finally:
             barriers.close()
             compactor.close()
+            keeping.close()
 
     def _serves(self) -> None:
         self.vitals.streams()
@@ -284,8 +293,11 @@ class Service:
         self.on_part(plan)
         batches.ending = batches.ending or self._stop.is_set()
 
-    def _batch_done(self, batches: Batches, restart_policy: RestartPolicy, report: BatchReport) -> None:
+    def _batch_done(
+        self, batches: Batches, restart_policy: RestartPolicy, keeping: BarrierKeeping, report: BatchReport
+    ) -> None:
         restart_policy.worked()
+        keeping.behind(report.plan)
         self.vitals.batch_done()
         for mutation in report.outcome.reports:
             log.info("mutation", epoch=mutation.epoch, what=mutation.text, refused=mutation.refused)

@@ -28,6 +28,7 @@ from streaming.verify.records.canonical import canonical
 from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.rows import View
+from streaming.verify.sources.shortened import Folded
 from streaming.verify.sources.topics import TopicPair, read_letters
 
 SETTLE_S = 60.0
@@ -84,6 +85,8 @@ def verify_topics(
     with pair(on_read=count, barriers=barriers, begins=begins) as topics, _collector_paused():
         count.total = topics.offsets
         up, out = _sources((upstream, output), topics, formats, table, view)
+        if topics.since is not None and not reads_upstream:
+            out = out[0], [Folded(source, view) for source in out[1]]
         checked = partial(
             Checker, table, view, up, out, findings, letters, formats[0].images, initial=initial
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -267,13 +267,19 @@ class Arrivals:
     most: int
     counts: list[int] = field(default_factory=list)
     moment: int = 0
+    deleted: list[int] = field(default_factory=list)
+    """How many barriers of each partition are gone from a topic of their own."""
+    deletes: bool = False
+    """Whether old barriers of the outputs are deleted, at every chance."""
+    deletes_upstream: bool = False
 
     def __post_init__(self) -> None:
         self.counts = self.counts or [0] * self.changelog.count
+        self.deleted = self.deleted or [0] * self.changelog.count
 
     def copy(self) -> Arrivals:
         """The same once more."""
-        return Arrivals(self.changelog, self.most, list(self.counts), self.moment)
+        return replace(self, counts=list(self.counts), deleted=list(self.deleted))
 
     def arrive(self, number: int) -> None:
         """The next barrier of a partition."""
@@ -298,6 +304,14 @@ class Arrivals:
         count = self.counts[0]
         barrier = self.changelog.barriers[0][count - 1].barrier if count else None
         return barrier.curr if barrier else 0
+
+    def oldest(self) -> int:
+        """The barrier that the upstream begins with."""
+        found = [
+            barriers[deleted].barrier
+            for barriers, deleted in zip(self.changelog.barriers, self.deleted, strict=True)
+        ]
+        return max((barrier.curr for barrier in found if barrier is not None), default=0)
 
     @property
     def is_over(self) -> bool:

@@ -118,6 +118,12 @@ def _in_form(job: JobDefinition, form: str) -> JobDefinition:
     return JobDefinition.declare(declaration, table_of(job.part_count))
 
 
+DELETES = 0.5
+"""Of the histories with a topic of barriers, those in which old ones are deleted at every chance."""
+PERIOD_SHARE_MS = 1_200_000
+"""Between two barriers, so that two of three are full."""
+
+
 def _upstream(
     table: TableSchema, partitions: int, jobs: Iterable[JobDefinition], connector: random.Random | None
 ) -> Upstream:
@@ -154,6 +160,7 @@ def draw_setting(rng: random.Random) -> Setting:
     configured = (jobs["copy"],) if is_configured else ()
     connector = random.Random(apart.random()) if apart.random() < CONNECTOR and not from_topic else None
     upstream = _upstream(table, partitions, jobs.values(), connector)
+    upstream.every_ms = PERIOD_SHARE_MS
     vandal = Vandal(upstream, apart)
     riding = mutations(list(jobs.values()), rng)
     for _ in range(rng.randint(3, 6)):
@@ -182,6 +189,7 @@ def draw_setting(rng: random.Random) -> Setting:
         compactions=rng.random() < 0.5,
         closing=len(CLOSING),
         limits=limits,
+        deletes=random.Random(f"deletes {apart.getstate()}").random() < DELETES,
     )
 
 
@@ -283,6 +291,8 @@ def played(
 def _run(world: World, policy: Seeded) -> None:
     rng = policy.rng
     backup = world.durable.files.copy() if rng.random() < RESTORED else None
+    # A state that is restored from before the oldest barrier has missed its mutations.
+    world.durable.arrivals.deletes_upstream = world.setting.deletes and backup is None
     while world.scheduler.turn():
         if backup is not None and rng.random() < 0.01:
             if rng.random() < 0.6:

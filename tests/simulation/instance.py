@@ -36,6 +36,7 @@ from state.values.plan import BatchPlan
 from streaming.lane.run import run_lane
 from streaming.lane.task import Failed, LaneOutcome, LaneTask, Undone
 from streaming.protocol.bad_records import BadRecords
+from streaming.protocol.barrier_keeping import BarrierKeeping
 from streaming.protocol.batches import Batches
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches
@@ -72,6 +73,7 @@ class Instance:
     forward_type: type[Forward] = Forward
     store_type: type[SimulatedStore] = SimulatedStore
     reader_type: type[TableReader] = TableReader
+    keeping_type: type[BarrierKeeping] = BarrierKeeping
 
     def __init__(
         self,
@@ -99,6 +101,7 @@ class Instance:
         """Whether it found the state, while that was its own, older than its outputs."""
         self.rebuilds = False
         self._reader: TableReader | None = None
+        self._keeping: BarrierKeeping | None = None
         self._worked = False
         self.ended_as_owner = False
         """Whether it ended as superseded although no other instance had taken the state over."""
@@ -142,6 +145,7 @@ class Instance:
             self._worked = True
         self.refuse_rescale(batches)
         source = self.source()
+        self._keeping = self.keeping_type(0, self.sink_of, source, lambda: not journal.is_superseded)
         known = source.begin(batches.position, batches.next_offsets())
         micro_batches = MicroBatches(source, batches, compactor, self.batch_done)  # type: ignore[arg-type]  # narrower
         micro_batches.run(known)
@@ -215,6 +219,7 @@ class Instance:
             self.table,
             self.lane_count,
             rebuild=self.rebuilds,
+            oldest=self.arrivals.oldest,
             on_older=self._find_older,
         )
 
@@ -249,6 +254,8 @@ class Instance:
     def batch_done(self, report: BatchReport) -> None:
         """A batch is done."""
         self._worked = True
+        if self.arrivals.deletes and self._keeping is not None:
+            self._keeping.delete(report.plan)
 
 
 class Lanes:

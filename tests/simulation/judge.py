@@ -128,11 +128,11 @@ def _initial(changelog: Changelog) -> InitialTable | None:
 
 
 def _committed(topics: Topics, job: JobDefinition, number: int) -> list[Entry]:
-    """Changes and barriers of a partition, wherever these stand."""
+    """Changes and barriers of a partition, wherever these stand, and whether or not they were deleted since."""
     data = topics.committed((job.output, number))
     if job.barrier_topic is None:
         return data
-    barriers = topics.committed((job.barrier_topic, number))
+    barriers = topics.committed((job.barrier_topic, number), deleted_too=True)
     return list(Merged(ListSource(data), ListSource(barriers), job.barrier_topic, number).entries())
 
 

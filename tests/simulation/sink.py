@@ -10,6 +10,7 @@ from schemas.avro.codec import decode_barrier
 from schemas.job import JobDefinition
 from schemas.json.barriers import decode_beside
 from schemas.records import Barrier
+from streaming.kafka.old_barriers import Cut
 from streaming.kafka.topics import PartitionId
 from streaming.sink.columns import OutputPartition
 from streaming.sink.dead_letters import PARTITIONS
@@ -47,6 +48,18 @@ class SimulatedSink(Sink):
     def open_letters(self, job: JobDefinition) -> None:
         self._broker.create_topic(job.dead_letters, PARTITIONS)
 
+    def delete_barriers(self, job: JobDefinition, cut: Cut) -> int:
+        assert job.barrier_topic is not None
+        topics, deleted = self._broker.topics, 0
+        for place in topics.partitions(job.barrier_topic):
+            self._broker.scheduler.step(f"trim {place[0]}-{place[1]}")
+            barriers = [(each.offset, _barrier(job, place[1], each)) for each in topics.committed(place)]
+            full = [offset for offset, barrier in barriers if barrier.full and cut.has(barrier)]
+            if full:
+                deleted += full[-1] - topics.begins.get(place, 0)
+                topics.begins[place] = full[-1]
+        return deleted
+
     def tails(self, job: JobDefinition) -> list[Barrier | None] | None:
         topics = self._broker.topics
         if not topics.partitions(job.with_barriers):
@@ -56,8 +69,8 @@ class SimulatedSink(Sink):
             topics.last_barrier(OutputPartition(topic, partition, job.barrier_topic))
         return found
 
-    def begins(self, job: JobDefinition) -> list[int | None]:
-        return [barriers[0].curr if barriers else None for barriers in self._barriers(job)]
+    def begins(self, job: JobDefinition) -> list[Barrier | None]:
+        return [barriers[0] if barriers else None for barriers in self._barriers(job)]
 
     def endings(self, job: JobDefinition, after: int) -> list[Ending]:
         return [

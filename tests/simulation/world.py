@@ -42,6 +42,8 @@ class Setting:
     """Barriers at the end of the changelog that stay back until everything else is done."""
     limits: Limits = Limits()  # noqa: RUF009 (a value)
     """From which size on intervals go in parts."""
+    deletes: bool = False
+    """Whether old barriers are deleted from topics of their own, at every chance."""
 
 
 @dataclass
@@ -62,7 +64,7 @@ class Durable:
     def beginning(cls, setting: Setting) -> Durable:
         """Nothing is there yet."""
         most = len(setting.changelog.barriers[0]) - setting.closing
-        return cls(Topics(), Files(), Arrivals(setting.changelog, most))
+        return cls(Topics(), Files(), Arrivals(setting.changelog, most, deletes=setting.deletes))
 
     def copy(self) -> Durable:
         """The same once more: what happens to one leaves the other as it is."""
