@@ -200,7 +200,8 @@ class ConfigFile(Model):
         None,
         ge=1,
         le=1_024,
-        description="Parallelism; divides each job's `output_partitions`. May change at a restart. "
+        description="Parallelism; divides each job's `output_partitions`, or, with `read: topic`, is no more than them. "
+        "May change at a restart. "
         f"By default the cores of this machine, {MAX_DEFAULT_LANES} at most. With `distribution: upstream` the number "
         "of the upstream's partitions, the default then, or, once all jobs are complete, one that divides it.",
     )
@@ -214,7 +215,7 @@ class ConfigFile(Model):
     on_bad_record: Literal["stop", "park"] = Field(
         "stop",
         description="What becomes of a record that breaks its format: `stop` before it, or `park` it in "
-        "`<output>.dead-letters` of every job, see [bad input](bad-input.md).",
+        "`<output>.dead-letters` of every job, without one in `<topic>.dead-letters`, see [bad input](bad-input.md).",
     )
     limits: Annotated[LimitsConfig, BeforeValidator(empty_section)] = Field(
         LimitsConfig.model_validate({}), description="What is taken at most."

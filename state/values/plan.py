@@ -213,6 +213,11 @@ class BatchPlan:
         return any(map(self.is_full, range(len(self.barriers))))
 
     @property
+    def parks_early(self) -> bool:
+        """Whether records at fault are parked while there is no job."""
+        return bool(self.parked) and not self.jobs
+
+    @property
     def end(self) -> AlignedBarrier:
         """The barrier b that the batch ends with."""
         return self.barriers[-1]

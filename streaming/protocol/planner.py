@@ -145,9 +145,7 @@ class Planner:
     def _look_at_new(self, job: JobState, pin: Pin) -> None:
         try:
             misfit = self.scans.of(job.definition).misfit(job.definition, pin)
-            partitions, lanes = job.definition.output_partitions, self._setup.lane_count
-            if partitions % lanes:
-                misfit = f"{lanes} lanes don't divide {partitions} partitions"
+            misfit = job.definition.lanes_misfit(self._setup.lane_count) or misfit
             if misfit is not None:
                 raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
             self._setup.sink_of(job.definition).refuse_used(job.definition)

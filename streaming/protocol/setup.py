@@ -21,6 +21,7 @@ from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.table_read import ReadsTable
 from streaming.sink.dead_letters import ReadLetters
+from streaming.sink.early_letters import EarlyLetters
 from streaming.sink.protocol import SinkOf
 
 
@@ -110,6 +111,7 @@ class BatchSetup:
     lane_count: int
     sink_of: SinkOf
     read_letters: ReadLetters
+    early_letters: EarlyLetters
     bad_records: BadRecords
     limits: Limits = Limits()  # noqa: RUF009 (a value)
     upstream_format: Format = DEFAULT

@@ -21,7 +21,7 @@ from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.files.empty_ranges import EmptyRanges
 from state.files.schema_files import SchemaFiles
-from state.initial.start import DatabaseStart, Start
+from state.initial.start import AnyStart, DatabaseStart
 from state.journal import Journal
 from state.storage import Storage
 from state.values.plan import BatchPlan
@@ -42,6 +42,7 @@ from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.service.initial.offsets import start_of
 from streaming.sink.dead_letters import read_letters
+from streaming.sink.early_letters import TableLetters
 from streaming.sink.kafka_reader import begins as first_barriers
 from streaming.sink.kinds import Sinks, SinkSetup
 from streaming.source.barriers.kinds import barrier_source
@@ -71,7 +72,7 @@ class Owned:
     source: UpstreamSource
     lanes: Lanes
     batches: Batches
-    start: Start | DatabaseStart | None
+    start: AnyStart | None
     reads: DatabaseReading | None
 
     def chunks_since_ms(self) -> int | None:
@@ -169,9 +170,7 @@ class Ownership:
         batches.configure(config.jobs)
         return Owned(journal, upstream, source, lanes, batches, start, reads)
 
-    def _start(
-        self, storage: Storage, journal: Journal, upstream: UpstreamIdentity
-    ) -> Start | DatabaseStart | None:
+    def _start(self, storage: Storage, journal: Journal, upstream: UpstreamIdentity) -> AnyStart | None:
         config, current = self.config, journal.current
         if self.rebuild and config.initial_postgres is not None:
             raise out_of_step(
@@ -193,14 +192,14 @@ class Ownership:
             for job in () if self.rebuild else self.config.jobs:
                 self.sinks(job).refuse_used(job)
 
-    def _upstream_format(self, start: Start | DatabaseStart | None) -> Format:
+    def _upstream_format(self, start: AnyStart | None) -> Format:
         if not isinstance(start, DatabaseStart):
             return self.config.upstream_format
         from streaming.service.initial.database import debezium_of
 
         return debezium_of(self.config).with_transactions()
 
-    def _reads(self, storage: Storage, start: Start | DatabaseStart | None) -> DatabaseReading | None:
+    def _reads(self, storage: Storage, start: AnyStart | None) -> DatabaseReading | None:
         declared = self.config.initial_postgres
         if declared is None or not isinstance(start, DatabaseStart):
             return None
@@ -220,6 +219,7 @@ class Ownership:
         config, kafka = self.config, self.kafka
         schemas = self._schemas(storage)
         newest = partial(newest_barrier, kafka, config.topics)
+        reads_letters = partial(read_letters, kafka, config.upstream)
         setup = BatchSetup(
             storage=storage,
             table=config.table,
@@ -228,7 +228,8 @@ class Ownership:
             lane_count=config.lanes,
             journal=journal,
             first_offsets=beginning,
-            read_letters=partial(read_letters, kafka, config.upstream),
+            read_letters=reads_letters,
+            early_letters=TableLetters(kafka, config.upstream, config.limits, reads_letters),
             bad_records=BadRecords(config.upstream, self.skip_records, parks=self.sinks.setup.parks),
             forward=Forward(
                 self.sinks,

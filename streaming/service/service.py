@@ -34,7 +34,7 @@ from schemas.errors import (
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.initial.progress import CopyProgress
-from state.initial.start import Start
+from state.initial.start import Start, TopicStart
 from state.initial.table import checked_table
 from state.journal import Journal, is_superseded
 from state.values.plan import BatchPlan
@@ -180,6 +180,7 @@ class Service:
         self._journal = journal
         with presence.shown(self.owner), noting_fenced(presence, journal):
             owned = ownership.take_over(storage, journal, upstream)
+            self.vitals.start = str(owned.start) if isinstance(owned.start, TopicStart) else None
             restart_policy.begins()
             guard = UpstreamGuard(self.kafka, upstream, storage.root, owned.source.gaps)
             self._watched(ownership, owned, restart_policy, guard)

@@ -58,6 +58,8 @@ class Vitals:
         self._facts = Facts(upstream, interval_ms, late_s, clock(), injects=injects)
         self._marks: tuple[Marks, ...] = ()
         self._margins: tuple[Margin, ...] = ()
+        self.start: str | None = None
+        """What the state starts from, where only the state knows it."""
         self._barriers: BarrierSource | None = None
         self._batches: Batching | None = None
         self._maintains: tuple[Maintains, ...] = ()

@@ -74,7 +74,11 @@ class RealUpstream:
         self.changes, self.keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
         self._producer = Producer(kafka.producer(**{"message.max.bytes": 2_000_000}))
         self.topics = UpstreamTopics.of(topic, barriers=barriers)
-        self._injector = BarrierInjector(kafka, target_of(self.topics), interval_ms=1_000)
+        self.ahead_ms = 0
+        """How far the clock of the barriers is ahead."""
+        self._injector = BarrierInjector(
+            kafka, target_of(self.topics), interval_ms=1_000, clock=lambda: unix_ms() + self.ahead_ms
+        )
 
     def close(self) -> None:
         self._producer.flush(30)

@@ -60,6 +60,11 @@ class OwnBeside(EmbeddedBeside):
     def delete_barriers(self, cut: Cut) -> int:
         return self._topic.delete(cut)
 
+    def delete_all(self) -> None:
+        """What no owner does: also barriers that no batch has handled."""
+        assert isinstance(self._topic, ArrivedTopic)
+        self._topic.delete_all()
+
 
 class ArrivedTopic(BarrierTopic):
     """As much of the barrier topic as has arrived; `wait` lets others run until a condition holds."""
@@ -94,6 +99,10 @@ class ArrivedTopic(BarrierTopic):
     @property
     def trimmed(self) -> list[int]:
         return self._trimmed
+
+    def delete_all(self) -> None:
+        if self._arrivals.deletes_upstream:
+            self._arrivals.deleted = list(self._arrivals.counts)
 
     def delete(self, cut: Cut) -> int:
         before = sum(self._arrivals.deleted)

@@ -9,10 +9,9 @@ from pyspark.sql import DataFrame
 
 from schemas.records import Barrier, RecordId
 from state.values.plan import AlignedBarrier, BatchPlan
-from streaming.kafka.old_barriers import Cut
 from streaming.protocol.barrier_keeping import BarrierKeeping
 from streaming.source.barriers.source import BarrierSource, Newest
-from tests.kit.upstream import EPOCH_STEP
+from tests.simulation.beside import OwnBeside
 from tests.simulation.broker import Broker, Producer
 from tests.simulation.instance import Instance
 
@@ -51,9 +50,9 @@ class TakesEndsForOffsets(Instance):
 
 
 class _DeletesAhead(BarrierKeeping):
-    def cut(self, plan: BatchPlan) -> Cut | None:
-        cut = super().cut(plan)
-        return None if cut is None else Cut(plan.epoch + 100 * EPOCH_STEP, cut.before_ms * 2)
+    def delete(self, plan: BatchPlan) -> None:
+        if isinstance(self._source, OwnBeside):
+            self._source.delete_all()
 
 
 class DeletesBarriersThatAreToCome(Instance):

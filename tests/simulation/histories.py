@@ -185,6 +185,7 @@ def draw_setting(rng: random.Random) -> Setting:
             [rng.choice([1, 2, 2]) for _ in range(4)],
             partitions if from_topic or is_coupled else 2,
             otherwise=partitions if is_coupled else 1,
+            share=not is_coupled,
         ),
         compactions=rng.random() < 0.5,
         closing=len(CLOSING),
@@ -198,9 +199,11 @@ def reading_topic(job: JobDefinition) -> JobDefinition:
     return replace(job, scan=TopicScan(), output_partitions=0)
 
 
-def _lanes(drawn: list[int], partitions: int, *, otherwise: int) -> tuple[int, ...]:
-    """Those that divide the partitions of every output."""
-    return tuple(lanes if partitions % lanes == 0 else otherwise for lanes in drawn)
+def _lanes(drawn: list[int], partitions: int, *, otherwise: int, share: bool) -> tuple[int, ...]:
+    """Those that divide the partitions of every output, or are no more than that, where lanes may have some each."""
+    return tuple(
+        lanes if partitions % lanes == 0 or (share and lanes <= partitions) else otherwise for lanes in drawn
+    )
 
 
 def _limits(chance: random.Random) -> Limits:

@@ -55,7 +55,7 @@ from tests.simulation.compaction import Compactor
 from tests.simulation.initial import SimulatedWorkers
 from tests.simulation.rows import Disk, SimulatedStore
 from tests.simulation.scheduler import Process, Scheduler
-from tests.simulation.sink import SimulatedSink
+from tests.simulation.sink import SimulatedLetters, SimulatedSink
 from tests.simulation.storage import Files, MemoryStorage
 from tests.simulation.table_reader import TableReader
 
@@ -190,6 +190,7 @@ class Instance:
             journal=journal,
             first_offsets=self.arrivals.changelog.begins,
             read_letters=self.arrivals.changelog.letters,
+            early_letters=SimulatedLetters(self.broker, self.arrivals.changelog.letters),
             bad_records=BadRecords("up", self.arrivals.changelog.faulty, parks=True),
             forward=self._forward(),
             limits=self.limits,

@@ -48,6 +48,7 @@ from tests.simulation.changelog import Changelog
 from tests.simulation.compaction import changes_of, rows_of
 from tests.simulation.initial import rows_as
 from tests.simulation.judge_reading import places_of_released, plans_of, violations_of_reading
+from tests.simulation.sink import EARLY_LETTERS
 from tests.simulation.world import World
 
 ENDS = Fenced, CommitConflict, EnvironmentProblem, OutcomeUnknown
@@ -68,6 +69,11 @@ def _violations(world: World) -> Iterator[str]:
             yield f"{instance.process.name} found a state that is older than its outputs"
         if instance.ended_as_owner:
             yield f"{instance.process.name} ended although the state was its own: {error!r}"
+    early = (
+        world.durable.topics.letters(EARLY_LETTERS) if (EARLY_LETTERS, 0) in world.durable.topics.logs else []
+    )
+    counts = Counter(letter.place for letter in early)
+    yield from (f"{place} has {count} letters of the table" for place, count in counts.items() if count > 1)
     last = world.setting.changelog.last.curr
     entry = Journal(world.storage, world.setting.table).current
     plan = None if entry is None else entry.plan

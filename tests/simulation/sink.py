@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from schemas.avro.codec import decode_barrier
 from schemas.job import JobDefinition
 from schemas.json.barriers import decode_beside
 from schemas.records import Barrier
+from state.values.plan import Parked
 from streaming.kafka.old_barriers import Cut
 from streaming.kafka.topics import PartitionId
 from streaming.sink.columns import OutputPartition
-from streaming.sink.dead_letters import PARTITIONS
+from streaming.sink.dead_letters import PARTITIONS, ReadLetters
+from streaming.sink.early_letters import EarlyLetters, missing_letters
 from streaming.sink.protocol import Ending, OpenWriter, Sink, Writer
 from streaming.verify.history import Entry
 from tests.simulation.broker import Broker
+
+EARLY_LETTERS = "up.dead-letters"
 
 
 class SimulatedSink(Sink):
@@ -92,6 +97,26 @@ class SimulatedSink(Sink):
 
     def _is_decided(self, place: PartitionId) -> bool:
         return not self._broker.topics.is_undecided(place)
+
+
+@dataclass(frozen=True)
+class SimulatedLetters(EarlyLetters):
+    """Of a table without a job."""
+
+    broker: Broker
+    read_letters: ReadLetters
+
+    def write(self, parked: Sequence[Parked], writer_id: str) -> None:
+        self.broker.create_topic(EARLY_LETTERS, PARTITIONS)
+        place = EARLY_LETTERS, 0
+        writer = self.broker.writer(writer_id)
+        self.broker.scheduler.step("look at letters", lambda: not self.broker.topics.is_undecided(place))
+        there = {letter.place for letter in self.broker.topics.letters(EARLY_LETTERS)}
+        missing = missing_letters(self.read_letters, parked, there, "up")
+        if missing:
+            with writer.transaction():
+                for letter in missing:
+                    writer.letter_to(EARLY_LETTERS, letter)
 
 
 def _outputs(job: JobDefinition) -> list[str]:

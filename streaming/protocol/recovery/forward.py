@@ -281,14 +281,18 @@ class Forward:
     def lanes_of(self, step: Step, jobs: Sequence[JobPlan]) -> int:
         """A number of lanes with which the partitions of each lane end with the same barrier.
 
-        The number of lanes that sent them divides the partitions of every job. So with a common divisor of these, each
-        lane has partitions of one former lane only.
+        Where all else fails that is the number that sent them.
         """
         if step.silent or not jobs:
             return self._lane_count
-        most = math.gcd(*(job.state.definition.output_partitions for job in jobs))
-        counts = [self._lane_count, *(n for n in range(1, most + 1) if most % n == 0)]
-        fitting = [n for n in counts if most % n == 0 and all(self._agree(step, jobs, n))]
+        definitions = [job.state.definition for job in jobs]
+        most: int = min(each.output_partitions for each in definitions)
+        counts: list[int] = [self._lane_count, *range(1, most + 1)]
+        fitting = [
+            n
+            for n in counts
+            if not any(each.lanes_misfit(n) for each in definitions) and all(self._agree(step, jobs, n))
+        ]
         if not fitting:
             raise out_of_step(
                 "partitions of one lane that end with different barriers", "lanes that commit at once"

@@ -62,6 +62,7 @@ class BarrierTopic(Protocol):
 
     def delete(self, cut: Cut) -> int:
         """As `BarrierSource.delete_barriers`, for the service that writes the topic."""
+        return 0
 
     def close(self) -> None:
         """Leave the broker; idempotent."""
