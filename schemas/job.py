@@ -248,26 +248,9 @@ class JobDefinition:
         """The same job; `output_partitions` is set to the upstream's number where it is 0."""
         return self if self.output_partitions else replace(self, output_partitions=upstream)
 
-    def lanes_misfit(self, lanes: int) -> str | None:
-        """Why the job can't run with so many lanes, None if it can: one lane writes a partition of its output.
-
-        Parts that are partitions fall into contiguous shares of any size; vnodes have to fill whole partitions.
-        """
-        partitions = self.output_partitions
-        if self.scan.reads_upstream:
-            return f"{lanes} lanes for {partitions} partitions" if 0 < partitions < lanes else None
-        return f"{lanes} lanes don't divide {partitions} output_partitions" if partitions % lanes else None
-
     def partition_of(self, part: int) -> int:
         """The output partition in which a part of its scan lives."""
         return part * self.output_partitions // self.part_count
-
-    def parts_of(self, partition: int) -> range:
-        """The parts that live in an output partition."""
-        first, end = (
-            -(-number * self.part_count // self.output_partitions) for number in (partition, partition + 1)
-        )
-        return range(first, end)
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

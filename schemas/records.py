@@ -154,8 +154,8 @@ class VnodeProgress:
 class Barrier:
     """Closes the interval (prev, curr]. The same barrier goes to each of `partitions` partitions.
 
-    `full`: its progress lists all parts of its partition, so readers may begin at it (`schemas.full_barriers`). Only
-    barriers of a barrier topic are.
+    `full`: its progress lists all parts of its partition, so readers may begin at it. Only barriers of a barrier topic
+    are (`schemas.kinds.full_barriers`).
     """
 
     curr: int

@@ -22,6 +22,7 @@ from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.job import JobDefinition
 from schemas.kinds.barriers import BARRIER_KINDS, BarriersConfig
 from schemas.kinds.initial import NO_INITIAL, DeltaStart, check_initial
+from schemas.kinds.lanes import lanes_misfit
 from schemas.kinds.postgres import SECRET_KEYS as INITIAL_SECRETS
 from schemas.kinds.postgres import PostgresStart
 from schemas.settings.documents import read_mapping
@@ -335,7 +336,7 @@ def _lanes(
     if table.has_key and not table.by_partition and raw.lanes > table.vnode_count:
         faults.add(f"{raw.lanes} lanes for a vnode_count of {table.vnode_count}")
     for job in jobs:
-        misfit = job.lanes_misfit(raw.lanes)
+        misfit = lanes_misfit(job, raw.lanes)
         if misfit is not None:
             faults.add(f"job {job.name}: {misfit}")
     return raw.lanes
@@ -347,4 +348,4 @@ def default_lanes(spark: SparkConfig, table: TableSchema, jobs: Sequence[JobDefi
     if spark.master is None:
         most = min(most, len(os.sched_getaffinity(0)))
     most = min(most, table.vnode_count)
-    return max(n for n in range(1, most + 1) if all(job.lanes_misfit(n) is None for job in jobs))
+    return max(n for n in range(1, most + 1) if all(lanes_misfit(job, n) is None for job in jobs))

@@ -187,7 +187,7 @@ class ConfigFile(Model):
     barriers_keep: Annotated[int | None, BeforeValidator(_barriers_keep_ms)] = Field(
         30 * DAY_MS,
         description="How long barriers are kept in topics of their own, as in `30d` or `12h`; `forever`. Older ones "
-        "are deleted behind finished batches, see [operations](operations.md#how-large-barrier-topics-get).",
+        "are deleted behind finished batches, see [barrier topics](barrier-topics.md).",
     )
     batch_timeout: Annotated[
         int, BeforeValidator(_duration_within(MIN_BATCH_TIMEOUT_MS, MAX_BATCH_TIMEOUT_MS))
@@ -200,8 +200,8 @@ class ConfigFile(Model):
         None,
         ge=1,
         le=1_024,
-        description="Parallelism; divides each job's `output_partitions`, or, with `read: topic`, is no more than them. "
-        "May change at a restart. "
+        description="Parallelism; divides each job's `output_partitions`, or, with `read: topic`, is no more than them."
+        " May change at a restart. "
         f"By default the cores of this machine, {MAX_DEFAULT_LANES} at most. With `distribution: upstream` the number "
         "of the upstream's partitions, the default then, or, once all jobs are complete, one that divides it.",
     )

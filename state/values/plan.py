@@ -15,8 +15,8 @@ from typing import Any
 from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.avro.registered import SchemaIds
 from schemas.errors import Code
-from schemas.full_barriers import begins_period
 from schemas.job import JobDefinition
+from schemas.kinds.full_barriers import begins_period
 from schemas.position import Key, position_from_text, position_to_text
 from schemas.records import Barrier, RecordId
 from schemas.table import Column, TableSchema

@@ -82,8 +82,11 @@ class Aligner:
         self._feed(partition, _Copy(barrier, offset, offset + 1))
 
     def feed_beside(self, partition: int, offset: int, barrier: Barrier, end: int) -> None:
-        """As `feed`, of a barrier beside the data; the first is the one behind the last that was handled."""
-        self._feed(partition, _Copy(barrier, offset, end))
+        """As `feed`, of a barrier beside the data; the first is the one behind the last that was handled.
+
+        What an output tells there of its own progress is not passed on.
+        """
+        self._feed(partition, _Copy(replace(barrier, progress=(), full=False), offset, end))
 
     def _feed(self, partition: int, copy: _Copy) -> None:
         if copy.offset < self._seen_to[partition]:

@@ -1,4 +1,4 @@
-"""Deletes the oldest barriers of a barrier topic, so that it begins with a full one, see `schemas.full_barriers`."""
+"""Deletes the oldest barriers of a barrier topic, which then begins with a full one (`schemas.kinds.full_barriers`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from schemas.full_barriers import PERIOD_MS, begins_period
+from schemas.kinds.full_barriers import PERIOD_MS, begins_period
 from schemas.records import Barrier
 from streaming.kafka.barrier_records import beside_barrier_in
 from streaming.kafka.clients import KafkaSettings, translate
@@ -31,10 +31,10 @@ class Cut:
         return barrier.curr <= self.epoch and barrier.injected_at_ms <= self.before_ms
 
 
-def delete_barriers(kafka: KafkaSettings, topic: str, cut: Cut, *, all_are_full: bool) -> int:
+def delete_barriers(kafka: KafkaSettings, topic: str, cut: Cut) -> int:
     """Delete what lies before the newest full barrier within the cut, by partition; returns how many offsets.
 
-    `all_are_full`: of an upstream's own barriers, of which the first of a period is taken, as in its outputs. The last
+    Of an upstream, all of whose barriers are full, the first of a period is taken, as it is in its outputs. The last
     barrier of a partition is never deleted. Raises: EnvironmentProblem, TopicError when the broker refuses.
     """
     with RangeReader(kafka) as reader:
@@ -43,23 +43,20 @@ def delete_barriers(kafka: KafkaSettings, topic: str, cut: Cut, *, all_are_full:
         begins: dict[PartitionId, int] = {}
         for partition, each in enumerate(marks):
             span = max(firsts.get(partition, each.earliest), each.earliest), each.stable
-            begin = _newest_full(reader, (topic, partition), span, cut, all_are_full=all_are_full)
+            begin = _newest_full(reader, (topic, partition), span, cut)
             if begin is not None and begin > each.earliest:
                 begins[topic, partition] = begin
     _delete_before(kafka, begins)
     return sum(begin - marks[partition].earliest for (_, partition), begin in begins.items())
 
 
-def _newest_full(
-    reader: RangeReader, place: PartitionId, span: tuple[int, int], cut: Cut, *, all_are_full: bool
-) -> int | None:
-    """The offset of the newest full barrier in the cut; None without one."""
+def _newest_full(reader: RangeReader, place: PartitionId, span: tuple[int, int], cut: Cut) -> int | None:
+    """The offset of the newest full barrier in the cut that is the first of its period; None without one."""
     found, before = None, None
     for offset, barrier in _barriers(reader, place, span):
         if not cut.has(barrier):
             break
-        is_first = before is not None and begins_period(before, barrier)
-        if is_first if all_are_full else barrier.full:
+        if barrier.full and before is not None and begins_period(before, barrier):
             found = offset
         before = barrier
     return found

@@ -16,9 +16,10 @@ from schemas.filter.columnar import evaluate
 from schemas.filter.parse import parse_filter
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
-from schemas.full_barriers import barrier_topic_bytes
 from schemas.job import JobDefinition, JobSchemas
 from schemas.json.barriers import encode_beside
+from schemas.kinds.full_barriers import barrier_topic_bytes
+from schemas.kinds.lanes import parts_of
 from schemas.kinds.scans import ScanConfig
 from schemas.kinds.sinks import SinkConfig
 from schemas.position import position_to_text
@@ -280,7 +281,7 @@ class LaneJob:
         Keys of thousands of bytes can make it so. `progress` is that of the lane's parts once slices were read.
         """
         definition = self.definition
-        parts = definition.parts_of(partition)
+        parts = parts_of(definition, partition)
         reported = {part: progress.get(part, NotStarted()) for part in parts}
         full = replace(self.barrier(upstream, partition, reported), full=True)
         most = barrier_topic_bytes(definition, definition.scan.position_columns(self.table), self.limits)

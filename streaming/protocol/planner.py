@@ -13,6 +13,7 @@ import structlog
 
 from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.job import JobDefinition
+from schemas.kinds.lanes import lanes_misfit
 from schemas.records import RecordId
 from state.progress_table import ProgressTable
 from state.replica import Replica
@@ -145,7 +146,7 @@ class Planner:
     def _look_at_new(self, job: JobState, pin: Pin) -> None:
         try:
             misfit = self.scans.of(job.definition).misfit(job.definition, pin)
-            misfit = job.definition.lanes_misfit(self._setup.lane_count) or misfit
+            misfit = lanes_misfit(job.definition, self._setup.lane_count) or misfit
             if misfit is not None:
                 raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
             self._setup.sink_of(job.definition).refuse_used(job.definition)

@@ -20,8 +20,7 @@ from streaming.lane.task import LaneOutcome, LaneTask
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.table_read import ReadsTable
-from streaming.sink.dead_letters import ReadLetters
-from streaming.sink.early_letters import EarlyLetters
+from streaming.sink.dead_letters import EarlyLetters, ReadLetters
 from streaming.sink.protocol import SinkOf
 
 

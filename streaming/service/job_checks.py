@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
+from schemas.kinds.lanes import lanes_misfit
 from schemas.settings.config import ServiceConfig, default_lanes
 from state.values.progress import Progress, is_complete
 
@@ -16,8 +17,10 @@ def counted(config: ServiceConfig, partitions: int) -> ServiceConfig:
     Raises: ConfigError(CONFIG_INVALID) for lanes that don't divide it, where vnodes are partitions.
     """
     if not config.table.by_partition:
+        if config.lanes:
+            return config
         counted_jobs = [job.with_partitions(partitions) for job in config.jobs]
-        lanes = config.lanes or default_lanes(config.spark, config.table, counted_jobs)
+        lanes = default_lanes(config.spark, config.table, counted_jobs)
         return config.model_copy(update={"lanes": lanes})
     lanes = config.lanes or partitions
     if partitions % lanes:
@@ -45,7 +48,7 @@ def refuse_changed_jobs(known: Iterable[JobDefinition], configured: Iterable[Job
 def refuse_misfit_lanes(known: Iterable[JobDefinition], lanes: int) -> None:
     """Raises: ConfigError(CONFIG_INVALID) for lanes with which a job can't run, see `JobDefinition.lanes_misfit`."""
     for job in known:
-        misfit = job.lanes_misfit(lanes)
+        misfit = lanes_misfit(job, lanes)
         if misfit is not None:
             raise ConfigError(
                 Code.CONFIG_INVALID,

@@ -25,10 +25,10 @@ from state.initial.start import AnyStart, DatabaseStart
 from state.journal import Journal
 from state.storage import Storage
 from state.values.plan import BatchPlan
+from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
 from streaming.protocol.bad_records import BadRecords
-from streaming.protocol.barrier_keeping import BarrierKeeping
 from streaming.protocol.batches import Batches
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.lanes.on_spark import Lanes
@@ -98,15 +98,7 @@ class Ownership:
     def sinks(self) -> Sinks:
         """The sinks of all jobs."""
         config = self.config
-        return Sinks(
-            SinkSetup(
-                kafka=self.kafka,
-                reserved=config.topics.all,
-                limits=config.limits,
-                parks=config.on_bad_record == "park",
-                key_columns=config.table.key_columns,
-            )
-        )
+        return Sinks(SinkSetup.of(config, self.kafka, parks=config.on_bad_record == "park"))
 
     def check_topics(self) -> UpstreamIdentity:
         """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs say.
@@ -261,7 +253,7 @@ class Ownership:
             sink.fence([f"{prefix}-{lane}" for lane in range(lanes)])
 
     def keeping(self, owned: Owned, barriers: BarrierSource) -> BarrierKeeping:
-        """What deletes the barriers that nobody needs any more."""
+        """The part that deletes old barriers."""
         return BarrierKeeping(
             self.config.barriers_keep_ms, self.sinks, barriers, lambda: not owned.journal.is_superseded
         )

@@ -39,12 +39,12 @@ from state.initial.table import checked_table
 from state.journal import Journal, is_superseded
 from state.values.plan import BatchPlan
 from state.values.progress import is_complete
+from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.compaction.compactor import COMPACTION_LEAST_ROWS, Compactor, log_compaction
 from streaming.compaction.spark_tasks import compact_on, merge_on
 from streaming.core.health import late_after_s
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.before import rows_name
-from streaming.protocol.barrier_keeping import BarrierKeeping
 from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches, stream_ended

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from schemas.settings.limits import KAFKA_MESSAGE_BYTES, Limits
 from schemas.topics import DEAD_LETTERS_SUFFIX
@@ -17,18 +16,8 @@ from state.values.plan import Parked
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
 from streaming.kafka.topics import create_topic
-from streaming.sink.dead_letters import PARTITIONS, PLACE_HEADER, Letter, ReadLetters
+from streaming.sink.dead_letters import PARTITIONS, PLACE_HEADER, EarlyLetters, ReadLetters, missing_letters
 from streaming.sink.kafka_client import UNDECIDED_S, open_kafka_writer
-
-
-class EarlyLetters(Protocol):
-    """Takes the letters of records that were parked while no job was open."""
-
-    def write(self, parked: Sequence[Parked], writer_id: str) -> None:
-        """Write those that are not there yet; `writer_id` is a transactional id that nothing else uses.
-
-        Raises: TopicError when the topic can't be made; InputError(DATA_LOST); EnvironmentProblem.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +53,3 @@ class TableLetters(EarlyLetters):
                 header_of(each, PLACE_HEADER) for chunk in reader.read(self.topic, ranges) for each in chunk
             )
             return {place.decode("utf-8", "replace") for place in found if place is not None}
-
-
-def missing_letters(
-    read_letters: ReadLetters, parked: Sequence[Parked], places: set[str], upstream: str
-) -> list[Letter]:
-    """The letters whose place is not among those that are there."""
-    missing = [item for item in parked if f"{upstream}-{item.partition}@{item.offset}" not in places]
-    return list(read_letters(missing)) if missing else []

@@ -13,8 +13,8 @@ from functools import partial
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, TopicError
-from schemas.full_barriers import barrier_topic_bytes
 from schemas.job import JobDefinition
+from schemas.kinds.full_barriers import barrier_topic_bytes
 from schemas.records import Barrier
 from schemas.settings.limits import KAFKA_MESSAGE_BYTES, Limits
 from schemas.settings.topic_config import BARRIER_TOPIC, RETENTION_KEYS, is_finite
@@ -62,7 +62,7 @@ class KafkaSink(Sink):
         """Of its barrier topic."""
         if job.barrier_topic is None:
             return 0
-        return delete_barriers(self.kafka, job.barrier_topic, cut, all_are_full=False)
+        return delete_barriers(self.kafka, job.barrier_topic, cut)
 
     def fence(self, writer_ids: Sequence[str]) -> None:
         """By their transactional ids, some at a time."""

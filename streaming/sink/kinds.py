@@ -11,6 +11,7 @@ from typing import Any
 
 from schemas.job import JobDefinition
 from schemas.kinds.sinks import DEFAULT, SinkConfig, ToKafka
+from schemas.settings.config import ServiceConfig
 from schemas.settings.limits import Limits
 from schemas.table import Column
 from streaming.kafka.clients import KafkaSettings
@@ -31,6 +32,17 @@ class SinkSetup:
     limits: Limits
     parks: bool
     key_columns: tuple[Column, ...]
+
+    @classmethod
+    def of(cls, config: ServiceConfig, kafka: KafkaSettings, *, parks: bool) -> SinkSetup:
+        """Of a service's configuration."""
+        return cls(
+            kafka=kafka,
+            reserved=config.topics.all,
+            limits=config.limits,
+            parks=parks,
+            key_columns=config.table.key_columns,
+        )
 
 
 SINKS: dict[type[SinkConfig], Callable[[Any, SinkSetup], Sink]] = {

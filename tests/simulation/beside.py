@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from schemas.full_barriers import begins_period
+from schemas.kinds.full_barriers import begins_period
 from state.columns import OP
 from streaming.kafka.barrier_records import FoundBeside
 from streaming.kafka.old_barriers import Cut
@@ -52,6 +52,13 @@ class BesideChangelog(Changelog):
             assert found is not None
             yield FoundBeside(number, offset, found, end)
             offset += 1
+
+
+def oldest(arrivals: Arrivals) -> int:
+    """The barrier that the upstream begins with."""
+    places = zip(arrivals.changelog.barriers, arrivals.deleted, strict=True)
+    found = [barriers[deleted].barrier for barriers, deleted in places]
+    return max((barrier.curr for barrier in found if barrier is not None), default=0)
 
 
 class OwnBeside(EmbeddedBeside):

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from schemas.records import Barrier, RecordId
 from state.values.plan import AlignedBarrier, BatchPlan
-from streaming.protocol.barrier_keeping import BarrierKeeping
+from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.source.barriers.source import BarrierSource, Newest
 from tests.simulation.beside import OwnBeside
 from tests.simulation.broker import Broker, Producer

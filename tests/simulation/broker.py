@@ -64,7 +64,7 @@ class Transaction:
 
 @dataclass
 class Topics:
-    """All that the broker holds. It is changed by whole effects only, so it can be copied between any two."""
+    """All that the broker holds; `begins` is what was not deleted. It is changed by whole effects only."""
 
     logs: dict[PartitionId, list[Record]] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
@@ -75,7 +75,6 @@ class Topics:
     """Commit requests on their way: transactional id and producer epoch."""
     count: int = 0
     begins: dict[PartitionId, int] = field(default_factory=dict)
-    """The first offset that was not deleted."""
 
     def copy(self) -> Topics:
         """The same once more."""
@@ -226,11 +225,9 @@ class Broker:
                 self.topics.mark(name, place)
 
     def _decided(self) -> list[tuple[str, PartitionId]]:
+        current = self.topics.current.items()
         return [
-            (name, place)
-            for name, transaction in self.topics.current.items()
-            if transaction.decision is not None
-            for place in transaction.places
+            (name, place) for name, open_ in current if open_.decision is not None for place in open_.places
         ]
 
 

@@ -179,11 +179,8 @@ class Changelog:
     def letters(self, parked: Sequence[Parked]) -> list[Letter]:
         """The records as they lie in the topic."""
         by_place = {(n, entry.offset): entry for n, entries in enumerate(self.records) for entry in entries}
-        found = ((item, by_place[item.partition, item.offset]) for item in parked)
-        return [
-            Letter(entry.key, entry.value, item.code, f"up-{item.partition}@{item.offset}")
-            for item, entry in found
-        ]
+        found = ((by_place[item.partition, item.offset], item) for item in parked)
+        return [Letter(e.key, e.value, item.code, f"up-{item.partition}@{item.offset}") for e, item in found]
 
     def source(self, arrivals: Arrivals, wait: Wait) -> BarrierSource:
         """The barriers as they arrive, for one run of the service; `wait` lets others run until a condition holds."""
@@ -261,6 +258,7 @@ class Arrivals:
     the one before gave. `most` says how many may come so far.
 
     `moment` is how far the database is by then, from which the changes come: it may be ahead of what arrives.
+    `deletes`: old barriers of outputs are deleted; `deleted` counts those of the upstream that are.
     """
 
     changelog: Changelog
@@ -268,9 +266,7 @@ class Arrivals:
     counts: list[int] = field(default_factory=list)
     moment: int = 0
     deleted: list[int] = field(default_factory=list)
-    """How many barriers of each partition are gone from a topic of their own."""
     deletes: bool = False
-    """Whether old barriers of the outputs are deleted, at every chance."""
     deletes_upstream: bool = False
 
     def __post_init__(self) -> None:
@@ -304,14 +300,6 @@ class Arrivals:
         count = self.counts[0]
         barrier = self.changelog.barriers[0][count - 1].barrier if count else None
         return barrier.curr if barrier else 0
-
-    def oldest(self) -> int:
-        """The barrier that the upstream begins with."""
-        found = [
-            barriers[deleted].barrier
-            for barriers, deleted in zip(self.changelog.barriers, self.deleted, strict=True)
-        ]
-        return max((barrier.curr for barrier in found if barrier is not None), default=0)
 
     @property
     def is_over(self) -> bool:

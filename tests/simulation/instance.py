@@ -33,10 +33,10 @@ from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.replica import Replica
 from state.values.plan import BatchPlan
+from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.lane.run import run_lane
 from streaming.lane.task import Failed, LaneOutcome, LaneTask, Undone
 from streaming.protocol.bad_records import BadRecords
-from streaming.protocol.barrier_keeping import BarrierKeeping
 from streaming.protocol.batches import Batches
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches
@@ -49,6 +49,7 @@ from streaming.sink.kinds import SINKS, SinkSetup
 from streaming.sink.protocol import Sink
 from streaming.source.barriers.source import BarrierSource
 from tests.kit.barriers import NO_RECORDS
+from tests.simulation.beside import oldest
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
 from tests.simulation.compaction import Compactor
@@ -220,7 +221,7 @@ class Instance:
             self.table,
             self.lane_count,
             rebuild=self.rebuilds,
-            oldest=self.arrivals.oldest,
+            oldest=partial(oldest, self.arrivals),
             on_older=self._find_older,
         )
 

@@ -15,8 +15,7 @@ from state.values.plan import Parked
 from streaming.kafka.old_barriers import Cut
 from streaming.kafka.topics import PartitionId
 from streaming.sink.columns import OutputPartition
-from streaming.sink.dead_letters import PARTITIONS, ReadLetters
-from streaming.sink.early_letters import EarlyLetters, missing_letters
+from streaming.sink.dead_letters import PARTITIONS, EarlyLetters, ReadLetters, missing_letters
 from streaming.sink.protocol import Ending, OpenWriter, Sink, Writer
 from streaming.verify.history import Entry
 from tests.simulation.broker import Broker

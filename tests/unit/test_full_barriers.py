@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from schemas.full_barriers import PERIOD_MS, barrier_topic_bytes, begins_period
 from schemas.job import JobDefinition
 from schemas.json.barriers import encode_beside
+from schemas.kinds.full_barriers import PERIOD_MS, barrier_topic_bytes, begins_period
+from schemas.kinds.lanes import parts_of
 from schemas.position import Key
 from schemas.records import Barrier, BarrierKind, VnodeProgress
 from schemas.settings.limits import HEADROOM_BYTES, Limits
@@ -91,7 +92,7 @@ def test_parts_of_a_partition_are_those_that_live_there() -> None:
         job = JobDefinition.declare({"name": "j", "output": "o", "output_partitions": partitions}, table)
         for partition in range(partitions):
             wanted = [part for part in range(vnodes) if job.partition_of(part) == partition]
-            assert list(job.parts_of(partition)) == wanted
+            assert list(parts_of(job, partition)) == wanted
 
 
 KEYS: list[tuple[TableSchema, Key]] = [

@@ -64,15 +64,7 @@ class Served:
         from streaming.sink.kinds import Sinks, SinkSetup
 
         config = self.config
-        return Sinks(
-            SinkSetup(
-                kafka=self.kafka,
-                reserved=config.topics.all,
-                limits=config.limits,
-                parks=config.on_bad_record == "park",
-                key_columns=config.table.key_columns,
-            )
-        )
+        return Sinks(SinkSetup.of(config, self.kafka, parks=config.on_bad_record == "park"))
 
     def counted(self, job: JobDefinition) -> JobDefinition:
         """The job with as many partitions as the upstream has, where that is what it says."""

@@ -57,7 +57,7 @@ from streaming.protocol.batches import Batches
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.setup import BatchSetup
 from streaming.scan.arrangement import Arrangement
-from streaming.sink.early_letters import EarlyLetters
+from streaming.sink.dead_letters import EarlyLetters
 from streaming.sink.protocol import OpenWriter, Sink
 
 TABLES = {"journal": JOURNAL_PATH, "progress": PROGRESS_PATH, "log": LOG_PATH, "base": BASE_PATH}

@@ -31,6 +31,7 @@ from functools import cached_property
 import structlog
 
 from schemas.job import JobDefinition
+from schemas.kinds.lanes import lanes_misfit
 from schemas.records import Barrier, VnodeProgress
 from schemas.table import TableSchema
 from state.progress_table import ProgressRow
@@ -291,7 +292,7 @@ class Forward:
         fitting = [
             n
             for n in counts
-            if not any(each.lanes_misfit(n) for each in definitions) and all(self._agree(step, jobs, n))
+            if not any(lanes_misfit(each, n) for each in definitions) and all(self._agree(step, jobs, n))
         ]
         if not fitting:
             raise out_of_step(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schemas.job import JobDefinition
+from schemas.kinds.lanes import parts_of
 from schemas.position import position_from_text
 from schemas.records import Barrier, VnodeProgress
 from schemas.table import TableSchema
@@ -45,7 +46,7 @@ def is_of_another_plan(
         for partition, tail in enumerate(tails[definition.output] or ()):
             if tail is None or tail.curr != plan.epoch:
                 continue
-            parts = definition.parts_of(partition)
+            parts = parts_of(definition, partition)
             planned = {part: mark(before.get(part, NotStarted())) for part in parts if tail.full}
             planned |= {
                 item.part: _FINISHED if item.upto is None else item.upto

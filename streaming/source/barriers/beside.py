@@ -51,7 +51,7 @@ class BarrierTopic(Protocol):
     def poll(self, timeout_s: float) -> list[FoundBeside]:
         """The next barriers, in offset order within a partition; none when nothing comes in time.
 
-        Raises: as `behind`; InputError(DATA_LOST).
+        Raises: as `behind`; TopicError(BARRIER_STALLED) if they were deleted, and a new start goes on behind them.
         """
 
     def stream(self) -> DataFrame:

@@ -10,6 +10,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
+from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER
 from schemas.topics import UpstreamTopics
 from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
@@ -121,6 +122,14 @@ class FollowedTopic:
         error = message.error()
         if error is None:
             return True
+        if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
+            raise TopicError(
+                Code.BARRIER_STALLED,
+                where=place(message) if message.topic() else self.name,
+                found="barriers that their owner deleted before they were read here",
+                expected="a reader that keeps up with barriers_keep",
+                next_step="nothing: it goes on with the oldest barrier that is there",
+            )
         if not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
             raise translate(error, self._kafka, what=place(message) if message.topic() else self.name)
         return False
@@ -136,7 +145,7 @@ class FollowedTopic:
 
     def delete(self, cut: Cut) -> int:
         """As `BarrierTopic.delete`."""
-        return delete_barriers(self._kafka, self.name, cut, all_are_full=True)
+        return delete_barriers(self._kafka, self.name, cut)
 
     @cached_property
     def _stable_offsets(self) -> Callable[[], tuple[int, ...]]:

@@ -50,7 +50,7 @@ class Shortened(Source):
         try:
             barrier = decode_barrier(entry.barrier, entry.value)
         except InputError:
-            return entry  # whoever reads it says so
+            return entry  # its reader makes a finding of it
         is_start = not self._progress and not barrier.progress
         self._progress |= {each.vnode: each for each in barrier.progress}
         if barrier.curr < self.since:

@@ -12,7 +12,6 @@ from typing import Any
 import fastavro
 import pytest
 from confluent_kafka import Message, Producer
-from structlog.testing import capture_logs
 
 from schemas.avro.registered import frame
 from schemas.errors import Code, ConfigError, InputError
@@ -28,7 +27,6 @@ from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from streaming.sink.dead_letters import CODE_HEADER
 from streaming.verify.findings import Rule
-from tests.kit.kafka_topics import remove_beginning
 from tests.kit.real import Stage, records
 from tests.kit.real_rows import AppendUpstream
 from tests.kit.registry import FakeRegistry
@@ -136,32 +134,6 @@ def test_lanes_beyond_the_partitions_are_refused_and_none_are_taken_by_default(s
     error = stage.fails()
     assert isinstance(error, ConfigError)
     assert (error.code, error.found) == (Code.CONFIG_INVALID, "3 lanes for 2 partitions of all")
-
-
-def test_it_starts_at_the_earliest_record_that_is_there_and_says_so(set_up: SetUp, bootstrap: str) -> None:
-    stage = set_up(ALL, table=EVENTS, partitions=2, lanes=2, beside=True, upstream_type=AppendUpstream)
-    upstream, wanted = stage.upstream, [list[Any](), list[Any]()]
-    assert isinstance(upstream, AppendUpstream)
-    upstream.barrier()
-    for number in range(12):
-        upstream.append((number, "EU", Decimal(50)), b"k", number % 2)
-        wanted[number % 2].append((b"k", number))
-    upstream.flush()
-    remove_beginning(bootstrap, upstream.name, 4, partition=1)
-    del wanted[1][:4]
-    with capture_logs() as logs, stage.running() as run:
-        run.reach(upstream.barrier())
-        assert "offsets 0, 4" in str(run.service.vitals.start)
-    assert [line["offsets"] for line in logs if line["event"] == "starts_at"] == [[0, 4]]
-    remove_beginning(bootstrap, upstream.name, 6, partition=1)  # what was read may go
-    with stage.running() as run:
-        upstream.append((12, "EU", Decimal(50)), b"k", 0)
-        wanted[0].append((b"k", 12))
-        run.reach(upstream.barrier())
-        run.until(lambda: run.is_complete("all"))
-        assert "offsets 0, 4" in str(run.service.vitals.start)
-    found = sent(stage, stage.config().jobs[0].output)
-    assert [[(key, row["id"]) for key, row in part] for part in found] == wanted
 
 
 def test_nothing_is_kept_of_a_row_and_null_values_are_counted(set_up: SetUp) -> None:

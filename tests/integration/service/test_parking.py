@@ -79,7 +79,8 @@ def test_what_is_at_fault_before_there_is_a_job_is_parked_once_with_the_table(se
     stage.jobs = [{"name": "late", "output": f"{upstream.name}-late"}]
     with stage.running(on_bad_record="park") as run:
         run.reach(upstream.barrier())
-        run.until(lambda: run.is_complete("late"))
+        while not run.is_complete("late"):
+            run.reach(upstream.barrier())
     verdict = stage.verify(0)
     assert verdict.clean, verdict.findings[:3]
     assert folded(stage) == upstream.rows
