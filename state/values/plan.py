@@ -16,6 +16,7 @@ from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.avro.registered import SchemaIds
 from schemas.errors import Code
 from schemas.job import JobDefinition
+from schemas.kinds.full_barriers import begins_period
 from schemas.position import Key, position_from_text, position_to_text
 from schemas.records import Barrier, RecordId
 from schemas.table import Column, TableSchema
@@ -204,6 +205,21 @@ class BatchPlan:
     def sent_jobs(self) -> tuple[JobPlan, ...]:
         """The jobs that lanes send for; none in a silent batch."""
         return () if self.silent else self.jobs
+
+    def is_full(self, number: int) -> bool:
+        """Whether the barrier of this number is full in outputs that have a barrier topic."""
+        before = self.barriers[number - 1] if number else self.start
+        return before is not None and begins_period(before.barrier, self.barriers[number].barrier)
+
+    @property
+    def has_full(self) -> bool:
+        """Whether one of the barriers is full."""
+        return any(map(self.is_full, range(len(self.barriers))))
+
+    @property
+    def parks_early(self) -> bool:
+        """Whether records at fault are parked while there is no job."""
+        return bool(self.parked) and not self.jobs
 
     @property
     def end(self) -> AlignedBarrier:

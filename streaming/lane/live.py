@@ -99,11 +99,16 @@ class LiveChanges:
         """Send the barriers of all intervals before this one."""
         for closed in range(self._closed, number):
             upstream = self._task.plan.barriers[closed].barrier
+            is_full = self._task.plan.is_full(closed)
             for job in self._jobs:
                 # Positions are reported by the first: by then all that came with it has been counted.
-                reported = {} if closed else job.reported(self._read[job.definition.name])
+                read = self._read[job.definition.name]
+                reported = {} if closed else job.reported(read)
+                is_listed = is_full and job.definition.barrier_topic is not None
+                progress = job.plan.progress_after(job.before, read) if is_listed else {}
                 for partition in job.partitions:
-                    barrier = job.barrier(upstream, partition, reported)
+                    full = job.full_barrier(upstream, partition, progress) if is_listed else None
+                    barrier = full or job.barrier(upstream, partition, reported)
                     self._writers.of(job.output).barrier(job.output, partition, barrier)
         self._closed = max(self._closed, number)
 

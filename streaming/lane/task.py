@@ -17,16 +17,19 @@ from schemas.filter.parse import parse_filter
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition, JobSchemas
+from schemas.json.barriers import encode_beside
+from schemas.kinds.full_barriers import barrier_topic_bytes
+from schemas.kinds.lanes import parts_of
 from schemas.kinds.scans import ScanConfig
 from schemas.kinds.sinks import SinkConfig
 from schemas.position import position_to_text
 from schemas.records import Barrier, VnodeProgress
-from schemas.settings.limits import Limits
+from schemas.settings.limits import HEADROOM_BYTES, Limits
 from schemas.table import TableSchema
 from state.replica import ReplicaFiles
 from state.storage import DataFile, Storage
 from state.values.plan import BatchPlan, JobPlan
-from state.values.progress import Completed, Progress, of_parts
+from state.values.progress import Completed, NotStarted, Progress, of_parts
 from state.values.seen import LaneSeen
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS
 from streaming.lane.before.store import RowStore, local_store
@@ -219,6 +222,7 @@ class LaneJob:
     scan: PinnedScan
     record_bytes: int | None = None
     """Key and value that a record of its output may have; None where no limit is known."""
+    limits: Limits = Limits()  # noqa: RUF009 (a value)
 
     @classmethod
     def of(cls, task: LaneTask, plan: JobPlan, lane: int) -> LaneJob:
@@ -234,6 +238,7 @@ class LaneJob:
             partitions=tuple(range(partition_of(parts[0]), partition_of(parts[-1]) + 1)) if parts else (),
             scan=task.scans[definition.scan],
             record_bytes=task.record_bytes.get(definition.output),
+            limits=task.limits,
         )
 
     @property
@@ -280,9 +285,22 @@ class LaneJob:
             for part in sorted(reported)
             if self.definition.partition_of(part) == partition
         )
-        return replace(
-            upstream, partitions=self.definition.output_partitions, mutation=None, progress=progress
-        )
+        partitions = self.definition.output_partitions
+        return replace(upstream, partitions=partitions, mutation=None, progress=progress, full=False)
+
+    def full_barrier(
+        self, upstream: Barrier, partition: int, progress: Mapping[int, Progress]
+    ) -> Barrier | None:
+        """The same with the progress of all parts; None if it is longer than its topic takes.
+
+        Keys of thousands of bytes can make it so. `progress` is that of the lane's parts once slices were read.
+        """
+        definition = self.definition
+        parts = parts_of(definition, partition)
+        reported = {part: progress.get(part, NotStarted()) for part in parts}
+        full = replace(self.barrier(upstream, partition, reported), full=True)
+        most = barrier_topic_bytes(definition, definition.scan.position_columns(self.table), self.limits)
+        return full if len(encode_beside(full, 2**63 - 1)) + HEADROOM_BYTES <= most else None
 
 
 def places_before(

@@ -87,7 +87,7 @@ class SourceStatus(_Model):
 class MaintenanceStatus(_Model):
     """How one kind of work beside the batches goes."""
 
-    work: str = Field(description="`compaction`, `merge of log files` or `cleaning`.")
+    work: str = Field(description="`compaction`, `merge of log files`, `cleaning` or `deletion of barriers`.")
     running_s: float | None = Field(description="For how long it has been under way; null if it is not.")
     failures: int = Field(description="In a row; 0 once it has succeeded.")
     error: str | None = Field(description="Of the last failure; null if there are none in a row.")

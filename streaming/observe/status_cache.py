@@ -148,7 +148,7 @@ class StatusCache:
                 batch_age_s=self.vitals.idle_s(),
                 late_s=self.vitals.late_s,
                 upstream=self.upstream,
-                source=self.source,
+                source=self.source.model_copy(update={"start": self.vitals.start or self.source.start}),
                 table=self.table,
                 columns=list(self.columns),
                 owner=self.owner,

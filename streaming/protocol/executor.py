@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from schemas.errors import CommitConflict, TopicError
+from schemas.errors import CommitConflict, EnvironmentProblem, TopicError
 from schemas.job import JobDefinition
 from state.progress_table import ProgressTable
 from state.replica import Replica
@@ -35,7 +35,7 @@ from streaming.protocol.effects import (
     journaled,
     slot_of,
 )
-from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts
+from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts, transactional_id
 from streaming.protocol.report import Sums
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
@@ -122,7 +122,7 @@ class Executor:
 
     def _open_topics(self, plan: BatchPlan, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:
         for job in plan.jobs:
-            if job.opens:
+            if job.opens and not plan.silent:
                 try:
                     self.setup.sink_of(job.state.definition).open(job.state.definition)
                 except TopicError as error:
@@ -131,7 +131,9 @@ class Executor:
             try:
                 for job in plan.jobs:
                     self.setup.sink_of(job.state.definition).open_letters(job.state.definition)
-            except TopicError:
+                if plan.parks_early:
+                    self.setup.early_letters.write(plan.parked, f"{transactional_id(self.replica)}-letters")
+            except (TopicError, EnvironmentProblem):
                 # Or the next start would fail as well, whatever the configuration says about such records by then.
                 self._changed(without_parked(plan), done)
                 raise

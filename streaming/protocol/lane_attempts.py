@@ -76,12 +76,17 @@ class LaneTasks:
 
     def task(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LaneTask:
         """The task of a plan, for the journal's newest version. `progress` is that at the plan's start."""
-        setup, definitions = self.setup, [job.state.definition for job in plan.jobs]
+        setup, definitions, has_full = self.setup, [job.state.definition for job in plan.jobs], plan.has_full
         return LaneTask(
             storage=setup.storage,
             table=setup.table,
             plan=plan,
-            progress={job.name: for_lanes(progress.get(job.name, {}), job.part_count) for job in definitions},
+            progress={
+                # A full barrier has the positions and counts also of a job that is complete.
+                job.name: known if has_full and job.barrier_topic else for_lanes(known, job.part_count)
+                for job in definitions
+                for known in [progress.get(job.name, {})]
+            },
             scans=self.scans.pinned(plan),
             sinks={job.sink: setup.sink_of(job).open_writer for job in definitions},
             read_letters=setup.read_letters,

@@ -20,7 +20,7 @@ from streaming.lane.task import LaneOutcome, LaneTask
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.table_read import ReadsTable
-from streaming.sink.dead_letters import ReadLetters
+from streaming.sink.dead_letters import EarlyLetters, ReadLetters
 from streaming.sink.protocol import SinkOf
 
 
@@ -107,6 +107,7 @@ class BatchSetup:
     lane_count: int
     sink_of: SinkOf
     read_letters: ReadLetters
+    early_letters: EarlyLetters
     bad_records: BadRecords
     rows_folder: str | None = None
     limits: Limits = Limits()  # noqa: RUF009 (a value)

@@ -60,9 +60,11 @@ class Vitals:
         self._facts = Facts(upstream, interval_ms, late_s, clock(), injects=injects)
         self._marks: tuple[Marks, ...] = ()
         self._margins: tuple[Margin, ...] = ()
+        self.start: str | None = None
+        """What the state starts from, where only the state knows it."""
         self._barriers: BarrierSource | None = None
         self._batches: Batching | None = None
-        self._maintains: Maintains | None = None
+        self._maintains: tuple[Maintains, ...] = ()
         self._stopping = False
         self.copy: CopyProgress | None = None
         """How far the table is copied that the state starts from; None before that and behind it."""
@@ -96,8 +98,7 @@ class Vitals:
 
     def maintenance(self) -> tuple[Maintenance, ...]:
         """How the work beside the batches goes; nothing between two runs."""
-        maintains = self._maintains
-        return maintains.maintenance() if maintains else ()
+        return tuple(each for work in self._maintains for each in work.maintenance())
 
     def held_s(self) -> dict[int, float]:
         """For how long each partition was seen to be held by an open transaction; those that are."""
@@ -116,13 +117,16 @@ class Vitals:
         batches: Batching,
         maintains: Maintains,
         reads: DatabaseReading | None = None,
+        *also: Maintains,
     ) -> None:
         """Set the components of a run, which `health` asks for what waits in them."""
-        self._barriers, self._batches, self._maintains, self.reads = barriers, batches, maintains, reads
+        self._barriers, self._batches, self.reads = barriers, batches, reads
+        self._maintains = (maintains, *also)
 
     def detach(self) -> None:
         """The run is over."""
-        self._barriers = self._batches = self._maintains = self.reads = None
+        self._barriers = self._batches = self.reads = None
+        self._maintains = ()
         self._know(streaming=False)
 
     def copies(self, progress: CopyProgress | None) -> None:

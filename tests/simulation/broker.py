@@ -10,7 +10,7 @@ Modelled, after Kafka's transaction coordinator (KIP-98):
                  transaction of the same producer is open by then: the old protocol, before KIP-890
     timeout      the coordinator aborts what was open for too long, and fences its producer
 
-Not modelled: several brokers, retention, quotas, records out of order within one producer.
+Not modelled: several brokers, retention by time, quotas, records out of order within one producer.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Transaction:
 
 @dataclass
 class Topics:
-    """All that the broker holds. It is changed by whole effects only, so it can be copied between any two."""
+    """All that the broker holds; `begins` is what was not deleted. It is changed by whole effects only."""
 
     logs: dict[PartitionId, list[Record]] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
@@ -77,12 +77,13 @@ class Topics:
     late: list[tuple[str, int]] = field(default_factory=list)
     """Commit requests on their way: transactional id and producer epoch."""
     count: int = 0
+    begins: dict[PartitionId, int] = field(default_factory=dict)
 
     def copy(self) -> Topics:
         """The same once more."""
         current = {name: replace(txn, places=dict(txn.places)) for name, txn in self.current.items()}
         logs = {place: list(log) for place, log in self.logs.items()}
-        return Topics(logs, dict(self.epochs), current, list(self.late), self.count)
+        return Topics(logs, dict(self.epochs), current, list(self.late), self.count, dict(self.begins))
 
     # the coordinator ---------------------------------------------------------------------------------------
 
@@ -134,11 +135,13 @@ class Topics:
             transaction.places[place] = None
             self.logs[place].append(record._replace(transaction=transaction.number))
 
-    def committed(self, place: PartitionId) -> list[Entry]:
-        """What a committed reader sees: nothing from the first undecided record on."""
+    def committed(self, place: PartitionId, *, deleted_too: bool = False) -> list[Entry]:
+        """What a committed reader sees: nothing from the first undecided record on, and nothing that was deleted."""
+        begin = 0 if deleted_too else self.begins.get(place, 0)
         return [
             Entry(offset, each.key, each.value, each.barrier, epoch=each.epoch)
             for offset, each in self._visible(place)
+            if offset >= begin
         ]
 
     def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
@@ -227,11 +230,9 @@ class Broker:
                 self.topics.mark(name, place)
 
     def _decided(self) -> list[tuple[str, PartitionId]]:
+        current = self.topics.current.items()
         return [
-            (name, place)
-            for name, transaction in self.topics.current.items()
-            if transaction.decision is not None
-            for place in transaction.places
+            (name, place) for name, open_ in current if open_.decision is not None for place in open_.places
         ]
 
 
@@ -259,7 +260,7 @@ class Producer:
         return self._broker.topics.last_barrier(place)
 
     def first_offset(self, topic: str, partition: int) -> int:
-        return 0  # no retention here
+        return self._broker.topics.begins.get((topic, partition), 0)
 
     def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
         epoch = headers.get(EPOCH_HEADER)

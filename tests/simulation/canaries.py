@@ -162,6 +162,7 @@ CANARIES = (
     Canary("2 lanes", "an unknown outcome counts as done", _breaking(broker=lanes.TakesUnknownForDone)),
     Canary("2 lanes", "a batch is two transactions", _breaking(broker=lanes.CommitsHalves)),
     Canary("2 lanes", "a barrier beside comes apart", _breaking(broker=lanes.CommitsBarriersApart)),
+    Canary("2 lanes", "a full barrier lacks a vnode", barriers.SendsPartlyFullBarriers),
     Canary("2 lanes", "an end is from before the data", _breaking(broker=lanes.EndsBeforeTheData)),
     Canary("2 lanes", "a fault keeps what was sent before it", _breaking(broker=lanes.CommitsFaultyParts)),
     Canary("3 replicate", "a part is appended again", _breaking(batches=driver.AppendsPartsAgain)),
@@ -176,6 +177,7 @@ CANARIES = (
     Canary("4 progress", "progress comes before the log", _breaking(batches=driver.ProgressBeforeLog)),
     Canary("4 progress", "progress is not bound to its barrier", _breaking(batches=driver.ProgressTwice)),
     Canary("4 progress", "progress is written over a rival's", _breaking(storage=driver.BlindProgress)),
+    Canary("5 mutations", "barriers to come are deleted", barriers.DeletesBarriersThatAreToCome),
     Canary("5 mutations", "a restart forgets them", _breaking(batches=driver.ForgetsMutations)),
     Canary("take over", "the journal keeps its owner", _breaking(journal=driver.TakesNothingOver)),
     Canary(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -171,11 +171,8 @@ class Changelog:
     def letters(self, parked: Sequence[Parked]) -> list[Letter]:
         """The records as they lie in the topic."""
         by_place = {(n, entry.offset): entry for n, entries in enumerate(self.records) for entry in entries}
-        found = ((item, by_place[item.partition, item.offset]) for item in parked)
-        return [
-            Letter(entry.key, entry.value, item.code, f"up-{item.partition}@{item.offset}")
-            for item, entry in found
-        ]
+        found = ((by_place[item.partition, item.offset], item) for item in parked)
+        return [Letter(e.key, e.value, item.code, f"up-{item.partition}@{item.offset}") for e, item in found]
 
     def source(self, arrivals: Arrivals, wait: Wait) -> BarrierSource:
         """The barriers as they arrive, for one run of the service; `wait` lets others run until a condition holds."""
@@ -260,19 +257,24 @@ class Arrivals:
     the one before gave. `most` says how many may come so far.
 
     `moment` is how far the database is by then, from which the changes come: it may be ahead of what arrives.
+    `deletes`: old barriers of outputs are deleted; `deleted` counts those of the upstream that are.
     """
 
     changelog: Changelog
     most: int
     counts: list[int] = field(default_factory=list)
     moment: int = 0
+    deleted: list[int] = field(default_factory=list)
+    deletes: bool = False
+    deletes_upstream: bool = False
 
     def __post_init__(self) -> None:
         self.counts = self.counts or [0] * self.changelog.count
+        self.deleted = self.deleted or [0] * self.changelog.count
 
     def copy(self) -> Arrivals:
         """The same once more."""
-        return Arrivals(self.changelog, self.most, list(self.counts), self.moment)
+        return replace(self, counts=list(self.counts), deleted=list(self.deleted))
 
     def arrive(self, number: int) -> None:
         """The next barrier of a partition."""

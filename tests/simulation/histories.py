@@ -122,6 +122,12 @@ def _in_form(job: JobDefinition, form: str) -> JobDefinition:
     return JobDefinition.declare(declaration, table_of(job.part_count))
 
 
+DELETES = 0.5
+"""Of the histories with a topic of barriers, those in which old ones are deleted at every chance."""
+PERIOD_SHARE_MS = 1_200_000
+"""Between two barriers, so that two of three are full."""
+
+
 def _upstream(
     table: TableSchema, partitions: int, jobs: Iterable[JobDefinition], connector: random.Random | None
 ) -> Upstream:
@@ -158,6 +164,7 @@ def draw_setting(rng: random.Random) -> Setting:
     configured = (jobs["copy"],) if is_configured else ()
     connector = random.Random(apart.random()) if apart.random() < CONNECTOR and not from_topic else None
     upstream = _upstream(table, partitions, jobs.values(), connector)
+    upstream.every_ms = PERIOD_SHARE_MS
     vandal = Vandal(upstream, apart)
     riding = mutations(list(jobs.values()), rng)
     for _ in range(rng.randint(3, 6)):
@@ -182,10 +189,12 @@ def draw_setting(rng: random.Random) -> Setting:
             [rng.choice([1, 2, 2]) for _ in range(4)],
             partitions if from_topic or is_coupled else 2,
             otherwise=partitions if is_coupled else 1,
+            share=not is_coupled,
         ),
         compactions=rng.random() < 0.5,
         closing=len(CLOSING),
         limits=limits,
+        deletes=random.Random(f"deletes {apart.getstate()}").random() < DELETES,
     )
 
 
@@ -194,9 +203,11 @@ def reading_topic(job: JobDefinition) -> JobDefinition:
     return replace(job, scan=TopicScan(), output_partitions=0)
 
 
-def _lanes(drawn: list[int], partitions: int, *, otherwise: int) -> tuple[int, ...]:
-    """Those that divide the partitions of every output."""
-    return tuple(lanes if partitions % lanes == 0 else otherwise for lanes in drawn)
+def _lanes(drawn: list[int], partitions: int, *, otherwise: int, share: bool) -> tuple[int, ...]:
+    """Those that divide the partitions of every output, or are no more than that, where lanes may have some each."""
+    return tuple(
+        lanes if partitions % lanes == 0 or (share and lanes <= partitions) else otherwise for lanes in drawn
+    )
 
 
 def _limits(chance: random.Random) -> Limits:
@@ -299,6 +310,8 @@ def played(
 def _run(world: World, policy: Seeded) -> None:
     rng = policy.rng
     backup = world.durable.files.copy() if rng.random() < RESTORED else None
+    # A state that is restored from before the oldest barrier has missed its mutations.
+    world.durable.arrivals.deletes_upstream = world.setting.deletes and backup is None
     while world.scheduler.turn():
         if backup is not None and rng.random() < 0.01:
             if rng.random() < 0.6:

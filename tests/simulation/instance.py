@@ -34,6 +34,7 @@ from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.replica import Replica
 from state.values.plan import BatchPlan
+from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.lane.run import run_lane
 from streaming.lane.task import Failed, LaneOutcome, LaneTask, Undone
 from streaming.protocol.bad_records import BadRecords
@@ -49,13 +50,14 @@ from streaming.sink.kinds import SINKS, SinkSetup
 from streaming.sink.protocol import Sink
 from streaming.source.barriers.source import BarrierSource
 from tests.kit.barriers import NO_RECORDS
+from tests.simulation.beside import oldest
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
 from tests.simulation.compaction import Compactor
 from tests.simulation.initial import SimulatedWorkers
 from tests.simulation.rows import Disk, SimulatedStore
 from tests.simulation.scheduler import Process, Scheduler
-from tests.simulation.sink import SimulatedSink
+from tests.simulation.sink import SimulatedLetters, SimulatedSink
 from tests.simulation.storage import Files, MemoryStorage
 from tests.simulation.table_reader import TableReader
 
@@ -73,6 +75,7 @@ class Instance:
     forward_type: type[Forward] = Forward
     store_type: type[SimulatedStore] = SimulatedStore
     reader_type: type[TableReader] = TableReader
+    keeping_type: type[BarrierKeeping] = BarrierKeeping
 
     def __init__(
         self,
@@ -103,6 +106,7 @@ class Instance:
         self.rebuilds = False
         self._earliest: tuple[int, ...] = arrivals.changelog.begins
         self._reader: TableReader | None = None
+        self._keeping: BarrierKeeping | None = None
         self._worked = False
         self.ended_as_owner = False
         """Whether it ended as superseded although no other instance had taken the state over."""
@@ -147,6 +151,7 @@ class Instance:
             self._worked = True
         self.refuse_rescale(batches)
         source = self.source()
+        self._keeping = self.keeping_type(0, self.sink_of, source, lambda: not journal.is_superseded)
         known = source.begin(batches.position, batches.next_offsets())
         micro_batches = MicroBatches(source, batches, compactor, self.batch_done)  # type: ignore[arg-type]  # narrower
         micro_batches.run(known)
@@ -207,6 +212,7 @@ class Instance:
             journal=journal,
             first_offsets=self.arrivals.changelog.begins,
             read_letters=self.arrivals.changelog.letters,
+            early_letters=SimulatedLetters(self.broker, self.arrivals.changelog.letters),
             bad_records=BadRecords("up", self.arrivals.changelog.faulty, parks=True),
             forward=self._forward(),
             limits=self.limits,
@@ -236,6 +242,7 @@ class Instance:
             self.table,
             self.lane_count,
             rebuild=self.rebuilds,
+            oldest=partial(oldest, self.arrivals),
             on_older=self._find_older,
         )
 
@@ -270,6 +277,8 @@ class Instance:
     def batch_done(self, report: BatchReport) -> None:
         """A batch is done."""
         self._worked = True
+        if self.arrivals.deletes and self._keeping is not None:
+            self._keeping.delete(report.plan)
 
 
 class Lanes:

@@ -47,6 +47,7 @@ from tests.simulation.changelog import Changelog
 from tests.simulation.compaction import changes_of, rows_of
 from tests.simulation.initial import rows_as
 from tests.simulation.judge_reading import places_of_released, plans_of, violations_of_reading
+from tests.simulation.sink import EARLY_LETTERS
 from tests.simulation.world import World
 
 ENDS = Fenced, CommitConflict, EnvironmentProblem, OutcomeUnknown
@@ -67,6 +68,11 @@ def _violations(world: World) -> Iterator[str]:
             yield f"{instance.process.name} found a state that is older than its outputs"
         if instance.ended_as_owner:
             yield f"{instance.process.name} ended although the state was its own: {error!r}"
+    early = (
+        world.durable.topics.letters(EARLY_LETTERS) if (EARLY_LETTERS, 0) in world.durable.topics.logs else []
+    )
+    counts = Counter(letter.place for letter in early)
+    yield from (f"{place} has {count} letters of the table" for place, count in counts.items() if count > 1)
     last = world.setting.changelog.last.curr
     entry = Journal(world.storage, world.setting.table).current
     plan = None if entry is None else entry.plan
@@ -127,11 +133,11 @@ def _initial(changelog: Changelog) -> InitialTable | None:
 
 
 def _committed(topics: Topics, job: JobDefinition, number: int) -> list[Entry]:
-    """Changes and barriers of a partition, wherever these stand."""
+    """Changes and barriers of a partition, wherever these stand, and whether or not they were deleted since."""
     data = topics.committed((job.output, number))
     if job.barrier_topic is None:
         return data
-    barriers = topics.committed((job.barrier_topic, number))
+    barriers = topics.committed((job.barrier_topic, number), deleted_too=True)
     return list(Merged(ListSource(data), ListSource(barriers), job.barrier_topic, number).entries())
 
 

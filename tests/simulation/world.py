@@ -45,6 +45,8 @@ class Setting:
     """From which size on intervals go in parts."""
     takes: Callable[[int], int | None] = lambda barriers: None
     """Key and value that a record of an output may have once so many barriers have arrived."""
+    deletes: bool = False
+    """Whether old barriers are deleted from topics of their own, at every chance."""
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Durable:
     def beginning(cls, setting: Setting) -> Durable:
         """Nothing is there yet."""
         most = len(setting.changelog.barriers[0]) - setting.closing
-        return cls(Topics(), Files(), Arrivals(setting.changelog, most))
+        return cls(Topics(), Files(), Arrivals(setting.changelog, most, deletes=setting.deletes))
 
     def copy(self) -> Durable:
         """The same once more: what happens to one leaves the other as it is."""

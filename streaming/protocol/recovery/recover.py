@@ -60,7 +60,7 @@ class Recovery:
 
     def _look(self, open_plan: BatchPlan | None) -> bool:
         state = self.executor.state
-        return self.executor.setup.forward.look(state.jobs, state.epoch, open_plan=open_plan)
+        return self.executor.setup.forward.look(state.jobs, state.epoch, state.progress, open_plan=open_plan)
 
     def _adopt(self) -> None:
         state = self.executor.state

@@ -1,4 +1,4 @@
-"""What becomes of records at fault: parked where a job is open, left out where they are named, else the end."""
+"""What becomes of records at fault: parked where that is asked for, left out where they are named, else the end."""
 
 from __future__ import annotations
 
@@ -50,14 +50,20 @@ def test_a_record_whose_change_is_too_long_for_an_output_is_parked_as_others_are
         BadRecords("up").leave_out(plan("a", "b"), [(long, 1)])
 
 
+def test_without_a_job_a_record_is_parked_with_the_table() -> None:
+    after = BadRecords("up", parks=True).leave_out(plan(), [(fault(3), 1)])
+    assert after.parked == (Parked(0, 3, Code.EMPTY_RECORD, 1),)
+    assert after.parks_early
+    assert not BadRecords("up", parks=True).leave_out(plan("a"), [(fault(3), 1)]).parks_early
+
+
 @pytest.mark.parametrize(
     ("batch", "found"),
     [
-        (plan(), [(fault(3), 0)]),
         (plan("a"), [(fault(3, Code.RECORD_TOO_LARGE), 0)]),
         (plan("a"), [(fault(offset + 3), 0) for offset in range(MOST_PARKED + 1)]),
     ],
-    ids=["no job is open", "too large", "too many"],
+    ids=["too large", "too many"],
 )
 def test_what_can_not_be_parked_stops_it_unless_it_is_named(
     batch: BatchPlan, found: list[tuple[Fault, int]]
