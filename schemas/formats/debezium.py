@@ -54,6 +54,15 @@ class DebeziumFormat(RegistryFormat):
         ),
     ] = None
 
+    on_log_reset: Annotated[
+        Literal["stop", "accept"],
+        Field(
+            description="`stop`: where changes come with lower positions and later times, as from a database that was "
+            "restored, the service stops (LOG_WENT_BACK); or `accept`: they are taken, see "
+            "[redelivered records](debezium.md#redelivered-records)."
+        ),
+    ] = "stop"
+
     @property
     def is_whole(self) -> bool:
         """Whether events come with the row before them."""
@@ -74,6 +83,10 @@ class DebeziumFormat(RegistryFormat):
     @property
     def comes_again(self) -> bool:
         return True
+
+    @property
+    def accepts_log_resets(self) -> bool:
+        return self.on_log_reset == "accept"
 
     _asks_transactions: bool = PrivateAttr(default=False)
 

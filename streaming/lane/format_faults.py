@@ -19,6 +19,7 @@ from schemas.avro.codec import ChangeCodec
 from schemas.avro.columnar import encode_changes
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
+from schemas.formats.by_columns.log_positions import positions_in
 from schemas.formats.protocol import Format, Rows
 from schemas.records import UpstreamRecord
 from schemas.table import TableSchema
@@ -84,9 +85,10 @@ class FormatFaults:
         """Whether the decoded columns agree with the record as it was read again."""
         rows = self.changes.rows
         unchanged = rows[UNCHANGED][row].as_py() if UNCHANGED in rows.column_names else ()
-        position = rows[POSITION][row].as_py() if POSITION in rows.column_names else None
+        own = rows[POSITION].slice(row, 1).combine_chunks() if POSITION in rows.column_names else None
+        position = None if own is None else next(positions_in(own))
         same = record.unchanged == tuple(unchanged)
-        same &= record.position == (None if position is None else tuple(position.values()))
+        same &= record.position == position
         if TRANSACTION in rows.column_names:
             same &= record.transaction == rows[TRANSACTION][row].as_py()
         return same and record.change is not None and self._plain.encode(record.change) == self._decoded(row)

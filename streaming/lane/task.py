@@ -28,6 +28,7 @@ from state.storage import DataFile, Storage
 from state.values.plan import BatchPlan, JobPlan
 from state.values.progress import Completed, Progress, of_parts
 from state.values.seen import LaneSeen
+from streaming.core.redelivery import Judgement
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS
 from streaming.lane.before.store import RowStore, local_store
 from streaming.lane.faults import Fault
@@ -50,7 +51,8 @@ class LaneTask:
     wait for chunks, of the version that the plan's reading names. `is_short`: there are so few records that lanes may
     read them without Spark's columns; `only_by_columns`: and too many to read them one by one. `in_parts`: the changes
     come in order, more than a lane holds at once; `unhurried`: a lane has sent its part, and another one was too slow
-    for it. Transactions may then take as long as `transaction_timeout_ms` says.
+    for it. Transactions may then take as long as `transaction_timeout_ms` says. `judgement`: which records are
+    redelivered, where a lane has seen positions fall.
     """
 
     storage: Storage
@@ -72,6 +74,7 @@ class LaneTask:
     only_by_columns: bool = False
     in_parts: bool = False
     unhurried: bool = False
+    judgement: Judgement | None = None
     failpoint: Armed | None = None
 
     @property
@@ -163,6 +166,7 @@ class Lack(Enum):
 
     PARTS = "more changes than it may hold at once"
     ROWS_BEFORE = "changes that leave values out, whose rows before the task has not"
+    JUDGEMENT = "positions in a log that fall or are repeated, and no judgement of all lanes' records"
 
 
 class Superseded:

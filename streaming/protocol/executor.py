@@ -16,8 +16,9 @@ from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Parts, Progress
-from state.values.seen import merged
+from state.values.seen import Seen, merged
 from streaming.core.jobs import JobsOutcome
+from streaming.lane.task import LaneResult
 from streaming.protocol.bad_records import without_parked
 from streaming.protocol.effects import (
     AppendLog,
@@ -36,6 +37,7 @@ from streaming.protocol.effects import (
     slot_of,
 )
 from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts
+from streaming.protocol.redelivery import tell_changes
 from streaming.protocol.report import Sums
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
@@ -192,7 +194,12 @@ class Executor:
 
     def _see(self, plan: BatchPlan, done: Done) -> None:
         if done.sums.results:
-            self.state.seen = merged(plan.seen, (result.seen for result in done.sums.results))
+            self.state.seen = self._seen_by(plan, done.sums.results)
+            tell_changes(self.setup.bad_records.topic, plan.seen, self.state.seen)
+
+    def _seen_by(self, plan: BatchPlan, results: Sequence[LaneResult]) -> dict[int, Seen]:
+        closed = len(plan.barriers) if plan.until is None else 0
+        return merged(plan.seen, (result.seen for result in results), closed)
 
     def look_again(self, plan: BatchPlan) -> None:
         """Find out how far the upstream had come at the end of a plan that is done, where its records may come again.
@@ -202,7 +209,7 @@ class Executor:
         if self.attempts.may_come_again:
             reading = None if plan.reading is None else plan.reading.without_release()
             results = self.attempts.run(replace(plan, silent=True, reading=reading), {}).results
-            self.state.seen = merged(plan.seen, (result.seen for result in results))
+            self.state.seen = self._seen_by(plan, results)
 
     def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> JobsOutcome:
         """Advance to the end of a plan that is done. `configured` jobs that are new start there."""

@@ -10,7 +10,8 @@
     BEFORE, AFTER        structs of the table's columns, in their order; null where the half is missing
     BEFORE_HASH          see `state.columns`; null where the format does not give the row before
     UNCHANGED            indices of columns that the record leaves out, empty for none; of formats that may
-    POSITION             where the change stands in its database's log; only of formats that have it
+    POSITION             where the change stands in its database's log, see `schemas.formats.by_columns.log_positions`;
+                         only of formats that have it
     TRANSACTION          see `state.columns`, or the lower 32 bits of it; only of formats that have it
 
 UNCHANGED is never null: for a list that is, Arrow's writer in the JVM writes all offsets since the last one that is

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from confluent_kafka import Message
 
 from schemas.errors import BackfillError, InputError
+from schemas.formats.by_columns.log_positions import POSITION_TYPE, position_column
 from schemas.formats.protocol import ColumnReader, Format, Images, Rows
 from schemas.records import BARRIER_HEADER, NO_DATA, OddRecordError, RecordId, Row, UpstreamRecord
 from schemas.table import TableSchema
@@ -44,8 +45,6 @@ _MOST_BYTES = 8 << 20
 """Of records that are read one by one."""
 _MOST_BYTES_BY_COLUMNS = 64 << 20
 _KINDS = pa.int32(), pa.int64(), pa.binary(), pa.binary()
-_POSITION = pa.struct([("commit", pa.int64()), ("lsn", pa.int64())])
-
 
 Columns: TypeAlias = dict[str, Any]
 """An Arrow array each, or a list that one is made of."""
@@ -174,7 +173,7 @@ def few_schema(format_: Format, table: TableSchema) -> pa.Schema:
     if format_.may_be_unchanged:
         schema = schema.append(pa.field(UNCHANGED, pa.list_(pa.int32())))
     if format_.comes_again:
-        schema = schema.append(pa.field(POSITION, _POSITION))
+        schema = schema.append(pa.field(POSITION, POSITION_TYPE))
     if format_.reads_transactions:
         schema = schema.append(pa.field(TRANSACTION, pa.int64()))
     return schema
@@ -266,9 +265,7 @@ def _one_by_one(records: Records, format_: Format, table: TableSchema, halves: p
         BEFORE: before,
         AFTER: after,
         UNCHANGED: [each.unchanged for each in contents],
-        POSITION: [
-            each.position and dict(zip(("commit", "lsn"), each.position, strict=True)) for each in contents
-        ],
+        POSITION: position_column(each.position for each in contents),
         TRANSACTION: [each.transaction for each in contents],
     }
 

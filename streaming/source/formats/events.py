@@ -6,16 +6,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from schemas.formats.events.rows import (
-    COMPARABLE,
     CREATE,
     DELETE,
-    INCREMENTAL,
     MESSAGE,
     READ,
-    SEQUENCE,
     UPDATE,
     UPSERTS,
 )
+from schemas.logs import INCREMENTAL, POSTGRESQL, SEQUENCE
 from schemas.records import NO_DATA, Op
 from streaming.source.formats.protocol import Decoded
 
@@ -95,7 +93,7 @@ def is_no_data(op: Column, ts_ms: Column, others: Column) -> Column:
 
 
 def _is_change(connector: Column, snapshot: Column) -> Column:
-    return (connector == COMPARABLE) & (snapshot == "false")
+    return (connector == POSTGRESQL) & (snapshot == "false")
 
 
 def transaction_of(connector: Column, snapshot: Column, number: Column) -> Column:
