@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -13,14 +13,18 @@ from pyspark.sql import DataFrame
 
 from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
 from schemas.errors import InputError
+from schemas.formats.by_columns.log_positions import POSITION_TYPE, position_column
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
+from schemas.logs import POSTGRESQL, LogId, LogPosition
 from schemas.position import Key
-from schemas.records import NO_DATA, Barrier, Op, Row
+from schemas.records import NO_DATA, Barrier, Op, RecordId, Row
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.values.plan import AlignedBarrier, Parked
 from streaming.core.history import history_ranges, readers
+from streaming.core.redelivery import Logged
 from streaming.lane.task import LaneTask
+from streaming.protocol.redelivery import Ranges
 from streaming.sink.dead_letters import Letter
 from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.barriers.in_data import EmbeddedBarriers
@@ -36,6 +40,7 @@ from streaming.source.decoded import (
     VALUE,
     decoded_schema,
 )
+from streaming.source.logged import logged_in
 from streaming.verify.history import Entry
 from tests.kit.appended import RowsUpstream
 from tests.kit.tables import vnode_of
@@ -46,7 +51,7 @@ from tests.simulation.initial import MemorySource
 
 Wait = Callable[[Callable[[], bool]], None]
 _OF_CONNECTORS = {
-    POSITION: pa.struct([("commit", pa.int64()), ("lsn", pa.int64())]),
+    POSITION: POSITION_TYPE,
     UNCHANGED: pa.list_(pa.int32()),
 }
 
@@ -110,6 +115,16 @@ class Changelog:
         barrier = self.barriers[0][-1].barrier
         assert barrier is not None
         return barrier
+
+    def read(self, ranges: Ranges, format_: Format, skipped: Set[RecordId]) -> Iterator[Logged]:
+        """As `ReadsLogged`."""
+        encoder = DEFAULT.keys(self.table.key_columns)
+        assert encoder is not None
+        every = [ranges.get(number, (0, 0)) for number in range(self.count)]
+        wanted = self._within(every) & ~self._is_marked
+        found = logged_in(self.rows.filter(pa.array(wanted)), self.table.primary_key, encoder)
+        in_order = sorted(found, key=lambda each: (each.partition, each.offset))
+        return (each for each in in_order if (each.partition, each.offset) not in skipped)
 
     def lane_rows(self, task: LaneTask, lane: int) -> pa.RecordBatch:
         """The rows of a lane's vnodes, what has no vnode with vnode 0; where jobs read the upstream more.
@@ -237,7 +252,9 @@ class Changelog:
         if connector is None:
             return {}
         found, last = connector.positions.get(place), self.table.column_names[-1]
-        own: dict[str, Any] = {POSITION: found and dict(zip(("commit", "lsn"), found, strict=True))}
+        where = None if found is None else LogPosition(LogId(POSTGRESQL, "simulated", "t"), found)
+        [position] = position_column([where]).to_pylist()
+        own: dict[str, Any] = {POSITION: position}
         if self.timeline is not None:
             own[TRANSACTION] = connector.transactions.get(place)
         if after is None or place not in connector.without or not self.format.may_be_unchanged:

@@ -191,6 +191,7 @@ class Instance:
             limits=self.limits,
             upstream_format=self.arrivals.changelog.format,
             reads=self._reads_table(),
+            logged=self.arrivals.changelog,
             now_ms=lambda: self.scheduler.now_ms,
         )
         batches = self.batches_type(setup)
