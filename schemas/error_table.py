@@ -122,10 +122,6 @@ _CHANGES = {
         "see whether the database was restored or moved; rows that it lost stay in the replica. To take these changes, "
         "start once with --accept-log-reset, or set upstream.on_log_reset: accept",
     ),
-    Code.LOG_SHARED: Advice(
-        "one connector for each source.name and source.db of an upstream",
-        "give the connectors different values of topic.prefix, or upstreams of their own",
-    ),
     Code.TOAST_UNAVAILABLE: Advice(
         "a stored row that has the value which the event leaves out, of column {column}",
         "set REPLICA IDENTITY FULL on the table, or have the connector read a snapshot",
