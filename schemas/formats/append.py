@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from schemas.avro.registered import WriterSchema
 from schemas.formats.outputs.encoded import RowOutput
-from schemas.formats.protocol import Format, Framed, Half, Images, OutputRows, Rows
+from schemas.formats.protocol import ColumnReader, Format, Framed, Half, Images, OutputRows, Rows
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.table import Column, TableSchema
 
@@ -66,6 +67,16 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
         if self.encoding == "avro-registry":
             return AvroRows(columns, self.schemas_by_id)
         return JsonRows(columns)
+
+    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader:
+        from schemas.formats.by_columns.json_rows import read_rows
+        from schemas.formats.by_columns.keys import RegisteredRows
+        from schemas.formats.by_columns.rows import AppendedRows
+
+        own = tuple(columns)
+        if self.encoding == "json":
+            return AppendedRows(own, partial(read_rows, own))
+        return AppendedRows(own, RegisteredRows(self.schemas_by_id, self.project(own), own))
 
 
 class AppendOutput(_WithoutIdentity, RowOutput):

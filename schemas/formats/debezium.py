@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PrivateAttr
 
 from schemas.avro.registered import WriterSchema
-from schemas.formats.protocol import ColumnReader, Framed, Images, Rows
+from schemas.formats.protocol import ColumnReader, Framed, Images, KeyReader, Rows
 from schemas.formats.with_registry import RegistryFormat
 from schemas.json.debezium_values import DecimalMode, TimeMode
 from schemas.table import Column, TableSchema
@@ -160,6 +160,26 @@ class DebeziumFormat(RegistryFormat):
             return None
         reader = self._json_reader if self.encoding == "json" else self._avro_reader
         return reader(tuple(columns), tuple(key_columns))
+
+    def key_reader(self, key_columns: Sequence[Column]) -> KeyReader | None:
+        if self.encoding == "json":
+            return self._json_keys(tuple(key_columns))
+        from schemas.formats.by_columns.keys import RegisteredKeys
+        from schemas.formats.events.debezium_avro import projects
+
+        project = projects(key_columns, key_columns, whole=False)["key"]
+        return RegisteredKeys(self.schemas_by_id, project, key_columns)
+
+    def _json_keys(self, key_columns: tuple[Column, ...]) -> KeyReader:
+        from schemas.formats.by_columns.debezium_json import JsonKeys
+        from schemas.formats.by_columns.framed import FramedKeys, Schemas
+        from schemas.json.debezium_columns import DebeziumColumnValues
+
+        def keys_of(schemas: Schemas | None) -> JsonKeys:
+            return JsonKeys(key_columns, DebeziumColumnValues(self.time, self.decimal, schemas))
+
+        plain = keys_of(None)
+        return FramedKeys(keys_of, plain if plain.can_read else None)
 
     def _avro_reader(self, columns: tuple[Column, ...], key_columns: tuple[Column, ...]) -> ColumnReader:
         from schemas.formats.by_columns.debezium import DebeziumColumns

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from schemas.avro.registered import WriterSchema
-from schemas.formats.protocol import ColumnReader, Framed, Images, Rows
+from schemas.formats.protocol import ColumnReader, Framed, Images, KeyReader, Rows
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.table import Column, TableSchema
+
+if TYPE_CHECKING:
+    from schemas.formats.by_columns.rows import RowReader
 
 KeyForm = Literal["record", "json", "text", "avro"]
 
@@ -70,12 +74,33 @@ class UpsertFormat(RegistryFormat):
         return JsonUpserts(columns, key_columns, self.key)
 
     def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
-        if self.encoding == "avro-registry":
-            from schemas.formats.by_columns.registered_upserts import RegisteredUpsertColumns
+        from schemas.formats.by_columns.rows import KeyedRows
+        from schemas.formats.by_columns.upserts import has_keys
 
-            return RegisteredUpsertColumns.of(columns, key_columns, self.key, self.schemas_by_id)
-        if self.key != "record":
+        if not has_keys(columns, key_columns):
             return None
-        from schemas.formats.by_columns.upserts import UpsertColumns
+        return KeyedRows(
+            tuple(columns), tuple(key_columns), self.key_reader(key_columns), self._row_reader(tuple(columns))
+        )
 
-        return UpsertColumns.of(columns, key_columns, may_be_spaced=True)
+    def _row_reader(self, columns: tuple[Column, ...]) -> RowReader:
+        if self.encoding == "json":
+            from schemas.formats.by_columns.json_rows import read_rows
+
+            return partial(read_rows, columns)
+        from schemas.formats.by_columns.keys import RegisteredRows
+        from schemas.formats.upsert_avro import projects
+
+        return RegisteredRows(self.schemas_by_id, projects(self.key, columns, columns)["value"], columns)
+
+    def key_reader(self, key_columns: Sequence[Column]) -> KeyReader:
+        from schemas.formats.by_columns.keys import ObjectKeys, RegisteredKeys, ValueKeys
+
+        if self.framed.key:
+            from schemas.formats.upsert_avro import projects
+
+            project = projects(self.key, key_columns, key_columns)["key"]
+            return RegisteredKeys(self.schemas_by_id, project, key_columns)
+        if self.key == "record":
+            return ObjectKeys(tuple(key_columns))
+        return ValueKeys(key_columns[0], plain=self.key == "text")

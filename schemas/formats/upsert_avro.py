@@ -1,4 +1,4 @@
-"""Rows of the format `upsert` in Avro by a schema registry, one by one: the strict twin of its Spark columns."""
+"""Rows of the format `upsert` in Avro by a schema registry, one by one: the reference decoder."""
 
 from __future__ import annotations
 

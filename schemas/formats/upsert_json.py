@@ -1,4 +1,4 @@
-"""Rows of the format `upsert` in JSON, one by one: the strict twin of `streaming.source.formats.upsert`."""
+"""Rows of the format `upsert` in JSON, one by one: the reference decoder."""
 
 from __future__ import annotations
 

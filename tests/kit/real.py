@@ -277,8 +277,7 @@ class Stage:
         accept_log_reset: bool = False,
         **over: Any,
     ) -> Service:
-        """One that finds everything in the topic that was put."""
-        self.upstream.flush()
+        self.upstream.flush()  # it finds all that was put
         return Service(
             self.config(**over),
             self.upstream.kafka,

@@ -52,6 +52,7 @@ from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
 from tests.simulation.compaction import Compactor
 from tests.simulation.initial import SimulatedWorkers
+from tests.simulation.logged import SimulatedLogged
 from tests.simulation.rows import Disk, SimulatedStore
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.sink import SimulatedSink
@@ -191,7 +192,7 @@ class Instance:
             limits=self.limits,
             upstream_format=self.arrivals.changelog.format,
             reads=self._reads_table(),
-            logged=self.arrivals.changelog,
+            logged=SimulatedLogged(self.arrivals.changelog),
             now_ms=lambda: self.scheduler.now_ms,
         )
         batches = self.batches_type(setup)
@@ -259,7 +260,7 @@ class Lanes:
         self.instance, self._scheduler = instance, instance.scheduler
         self._jobs = 0
 
-    slots, is_cold, reads_columns = 1, False, True
+    slots, is_cold = 1, False
 
     def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         results: dict[int, LaneOutcome] = {}

@@ -1,4 +1,4 @@
-"""Events of the format `debezium` in Avro by a schema registry, one by one: the strict twin of their Spark columns.
+"""Events of the format `debezium` in Avro by a schema registry, one by one: the reference decoder.
 
 A value is the envelope, a record of `op`, `after`, `source` and more, as Kafka Connect's converters write it; a key is
 a record of the key columns. What days, times and decimals mean is in the writer's schema.
