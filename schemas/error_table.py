@@ -117,6 +117,11 @@ _CHANGES = {
         "events of rows: c, u, d, and r of a snapshot",
         "the table was emptied at once, and its rows are still in the replica: begin anew with a new state and outputs",
     ),
+    Code.LOG_WENT_BACK: Advice(
+        "changes of one log in the order of their positions, or the rows of a new snapshot beside them",
+        "see whether the database was restored or moved; rows that it lost stay in the replica. To take these changes, "
+        "start once with --accept-log-reset, or set upstream.on_log_reset: accept",
+    ),
     Code.TOAST_UNAVAILABLE: Advice(
         "a stored row that has the value which the event leaves out, of column {column}",
         "set REPLICA IDENTITY FULL on the table, or have the connector read a snapshot",

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from schemas.logs import LogPosition
+
 BARRIER_HEADER = "barrier"
 """Header of a barrier record; its value is `curr` in decimal ASCII."""
 
@@ -73,13 +75,14 @@ class UpstreamRecord:
     """The content of an upstream's record beside its key; `change` is None where it is no data of the table.
 
     `unchanged` are columns, by index, whose value the record leaves out because it is what it was: None in `change`.
-    `position` is where the change stands in the log of the database that it comes from, where that can be compared.
+    `position` is where the change stands in the log of the database that it comes from, where that can be compared; of
+    a row of a snapshot it has the log alone.
     `transaction` is the one that made it, where the format was asked for it: its number, or the lower 32 bits of that.
     """
 
     change: Change | None
     unchanged: tuple[int, ...] = ()
-    position: tuple[int, int] | None = None
+    position: LogPosition | None = None
     transaction: int | None = None
 
 

@@ -74,6 +74,15 @@ class DebeziumFormat(RegistryFormat):
         ),
     ] = UNAVAILABLE
 
+    on_log_reset: Annotated[
+        Literal["stop", "accept"],
+        Field(
+            description="`stop`: where changes come with lower positions and later times, as from a database that was "
+            "restored, the service stops (LOG_WENT_BACK); or `accept`: they are taken, see "
+            "[redelivered records](debezium.md#redelivered-records)."
+        ),
+    ] = "stop"
+
     @property
     def column_keys(self) -> frozenset[str]:
         return super().column_keys | ({"time", "decimal"} if self.encoding == "json" else set())
@@ -98,6 +107,10 @@ class DebeziumFormat(RegistryFormat):
     @property
     def comes_again(self) -> bool:
         return True
+
+    @property
+    def accepts_log_resets(self) -> bool:
+        return self.on_log_reset == "accept"
 
     _asks_transactions: bool = PrivateAttr(default=False)
 

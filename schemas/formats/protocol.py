@@ -97,7 +97,7 @@ class ReadColumns(NamedTuple):
 
     `ops` are values of `records.Op` or `NO_DATA`, `before` and `after` structs of the table's columns, null for none.
     The rest is null or None where a format has nothing of the kind: `unchanged` lists of columns by index, never null,
-    `positions` structs of `commit` and `lsn`, and `transactions`.
+    `positions` as `formats.by_columns.log_positions` has them, and `transactions`.
     """
 
     ops: npt.NDArray[np.int8]
@@ -244,7 +244,12 @@ class Format(BaseModel):
 
     @property
     def comes_again(self) -> bool:
-        """Whether records may be sent again; they are recognised by `UpstreamRecord.position`."""
+        """Whether records may be redelivered; they are recognised by `UpstreamRecord.position`."""
+        return False
+
+    @property
+    def accepts_log_resets(self) -> bool:
+        """Whether a log of a database may begin anew at lower positions without the operator's word."""
         return False
 
     @property

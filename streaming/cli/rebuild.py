@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streaming.cli.configuration import ConfigArgument, ConfigOption, required_config
-from streaming.cli.run import ExitOption, LogOption, SkipOption, serve
+from streaming.cli.run import ExitOption, LogOption, ResetOption, SkipOption, serve
 
 
 def command(
@@ -11,6 +11,7 @@ def command(
     config: ConfigOption = None,
     exit_when_complete: ExitOption = False,
     skip_record: SkipOption = None,
+    accept_log_reset: ResetOption = False,
     log_json: LogOption = None,
 ) -> None:
     """Make a lost state anew, and go on as `run` does.
@@ -24,6 +25,7 @@ def command(
         exit_when_complete=exit_when_complete,
         skip_record=skip_record,
         take_over=False,
+        accept_log_reset=accept_log_reset,
         log_json=log_json,
         rebuild=True,
     )

@@ -25,6 +25,13 @@ SkipOption = Annotated[
         "May be repeated."
     ),
 ]
+ResetOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-log-reset",
+        help="Let a database's log begin anew at lower positions (LOG_WENT_BACK), once in each partition.",
+    ),
+]
 LogOption = Annotated[
     bool | None,
     typer.Option("--log-json/--log-text", help="Form of the log lines; default: JSON unless on a terminal."),
@@ -41,6 +48,7 @@ def command(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Take the state back from the instance that took it over.")
     ] = False,
+    accept_log_reset: ResetOption = False,
     log_json: LogOption = None,
 ) -> None:
     """Keep the replica and run the jobs, until SIGTERM or Ctrl-C.
@@ -53,6 +61,7 @@ def command(
         exit_when_complete=exit_when_complete,
         skip_record=skip_record,
         take_over=take_over,
+        accept_log_reset=accept_log_reset,
         log_json=log_json,
     )
 
@@ -63,6 +72,7 @@ def serve(
     exit_when_complete: bool,
     skip_record: list[str] | None,
     take_over: bool,
+    accept_log_reset: bool,
     log_json: bool | None,
     rebuild: bool = False,
 ) -> None:
@@ -103,6 +113,7 @@ def serve(
                 rebuild=rebuild,
                 skip_records=skipped,
                 take_over=take_over,
+                accept_log_reset=accept_log_reset,
             ) as service,
         ):
             from streaming.observe.traces import traced

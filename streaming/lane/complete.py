@@ -1,7 +1,7 @@
 """What sound changes lack, as they come from some upstreams, before they can be sent and logged.
 
-What came again is left out, and so is what does not apply while the table is read; values that a record leaves out are
-filled in, and each change gets the row before it.
+Redelivered records are left out, and so is what does not apply while the table is read; values that a record leaves out
+are filled in, and each change gets the row before it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Completion:
 
     def __post_init__(self) -> None:
         if self.task.upstream_format.comes_again:
-            self._redelivered = RedeliveryFilter(self.task.plan.seen)
+            self._redelivered = RedeliveryFilter(self.task.plan.seen, self.task.judgement)
 
     @property
     def seen(self) -> Mapping[int, LaneSeen]:
@@ -53,7 +53,7 @@ class Completion:
     def __call__(self, changes: Changes) -> tuple[Changes, list[Fault]]:
         """The completed changes of a part, and records at fault that could not be seen before.
 
-        Raises: RowsNeededError.
+        Raises: RowsNeededError, JudgementNeededError.
         """
         if self._redelivered is not None:
             keys = DEFAULT.keys(self.task.table.key_columns)

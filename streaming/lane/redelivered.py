@@ -1,23 +1,27 @@
-"""Records that come again: a connector that is started again sends the end of its stream a second time.
+"""Redelivered records of one lane: a connector that is started again sends the end of its stream a second time.
 
-A change of PostgreSQL stands at a position that only rises in a partition (`schemas.records.UpstreamRecord`), so a
-record below the highest position seen has come before, and so has one at that position that repeats its key and its op.
-Others may share it: both halves of a change of key, the rows of one COPY. What came before stood in the same lane, as
-its key is the same; so a lane goes by its own records, and by what all lanes had seen when the batch began.
+Each record of a log has a higher position than the one before it, except where records are redelivered, or the log has
+begun anew. What came before stood in the same lane, as its key is the same: so a lane that sees no position fall, and
+none repeated, has nothing to leave out. As soon as one falls, what becomes of the records depends on those of other
+lanes and of other partitions: the lane asks for all of them to be judged in their order (`streaming.core.redelivery`),
+and goes by that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.formats.by_columns.log_positions import LOG, PARTS, TS_MS, log_id
+from schemas.logs import LogId, Position
 from schemas.records import Op
-from state.values.seen import LaneSeen, Position, Seen, digest
+from state.values.seen import LaneMark, LaneSeen, Seen, digest, later
+from streaming.core.redelivery import Judgement
 from streaming.lane.before.normal import KeyOrder
 from streaming.lane.changes import Bools, Changes
 from streaming.source.decoded import POSITION
@@ -25,143 +29,200 @@ from streaming.source.decoded import POSITION
 _Indices = npt.NDArray[np.int64]
 
 
-@dataclass
-class _Partition:
-    """What a lane knows of an upstream partition. `at_top` are digests of the records at the highest position."""
-
-    top: Position
-    at_top: set[str] = field(default_factory=set)
-    dropped: set[str] = field(default_factory=set)
-    """Digests of keys whose last record is a delete that came again."""
-    last: LaneSeen | None = None
+class JudgementNeededError(Exception):
+    """A position of a lane falls or is repeated, and the task has no judgement. Nothing was sent."""
 
 
 class RedeliveryFilter:
     """Leaves out redelivered records of one lane and batch; call it with each part, in order."""
 
-    def __init__(self, start: Mapping[int, Seen]) -> None:
-        self._start, self._partitions = start, dict[int, _Partition]()
+    def __init__(self, start: Mapping[int, Seen], judgement: Judgement | None = None) -> None:
+        self._start, self._judgement = start, judgement
+        self._marks: dict[tuple[int, LogId], LaneMark] = {}
+        self._snapshots: dict[int, dict[LogId, int]] = {}
         self.count = 0
         """How many records were left out."""
 
     @property
     def seen(self) -> dict[int, LaneSeen]:
-        """By partition, where the lane had records."""
-        return {number: each.last for number, each in self._partitions.items() if each.last is not None}
+        """By partition, where the lane had records; of all partitions, where they were judged."""
+        if self._judgement is not None:
+            return {number: LaneSeen(judged=each) for number, each in self._judgement.seen.items()}
+        seen = {number: LaneSeen({}, rows) for number, rows in self._snapshots.items()}
+        marks: dict[int, dict[LogId, LaneMark]] = {}
+        for (number, log), mark in self._marks.items():
+            marks.setdefault(number, {})[log] = mark
+        return {number: LaneSeen(marks.get(number, {}), each.snapshots) for number, each in seen.items()}
 
     def __call__(self, changes: Changes, keys: pa.Array) -> Changes:
-        """The changes without those that came again; `keys` are their encoded keys. All must be sound."""
+        """The changes without redelivered ones; `keys` are their encoded keys. All must be sound.
+
+        Raises: JudgementNeededError.
+        """
         if not len(changes):
             return changes
-        order = KeyOrder.of(keys)
-        dropped = np.zeros(len(changes), np.bool_)
-        partitions = changes.partitions
+        if self._judgement is not None:
+            return self._without_dropped(changes, self._judgement)
+        order, partitions = KeyOrder.of(keys), changes.partitions
         for number in np.unique(partitions).tolist():
-            self._look(number, np.flatnonzero(partitions == number), changes, order, dropped)
+            rows = np.flatnonzero(partitions == number)
+            self._snapshots.setdefault(number, {})
+            self._check_tombstones(number, rows, changes, order)
+            for log, found in _by_log(changes, rows):
+                self._take(number, log, found, order, changes)
+        return changes
+
+    def _without_dropped(self, changes: Changes, judgement: Judgement) -> Changes:
+        dropped = np.zeros(len(changes), np.bool_)
+        partitions, offsets = changes.partitions, changes.offsets
+        for number, ranges in judgement.dropped.items():
+            firsts, lasts = (np.array(each, np.int64) for each in zip(*ranges, strict=True))
+            mine = np.flatnonzero(partitions == number)
+            place = np.searchsorted(firsts, offsets[mine], side="right") - 1
+            dropped[mine] = (place >= 0) & (offsets[mine] <= lasts[place])
         self.count += int(dropped.sum())
         return changes.filtered(~dropped) if dropped.any() else changes
 
-    def _look(self, number: int, rows: _Indices, changes: Changes, order: KeyOrder, dropped: Bools) -> None:
-        """Mark in `dropped` the redelivered records of one partition, and update what is known of it."""
-        known = self._partitions.get(number)
-        if known is None:
-            start = self._start.get(number, Seen((-1, -1)))
-            dropped_before = {start.dropped} if start.dropped else set()
-            known = _Partition(start.position, set(start.at_top), dropped_before)
-            self._partitions[number] = known
-        places = _positions(changes, rows)
-        dropped[rows] = _again(places, known, order.number[rows], changes.ops[rows], order)
-        _drop_tombstones(rows[~places.is_set], changes, order, known, dropped)
-        self._keep(known, rows, places, changes, order, dropped)
+    def _check_tombstones(self, number: int, rows: _Indices, changes: Changes, order: KeyOrder) -> None:
+        """The tombstone of a delete that was dropped at the end of the batch before has to be judged."""
+        waiting = self._start.get(number, Seen()).dropped
+        if waiting is None:
+            return
+        is_unplaced = ~np.asarray(pc.is_valid(changes.rows[POSITION]), dtype=np.bool_)
+        for row in rows[is_unplaced[rows] & (changes.ops[rows] == Op.DELETE)].tolist():
+            if digest(order.key(row)) == waiting:
+                raise JudgementNeededError
 
-    def _keep(
-        self,
-        known: _Partition,
-        rows: _Indices,
-        places: _Positions,
-        changes: Changes,
-        order: KeyOrder,
-        dropped: Bools,
-    ) -> None:
-        top = places.highest(known.top)
-        if top != known.top:
-            known.top, known.at_top = top, set()
-        at_top = rows[places.is_set & (places.commit == top[0]) & (places.lsn == top[1])]
-        known.at_top |= {digest(order.key(row), Op(changes.ops[row])) for row in at_top.tolist()}
-        if known.dropped:
-            known.dropped -= {digest(order.key(row)) for row in rows[order.previous[rows] < 0].tolist()}
-        lasts = rows[order.last[order.number[rows]] == rows]
-        is_open = dropped[lasts] & (changes.ops[lasts] == Op.DELETE) & np.isin(lasts, rows[places.is_set])
-        known.dropped |= {digest(order.key(row)) for row in lasts[is_open].tolist()}
-        end = int(rows[-1])
-        its_own = digest(order.key(end)) if end in lasts[is_open] else None
-        seen = Seen(top, its_own, frozenset(known.at_top))
-        known.last = LaneSeen(seen, int(changes.offsets[end])) if top != (-1, -1) else None
+    def _take(self, number: int, log: LogId, found: _Found, order: KeyOrder, changes: Changes) -> None:
+        if not found.is_streamed:
+            rows = self._snapshots[number]
+            rows[log] = max(int(changes.interval[found.rows[-1]]), rows.get(log, 0))
+            return
+        known, start = self._marks.get((number, log)), self._start.get(number, Seen()).mark(log)
+        highest, at_highest = start.highest, start.at_highest
+        if known is not None and (highest is None or known.highest >= highest):
+            at_highest = known.at_highest | (at_highest if known.highest == highest else frozenset())
+            highest = known.highest
+        falls = _falls(log, found.numbers, highest)
+        if falls or _repeats(found, highest, at_highest, order, changes.ops):
+            raise JudgementNeededError
+        self._marks[number, log] = self._mark(known, log, found, order, changes)
+
+    def _mark(
+        self, known: LaneMark | None, log: LogId, found: _Found, order: KeyOrder, changes: Changes
+    ) -> LaneMark:
+        end = int(found.rows[-1])
+        highest = found.highest
+        at_highest = frozenset[str]()
+        if known is not None and known.highest >= highest:
+            highest, at_highest = known.highest, known.at_highest
+        at = found.rows[(found.numbers == np.array(highest)).all(axis=1)]
+        at_highest |= {digest(order.key(row), Op(changes.ops[row])) for row in at.tolist()}
+        return LaneMark(
+            highest=highest,
+            at_highest=at_highest,
+            latest_ms=later(None if known is None else known.latest_ms, found.latest_ms),
+            last=_position(found.numbers[-1]),
+            interval=int(changes.interval[end]),
+            offset=int(changes.offsets[end]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _Positions:
-    """The positions of n records of a partition. Where `is_set` is False the numbers are arbitrary."""
+class _Found:
+    """Records of one log and partition, at `rows` of the changes. `numbers` are their positions, n by width."""
 
-    is_set: Bools
-    commit: _Indices
-    lsn: _Indices
+    rows: _Indices
+    numbers: _Indices
+    latest_ms: int | None
+    is_streamed: bool
 
-    def highest(self, other: Position) -> Position:
-        """The highest of these positions and another one."""
-        if not self.is_set.any():
-            return other
-        commit, lsn = self.commit[self.is_set], self.lsn[self.is_set]
-        top = int(commit.max())
-        return max(other, (top, int(lsn[commit == top].max())))
-
-    def ranks(self, other: Position) -> tuple[_Indices, int]:
-        """Numbers in the order of the positions, and that of another one."""
-        commit, lsn = np.append(self.commit, other[0]), np.append(self.lsn, other[1])
-        by_place = np.lexsort((lsn, commit))
-        rises = np.ones(len(by_place), np.int64)
-        rises[0] = 0
-        rises[1:] = (np.diff(commit[by_place]) != 0) | (np.diff(lsn[by_place]) != 0)
-        ranks = np.empty(len(by_place), np.int64)
-        ranks[by_place] = np.cumsum(rises)
-        return ranks[:-1], int(ranks[-1])
+    @property
+    def highest(self) -> Position:
+        """The highest position of the records, which is the last one where none falls."""
+        order = np.lexsort(self.numbers.T[::-1])
+        return _position(self.numbers[order[-1]])
 
 
-def _positions(changes: Changes, rows: _Indices) -> _Positions:
-    found = changes.rows[POSITION].combine_chunks().take(pa.array(rows))
-    commit, lsn = (pc.fill_null(pc.struct_field(found, name), -1).to_numpy() for name in ("commit", "lsn"))
-    return _Positions(np.asarray(pc.is_valid(found), dtype=np.bool_), commit, lsn)
+def _by_log(changes: Changes, rows: _Indices) -> Iterator[tuple[LogId, _Found]]:
+    """What records of a partition say of each log; those that are not compared are passed over."""
+    found = changes.rows[POSITION].combine_chunks()
+    if len(rows) < len(changes):
+        found = found.take(pa.array(rows))
+    logs = pc.if_else(found.is_valid(), found.field(LOG), None).dictionary_encode()
+    codes = logs.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    is_streamed = np.asarray(found.field(PARTS[0]).is_valid(), dtype=np.bool_)
+    numbers = [found.field(part).fill_null(0).to_numpy(zero_copy_only=False) for part in PARTS]
+    for code, text in enumerate(logs.dictionary.to_pylist()):
+        log = log_id(text)
+        for streamed in (False, True):
+            mine = np.flatnonzero((codes == code) & (is_streamed == streamed))
+            if not len(mine):
+                continue
+            own = np.stack([each[mine] for each in numbers[: log.width]], axis=1)
+            latest = pc.max(found.field(TS_MS).take(pa.array(mine))).as_py() if streamed else None
+            yield log, _Found(rows[mine], own, latest, streamed)
 
 
-def _again(
-    places: _Positions, known: _Partition, keys: _Indices, ops: npt.NDArray[np.int8], order: KeyOrder
-) -> Bools:
-    ranks, start = places.ranks(known.top)
-    counted = np.where(places.is_set, ranks, -1)
-    before = np.maximum(np.concatenate(([-1], np.maximum.accumulate(counted)[:-1])), start)
-    below = places.is_set & (ranks < before)
-    # A repetition stands at the place of what it repeats; one further down is below by then.
-    code = (ranks * (len(order.distinct) + 1) + keys) * 4 + ops
-    firsts = np.zeros(len(code), np.bool_)
-    set_rows = np.flatnonzero(places.is_set)
-    firsts[set_rows[np.unique(code[set_rows], return_index=True)[1]]] = True
-    repeated = places.is_set & ~firsts
-    for row in np.flatnonzero(places.is_set & (ranks == start)).tolist() if known.at_top else ():
-        key = bytes(order.distinct[int(keys[row])].as_py())
-        repeated[row] |= digest(key, Op(ops[row])) in known.at_top
-    return np.asarray(below | repeated, dtype=np.bool_)
+def _position(numbers: npt.NDArray[np.int64]) -> Position:
+    return tuple(numbers.tolist())
 
 
-def _drop_tombstones(
-    rows: _Indices, changes: Changes, order: KeyOrder, known: _Partition, dropped: Bools
-) -> None:
-    """The first record without a value behind a delete that is dropped belongs to it."""
-    deletes = rows[changes.ops[rows] == Op.DELETE]
-    previous = order.previous[deletes]
-    behind = (previous >= 0) & dropped[previous] & (changes.ops[previous] == Op.DELETE)
-    has_position = np.asarray(pc.is_valid(changes.rows[POSITION]), dtype=np.bool_)
-    behind &= has_position[previous]
-    if known.dropped:
-        for place in np.flatnonzero(previous < 0).tolist():
-            behind[place] = digest(order.key(int(deletes[place]))) in known.dropped
-    dropped[deletes[behind]] = True
+def _falls(log: LogId, numbers: _Indices, highest: Position | None) -> bool:
+    """Whether a position lies below the highest one before it (`LogId.is_lower`).
+
+    With GTIDs also one with the highest number and a lower place: it lies below those of other lanes, perhaps.
+    """
+    before = numbers[:1] if highest is None else np.array([highest], np.int64)
+    every = np.concatenate((before, numbers))
+    if not log.has_gtids:
+        return bool(_is_less(every[1:], every[:-1]).any())
+    number = every[:, 0]
+    top = np.maximum.accumulate(number)
+    if (number == top).all() and not (_is_less(every[1:], every[:-1])).any():
+        return False
+    ranks = _ranks(every[:, 1:])
+    is_top = number == top
+    begins = np.cumsum(np.concatenate(([True], top[1:] != top[:-1])))
+    # The highest place of the records with the highest number: it begins anew with each number.
+    scaled = begins * (len(every) + 1) + np.where(is_top, ranks + 1, 0)
+    places = np.maximum.accumulate(scaled) - begins * (len(every) + 1) - 1
+    return bool((ranks < places).any())
+
+
+def _is_less(left: _Indices, right: _Indices) -> Bools:
+    less, equal = np.zeros(len(left), np.bool_), np.ones(len(left), np.bool_)
+    for column in range(left.shape[1]):
+        less |= equal & (left[:, column] < right[:, column])
+        equal &= left[:, column] == right[:, column]
+    return less
+
+
+def _ranks(numbers: _Indices) -> _Indices:
+    """Of each row, its place in the order of all rows; equal ones have the same."""
+    order = np.lexsort(numbers.T[::-1])
+    rises = np.concatenate(([0], (numbers[order][1:] != numbers[order][:-1]).any(axis=1).astype(np.int64)))
+    ranks = np.empty(len(numbers), np.int64)
+    ranks[order] = np.cumsum(rises)
+    return ranks
+
+
+def _repeats(
+    found: _Found,
+    highest: Position | None,
+    at_highest: frozenset[str],
+    order: KeyOrder,
+    ops: npt.NDArray[np.int8],
+) -> bool:
+    """Whether records at one position, of those that never fall, repeat a key and its op."""
+    numbers = found.numbers
+    for row in found.rows[(numbers == np.array(highest)).all(axis=1)].tolist() if at_highest else ():
+        if digest(order.key(row), Op(ops[row])) in at_highest:
+            return True
+    is_equal = np.concatenate(([False], (numbers[1:] == numbers[:-1]).all(axis=1)))
+    if not is_equal.any():
+        return False
+    shares = is_equal | np.concatenate((is_equal[1:], [False]))
+    rows, runs = found.rows[shares], np.cumsum(~is_equal)[shares]
+    codes = (runs * (len(order.distinct) + 1) + order.number[rows]) * 4 + ops[rows]
+    return len(np.unique(codes)) < len(codes)

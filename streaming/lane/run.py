@@ -27,6 +27,7 @@ from streaming.lane.changes import Changes, count_no_data, log_rows, order_chang
 from streaming.lane.complete import Completion, RowsNeededError, completion_of
 from streaming.lane.faults import MOST_FAULTS, Fault, find_faults
 from streaming.lane.live import TooLongError
+from streaming.lane.redelivered import JudgementNeededError
 from streaming.lane.sending import send_all, send_letters
 from streaming.lane.shares import Shares
 from streaming.lane.task import (
@@ -122,6 +123,8 @@ class _Lane:
             return Undone(self.lane, Lack.PARTS)
         except RowsNeededError:
             return Undone(self.lane, Lack.ROWS_BEFORE)
+        except JudgementNeededError:
+            return Undone(self.lane, Lack.JUDGEMENT)
         except _SupersededError:
             return Undone(self.lane, Superseded())
 

@@ -31,6 +31,7 @@ from state.storage import DataFile, Storage
 from state.values.plan import BatchPlan, JobPlan
 from state.values.progress import Completed, NotStarted, Progress, of_parts
 from state.values.seen import LaneSeen
+from streaming.core.redelivery import Judgement
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS
 from streaming.lane.before.store import RowStore, local_store
 from streaming.lane.faults import Fault
@@ -53,7 +54,7 @@ class LaneTask:
     of the events that wait for chunks, of the version that the plan's reading names. `is_short`: there are so few
     records that lanes may read the topic themselves. `in_parts`: the changes come in order, more than a lane holds at
     once; `unhurried`: a lane has sent its part, and another one was too slow for it. Transactions may then take as long
-    as `transaction_timeout_ms` says.
+    as `transaction_timeout_ms` says. `judgement`: which records are redelivered, where a lane has seen positions fall.
     """
 
     storage: Storage
@@ -75,6 +76,7 @@ class LaneTask:
     is_short: bool = False
     in_parts: bool = False
     unhurried: bool = False
+    judgement: Judgement | None = None
     failpoint: Armed | None = None
     record_bytes: Mapping[str, int] = field(default_factory=dict)
     """By output: key and value that a record of it may have, where it has a limit that is known."""
@@ -178,6 +180,7 @@ class Lack(Enum):
 
     PARTS = "more changes than it may hold at once"
     ROWS_BEFORE = "changes that leave values out, whose rows before the task has not"
+    JUDGEMENT = "positions in a log that fall or are repeated, and no judgement of all lanes' records"
 
 
 class Superseded:

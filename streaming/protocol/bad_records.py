@@ -35,7 +35,7 @@ class BadRecords:
     """
 
     def __init__(self, topic: str, named: frozenset[RecordId] = frozenset(), *, parks: bool = False) -> None:
-        self._topic, self._named, self._parks = topic, named, parks
+        self.topic, self._named, self._parks = topic, named, parks
 
     def leave_out(self, plan: BatchPlan, found: Sequence[tuple[Fault, int]]) -> BatchPlan:
         """The plan without these records, each with the lane that found it; only what is at fault is ever left out.
@@ -85,7 +85,7 @@ class BadRecords:
         )
 
     def _where(self, partition: int, offset: int) -> str:
-        return f"{self._topic}-{partition}@{offset}"
+        return f"{self.topic}-{partition}@{offset}"
 
 
 def _was_left_out(plan: BatchPlan, fault: Fault) -> bool:

@@ -36,6 +36,7 @@ from streaming.protocol.effects import (
     slot_of,
 )
 from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts, transactional_id
+from streaming.protocol.redelivery import tell_changes
 from streaming.protocol.report import Sums
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
@@ -159,11 +160,14 @@ class Executor:
     def _append_log(self, plan: BatchPlan, done: Done) -> None:
         results, replica = done.sums.results, self.replica
         files = [file for result in results for file in result.log]
-        seen = merged(plan.seen, (result.seen for result in results))
+        closed = len(plan.barriers) if plan.until is None else 0
+        seen = merged(plan.seen, (result.seen for result in results), closed)
         if plan.until is None:
             self.commit(lambda: replica.append(files, plan.epoch, seen), replica.reload)
         else:
             self.commit(lambda: replica.append_part(files, plan.end_records, seen), replica.reload)
+        if results:
+            tell_changes(self.setup.bad_records.topic, plan.seen, seen)
         # The log may have been ahead of the plan, in a state whose tables were copied one after another.
         self.state.seen = seen if replica.seen is None else replica.seen
 

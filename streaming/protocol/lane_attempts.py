@@ -36,6 +36,7 @@ from streaming.lane.task import (
     Undone,
 )
 from streaming.protocol.overrun import Overruns, is_overrun, report_of
+from streaming.protocol.redelivery import RedeliveryJudge
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
@@ -174,6 +175,7 @@ class LaneAttempts:
     def __init__(self, setup: BatchSetup, tasks: LaneTasks, overruns: Overruns) -> None:
         self._lanes, self._journal, self._now_ms = setup.lanes, setup.journal, setup.now_ms
         self._tasks, self._overruns, self._batch_sizer = tasks, overruns, tasks.batch_sizer
+        self._judge = RedeliveryJudge(setup.bad_records.topic, setup.logged, setup.log_resets)
         self._hindrances: list[Code] = []
         self.give_up = False
 
@@ -245,6 +247,8 @@ class LaneAttempts:
         if awaited:
             format_ = self._tasks.learn(awaited, task.upstream_format.known.refused)
             return replace(task, upstream_format=format_)
+        if Lack.JUDGEMENT in reasons:
+            return replace(task, judgement=self._judge.judgement(task.plan, task.upstream_format))
         if Lack.ROWS_BEFORE in reasons:
             self._tasks.values_are_left_out = True
             return replace(task, replica=self._tasks.replica.files(task.plan.replica))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from schemas.avro.registered import KnownSchemas, SchemaIds
@@ -19,6 +19,7 @@ from state.storage import Storage
 from streaming.lane.task import LaneOutcome, LaneTask
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.recovery.forward import Forward
+from streaming.protocol.redelivery import LogResets, NothingLogged, ReadsLogged
 from streaming.protocol.table_read import ReadsTable
 from streaming.sink.dead_letters import EarlyLetters, ReadLetters
 from streaming.sink.protocol import SinkOf
@@ -96,6 +97,7 @@ class BatchSetup:
     `first_offsets` are those of an empty state. `upstream_begins` gives the first offset that each partition still
     holds, None: `first_offsets` do. `reads` reads the table from its database, if it starts from there.
     `rows_folder` is where lanes keep rows by key, as configured.
+    `logged` reads records again whose positions fall, and `log_resets` says whether logs may begin anew.
     """
 
     storage: Storage
@@ -116,6 +118,8 @@ class BatchSetup:
     schemas: LearnsSchemas = NoSchemas()  # noqa: RUF009 (a value)
     registers: RegistersSchemas = NoRegistry()  # noqa: RUF009 (a value)
     reads: ReadsTable | None = None
+    logged: ReadsLogged = NothingLogged()  # noqa: RUF009 (a value)
+    log_resets: LogResets = field(default_factory=LogResets)
     now_ms: Callable[[], int] = monotonic_ms
 
     def begins(self) -> Sequence[int]:

@@ -41,6 +41,7 @@ def hosted_service(
     rebuild: bool = False,
     skip_records: frozenset[RecordId] = frozenset(),
     take_over: bool = False,
+    accept_log_reset: bool = False,
     record_classes: bool = False,
 ) -> Iterator[Service]:
     """A service ready to `run` on the broker at `kafka`. Afterwards Spark is gone.
@@ -67,6 +68,7 @@ def hosted_service(
             rebuild=rebuild,
             skip_records=skip_records,
             take_over=take_over,
+            accept_log_reset=accept_log_reset,
         )
 
 

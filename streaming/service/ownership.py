@@ -34,6 +34,7 @@ from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.lanes.on_spark import Lanes
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.recovery.steps import out_of_step
+from streaming.protocol.redelivery import LogResets
 from streaming.protocol.setup import BatchSetup
 from streaming.registry.book import SchemaBook
 from streaming.registry.client import Registry
@@ -51,6 +52,7 @@ from streaming.source.barriers.source import BarrierSetup, BarrierSource
 from streaming.source.direct_read import DirectReader
 from streaming.source.gaps import Gaps, refuse_lost
 from streaming.source.kafka import UpstreamSource
+from streaming.source.logged import LoggedRecords
 from streaming.source.quiet import QuietIntervals
 from streaming.source.upstream_checks import (
     UpstreamIdentity,
@@ -93,6 +95,7 @@ class Ownership:
     skip_records: frozenset[RecordId]
     owner: str
     rebuild: bool
+    log_resets: LogResets
 
     @cached_property
     def sinks(self) -> Sinks:
@@ -236,6 +239,8 @@ class Ownership:
             upstream_begins=partial(_begins, kafka, config.upstream, beginning),
             registers=Registering(OutputSchemas(config.registry, config.table).register),
             reads=reads,
+            logged=LoggedRecords(kafka, config.upstream, config.table, config.topics.barriers is None),
+            log_resets=self.log_resets,
         )
         return Batches(setup)
 

@@ -49,6 +49,7 @@ from streaming.lane.before.folder import rows_root
 from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches, stream_ended
+from streaming.protocol.redelivery import LogResets
 from streaming.protocol.report import BatchReport
 from streaming.registry.client import Registry
 from streaming.runtime import failpoints
@@ -88,8 +89,8 @@ class Service:
     thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
     would leave a batch half done, and `stop` is the way to end. `on_part` is called after each part of a long interval,
     `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it, if that may
-    pass. `take_over`: from a successor that lives, too (`streaming.service.presence`). `spark` waits for the session;
-    what comes before a start needs it is done meanwhile.
+    pass. `take_over`: from a successor that lives, too (`streaming.service.presence`). `accept_log_reset`: once for
+    each log and partition. `spark` waits for the session; what comes before a start needs it is done meanwhile.
     """
 
     config: ServiceConfig
@@ -104,6 +105,7 @@ class Service:
     rebuild: bool = False
     skip_records: frozenset[RecordId] = frozenset()
     take_over: bool = False
+    accept_log_reset: bool = False
     owner: str = field(default_factory=owner)
     """This instance, as the error of one that it fences names it."""
     compaction_least_rows: int = COMPACTION_LEAST_ROWS
@@ -123,6 +125,11 @@ class Service:
         late_s = late_after_s(config.barrier_interval_ms) if self.late_s is None else self.late_s
         injects = config.barriers.injects
         return Vitals(config.upstream, config.barrier_interval_ms, late_s=late_s, injects=injects)
+
+    @cached_property
+    def log_resets(self) -> LogResets:
+        """The operator's word on logs that begin anew; it remembers which it was given for."""
+        return LogResets(self.config.upstream_format.accepts_log_resets, self.accept_log_reset)
 
     def stop(self) -> None:
         """Ask the running service to end after the open batch. Safe from signal handlers and other threads."""
@@ -160,7 +167,13 @@ class Service:
 
     def _run_once(self, restart_policy: RestartPolicy) -> None:
         ownership = Ownership(
-            self.config, self.kafka, self.spark, self.skip_records, self.owner, self.rebuild
+            self.config,
+            self.kafka,
+            self.spark,
+            self.skip_records,
+            self.owner,
+            self.rebuild,
+            self.log_resets,
         )
         upstream = ownership.check_topics()
         self.config = counted(self.config, upstream.partitions)

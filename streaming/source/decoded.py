@@ -11,7 +11,8 @@
     ERROR                of an invalid record: code, what was found, what was expected
     AWAITED              the ids of the schemas that it waits for, of a record that does
     UNCHANGED            indices of columns that the record leaves out; of formats that may
-    POSITION             where the change stands in its database's log; only of formats that have it
+    POSITION             where the change stands in its database's log, see `schemas.formats.by_columns.log_positions`;
+                         only of formats that have it
     TRANSACTION          see `state.columns`, or the lower 32 bits of it; only of formats that have it
 
 Nullability is not declared: the lane looks at the values.
@@ -23,6 +24,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from schemas.formats.by_columns.log_positions import POSITION_TYPE
 from schemas.formats.protocol import Format
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
@@ -32,8 +34,6 @@ ERROR, AWAITED = "_bf_error", "_bf_awaited"
 UNCHANGED, POSITION = "_bf_unchanged", "_bf_position"
 """Columns beside those that the log has too."""
 
-POSITION_TYPE = pa.struct([("commit", pa.int64()), ("lsn", pa.int64())])
-"""The fields of `UpstreamRecord.position`, in its order."""
 ERROR_TYPE = pa.struct([("code", pa.string()), ("found", pa.string()), ("expected", pa.string())])
 
 MARKED = -2

@@ -57,7 +57,7 @@ class DirectReader:
 
         For one thread of a process. Raises: UnreadError.
         """
-        records = Records.of([self._raw(each) for each in self._read(ranges)])
+        records = Records.of([raw_record(each, self.holds_barriers) for each in self._read(ranges)])
         vnodes = vnodes_of(format_, self.table).of(records)
         numbers = vnodes.numbers
         if routes is not None:
@@ -80,10 +80,12 @@ class DirectReader:
             raise UnreadError from error
         return found
 
-    def _raw(self, message: Message) -> RawRecord:
-        headers = message.headers() if self.holds_barriers else None
-        is_marked = any(header[0] == BARRIER_HEADER for header in headers or ())
-        return message.partition() or 0, message.offset() or 0, message.key(), message.value(), is_marked
+
+def raw_record(message: Message, holds_barriers: bool) -> RawRecord:
+    """A record of a topic that `holds_barriers`, or whose headers say nothing."""
+    headers = message.headers() if holds_barriers else None
+    is_marked = any(header[0] == BARRIER_HEADER for header in headers or ())
+    return message.partition() or 0, message.offset() or 0, message.key(), message.value(), is_marked
 
 
 def ranges_of(plan: BatchPlan, begins: Sequence[int] = ()) -> dict[int, tuple[int, int]]:

@@ -142,6 +142,8 @@ class Report:
     seconds: float = 0.0
     findings: tuple[Finding, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
+    went_back: tuple[str, ...] = ()
+    """Where logs of the upstream's databases began anew at lower positions: no findings, the rule takes them."""
 
     @property
     def found(self) -> int:

@@ -22,11 +22,12 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import partitions_of
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters
-from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Report
+from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Place, Report
 from streaming.verify.history import Source
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
+from streaming.verify.records.redelivered import WentBack
 from streaming.verify.records.rows import View
 from streaming.verify.sources.shortened import Folded
 from streaming.verify.sources.topics import TopicPair, read_letters
@@ -77,7 +78,7 @@ def verify_topics(
     started, count = time.monotonic(), _Counter(progress)
     tested = None if condition is None else condition_of(condition, table)
     view = View(table, columns, tested, formats[1].images)
-    findings = Findings(keep)
+    findings, went_back = Findings(keep), list[str]()
     # Those of the table itself were parked while it had no job.
     elsewhere = _listed(settings, [other for other in siblings if other != output])
     with suppress(EnvironmentProblem):  # without the right to see them
@@ -87,7 +88,7 @@ def verify_topics(
     pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
     with pair(on_read=count, barriers=barriers, begins=begins) as topics, _collector_paused():
         count.total = topics.offsets
-        up, out = _sources((upstream, output), topics, formats, table, view)
+        up, out = _sources((upstream, output), topics, formats, table, view, went_back)
         if topics.since is not None and not reads_upstream:
             out = out[0], [Folded(source, view) for source in out[1]]
         checked = partial(
@@ -95,7 +96,7 @@ def verify_topics(
         )
         checker = checked(has_epochs=barriers[1] is not None, reads_upstream=reads_upstream)
         report = checker.run(require_complete=require_complete)
-    return replace(report, seconds=time.monotonic() - started)
+    return replace(report, seconds=time.monotonic() - started, went_back=tuple(went_back))
 
 
 def verify_job(
@@ -132,11 +133,21 @@ def verify_job(
 
 
 def _sources(
-    names: tuple[str, str], topics: TopicPair, formats: tuple[Format, Format], table: TableSchema, view: View
+    names: tuple[str, str],
+    topics: TopicPair,
+    formats: tuple[Format, Format],
+    table: TableSchema,
+    view: View,
+    went_back: list[str],
 ) -> tuple[tuple[str, list[Source]], tuple[str, list[Source]]]:
-    """Of upstream and output, by their names and in canonical form."""
+    """Of upstream and output, by their names and in canonical form. `went_back` gets where logs began anew."""
+
+    def on_went_back(partition: int, offset: int, found: WentBack) -> None:
+        if len(went_back) < MOST_FINDINGS_KEPT:
+            went_back.append(f"{Place(names[0], partition, offset)}: {found}")
+
     return (
-        (names[0], canonical(topics.upstream, formats[0], table.columns, table.key_columns)),
+        (names[0], canonical(topics.upstream, formats[0], table.columns, table.key_columns, on_went_back)),
         (names[1], canonical(topics.output, formats[1], view.rows.columns, table.key_columns)),
     )
 

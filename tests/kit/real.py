@@ -275,10 +275,10 @@ class Stage:
         until_complete: bool = False,
         skip: frozenset[tuple[int, int]] = frozenset(),
         compaction_least_rows: int = COMPACTION_LEAST_ROWS,
+        accept_log_reset: bool = False,
         **over: Any,
     ) -> Service:
-        """One that finds everything in the topic that was put."""
-        self.upstream.flush()
+        self.upstream.flush()  # it finds all that was put
         return Service(
             self.config(**over),
             self.upstream.kafka,
@@ -286,6 +286,7 @@ class Stage:
             exit_when_complete=until_complete,
             skip_records=skip,
             compaction_least_rows=compaction_least_rows,
+            accept_log_reset=accept_log_reset,
         )
 
     @contextmanager

@@ -14,6 +14,7 @@ from tests.property.test_debezium_twin import FRAMED, PRECISE, TABLE, TEXT, WHOL
 from tests.property.test_upsert_twin import Record
 
 from schemas.errors import InputError
+from schemas.formats.by_columns.log_positions import positions_in
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Format
 from schemas.json.parsing.placeholder import UNAVAILABLE
@@ -46,8 +47,7 @@ def by_columns(format_: Format, table: TableSchema, records: Sequence[Record]) -
         for op, *rows in zip(found.ops.tolist(), *halves, strict=True)
     ]
     unchanged = [()] * len(records) if found.unchanged is None else map(tuple, found.unchanged.to_pylist())
-    positions = nothing if found.positions is None else found.positions.to_pylist()
-    places = [each and tuple(each.values()) for each in positions]
+    places = nothing if found.positions is None else positions_in(found.positions)
     transactions = nothing if found.transactions is None else found.transactions.to_pylist()
     return list(map(UpstreamRecord, changes, unchanged, places, transactions))
 

@@ -15,6 +15,7 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
+from schemas.logs import LogPosition, Position
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import TableSchema, declare
@@ -51,7 +52,7 @@ class Store:
     def __init__(self, table: TableSchema, format_: Format = DEFAULT) -> None:
         self.table, self.rows, self._format = table, dict[Key, Row](), format_
         self._reader = format_.rows(table.columns, table.key_columns)
-        self._position = (0, 0)
+        self._position: Position = (0, 0)
 
     def apply(self, changes: Changes) -> list[Op]:
         ops, deleted = [], None
@@ -68,11 +69,12 @@ class Store:
         assert ops == list(changes.ops)
         return ops
 
-    def _rise(self, position: tuple[int, int] | None) -> None:
+    def _rise(self, where: LogPosition | None) -> None:
         if self._format.comes_again:
-            assert position is not None
-            assert position > self._position
-            self._position = position
+            assert where is not None
+            assert where.position is not None
+            assert where.position > self._position
+            self._position = where.position
 
     def _apply(self, key: Key, change: Change) -> Op:
         """The op that the change has here: those who don't see the row before don't see whether it is an INSERT."""

@@ -11,22 +11,25 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from schemas.formats.by_columns.log_positions import position_column
 from schemas.formats.change_avro import AvroKeys
-from schemas.formats.in_order import InOrder
+from schemas.logs import LogId, LogPosition
 from schemas.records import Change, Op, UpstreamRecord
 from state.columns import OFFSET, PARTITION
 from state.values.seen import LaneSeen, Seen, merged
+from streaming.core.redelivery import Judgement, Logged, Redelivery
 from streaming.lane.before.normal import KeyOrder, Stored, normalised, with_unchanged, written
 from streaming.lane.changes import Changes
-from streaming.lane.redelivered import RedeliveryFilter
+from streaming.lane.redelivered import JudgementNeededError, RedeliveryFilter
 from streaming.source.decoded import POSITION, UNCHANGED
 from tests.kit.examples import examples
+from tests.kit.in_order import InOrder
 from tests.kit.tables import table
 
 TABLE = table()
 KEYS = AvroKeys(TABLE.key_columns)
 NOTE: Final = 2
-_PLACE = pa.struct([("commit", pa.int64()), ("lsn", pa.int64())])
+_LOG = LogId("postgresql", "test", "src")
 
 Row = tuple[int, int, str | None]
 
@@ -43,9 +46,13 @@ class Sent:
     @property
     def record(self) -> UpstreamRecord:
         if self.row is None:
-            return UpstreamRecord(Change(Op.DELETE, (self.key, None, None), None), (), self.position)
+            return UpstreamRecord(Change(Op.DELETE, (self.key, None, None), None), (), self.logged)
         row: Row = (self.row[0], self.row[1], None) if self.leaves_out else self.row
-        return UpstreamRecord(Change(Op.INSERT, None, row), (NOTE,) if self.leaves_out else (), self.position)
+        return UpstreamRecord(Change(Op.INSERT, None, row), (NOTE,) if self.leaves_out else (), self.logged)
+
+    @property
+    def logged(self) -> LogPosition | None:
+        return None if self.position is None else LogPosition(_LOG, self.position)
 
 
 @dataclass
@@ -110,13 +117,10 @@ def changes_of(found: list[tuple[int, Sent]]) -> Changes:
             for index, column in enumerate(TABLE.columns)
         )
 
-    places = [
-        None if r.position is None else dict(zip(("commit", "lsn"), r.position, strict=True)) for r in records
-    ]
     rows = {
         PARTITION: pa.array([0] * len(found), pa.int32()),
         OFFSET: pa.array([offset for offset, _ in found], pa.int64()),
-        POSITION: pa.array(places, _PLACE),
+        POSITION: position_column(record.position for record in records),
         UNCHANGED: pa.array([r.unchanged for r in records], pa.list_(pa.int32())),
     }
     return Changes(
@@ -140,15 +144,28 @@ class Lane:
         self.rows: dict[bytes, tuple[object, ...]] = {}
 
     def batch(
-        self, found: list[tuple[int, Sent]], seen: Mapping[int, Seen], chance: random.Random
+        self,
+        found: list[tuple[int, Sent]],
+        seen: Mapping[int, Seen],
+        judgement: Judgement | None,
+        chance: random.Random,
     ) -> tuple[Made, dict[int, LaneSeen]]:
-        redelivered, made = RedeliveryFilter(seen), Made()
+        redelivered, made = RedeliveryFilter(seen, judgement), Made()
         while found:
             size = chance.randint(1, len(found))
             part, found = found[:size], found[size:]
             changes = changes_of(part)
             made += self._made(redelivered(changes, changes.encoded_keys(KEYS)))
         return made, redelivered.seen
+
+    def is_in_order(self, found: list[tuple[int, Sent]], seen: Mapping[int, Seen]) -> bool:
+        """Whether no position falls."""
+        changes = changes_of(found)
+        try:
+            RedeliveryFilter(seen)(changes, changes.encoded_keys(KEYS))
+        except JudgementNeededError:
+            return False
+        return True
 
     def _made(self, changes: Changes) -> Made:
         if not len(changes):
@@ -185,6 +202,16 @@ class Lane:
         ]
 
 
+def judged(batch: list[tuple[int, Sent]], seen: Mapping[int, Seen]) -> Judgement:
+    judge = Redelivery(seen, lambda fall: False)
+    changes = changes_of(batch)
+    keys = map(bytes, changes.encoded_keys(KEYS).to_pylist())
+    for (offset, sent), key, op in zip(batch, keys, changes.ops.tolist(), strict=True):
+        judge.take(Logged(0, offset, key, Op(op), sent.logged))
+    assert judge.end_interval() is None
+    return judge.judgement()
+
+
 def one_by_one(sent: list[Sent]) -> Made:
     reader, rows, made = InOrder(), dict[int, tuple[object, ...]](), Made()
     for offset, each in enumerate(sent):
@@ -213,9 +240,14 @@ def test_lanes_make_of_a_stream_what_one_reader_makes_of_it(first: int) -> None:
         while waiting:
             size = chance.randint(1, len(waiting))
             batch, waiting = waiting[:size], waiting[size:]
+            shares = [
+                [each for each in batch if each[1].key % len(lanes) == number] for number in range(len(lanes))
+            ]
+            judgement = None
+            if not all(lane.is_in_order(share, seen) for lane, share in zip(lanes, shares, strict=True)):
+                judgement = judged(batch, seen)
             results = [
-                lane.batch([each for each in batch if each[1].key % len(lanes) == number], seen, chance)
-                for number, lane in enumerate(lanes)
+                lane.batch(share, seen, judgement, chance) for lane, share in zip(lanes, shares, strict=True)
             ]
             seen = merged(seen, (result for _, result in results))
             made += [change for found, _ in results for change in found]

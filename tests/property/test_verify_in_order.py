@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.in_order import InOrder
 from schemas.json.parsing.placeholder import UNAVAILABLE
 from schemas.records import Op
 from streaming.verify.history import Entry
@@ -22,6 +21,7 @@ from streaming.verify.records import canonical as module
 from streaming.verify.records.by_columns import CanonicalColumns
 from streaming.verify.records.canonical import canonical
 from tests.kit.examples import examples
+from tests.kit.in_order import InOrder
 from tests.property.test_in_order import NOTE, TABLE, Connector, Sent
 from tests.property.test_verify_canonical import Listed
 

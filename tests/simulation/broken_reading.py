@@ -48,7 +48,7 @@ class ComparesLsns(Instance):
 
     def lane_rows(self, task: LaneTask, lane: int) -> pa.RecordBatch:
         rows = super().lane_rows(task, lane)
-        place, lsns = rows.schema.get_field_index(TRANSACTION), pc.struct_field(rows[POSITION], "lsn")
+        place, lsns = rows.schema.get_field_index(TRANSACTION), pc.struct_field(rows[POSITION], "p1")
         return rows.set_column(place, TRANSACTION, lsns)
 
 

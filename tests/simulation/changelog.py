@@ -13,8 +13,10 @@ from pyspark.sql import DataFrame
 
 from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
 from schemas.errors import InputError
+from schemas.formats.by_columns.log_positions import POSITION_TYPE, position_column
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
+from schemas.logs import POSTGRESQL, LogId, LogPosition
 from schemas.position import Key
 from schemas.records import NO_DATA, Barrier, Op, Row
 from state.columns import OFFSET, OP, PARTITION, TRANSACTION, VNODE
@@ -26,7 +28,7 @@ from streaming.source import decoded as columns
 from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.barriers.in_data import EmbeddedBarriers
 from streaming.source.barriers.source import BarrierSource
-from streaming.source.decoded import AFTER, BEFORE, ERROR, MARKED, POSITION, POSITION_TYPE, UNCHANGED
+from streaming.source.decoded import AFTER, BEFORE, ERROR, MARKED, POSITION, UNCHANGED
 from streaming.verify.history import Entry
 from tests.kit.appended import RowsUpstream
 from tests.kit.tables import vnode_of
@@ -232,8 +234,9 @@ class Changelog:
         if connector is None:
             return {}
         found, last = connector.positions.get(place), self.table.column_names[-1]
-        names = [each.name for each in POSITION_TYPE]
-        own: dict[str, Any] = {POSITION: found and dict(zip(names, found, strict=True))}
+        where = None if found is None else LogPosition(LogId(POSTGRESQL, "simulated", "t"), found)
+        [position] = position_column([where]).to_pylist()
+        own: dict[str, Any] = {POSITION: position}
         if self.timeline is not None:
             own[TRANSACTION] = connector.transactions.get(place)
         if after is None or place not in connector.without or not self.format.may_be_unchanged:

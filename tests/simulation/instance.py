@@ -55,6 +55,7 @@ from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
 from tests.simulation.compaction import Compactor
 from tests.simulation.initial import SimulatedWorkers
+from tests.simulation.logged import SimulatedLogged
 from tests.simulation.rows import Disk, SimulatedStore
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.sink import SimulatedLetters, SimulatedSink
@@ -218,6 +219,7 @@ class Instance:
             limits=self.limits,
             upstream_format=self.arrivals.changelog.format,
             reads=self._reads_table(),
+            logged=SimulatedLogged(self.arrivals.changelog),
             now_ms=lambda: self.scheduler.now_ms,
         )
         batches = self.batches_type(setup)

@@ -12,6 +12,7 @@ from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Framed, Rows
+from schemas.logs import LogId, LogPosition
 from schemas.records import Change, Op, UpstreamRecord
 from schemas.table import declare
 from tests.kit.avro_records import OWN_SCALE, encoded
@@ -58,6 +59,7 @@ ENVELOPE: dict[str, Any] = {
 HEARTBEAT = {"type": "record", "name": "Heartbeat", "fields": [{"name": "ts_ms", "type": "long"}]}
 AFTER = {"id": 7, "amount": {"scale": 3, "value": b"\x05\xdc"}, "note": "n", "raw": None}
 PLACE = {"connector": "postgresql", "snapshot": "false", "sequence": '["5","7"]', "lsn": 7}
+AT = LogPosition(LogId("postgresql", "", ""), (5, 7))
 KEY = frame(1) + encoded(KEY_SCHEMA, {"id": 7})
 
 
@@ -86,9 +88,9 @@ def test_an_event_says_what_the_row_is_now_and_where_it_stands() -> None:
     row = (7, Decimal("1.50"), "n", None)
     for op in ("r", "c", "u"):
         record = rows().read_record(KEY, event(op))
-        assert record == UpstreamRecord(Change(Op.INSERT, None, row), (), (5, 7))
+        assert record == UpstreamRecord(Change(Op.INSERT, None, row), (), AT)
     gone = Change(Op.DELETE, (7, None, None, None), None)
-    assert rows().read_record(KEY, event("d", None, before=AFTER)) == UpstreamRecord(gone, (), (5, 7))
+    assert rows().read_record(KEY, event("d", None, before=AFTER)) == UpstreamRecord(gone, (), AT)
     for value in (None, b""):
         assert rows().read_record(KEY, value) == UpstreamRecord(gone)
     assert rows().read_change(KEY, event()).after == row
@@ -98,8 +100,8 @@ def test_an_event_says_what_the_row_is_now_and_where_it_stands() -> None:
     "other",
     [
         {"connector": "mysql"},
-        {"snapshot": "first"},
-        {"snapshot": None},
+        {"connector": "oracle"},
+        {"snapshot": "incremental"},
         {"sequence": '[null,"7"]'},
         {"lsn": None},
     ],

@@ -12,10 +12,12 @@ from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Images, Rows
+from schemas.logs import LogId, LogPosition
 from schemas.records import Change, Op, UpstreamRecord
 from schemas.table import declare
 from tests.kit.avro_records import encoded
 
+AT = LogPosition(LogId("postgresql", "", ""), (5, 7))
 TABLE = declare({"name": "t", "columns": {"id": "bigint", "note": "string"}, "primary_key": ["id"]})
 KEY_FIELDS = [{"name": "id", "type": "long"}]
 VALUE = {
@@ -76,10 +78,12 @@ def read(reader: tuple[Rows, Write], value: Any) -> UpstreamRecord:
 
 def test_an_event_is_the_change_that_it_says(reader: tuple[Rows, Write]) -> None:
     old, new = (7, "old"), (7, "new")
-    assert read(reader, event("c", None, NEW)) == UpstreamRecord(Change(Op.INSERT, None, new), (), (5, 7))
-    assert read(reader, event("r", None, NEW, "first")) == UpstreamRecord(Change(Op.INSERT, None, new))
-    assert read(reader, event("u", OLD, NEW)) == UpstreamRecord(Change(Op.UPDATE, old, new), (), (5, 7))
-    assert read(reader, event("d", OLD, None)) == UpstreamRecord(Change(Op.DELETE, old, None), (), (5, 7))
+    assert read(reader, event("c", None, NEW)) == UpstreamRecord(Change(Op.INSERT, None, new), (), AT)
+    assert read(reader, event("r", None, NEW, "first")) == UpstreamRecord(
+        Change(Op.INSERT, None, new), (), AT._replace(position=None)
+    )
+    assert read(reader, event("u", OLD, NEW)) == UpstreamRecord(Change(Op.UPDATE, old, new), (), AT)
+    assert read(reader, event("d", OLD, None)) == UpstreamRecord(Change(Op.DELETE, old, None), (), AT)
 
 
 def test_a_record_without_a_value_says_nothing_that_its_delete_has_not_said(

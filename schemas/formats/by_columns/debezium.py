@@ -15,32 +15,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.avro.columns.cursor import spread
+from schemas.formats.by_columns.log_positions import source_positions
 from schemas.formats.by_columns.upserts import half
 from schemas.formats.events.rows import (
-    COMPARABLE,
     DELETE,
-    INCREMENTAL,
     READ,
-    SEQUENCE,
     WHOLE_OPS,
     halves,
 )
 from schemas.formats.protocol import ReadColumns
-from schemas.records import NO_DATA, OddRecordError, Op, refuse
+from schemas.logs import INCREMENTAL, POSTGRESQL, STREAMED
+from schemas.records import NO_DATA, Op, refuse
 from schemas.table import Column
 
 _Flags = npt.NDArray[np.bool_]
 _Number = TypeVar("_Number", np.bool_, np.int8)
 
-_SEQUENCE = "^{}(?P<commit>{}(?P<lsn>{}$".format(*SEQUENCE.split("("))
-"""Arrow wants names for its parts."""
-
 
 class Events(NamedTuple):
     """The key columns of some records, in key order and without nulls; and events, structs of their fields.
 
-    These are `op`, `source` (`connector`, `snapshot` and `sequence` as texts, `lsn` and `txId` as far as they are
-    wanted) and the halves that are wanted: structs of the columns, each as the reader's `values` takes it.
+    These are `op`, `source` (the texts and numbers of `schemas.logs`, and `txId` if it is wanted) and the halves that
+    are wanted: structs of the columns, each as the reader's `values` takes it.
     """
 
     keys: Sequence[pa.Array]
@@ -178,28 +174,21 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where changes come from; see `position_of` and `transaction_of` of `schemas.formats.events.rows`."""
+    """Where changes come from; see `schemas.formats.events.rows.transaction_of`."""
 
     fields: pa.StructArray
 
     def positions(self) -> pa.StructArray:
-        """Structs of `commit` and `lsn`; null where they can't be compared."""
-        lsn = self._field("lsn")
-        parts = pc.extract_regex(self._field("sequence"), _SEQUENCE)
-        try:
-            commit = pc.struct_field(parts, "commit").cast(pa.int64())
-        except pa.ArrowInvalid:
-            raise OddRecordError from None
-        is_set = pc.and_(self._is_change(), pc.and_(parts.is_valid(), lsn.is_valid()))
-        return pa.StructArray.from_arrays([commit, lsn], ["commit", "lsn"], mask=pc.invert(is_set))
+        """As `log_positions` has them."""
+        return source_positions(self._field)
 
     def transactions(self) -> pa.Int64Array:
         """Null for what is no change of PostgreSQL."""
         return pc.if_else(self._is_change(), self._field("txId"), None)
 
     def _is_change(self) -> pa.BooleanArray:
-        of_kind = pc.equal(self._field("connector"), COMPARABLE)
-        return pc.and_(of_kind, pc.equal(self._field("snapshot"), "false")).fill_null(False)
+        of_kind = pc.equal(self._field("connector"), POSTGRESQL)
+        return pc.and_(of_kind, pc.equal(self._field("snapshot"), STREAMED)).fill_null(False)
 
     def _field(self, name: str) -> pa.Array:
         return pc.struct_field(self.fields, name)

@@ -20,6 +20,7 @@ from schemas.formats.by_columns.limits import check_limits
 from schemas.formats.events.rows import halves
 from schemas.json.debezium_columns import DebeziumColumnValues
 from schemas.json.objects import parsed
+from schemas.logs import NUMBERS, TEXTS
 from schemas.records import OddRecordError, refuse
 from schemas.table import Column
 from schemas.types import TypeName
@@ -62,8 +63,8 @@ class JsonEvents:
 
     def _fields(self, zones: frozenset[str]) -> list[pa.Field]:
         row = pa.struct([self.settings.field(each, has_zone=each.name in zones) for each in self.columns])
-        numbers = ("lsn", "txId") if self.transactions else ("lsn",)
-        source = [(name, pa.string()) for name in ("connector", "snapshot", "sequence")]
+        numbers = (*NUMBERS, "txId") if self.transactions else NUMBERS
+        source = [(name, pa.string()) for name in TEXTS]
         source += [(name, pa.int64()) for name in numbers]
         names = halves(whole=self.whole)
         return [

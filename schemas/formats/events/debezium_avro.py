@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from schemas.avro.by_id import RegisteredRecords
 from schemas.avro.cells import MisfitError, Schema, cell_of
@@ -24,10 +24,10 @@ from schemas.formats.events.rows import (
     check_op,
     halves,
     mismatch,
-    position_of,
     transaction_of,
 )
 from schemas.json.parsing.placeholder import UNAVAILABLE
+from schemas.logs import NUMBERS, TEXTS, log_position
 from schemas.records import UpstreamRecord
 from schemas.table import Column
 from schemas.types import ColumnType, TypeName, Value
@@ -37,11 +37,8 @@ ENVELOPE = (
     Column("ts_ms", ColumnType(TypeName.BIGINT), nullable=True),
 )
 SOURCE = (
-    *(
-        Column(name, ColumnType(TypeName.BINARY), nullable=True)
-        for name in ("connector", "snapshot", "sequence")
-    ),
-    Column("lsn", ColumnType(TypeName.BIGINT), nullable=True),
+    *(Column(name, ColumnType(TypeName.BINARY), nullable=True) for name in TEXTS),
+    *(Column(name, ColumnType(TypeName.BIGINT), nullable=True) for name in NUMBERS),
 )
 """The fields of an event's source that are read. Texts are read as bytes, for they need not be UTF-8."""
 TRANSACTION = Column("txId", ColumnType(TypeName.BIGINT), nullable=True)
@@ -124,13 +121,12 @@ class AvroEvents(EventRows):
         except EventError as reason:
             code = reason.code or Code.CHANGE_MALFORMED
             raise InputError(code, where=where, found=f"a value with {reason}") from None
-        origin = {
+        origin: dict[str, Any] = {
             name: _text(each) if isinstance(each, bytes) else each for name, each in (source or {}).items()
         }
         before, after = (self._half(found.get(name)) for name in ("before", "after"))
-        position = position_of(origin, (source or {}).get("lsn"))
-        transaction = transaction_of(origin, (source or {}).get("txId")) if self._transactions else None
-        event = Event(op, before, after, position, origin.get("snapshot"), transaction)
+        transaction = transaction_of(origin, origin.get("txId")) if self._transactions else None
+        event = Event(op, before, after, log_position(origin), origin.get("snapshot"), transaction)
         return self._record(event, self._key(key, where), where)
 
     def _half(self, row: dict[str, Value] | None) -> Half | None:

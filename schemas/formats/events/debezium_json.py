@@ -7,6 +7,7 @@ key likewise is an object of the key columns or has one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from schemas.errors import Code, InputError
 from schemas.formats.events.frames import Frames
@@ -18,7 +19,6 @@ from schemas.formats.events.rows import (
     Half,
     check_op,
     mismatch,
-    position_of,
     transaction_of,
 )
 from schemas.json.debezium_values import DebeziumValues
@@ -27,6 +27,7 @@ from schemas.json.parsing.placeholder import Placeholder
 from schemas.json.parsing.scan import fields_in
 from schemas.json.parsing.tokens import JsonError, Kind, Token
 from schemas.json.values import Reader, read_by
+from schemas.logs import NUMBERS, TEXTS, log_position
 from schemas.records import UpstreamRecord
 from schemas.table import Column
 from schemas.types import TypeName, Value
@@ -76,7 +77,6 @@ class DebeziumRows(EventRows):
             if _is_no_data(envelope):
                 return UpstreamRecord(None)
             op, source = _op(envelope), _source(envelope)
-            position = _position(source)
             transaction = _transaction(source) if self._transactions else None
         except JsonError as reason:
             raise _error(reason, "a value", where) from None
@@ -90,8 +90,9 @@ class DebeziumRows(EventRows):
             )
         except JsonError as reason:
             raise _error(reason, "a value", where) from None
-        snapshot = source.get("snapshot", _NOTHING).text
-        return self._record(Event(op, before, after, position, snapshot, transaction), keys, where)
+        said = _said(source)
+        event = Event(op, before, after, log_position(said), said["snapshot"], transaction)
+        return self._record(event, keys, where)
 
     def _key(self, data: bytes | None, where: str | None) -> dict[str, Value]:
         if not data:
@@ -168,28 +169,28 @@ def _source(envelope: _Fields) -> _Fields:
     return _set(fields_in(envelope["source"])) if "source" in envelope else {}
 
 
-def _position(source: _Fields) -> tuple[int, int] | None:
-    lsn = _number(source, "lsn")
-    return position_of(_texts(source, "connector", "snapshot", "sequence"), lsn)
+def _said(source: _Fields) -> dict[str, Any]:
+    """The fields that positions are made of; None for those of another type, as other connectors have them."""
+    texts = {name: source[name].text if _is_text(source.get(name), name) else None for name in TEXTS}
+    return texts | {name: _long(source.get(name, _NOTHING)) for name in NUMBERS}
+
+
+def _is_text(token: Token | None, name: str) -> bool:
+    return token is not None and (
+        token.kind is Kind.TEXT or (token.kind is Kind.BOOLEAN and name == "snapshot")
+    )
 
 
 def _transaction(source: _Fields) -> int | None:
-    number = _number(source, "txId")
-    return transaction_of(_texts(source, "connector", "snapshot"), number)
+    number = _long(source.get("txId", _NOTHING))
+    if number is None and "txId" in source:
+        raise JsonError("a source whose txId is no number")
+    return transaction_of(_said(source), number)
 
 
-def _texts(source: _Fields, *names: str) -> dict[str, str | None]:
-    return {name: source.get(name, _NOTHING).text for name in names}
-
-
-def _number(source: _Fields, name: str) -> int | None:
-    found = source.get(name)
-    if found is None:
-        return None
-    is_long = found.kind is Kind.INTEGER and -_LONG_MAX - 1 <= int(found.text) <= _LONG_MAX
-    return (
-        int(found.text) if is_long else None
-    )  # of another connector, which has something else under this name
+def _long(token: Token) -> int | None:
+    is_long = token.kind is Kind.INTEGER and -_LONG_MAX - 1 <= int(token.text) <= _LONG_MAX
+    return int(token.text) if is_long else None
 
 
 def _error(reason: JsonError, what: str, where: str | None) -> InputError:

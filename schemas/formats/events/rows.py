@@ -1,17 +1,17 @@
-"""Change events of Debezium, apart from their encoding: the kinds of events, and their positions in a database's log.
+"""Change events of Debezium, apart from their encoding: the kinds of events, and what they say of a row.
 
 Source: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events.
 """
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Rows
+from schemas.logs import INCREMENTAL, POSTGRESQL, STREAMED, LogPosition
 from schemas.position import Key
 from schemas.records import Change, Op, Row, UpstreamRecord
 from schemas.table import Column
@@ -21,13 +21,6 @@ UPSERTS, DELETE, TRUNCATE, MESSAGE = ("r", "c", "u"), "d", "t", "m"
 READ, CREATE, UPDATE = UPSERTS
 WHOLE_OPS = {READ: Op.INSERT, CREATE: Op.INSERT, UPDATE: Op.UPDATE, DELETE: Op.DELETE}
 """The ops of events that come with whole rows."""
-INCREMENTAL = "incremental"
-"""A snapshot that is read beside the stream: its rows may have been there before."""
-COMPARABLE = "postgresql"
-"""The connector whose positions rise in each partition, except where records come again."""
-SEQUENCE = r'\["([0-9]{1,19})","([0-9]{1,19})"\]'
-
-_LONG_MAX = 2**63 - 1
 
 
 def halves(*, whole: bool) -> tuple[str, ...]:
@@ -56,18 +49,8 @@ def check_op(op: str | None, *, has_after: bool) -> str:
 
 def transaction_of(source: Mapping[str, Any], number: int | None) -> int | None:
     """The transaction that made a change; None where the event is no change of PostgreSQL, but a row of a snapshot."""
-    is_change = source.get("connector") == COMPARABLE and source.get("snapshot") == "false"
+    is_change = source.get("connector") == POSTGRESQL and source.get("snapshot") == STREAMED
     return number if is_change else None
-
-
-def position_of(source: Mapping[str, Any], lsn: int | None) -> tuple[int, int] | None:
-    """Where a change stands in its database's log; None where that can't be compared."""
-    sequence = re.fullmatch(SEQUENCE, source.get("sequence") or "")
-    if source.get("connector") != COMPARABLE or source.get("snapshot") != "false":
-        return None
-    if sequence is None or lsn is None or (commit := int(sequence[1])) > _LONG_MAX:
-        return None
-    return commit, lsn
 
 
 class Half(NamedTuple):
@@ -83,7 +66,7 @@ class Event(NamedTuple):
     op: str
     before: Half | None
     after: Half | None
-    position: tuple[int, int] | None
+    position: LogPosition | None
     snapshot: str | None
     transaction: int | None = None
 

@@ -179,6 +179,8 @@ def _progress_bar(title: str) -> Iterator[OnProgress]:
 def _print(report: Report, show: int) -> None:
     console = Console(soft_wrap=True, highlight=False)
     console.print(_summary(report))
+    for text in report.went_back[:show]:
+        console.print(escape(f"log went back, and what followed is in the output: {text}"))
     for finding in report.findings[:show]:
         console.print(_line(finding))
     if report.found > show:

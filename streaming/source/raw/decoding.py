@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.errors import Code, InputError
+from schemas.formats.by_columns.log_positions import position_column
 from schemas.formats.protocol import Format, Images
 from schemas.records import NO_DATA, Row, UpstreamRecord
 from schemas.table import TableSchema
@@ -32,7 +33,6 @@ from streaming.source.decoded import (
     KEY,
     MARKED,
     POSITION,
-    POSITION_TYPE,
     SIZE,
     UNCHANGED,
     decoded_schema_of,
@@ -149,7 +149,7 @@ class RecordDecoder:
             BEFORE: _images([each.before if each else None for each in changes], images),
             AFTER: _images([each.after if each else None for each in changes], images),
             UNCHANGED: pa.array([each.unchanged for each in records], pa.list_(pa.int32())),
-            POSITION: _structs([each.position for each in records], POSITION_TYPE),
+            POSITION: position_column(each.position for each in records),
             TRANSACTION: pa.array([each.transaction for each in records], pa.int64()),
             ERROR: _structs([_error(each) for each in found], ERROR_TYPE),
         }

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.avro.columnar import encode_changes, encode_keys
+from schemas.formats.by_columns.log_positions import positions_in
 from schemas.formats.protocol import ColumnReader, ReadColumns
+from schemas.logs import LogPosition
 from schemas.records import NO_DATA, OddRecordError
 from schemas.table import Column
 from streaming.verify.history import Entry
@@ -55,12 +57,8 @@ class CanonicalColumns:
         return keys.to_pylist(), changes.to_pylist()
 
 
-def _positions(found: ReadColumns) -> Iterable[tuple[int, int] | None]:
-    if found.positions is None:
-        return repeat(None, len(found.ops))
-    pairs = zip(*(half.to_pylist() for half in found.positions.flatten()), strict=True)
-    is_set = found.positions.is_valid().to_pylist()
-    return [pair if one else None for one, pair in zip(is_set, pairs, strict=True)]
+def _positions(found: ReadColumns) -> Iterable[LogPosition | None]:
+    return repeat(None, len(found.ops)) if found.positions is None else positions_in(found.positions)
 
 
 def _unchanged(found: ReadColumns) -> Iterable[Sequence[int]]:

@@ -8,8 +8,9 @@ in canonical form, which every rule takes for a record at fault.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import InputError
@@ -19,21 +20,39 @@ from schemas.records import Op
 from schemas.table import Column
 from streaming.verify.history import Entry, Source
 from streaming.verify.records.by_columns import CanonicalColumns
-from streaming.verify.records.in_order import ChangesInOrder, Recoded, at_fault
+from streaming.verify.records.in_order import (
+    ChangesInOrder,
+    OnWentBack,
+    Recoded,
+    SnapshotRows,
+    at_fault,
+)
+from streaming.verify.records.redelivered import WentBack
 from streaming.verify.records.rows import op_of
 
 CANONICAL = ChangeFormat()
 
 
 def canonical(
-    sources: Iterable[Source], format_: Format, columns: Sequence[Column], key_columns: Sequence[Column]
+    sources: Iterable[Source],
+    format_: Format,
+    columns: Sequence[Column],
+    key_columns: Sequence[Column],
+    on_went_back: Callable[[int, int, WentBack], None] = lambda partition, offset, found: None,
 ) -> list[Source]:
-    """Sources of a topic, each in canonical form; those that have it already are left as they are."""
+    """Sources of a topic by partition, each in canonical form; those that have it already are left as they are.
+
+    `on_went_back`: called with partition and offset of a record whose log has gone back, and what was found.
+    """
     if format_ == CANONICAL:
         return list(sources)
     if format_.images is Images.ROWS:
         return [_Rows(source, format_, columns) for source in sources]
-    return [_Recoded(source, format_, columns, key_columns) for source in sources]
+    snapshots: SnapshotRows = {}
+    return [
+        _Recoded(source, format_, columns, key_columns, snapshots, partial(on_went_back, number))
+        for number, source in enumerate(sources)
+    ]
 
 
 @dataclass
@@ -72,11 +91,18 @@ class _Recoded:
     format: Format
     columns: Sequence[Column]
     key_columns: Sequence[Column]
+    snapshots: SnapshotRows
+    on_went_back: OnWentBack
 
     def __post_init__(self) -> None:
         self._rows = self.format.rows(self.columns, self.key_columns)
         self._changes, self._keys = ChangeCodec(self.columns), KeyCodec(self.key_columns)
-        order = ChangesInOrder(self._changes, fills=self.format.may_be_unchanged)
+        order = ChangesInOrder(
+            self._changes,
+            fills=self.format.may_be_unchanged,
+            snapshots=self.snapshots,
+            on_went_back=self.on_went_back,
+        )
         self._in_order = order if self.format.comes_again or self.format.may_be_unchanged else None
         self._deleted: _Pair | None = None
         self._has_tombstones = isinstance(self.format, OutputFormat) and self.format.tombstone_follows
@@ -96,6 +122,8 @@ class _Recoded:
         for chunk in _chunks(self.source.entries()):
             recoded = iter(self._recoded_together([entry for entry in chunk if self._is_change(entry)]))
             for entry in chunk:
+                if entry.barrier is not None and self._in_order is not None:
+                    self._in_order.end_interval(entry.barrier)
                 yield entry, self._ordered(next(recoded)) if self._is_change(entry) else entry
 
     def _ordered(self, recoded: Recoded) -> Entry | None:

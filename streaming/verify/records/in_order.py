@@ -1,15 +1,16 @@
-"""The changes of one partition in canonical form, in order: some come again, and some leave values out."""
+"""The changes of one partition in canonical form, in order: some are redelivered, and some leave values out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from schemas.avro.codec import ChangeCodec
-from schemas.formats.in_order import Redelivered
+from schemas.logs import LogId, LogPosition
 from schemas.records import Op, Row
 from streaming.verify.history import Entry
+from streaming.verify.records.redelivered import Redelivered, WentBack
 from streaming.verify.records.rows import op_of
 
 
@@ -20,29 +21,54 @@ class Recoded(NamedTuple):
     """
 
     entry: Entry | None
-    position: tuple[int, int] | None = None
+    position: LogPosition | None = None
     unchanged: Sequence[int] = ()
 
 
-class ChangesInOrder:
-    """The state of one partition; call `take` for each record, in order. `fills`: whether values may be left out.
+SnapshotRows = dict[bytes, set[LogId]]
+"""By the header of the barrier that closes an interval, the rows of snapshots in it, of all partitions."""
+OnWentBack = Callable[[int, WentBack], None]
+"""Called with the offset of a record that was taken though its log has gone back."""
 
-    It remembers each row then, encoded.
+
+class ChangesInOrder:
+    """The state of one partition; call `take` for each record and `end_interval` for each barrier, in order.
+
+    `fills`: whether values may be left out; it remembers each row then, encoded. `snapshots` is shared by the
+    partitions of a topic, which are read from barrier to barrier.
     """
 
-    def __init__(self, changes: ChangeCodec, *, fills: bool) -> None:
+    def __init__(
+        self, changes: ChangeCodec, *, fills: bool, snapshots: SnapshotRows, on_went_back: OnWentBack
+    ) -> None:
         self._changes, self._fills = changes, fills
         self._redelivered = Redelivered()
         self._stored: dict[bytes, bytes] = {}
+        self._snapshots, self._on_went_back = snapshots, on_went_back
+        self._ended: bytes | None = None
+
+    def end_interval(self, barrier: bytes) -> None:
+        """At a barrier. What stands in other partitions is known once these were read up to it."""
+        self._settle()
+        self._snapshots.setdefault(barrier, set()).update(self._redelivered.snapshots)
+        self._ended = barrier
+
+    def _settle(self) -> None:
+        if self._ended is not None:
+            self._redelivered.end_interval(self._snapshots[self._ended])
+            self._ended = None
 
     def take(self, record: Recoded) -> Entry | None:
-        """The change, with the values that it leaves out; None for no change, and for one that came again."""
+        """The change, with the values that it leaves out; None for no change, and for a redelivered one."""
         entry = record.entry
         if entry is None or (op := op_of(entry.value or b"")) is None:
             return entry
         key = entry.key or b""
+        self._settle()
         if self._redelivered.has(key, op, record.position):
             return None
+        if self._redelivered.went_back is not None:
+            self._on_went_back(entry.offset, self._redelivered.went_back)
         if op is Op.DELETE:
             self._stored.pop(key, None)
         elif self._fills:

@@ -1,0 +1,163 @@
+"""Positions of changes in the logs of databases: which log an event is from, and what orders the events of one log.
+
+Two positions can be compared only within one log. A table of connectors says what names a log and what orders it, from
+the fields of an event's `source`; events of other connectors are not compared. An event whose fields are missing, or of
+another type than its connector writes, isn't either.
+
+Source: https://debezium.io/documentation/reference/stable/connectors/index.html, "source" of each connector's events.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+Position = tuple[int, ...]
+"""Numbers that order the changes of one log; `LogId.width` of them."""
+
+Source = Mapping[str, Any]
+"""The fields of an event's `source` by name: texts and numbers, None or absent for those that have no such value."""
+
+TEXTS: Final = (
+    *("connector", "name", "db", "snapshot", "sequence"),
+    *("file", "gtid", "commit_lsn", "change_lsn"),
+)
+NUMBERS: Final = "lsn", "pos", "row", "server_id", "event_serial_no", "ts_ms"
+"""The fields of a source that are read."""
+
+POSTGRESQL: Final = "postgresql"
+MYSQL: Final = "mysql"
+"""MariaDB's connector included."""
+SQLSERVER: Final = "sqlserver"
+CONNECTORS: Final = {POSTGRESQL: POSTGRESQL, MYSQL: MYSQL, "mariadb": MYSQL, SQLSERVER: SQLSERVER}
+"""The connectors whose positions are compared, and whose logs those are."""
+
+STREAMED: Final = "false"
+INCREMENTAL: Final = "incremental"
+"""A snapshot that is read beside the stream: its rows have the position of some change, and are not compared."""
+
+SEQUENCE: Final = r'\["([0-9]{1,19})","([0-9]{1,19})"\]'
+"""PostgreSQL: where the transaction before was committed, and the change itself. The first one is taken."""
+LSN: Final = r"([0-9a-fA-F]{8}):([0-9a-fA-F]{8}):([0-9a-fA-F]{4})"
+"""SQL Server: groups of equal width, in the order of their text."""
+BINLOG: Final = r"(?s)(.*)\.([0-9]{1,18})"
+"""A file of a binary log. Its number counts, not its text: bin.1000000 comes behind bin.999999."""
+GTID: Final = r"(?s)(.*:|[^:]*-)([0-9]{1,19})"
+"""MySQL: source, or source and tag, before the last colon. MariaDB: domain and server before the last dash."""
+
+MAX_WIDTH: Final = 5
+LONG_MAX: Final = 2**63 - 1
+
+
+class LogId(NamedTuple):
+    """The identity of a log. `db` is None where one log holds several databases.
+
+    `origin` is the source of the GTIDs as text, or the number of the server where there are none; None where name and
+    database are enough.
+    """
+
+    connector: str
+    name: str
+    db: str | None = None
+    origin: str | int | None = None
+
+    @property
+    def has_gtids(self) -> bool:
+        """Whether the first number of a position is that of a GTID."""
+        return isinstance(self.origin, str)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a position has."""
+        if self.connector == MYSQL:
+            return 4 if self.has_gtids else 3
+        return MAX_WIDTH if self.connector == SQLSERVER else 2
+
+    def __str__(self) -> str:
+        parts = (self.name, self.db, None if self.origin is None else str(self.origin))
+        return f"{self.connector} {'/'.join(part for part in parts if part is not None)}"
+
+    def is_lower(self, position: Position, highest: Position) -> bool:
+        """Whether a position of this log lies below the highest one.
+
+        With GTIDs both the number and the place in the file have to be lower: a replica keeps the numbers of the server
+        that a transaction began at, at places of its own, and servers of one cluster take numbers from blocks.
+        """
+        if self.has_gtids:
+            return position[0] < highest[0] and position[1:] < highest[1:]
+        return position < highest
+
+
+class LogPosition(NamedTuple):
+    """Where an event stands. `position` is None for a row of a snapshot, which stands for logs by its name.
+
+    `ts_ms` is when the database made the change, by its own clock; None where the event doesn't say it.
+    """
+
+    log: LogId
+    position: Position | None = None
+    ts_ms: int | None = None
+
+
+def is_of_snapshot(row: LogId, log: LogId) -> bool:
+    """Whether a snapshot row with the first of these speaks for a log."""
+    return row.name == log.name and (log.db is None or row.db == log.db)
+
+
+def log_position(source: Source) -> LogPosition | None:
+    """Where an event stands; None where that can't be compared with anything."""
+    family = CONNECTORS.get(source.get("connector") or "")
+    snapshot = source.get("snapshot") or STREAMED
+    if family is None or snapshot == INCREMENTAL:
+        return None
+    name, db = (source.get(field) or "" for field in ("name", "db"))
+    if snapshot != STREAMED:
+        return LogPosition(LogId(family, name, db))
+    origin, position = _POSITIONS[family](source)
+    if position is None or max(position) > LONG_MAX or min(position) < 0:
+        return None
+    return LogPosition(
+        LogId(family, name, None if family == MYSQL else db, origin), position, source.get("ts_ms")
+    )
+
+
+def position_text(position: Sequence[int]) -> str:
+    """A position for people: its numbers."""
+    return "/".join(map(str, position))
+
+
+_Found = tuple[Any, Position | None]
+"""The origin of a log, and a position in it."""
+
+
+def _in_postgresql(source: Source) -> _Found:
+    sequence, lsn = re.fullmatch(SEQUENCE, source.get("sequence") or ""), source.get("lsn")
+    return None, None if sequence is None or lsn is None else (int(sequence[1]), lsn)
+
+
+def _in_mysql(source: Source) -> _Found:
+    file, pos, row = re.fullmatch(BINLOG, source.get("file") or ""), source.get("pos"), source.get("row")
+    server, gtid = source.get("server_id"), source.get("gtid")
+    if file is None or pos is None or row is None:
+        return None, None
+    place = int(file[2]), pos, row
+    if gtid is None:
+        return server, None if server is None else place
+    parts = re.fullmatch(GTID, gtid)
+    return (None, None) if parts is None else (parts[1][:-1], (int(parts[2]), *place))
+
+
+def _in_sqlserver(source: Source) -> _Found:
+    commit, change = (re.fullmatch(LSN, source.get(each) or "") for each in ("commit_lsn", "change_lsn"))
+    if commit is None or change is None:
+        return None, None
+    parts = (part for lsn in (commit, change) for part in (lsn[1], lsn[2] + lsn[3]))
+    return None, (*(int(part, 16) for part in parts), source.get("event_serial_no") or 0)
+
+
+_POSITIONS: Final[Mapping[str, Callable[[Source], _Found]]] = {
+    POSTGRESQL: _in_postgresql,
+    MYSQL: _in_mysql,
+    SQLSERVER: _in_sqlserver,
+}

@@ -1,0 +1,150 @@
+"""Which records of a batch are redelivered: decided once for all lanes, where one of them has seen positions fall."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from schemas.error_table import expectation
+from schemas.errors import Code, InputError
+from schemas.formats.protocol import Format
+from schemas.logs import LogId, position_text
+from schemas.records import RecordId
+from state.values.plan import BatchPlan
+from state.values.seen import Seen
+from streaming.core.planning import markers_of
+from streaming.core.redelivery import Fall, Judgement, Logged, Redelivery, Why
+
+Ranges = Mapping[int, tuple[int, int]]
+"""Offsets [first, end) by partition."""
+
+NEW_SNAPSHOT = "a new snapshot; if the log was begun anew, rows deleted before it may remain"
+
+log = structlog.get_logger(__name__)
+
+
+class ReadsLogged(Protocol):
+    """Reads records of the upstream a second time, as far as they are judged."""
+
+    def read(self, ranges: Ranges, format_: Format, skipped: Set[RecordId]) -> Iterable[Logged]:
+        """Those in these ranges, each partition's in order, without those `skipped`. Raises: BackfillError."""
+
+
+class NothingLogged(ReadsLogged):
+    """For upstreams whose records are never redelivered."""
+
+    def read(self, ranges: Ranges, format_: Format, skipped: Set[RecordId]) -> Iterable[Logged]:
+        """None."""
+        return ()
+
+
+@dataclass
+class LogResets:
+    """The operator's word on logs that begin anew. `accepts`: always; `once`: once for each log and partition.
+
+    The same record is accepted again, should its batch be judged again.
+    """
+
+    accepts: bool = False
+    once: bool = False
+    _taken: dict[tuple[int, LogId], int] = field(default_factory=dict)
+
+    def __call__(self, fall: Fall) -> bool:
+        """Whether this one is accepted."""
+        if self.accepts:
+            return True
+        return self.once and self._taken.setdefault((fall.partition, fall.log), fall.offset) == fall.offset
+
+
+@dataclass(frozen=True)
+class RedeliveryJudge:
+    """Judges the records of one topic."""
+
+    topic: str
+    records: ReadsLogged
+    resets: LogResets
+
+    def judgement(self, plan: BatchPlan, format_: Format) -> Judgement:
+        """What becomes of the batch's records. Of a silent plan the outputs hold it: nothing is refused or told.
+
+        Raises: InputError(LOG_WENT_BACK); as `ReadsLogged.read`.
+        """
+        judge = Redelivery(plan.seen, (lambda fall: True) if plan.silent else self.resets)
+        starts, skipped = plan.first_offsets, {*plan.skipped, *markers_of(plan)}
+        ends = [plan.end_offsets] if plan.until is not None else [each.ends for each in plan.barriers]
+        for each in ends:
+            for record in self.records.read(_ranges(starts, each), format_, skipped):
+                judge.take(record)
+            starts = each
+            if plan.until is None:
+                self._refuse(judge.end_interval())
+        if plan.until is not None:
+            if judge.is_doubtful:  # a row of a snapshot may stand in the rest of the interval
+                for record in self.records.read(_ranges(plan.until, plan.end.ends), format_, skipped):
+                    if record.position is not None and record.position.position is None:
+                        judge.snapshot(record.partition, record.position.log)
+            self._refuse(judge.end_part())
+        found = judge.judgement()
+        if not plan.silent:
+            self._tell(found)
+        return found
+
+    def _refuse(self, fall: Fall | None) -> None:
+        if fall is None:
+            return
+        raise InputError(
+            Code.LOG_WENT_BACK,
+            where=f"{self.topic}-{fall.partition}@{fall.offset}",
+            found=fall.found,
+            expected=expectation(Code.LOG_WENT_BACK),
+        )
+
+    def _tell(self, found: Judgement) -> None:
+        for run in found.runs:
+            log.info(
+                "redelivered_records_dropped",
+                partition=f"{self.topic}-{run.partition}",
+                log=str(run.log),
+                count=run.count,
+                offsets=f"{run.first_offset} to {run.last_offset}",
+                positions=f"{position_text(run.first)} to {position_text(run.last)}",
+            )
+        for fall in found.falls:
+            log.warning(
+                "log_went_back",
+                where=f"{self.topic}-{fall.partition}@{fall.offset}",
+                log=str(fall.log),
+                found=fall.found,
+                taken_because=str(fall.why),
+            )
+        for row in found.snapshots:
+            log.warning("new_snapshot", upstream=self.topic, log=str(row), note=NEW_SNAPSHOT)
+
+
+def tell_changes(topic: str, before: Mapping[int, Seen], after: Mapping[int, Seen]) -> None:
+    """Log what lanes took without a judgement: where logs began anew, or a new snapshot was read of known ones."""
+    told = set[tuple[str, str]]()
+    for partition, seen in after.items():
+        for log_id, mark in seen.marks.items():
+            known = before.get(partition, Seen()).marks.get(log_id)
+            if known is None or known.highest is None or mark.highest == known.highest:
+                continue
+            if mark.may_fall and not known.may_fall and ("snapshot", log_id.name) not in told:
+                told.add(("snapshot", log_id.name))
+                log.warning("new_snapshot", upstream=topic, log=str(log_id), note=NEW_SNAPSHOT)
+            elif mark.highest is not None and log_id.is_lower(mark.highest, known.highest):
+                log.warning(
+                    "log_went_back",
+                    where=f"{topic}-{partition}",
+                    log=str(log_id),
+                    found=f"position {position_text(mark.highest)}, below {position_text(known.highest)}",
+                    taken_because=str(Why.SNAPSHOT if known.may_fall else "no lane saw it fall"),
+                )
+
+
+def _ranges(starts: tuple[int, ...], ends: tuple[int, ...]) -> dict[int, tuple[int, int]]:
+    pairs = enumerate(zip(starts, ends, strict=True))
+    return {number: pair for number, pair in pairs if pair[0] < pair[1]}

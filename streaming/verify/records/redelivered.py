@@ -1,0 +1,93 @@
+"""Which records of one partition are redelivered, read one after another from the partition's beginning.
+
+The rule is that of docs/debezium.md#redelivered-records, written a second time: it shares nothing with what the service
+goes by (`streaming.core.redelivery`, `streaming.lane.redelivered`), and keeps no digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass, field
+
+from schemas.logs import LogId, LogPosition, Position, is_of_snapshot, position_text
+from schemas.records import Op
+
+
+@dataclass(frozen=True, slots=True)
+class WentBack:
+    """A record that was taken though one before it has a higher position in its log."""
+
+    log: LogId
+    highest: Position
+    position: Position
+
+    def __str__(self) -> str:
+        position, highest = position_text(self.position), position_text(self.highest)
+        return f"{self.log} went back from position {highest} to {position}"
+
+
+@dataclass
+class _Log:
+    highest: Position | None = None
+    at_highest: set[tuple[Hashable, Op]] = field(default_factory=set)
+    latest_ms: int | None = None
+    last: Position | None = None
+    at_last: set[tuple[Hashable, Op]] = field(default_factory=set)
+
+
+class Redelivered:
+    """Call `has` for each change of the partition in order, and `end_interval` at each barrier."""
+
+    def __init__(self) -> None:
+        self._logs: dict[LogId, _Log] = {}
+        self._deleted: set[Hashable] = set()
+        self.snapshots: set[LogId] = set()
+        """Rows of snapshots in the interval, by their logs without an origin."""
+        self.went_back: WentBack | None = None
+        """What the last record was taken in spite of."""
+
+    def has(self, key: Hashable, op: Op, where: LogPosition | None) -> bool:
+        """Whether the change of this key is redelivered, or the tombstone of such a delete."""
+        self.went_back = None
+        if where is not None and where.position is None:
+            self.snapshots.add(where.log)
+        is_again = where is not None and where.position is not None and self._is_again(key, op, where)
+        is_tombstone = where is None and op is Op.DELETE and key in self._deleted
+        self._deleted.discard(key)
+        if is_again and op is Op.DELETE:
+            self._deleted.add(key)
+        return is_again or is_tombstone
+
+    def end_interval(self, snapshots: Collection[LogId] = ()) -> None:
+        """At a barrier. `snapshots`: rows of snapshots that stand in the interval in other partitions."""
+        rows = self.snapshots | set(snapshots)
+        for log, known in self._logs.items():
+            if any(is_of_snapshot(row, log) for row in rows):
+                known.highest, known.at_highest = known.last, known.at_last
+            known.last, known.at_last = None, set()
+        self.snapshots = set()
+
+    def _is_again(self, key: Hashable, op: Op, where: LogPosition) -> bool:
+        log, position, ts_ms = where.log, where.position, where.ts_ms
+        assert position is not None
+        known = self._logs.setdefault(log, _Log())
+        is_later = ts_ms is not None and (known.latest_ms is None or ts_ms > known.latest_ms)
+        if known.highest is not None and log.is_lower(position, known.highest):
+            if not is_later:
+                return True
+            self.went_back = WentBack(log, known.highest, position)
+            known.highest, known.at_highest = position, set()
+        elif known.highest is None or position > known.highest:
+            known.highest, known.at_highest = position, set()
+        elif (
+            position == known.highest and not log.has_gtids and not is_later and (key, op) in known.at_highest
+        ):
+            return True
+        if position == known.highest:
+            known.at_highest.add((key, op))
+        if position != known.last:
+            known.last, known.at_last = position, set()
+        known.at_last.add((key, op))
+        if is_later:
+            known.latest_ms = ts_ms
+        return False
