@@ -96,8 +96,8 @@ class JobState:
         definition = JobDefinition.from_json(json.dumps(raw["definition"]), table)
         if "schema_ids" in raw:
             definition = definition.with_ids(SchemaIds(*raw["schema_ids"]))
-        own = (raw[name] for name in ("start", "opened", "paused", "rate_limit"))
-        return cls(definition, *own, raw.get("paused_by"))
+        own = {name: raw[name] for name in ("start", "opened", "paused", "rate_limit")}
+        return cls(definition, **own, paused_by=raw.get("paused_by"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streaming.dev.broker import EmbeddedBroker
+from streaming.broker.embedded import EmbeddedBroker
 
 from schemas.records import Row
 from schemas.settings.config import load

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.test_debezium_twin import FRAMED, PRECISE, TABLE, TEXT, WHOLE, WHOLE_FRAMED, events
-from tests.property.test_upsert_twin import Record
+from tests.property.test_decoded_events import FRAMED, PRECISE, TABLE, TEXT, WHOLE, WHOLE_FRAMED, events
+from tests.kit.decoding import Record
 
 from schemas.errors import InputError
 from schemas.formats.by_columns.log_positions import positions_in

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.test_registry_twin import ORDERS, RECORDED
-from tests.property.test_upsert_twin import WIDE, Record
+from tests.property.test_decoded_registered import ORDERS, RECORDED
+from tests.kit.decoding import Record
+from tests.property.test_decoded_upserts import WIDE
 
 from schemas.avro.registered import KnownSchemas, WriterSchema
 from schemas.formats.debezium import DebeziumFormat
