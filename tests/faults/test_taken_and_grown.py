@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streaming.broker.embedded import EmbeddedBroker
 
 from schemas.records import Row
 from schemas.settings.config import load
 from schemas.table import declare
+from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.runtime.failpoints import VARIABLE

@@ -10,8 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.test_decoded_events import FRAMED, PRECISE, TABLE, TEXT, WHOLE, WHOLE_FRAMED, events
-from tests.kit.decoding import Record
 
 from schemas.errors import InputError
 from schemas.formats.by_columns.log_positions import positions_in
@@ -22,8 +20,10 @@ from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NUMBER
 from schemas.records import NO_DATA, Change, OddRecordError, Op, UpstreamRecord
 from schemas.table import TableSchema, declare
 from tests.kit.debezium import RECORDED, recorded
+from tests.kit.decoding import Record
 from tests.kit.examples import examples
 from tests.property.test_column_readers import as_text, mutations
+from tests.property.test_decoded_events import FRAMED, PRECISE, TABLE, TEXT, WHOLE, WHOLE_FRAMED, events
 
 PLAIN = {"precise": PRECISE, "transactions": PRECISE.with_transactions(), "text": TEXT, "whole": WHOLE}
 FORMATS = PLAIN | {"framed": FRAMED, "whole framed": WHOLE_FRAMED}

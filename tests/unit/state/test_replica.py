@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.errors import CommitConflict
+from schemas.logs import LogId
 from schemas.records import Op
 from state.columns import EPOCH, VNODE, base_schema, log_schema
 from state.replica import BASE_PATH, Replica, write_log_file
@@ -20,6 +21,8 @@ from tests.kit.tables import table
 pytestmark = pytest.mark.any_storage
 
 TABLE = table(vnode_count=8)
+
+LOG = LogId("postgresql", "shop", "shop")
 
 
 def opened(storage: Storage) -> Replica:
@@ -66,7 +69,11 @@ def test_the_changes_of_a_batch_are_appended_once(storage: Storage) -> None:
 
 
 def test_what_was_seen_is_there_with_the_batch_and_after_what_maintenance_commits(storage: Storage) -> None:
-    replica, first, second = opened(storage), Seen({LOG: Mark((1, 8))}), Seen({LOG: Mark((2, 9), frozenset({"a"}))}, "key")
+    replica, first, second = (
+        opened(storage),
+        Seen({LOG: Mark((1, 8))}),
+        Seen({LOG: Mark((2, 9), frozenset({"a"}))}, "key"),
+    )
     assert opened(storage).seen is None
     replica.append_part([log_file(storage, (0, 10, 1))], 1, {0: first})
     assert opened(storage).seen == {0: first}
