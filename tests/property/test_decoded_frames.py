@@ -1,4 +1,4 @@
-"""Frames, deletes that are rows, empty keys, wrapped numbers and other names are decoded as the reference reads them."""
+"""Frames, deletes that are rows, empty keys, wrapped numbers and names are decoded as the reference reads them."""
 
 from __future__ import annotations
 
