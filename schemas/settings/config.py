@@ -338,8 +338,7 @@ def _lanes(
     if table.has_key and not table.by_partition and raw.lanes > table.vnode_count:
         faults.add(f"{raw.lanes} lanes for a vnode_count of {table.vnode_count}")
     for job in jobs:
-        misfit = lanes_misfit(job, raw.lanes)
-        if misfit is not None:
+        if misfit := lanes_misfit(job, raw.lanes):
             faults.add(f"job {job.name}: {misfit}")
     return raw.lanes
 
