@@ -18,14 +18,21 @@ from typing import Any
 import numpy as np
 
 from schemas.avro.limits import MalformedError
+from schemas.avro.writers.meanings import (
+    UNITS_NS,
+    Schema,
+    decimal_scale,
+    digits_in,
+    has_own_scale,
+    meaning,
+    unwrapped,
+)
+from schemas.avro.writers.meanings import MisfitError as MisfitError
 from schemas.errors import Code
 from schemas.json.parsing.tokens import JsonError
 from schemas.json.values import plain_value
 from schemas.table import Column
 from schemas.types import FIRST_DAY, LAST_DAY, MAX_DECIMAL_PRECISION, TypeName, Value
-
-Schema = Any
-"""Of Avro, as JSON has it: a name, a mapping, or a list of a union's branches."""
 
 BOOLEAN_BYTE: Schema = {"type": "fixed", "name": "backfill.Boolean", "size": 1}
 OWN_SCALE: Schema = {
@@ -35,22 +42,11 @@ OWN_SCALE: Schema = {
 }
 MOST_SCALE = 999
 """Of a decimal that comes with its scale."""
+_MOST_UNSCALED = 10 ** (MAX_DECIMAL_PRECISION + MOST_SCALE)
+"""No number that is larger fits a column, whatever its scale; to take it apart could take long."""
 DAY_MICROS = 86_400_000_000
 _LONG_BYTES, _LONG_DIGITS = 8, 18
 _WHOLE = ("int", "long")
-_UNITS = {"timestamp-millis": 1_000_000, "timestamp-micros": 1_000, "timestamp-nanos": 1}
-"""Nanoseconds."""
-_BY_CONNECT = {
-    "io.debezium.time.Date": "date",
-    "org.apache.kafka.connect.data.Date": "date",
-    "io.debezium.time.Timestamp": "timestamp-millis",
-    "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
-    "io.debezium.time.MicroTimestamp": "timestamp-micros",
-    "io.debezium.time.NanoTimestamp": "timestamp-nanos",
-}
-"""Kafka Connect's converters name some types by a property of their own beside, or in place of, `logicalType`."""
-_OWN_SCALE_NAME = "io.debezium.data.VariableScaleDecimal"
-"""What PostgreSQL's `numeric` becomes."""
 _BEYOND = {
     TypeName.TIMESTAMP: ("infinity", "-infinity"),
     TypeName.DECIMAL: ("NaN", "Infinity", "-Infinity"),
@@ -71,10 +67,6 @@ class Form(Enum):
     DAYS = "days since 1970"
     TIME = "time since 1970 in units of `Cell.unit` nanoseconds"
     TEXT = "text in the form that JSON has for the column"
-
-
-class MisfitError(ValueError):
-    """Why records of a writer's schema can't be rows."""
 
 
 class CellError(MalformedError):
@@ -148,7 +140,7 @@ def _decimal(cell: Cell, raw: bytes) -> Decimal:
 
 
 def _own_scale(cell: Cell, raw: Mapping[str, Any]) -> Decimal:
-    if not 0 <= raw["scale"] <= MOST_SCALE:
+    if abs(raw["scale"]) > MOST_SCALE:
         raise ValueError
     return _scaled(cell, raw["value"], raw["scale"])
 
@@ -157,7 +149,7 @@ def _scaled(cell: Cell, raw: bytes, scale: int) -> Decimal:
     if not raw:
         raise ValueError
     number = int.from_bytes(raw, "big", signed=True)
-    if abs(number) >= 10**cell.digits:
+    if abs(number) >= _MOST_UNSCALED:
         raise OverflowError
     sign, digits, _ = Decimal(number).as_tuple()
     exact = cell.column.type.exact(Decimal((sign, digits, -scale)))
@@ -214,28 +206,17 @@ def cell_of(column: Column, field: Schema) -> Cell | None:
     values = [kind for kind in kinds if kind["type"] != "null"]
     if not values:
         return None
-    cell = _fitting(column, values[0]) if len(values) == 1 else None
-    if cell is None:
+    try:
+        cell = _fitting(column, values[0]) if len(values) == 1 else None
         found = " or ".join(_named(kind) for kind in values)
+    except MisfitError as reason:
+        raise MisfitError(f"field {column.name} is {reason}") from None
+    if cell is None:
         raise MisfitError(f"field {column.name} is {found}, its column {column.type}")
     if not isinstance(field, list):
         return cell
     plain = ["null" if kind["type"] == "null" else cell.plain for kind in kinds]
     return Cell(column, plain, cell.form, cell.scale, cell.digits, cell.symbols, cell.unit)
-
-
-def unwrapped(schema: Schema) -> Mapping[str, Any]:
-    """A schema as a mapping whose `type` is a name."""
-    while isinstance(schema, dict) and isinstance(schema["type"], dict):
-        schema = schema["type"]
-    return schema if isinstance(schema, dict) else {"type": schema}
-
-
-def meaning(kind: Mapping[str, Any]) -> str | None:
-    """What values of a type stand for: its `logicalType`, or Avro's name for a type of Connect; None for neither."""
-    named = kind.get("logicalType") or _BY_CONNECT.get(str(kind.get("connect.name")))
-    # Without a zone they are taken for UTC, as everything is here.
-    return str(named).removeprefix("local-") if named else None
 
 
 def _named(kind: Mapping[str, Any]) -> str:
@@ -264,7 +245,7 @@ def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
             return Cell(column, "string")
         case TypeName.BINARY if avro in ("string", "bytes") and logical != "decimal":
             return Cell(column, "bytes")
-        case TypeName.BINARY if avro == "fixed" and logical is None:
+        case TypeName.BINARY if avro == "fixed" and logical != "decimal":
             return Cell(column, _fixed(kind["size"]))
         case TypeName.DECIMAL if avro in ("bytes", "fixed") and logical == "decimal":
             return _decimal_cell(column, kind)
@@ -272,17 +253,11 @@ def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
             return Cell(column, OWN_SCALE, Form.OWN_SCALE)
         case TypeName.DATE if avro == "int" and logical == "date":
             return Cell(column, "long", Form.DAYS)
-        case TypeName.TIMESTAMP if avro == "long" and logical in _UNITS:
-            return Cell(column, "long", Form.TIME, unit=_UNITS[logical])
+        case TypeName.TIMESTAMP if avro == "long" and logical in UNITS_NS:
+            return Cell(column, "long", Form.TIME, unit=UNITS_NS[logical])
         case TypeName.DECIMAL | TypeName.DATE | TypeName.TIMESTAMP if avro == "string":
             return Cell(column, "string", Form.TEXT)
     return None
-
-
-def has_own_scale(kind: Mapping[str, Any]) -> bool:
-    """Whether a record is Debezium's decimal with its own scale."""
-    fields = [(field["name"], unwrapped(field["type"])["type"]) for field in kind["fields"]]
-    return kind["name"] == _OWN_SCALE_NAME and fields == [("scale", "int"), ("value", "bytes")]
 
 
 def _fixed(size: int) -> Schema:
@@ -290,15 +265,12 @@ def _fixed(size: int) -> Schema:
 
 
 def _decimal_cell(column: Column, kind: Mapping[str, Any]) -> Cell | None:
-    scale = int(kind.get("scale", 0))
-    if not 0 <= scale <= MAX_DECIMAL_PRECISION:
-        return None
+    scale = decimal_scale(kind)
     if kind["type"] == "bytes":
         return Cell(column, "bytes", Form.DECIMAL, scale)
-    size = max(1, int(kind["size"]))
-    digits = min(MAX_DECIMAL_PRECISION, len(str(2 ** (8 * size - 1) - 1)) - 1)
+    size = int(kind["size"])
+    digits = min(MAX_DECIMAL_PRECISION, digits_in(size))
     if scale > digits:
         return None
-    return Cell(
-        column, {**_fixed(size), "name": f"backfill.Decimal{size}_{scale}"}, Form.DECIMAL, scale, digits
-    )
+    plain = {**_fixed(size), "name": f"backfill.Decimal{size}_{'m' if scale < 0 else ''}{abs(scale)}"}
+    return Cell(column, plain, Form.DECIMAL, scale, digits)

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.avro.cells import MisfitError, Schema
-from schemas.avro.projection import parsed
 from schemas.avro.registered import Schemas
+from schemas.avro.writers.definitions import parsed
+from schemas.avro.writers.meanings import MisfitError, Schema
 from streaming.inspect.frames import described
 from streaming.inspect.registered import is_event, rows_of
 from streaming.inspect.samples import NOTHING, Field, Sample, as_json, fields_of, schema_ids

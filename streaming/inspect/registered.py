@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from schemas.avro.cells import Schema, has_own_scale, meaning, unwrapped
+from schemas.avro.writers.meanings import Schema, has_own_scale, meaning, unwrapped
 from streaming.inspect.samples import Field
 
 _PLAIN = {

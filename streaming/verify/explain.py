@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from schemas.errors import Code, InputError
+from schemas.errors import InputError
 from schemas.records import Change, Op
 from streaming.verify.expectation import Expectation
 from streaming.verify.findings import Findings, Place, Rule, Side, digest

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from schemas.errors import Code, InputError
+from schemas.errors import InputError
 from schemas.formats.protocol import Images
 from schemas.position import Key
 from schemas.table import TableSchema

@@ -11,9 +11,10 @@ from functools import partial
 from typing import Literal
 
 from schemas.avro.by_id import RegisteredRecords
-from schemas.avro.cells import MisfitError, Schema, cell_of
+from schemas.avro.cells import cell_of
 from schemas.avro.projection import Project, Projection, fields_of, of_record
 from schemas.avro.registered import Schemas
+from schemas.avro.writers.meanings import MisfitError, Schema
 from schemas.errors import Code, InputError
 from schemas.formats.events.rows import (
     MESSAGE,
