@@ -11,6 +11,7 @@ from schemas.avro.registered import WriterSchema
 from schemas.formats.outputs.encoded import RowOutput
 from schemas.formats.protocol import Format, Framed, Half, Images, OutputRows, Rows
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
+from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
     def misfit_of(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
         from schemas.avro.projection import misfit
 
-        return misfit(schema, self.project(table.columns))
+        return misfit(schema, self.project(in_records(table.columns)))
 
     # What reads and writes needs packages that commands such as `list` do without.
 
@@ -64,8 +65,8 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
         from schemas.formats.append_rows import AvroRows, JsonRows
 
         if self.encoding == "avro-registry":
-            return AvroRows(columns, self.schemas_by_id)
-        return JsonRows(columns)
+            return AvroRows(in_records(columns), self.schemas_by_id)
+        return JsonRows(in_records(columns), self.sub_micros)
 
 
 class AppendOutput(_WithoutIdentity, RowOutput):

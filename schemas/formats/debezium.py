@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr
 
 from schemas.avro.registered import WriterSchema
 from schemas.formats.protocol import ColumnReader, Framed, Images, Rows
 from schemas.formats.with_registry import RegistryFormat
 from schemas.json.debezium_values import DecimalMode, TimeMode
+from schemas.json.parsing.placeholder import UNAVAILABLE, placeholder
+from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
 
 _FRAME = ("schema", "payload")
 _TIMES = {TypeName.DATE, TypeName.TIMESTAMP}
+
+
+def _known_placeholder(setting: str) -> str:
+    placeholder(setting)  # ValueError
+    return setting
 
 
 class DebeziumFormat(RegistryFormat):
@@ -53,6 +60,19 @@ class DebeziumFormat(RegistryFormat):
             "decimal."
         ),
     ] = None
+
+    unavailable: Annotated[
+        str,
+        AfterValidator(_known_placeholder),
+        Field(
+            description="the connector's `unavailable.value.placeholder`, as it is written there: what stands in place "
+            "of a [large value that did not change](debezium.md#large-values-that-did-not-change)."
+        ),
+    ] = UNAVAILABLE
+
+    @property
+    def units(self) -> frozenset[str]:
+        return frozenset(["time", "decimal", "unsigned"]) if self.encoding == "json" else super().units
 
     @property
     def is_whole(self) -> bool:
@@ -100,11 +120,12 @@ class DebeziumFormat(RegistryFormat):
         if self.encoding != "json":
             given = [name for name in ("time", "decimal") if getattr(self, name) is not None]
             return f"{given[0]} is for encoding 'json': in Avro the schema says it" if given else None
-        types = {column.type.name for column in table.columns}
-        if types & _TIMES and self.time is None:
-            return "time is missing, which is for columns of type date and timestamp"
-        if TypeName.DECIMAL in types and self.decimal is None:
-            return "decimal is missing, which is for columns of type decimal"
+        for column in table.columns:
+            if self.time is None and column.time is None and column.type.name in _TIMES:
+                return f"time is missing, which is for columns of type date and timestamp: {column.name}"
+            has_unit = column.decimal is not None or column.unsigned is not None
+            if self.decimal is None and not has_unit and column.type.name is TypeName.DECIMAL:
+                return f"decimal is missing, which is for columns of type decimal: {column.name}"
         return key_misfit(table)
 
     def misfit_of(
@@ -114,11 +135,14 @@ class DebeziumFormat(RegistryFormat):
         from schemas.formats.events.debezium_avro import projects
 
         read = projects(
-            table.columns, table.key_columns, whole=self.is_whole, transactions=self._asks_transactions
+            *map(in_records, (table.columns, table.key_columns)),
+            whole=self.is_whole,
+            transactions=self._asks_transactions,
         )
         return misfit(schema, read[half])
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
+        columns, key_columns = in_records(columns), in_records(key_columns)
         if self.encoding == "avro-registry":
             from schemas.formats.events.debezium_avro import AvroEvents
 
@@ -130,23 +154,25 @@ class DebeziumFormat(RegistryFormat):
                 transactions=self._asks_transactions,
             )
         from schemas.formats.events.debezium_json import DebeziumRows
+        from schemas.json.debezium_values import DebeziumValues
 
         return DebeziumRows(
             columns,
             key_columns,
-            self.time,
-            self.decimal,
+            DebeziumValues(self.time, self.decimal, self.sub_micros),
+            placeholder(self.unavailable),
             whole=self.is_whole,
             transactions=self._asks_transactions,
         )
 
     def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
+        from schemas.formats.by_columns.renamed import RenamedColumns
         from schemas.formats.by_columns.upserts import has_keys
 
         if not has_keys(columns, key_columns):
             return None
         reader = self._json_reader if self.encoding == "json" else self._avro_reader
-        return reader(tuple(columns), tuple(key_columns))
+        return RenamedColumns.of(reader(in_records(columns), in_records(key_columns)), columns)
 
     def _avro_reader(self, columns: tuple[Column, ...], key_columns: tuple[Column, ...]) -> ColumnReader:
         from schemas.formats.by_columns.debezium import DebeziumColumns
@@ -163,11 +189,13 @@ class DebeziumFormat(RegistryFormat):
         from schemas.formats.by_columns.debezium_json import JsonEvents
         from schemas.formats.by_columns.framed import FramedColumns, Schemas
         from schemas.json.debezium_columns import DebeziumColumnValues
+        from schemas.json.debezium_values import DebeziumValues
 
+        settings = DebeziumValues(self.time, self.decimal, self.sub_micros)
         whole, transactions = self.is_whole, self._asks_transactions
 
         def events_of(schemas: Schemas | None) -> JsonEvents:
-            values = DebeziumColumnValues(self.time, self.decimal, schemas)
+            values = DebeziumColumnValues(settings, placeholder(self.unavailable), schemas)
             return JsonEvents(columns, key_columns, values, whole, transactions)
 
         def reader_of(events: JsonEvents) -> DebeziumColumns:
@@ -182,5 +210,5 @@ class DebeziumFormat(RegistryFormat):
 
 def key_misfit(table: TableSchema) -> str | None:
     """Why keys of this table could be mistaken for a frame; None if they can't."""
-    reserved = [name for name in table.primary_key if name in _FRAME]
+    reserved = [each.name for each in in_records(table.key_columns) if each.name in _FRAME]
     return f"a key column is named {reserved[0]}, as a part of a record" if reserved else None

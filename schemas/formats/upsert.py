@@ -10,8 +10,11 @@ from pydantic import Field
 from schemas.avro.registered import WriterSchema
 from schemas.formats.protocol import ColumnReader, Framed, Images, Rows
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
+from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
 
+DELETED_FIELD = "__deleted"
+"""Of Debezium's transformation that makes rows of events, where deletes are rows, too."""
 KeyForm = Literal["record", "json", "text", "avro"]
 
 
@@ -28,6 +31,20 @@ class UpsertFormat(RegistryFormat):
             "Avro by a schema whose id stands in front."
         ),
     ] = "record"
+
+    deleted_field: Annotated[
+        str | None,
+        Field(
+            description="the field of a value that is true, or the text `true`, where it deletes the row of its key, "
+            "as Debezium's flattening writes it; `null`: there is none. Where it is a column as well, it has to be "
+            "given here."
+        ),
+    ] = DELETED_FIELD
+
+    def deleted_field_beside(self, columns: Sequence[Column]) -> str | None:
+        """The field that says that a row is deleted; None where that is a column, but for one that was chosen."""
+        is_column = any(column.in_records.name == self.deleted_field for column in columns)
+        return None if is_column and "deleted_field" not in self.model_fields_set else self.deleted_field
 
     @property
     def images(self) -> Images:
@@ -56,25 +73,36 @@ class UpsertFormat(RegistryFormat):
         from schemas.avro.projection import misfit
         from schemas.formats.upsert_avro import projects
 
-        return misfit(schema, projects(self.key, table.columns, table.key_columns)[half])
+        named = map(in_records, (table.columns, table.key_columns))
+        return misfit(schema, projects(self.key, *named)[half])
 
     # Readers need packages that commands such as `list` do without.
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
+        deleted_field = self.deleted_field_beside(columns)
+        columns, key_columns = in_records(columns), in_records(key_columns)
         if self.encoding == "avro-registry":
             from schemas.formats.upsert_avro import AvroUpserts
 
             return AvroUpserts(columns, key_columns, self.key, self.schemas_by_id)
         from schemas.formats.upsert_json import JsonUpserts
 
-        return JsonUpserts(columns, key_columns, self.key)
+        return JsonUpserts(columns, key_columns, self.key, self.sub_micros, deleted_field)
 
     def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
+        from schemas.formats.by_columns.renamed import RenamedColumns
+
+        return RenamedColumns.of(self._column_reader(columns, key_columns), columns)
+
+    def _column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
+        deleted_field = self.deleted_field_beside(columns)
+        columns, key_columns = in_records(columns), in_records(key_columns)
         if self.encoding == "avro-registry":
             from schemas.formats.by_columns.registered_upserts import RegisteredUpsertColumns
 
             return RegisteredUpsertColumns.of(columns, key_columns, self.key, self.schemas_by_id)
-        if self.key != "record":
+        is_own_form = any(column.unsigned or column.name == deleted_field for column in columns)
+        if self.key != "record" or is_own_form:
             return None
         from schemas.formats.by_columns.upserts import UpsertColumns
 

@@ -46,13 +46,13 @@ class AvroUpserts(Rows):
 
     def read_key(self, data: bytes, *, where: str | None = None) -> Key:
         """Raises: InputError: KEY_MISMATCH for what is no key in this form, PK_NULL, and as values do."""
-        if not data:
-            raise _mismatch("a record without a key", where)
         return self._read_key(data, where=where)
 
     def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
         """Raises: InputError as `read_key`, and as `RegisteredRecords.read`, CHANGE_MALFORMED in general."""
-        keys = dict(zip(self._key_names, self.read_key(key or b"", where=where), strict=True))
+        if key is None:
+            raise _mismatch("a record without a key", where)
+        keys = dict(zip(self._key_names, self.read_key(key, where=where), strict=True))
         if not value:
             return Change(Op.DELETE, tuple(keys.get(name) for name in self._columns), None)
         row = self._values.read(value, general=Code.CHANGE_MALFORMED, where=where)
@@ -63,6 +63,8 @@ class AvroUpserts(Rows):
         return Change(Op.INSERT, None, tuple(row.get(name) for name in self._columns))
 
     def _registered_key(self, data: bytes, *, where: str | None = None) -> Key:
+        if not data:
+            raise _mismatch("a record without a key", where)
         found = self._keys.read(data, general=Code.KEY_MISMATCH, where=where)
         if None in found.values():
             raise InputError(Code.PK_NULL, where=where, found="a null in a key column")

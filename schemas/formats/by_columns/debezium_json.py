@@ -46,6 +46,8 @@ class JsonEvents:
     def read(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> Events:
         """Raises: OddRecordError."""
         check_limits(values)
+        for column in (*self.columns, *self.key_columns):
+            self.settings.check_schema(column)
         zones = self._with_zones(values)
         own = self._keys(keys, zones)
         return Events(own, parsed(values, self._fields(zones), others="ignore"))
