@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
 from typing import Any
-
-import numpy as np
 
 from schemas.avro.limits import MalformedError
 from schemas.avro.writers.meanings import (
@@ -30,7 +28,7 @@ from schemas.avro.writers.meanings import (
 from schemas.avro.writers.meanings import MisfitError as MisfitError
 from schemas.errors import Code
 from schemas.json.parsing.tokens import JsonError
-from schemas.json.values import plain_value
+from schemas.json.values import SubMicros, plain_token, read_by, upstream_reader
 from schemas.table import Column
 from schemas.types import FIRST_DAY, LAST_DAY, MAX_DECIMAL_PRECISION, TypeName, Value
 
@@ -60,6 +58,7 @@ class Form(Enum):
     AS_IS = "as is"
     BOOLEAN = "a byte, 0 or 1"
     NUMBER = "a whole number that has to fit the column"
+    WRAPPED = "an unsigned number of 64 bits that was written as a signed one"
     REAL = "a number whose nearest of the column's type is meant"
     SYMBOL = "a number of `Cell.symbols`"
     DECIMAL = "two's complement, in units of 10**-`Cell.scale`"
@@ -89,6 +88,8 @@ class Cell:
     """Of a decimal, at most; Spark holds no more."""
     symbols: tuple[str, ...] = ()
     unit: int = 1
+    sub_micros: SubMicros = "refuse"
+    """What becomes of digits of an instant beyond microseconds."""
 
     @property
     def ticks(self) -> tuple[int, int]:
@@ -124,7 +125,13 @@ def _number(cell: Cell, raw: int) -> int:
     return raw
 
 
+def _wrapped(_: Cell, raw: int) -> Decimal:
+    return Decimal(raw % 2**64)
+
+
 def _real(cell: Cell, raw: int | float) -> float:
+    import numpy as np  # commands that only look at a configuration do without it
+
     # By way of a double the nearest of 32 bits would be missed at times.
     return float(np.int64(raw).astype(np.float32)) if cell.column.type.name is TypeName.FLOAT else float(raw)
 
@@ -170,7 +177,7 @@ _UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 def _time(cell: Cell, raw: int) -> dt.datetime:
     first, last = cell.ticks
     micros, rest = divmod(raw * cell.unit, 1_000)
-    if not first <= raw <= last or rest:
+    if not first <= raw <= last or (rest and cell.sub_micros == "refuse"):
         raise OverflowError
     return _UNIX_ZERO + dt.timedelta(microseconds=micros)
 
@@ -180,12 +187,14 @@ def _text(cell: Cell, raw: str) -> Value:
     if raw in _BEYOND.get(kind, ()):
         raise OverflowError
     # Debezium's IsoDate ends so.
-    return plain_value(raw.removesuffix("Z") if kind is TypeName.DATE else raw, cell.column)
+    text = raw.removesuffix("Z") if kind is TypeName.DATE else raw
+    return read_by(upstream_reader(cell.column, cell.sub_micros), plain_token(text, cell.column), cell.column)
 
 
 _READERS: Mapping[Form, Callable[[Cell, Any], Value]] = {
     Form.BOOLEAN: _boolean,
     Form.NUMBER: _number,
+    Form.WRAPPED: _wrapped,
     Form.REAL: _real,
     Form.SYMBOL: _symbol,
     Form.DECIMAL: _decimal,
@@ -196,8 +205,8 @@ _READERS: Mapping[Form, Callable[[Cell, Any], Value]] = {
 }
 
 
-def cell_of(column: Column, field: Schema) -> Cell | None:
-    """How a field is read for a column; None for one that can only be null. `field` is expanded, without names.
+def cell_of(column: Column, field: Schema, sub_micros: SubMicros = "refuse") -> Cell | None:
+    """How a field is read for a column; None for one that can only be null. `field` has no names of other types.
 
     Raises: MisfitError.
     """
@@ -212,11 +221,12 @@ def cell_of(column: Column, field: Schema) -> Cell | None:
     except MisfitError as reason:
         raise MisfitError(f"field {column.name} is {reason}") from None
     if cell is None:
-        raise MisfitError(f"field {column.name} is {found}, its column {column.type}")
-    if not isinstance(field, list):
-        return cell
-    plain = ["null" if kind["type"] == "null" else cell.plain for kind in kinds]
-    return Cell(column, plain, cell.form, cell.scale, cell.digits, cell.symbols, cell.unit)
+        unsigned = f", unsigned: {column.unsigned}" if column.unsigned else ""
+        raise MisfitError(f"field {column.name} is {found}, its column {column.type}{unsigned}")
+    plain = cell.plain
+    if isinstance(field, list):
+        plain = ["null" if kind["type"] == "null" else cell.plain for kind in kinds]
+    return replace(cell, plain=plain, sub_micros=sub_micros)
 
 
 def _named(kind: Mapping[str, Any]) -> str:
@@ -226,6 +236,8 @@ def _named(kind: Mapping[str, Any]) -> str:
 
 def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
     avro, logical = kind["type"], meaning(kind)
+    if column.unsigned is not None:
+        return Cell(column, "long", Form.WRAPPED) if (avro, logical) == ("long", None) else None
     match column.type.name:
         case TypeName.BOOLEAN if avro == "boolean":
             return Cell(column, BOOLEAN_BYTE, Form.BOOLEAN)

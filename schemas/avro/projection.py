@@ -16,6 +16,8 @@ from schemas.avro.cells import Cell, cell_of
 from schemas.avro.registered import WriterSchema
 from schemas.avro.writers.definitions import MAX_NESTING, no_avro, parsed
 from schemas.avro.writers.meanings import MisfitError, Schema, unwrapped
+from schemas.json.values import SubMicros
+from schemas.kinds.columns import IDENTIFIER
 from schemas.table import Column
 
 _RECORD, _UNREAD = "backfill.Record", "_bf_unread"
@@ -35,7 +37,7 @@ class Projection:
 
     def row(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """What plain values stand for, by column, and for each part the same in turn, or None. Raises: CellError."""
-        row = {cell.column.name: cell.value(raw[cell.column.name]) for cell in self.cells}
+        row = {cell.column.name: cell.value(raw[plain_name(cell.column.name)]) for cell in self.cells}
         for name, part in self.parts.items():
             row[name] = None if raw[name] is None else part.row(raw[name])
         return row
@@ -71,6 +73,7 @@ def of_record(
     exact: bool = False,
     name: str = _RECORD,
     parts: Mapping[str, Project] | None = None,
+    sub_micros: SubMicros = "refuse",
 ) -> Projection:
     """The fields of a record that are named as columns, letter by letter. `exact`: it has these fields and no other.
 
@@ -80,7 +83,7 @@ def of_record(
     fields = fields_of(schema)
     if exact and sorted(fields) != sorted(column.name for column in columns):
         raise MisfitError("a record with other fields than the key columns")
-    found = [cell_of(column, fields[column.name]) for column in columns if column.name in fields]
+    found = [cell_of(column, fields[column.name], sub_micros) for column in columns if column.name in fields]
     cells = tuple(cell for cell in found if cell is not None)
     if exact and len(cells) != len(columns):
         raise MisfitError("a key column that is always null")
@@ -106,10 +109,15 @@ def fields_of(schema: Schema) -> dict[str, Schema]:
     return fields
 
 
+def branches_of(field: Schema) -> list[Mapping[str, Any]]:
+    """What a field may be, but null."""
+    branches = [unwrapped(each) for each in (field if isinstance(field, list) else [field])]
+    return [branch for branch in branches if branch["type"] != "null"]
+
+
 def _record_in(field: Schema, name: str) -> Schema | None:
     """The record that a field is, or may be; None for one that can only be null. Raises: MisfitError."""
-    branches = [unwrapped(each) for each in (field if isinstance(field, list) else [field])]
-    values = [branch for branch in branches if branch["type"] != "null"]
+    values = branches_of(field)
     if len(values) > 1:
         raise MisfitError(f"field {name} is a choice of {len(values)} types")
     return values[0] if values else None
@@ -140,19 +148,24 @@ def plain_record(
     """
     skipped = _Skipped(name)
     writer = [
-        {"name": field["name"], "type": chosen[field["name"]][0]}
+        {"name": plain_name(field["name"]), "type": chosen[field["name"]][0]}
         if field["name"] in chosen
         else {"name": f"{_UNREAD}{number}", "type": skipped.plain(field["type"])}
         for number, field in enumerate(schema["fields"])
     ]
     reader = [
-        {"name": field["name"], "type": chosen[field["name"]][1]}
+        {"name": plain_name(field["name"]), "type": chosen[field["name"]][1]}
         for field in schema["fields"]
         if field["name"] in chosen
     ]
     halves = ({"type": "record", "name": name, "fields": fields} for fields in (writer, reader))
     first, second = map(named_once, halves)
     return first, second
+
+
+def plain_name(name: str) -> str:
+    """The name of a field in plain records, which every reader of Avro takes."""
+    return name if IDENTIFIER.fullmatch(name) else f"_bf_named{name.encode().hex()}"
 
 
 class _Skipped:

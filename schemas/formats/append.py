@@ -59,13 +59,13 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
         """How a value in Avro is read, by the writer's schema."""
         from schemas.formats.append_rows import project
 
-        return project(columns)
+        return project(columns, self.sub_micros)
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
         from schemas.formats.append_rows import AvroRows, JsonRows
 
         if self.encoding == "avro-registry":
-            return AvroRows(in_records(columns), self.schemas_by_id)
+            return AvroRows(in_records(columns), self.schemas_by_id, self.sub_micros)
         return JsonRows(in_records(columns), self.sub_micros)
 
 

@@ -138,6 +138,7 @@ class DebeziumFormat(RegistryFormat):
             *map(in_records, (table.columns, table.key_columns)),
             whole=self.is_whole,
             transactions=self._asks_transactions,
+            sub_micros=self.sub_micros,
         )
         return misfit(schema, read[half])
 
@@ -150,8 +151,10 @@ class DebeziumFormat(RegistryFormat):
                 columns,
                 key_columns,
                 self.schemas_by_id,
+                placeholder(self.unavailable),
                 whole=self.is_whole,
                 transactions=self._asks_transactions,
+                sub_micros=self.sub_micros,
             )
         from schemas.formats.events.debezium_json import DebeziumRows
         from schemas.json.debezium_values import DebeziumValues
@@ -180,7 +183,13 @@ class DebeziumFormat(RegistryFormat):
 
         whole, transactions = self.is_whole, self._asks_transactions
         events = RegisteredEvents(
-            columns, key_columns, self.schemas_by_id, whole=whole, transactions=transactions
+            columns,
+            key_columns,
+            self.schemas_by_id,
+            placeholder(self.unavailable),
+            whole=whole,
+            transactions=transactions,
+            sub_micros=self.sub_micros,
         )
         return DebeziumColumns(columns, key_columns, events, whole, transactions)
 

@@ -74,7 +74,8 @@ class UpsertFormat(RegistryFormat):
         from schemas.formats.upsert_avro import projects
 
         named = map(in_records, (table.columns, table.key_columns))
-        return misfit(schema, projects(self.key, *named)[half])
+        deleted_field = self.deleted_field_beside(table.columns)
+        return misfit(schema, projects(self.key, *named, self.sub_micros, deleted_field)[half])
 
     # Readers need packages that commands such as `list` do without.
 
@@ -84,7 +85,9 @@ class UpsertFormat(RegistryFormat):
         if self.encoding == "avro-registry":
             from schemas.formats.upsert_avro import AvroUpserts
 
-            return AvroUpserts(columns, key_columns, self.key, self.schemas_by_id)
+            return AvroUpserts(
+                columns, key_columns, self.key, self.schemas_by_id, self.sub_micros, deleted_field
+            )
         from schemas.formats.upsert_json import JsonUpserts
 
         return JsonUpserts(columns, key_columns, self.key, self.sub_micros, deleted_field)
@@ -100,7 +103,9 @@ class UpsertFormat(RegistryFormat):
         if self.encoding == "avro-registry":
             from schemas.formats.by_columns.registered_upserts import RegisteredUpsertColumns
 
-            return RegisteredUpsertColumns.of(columns, key_columns, self.key, self.schemas_by_id)
+            return RegisteredUpsertColumns.of(
+                columns, key_columns, self.key, self.schemas_by_id, self.sub_micros, deleted_field
+            )
         is_own_form = any(column.unsigned or column.name == deleted_field for column in columns)
         if self.key != "record" or is_own_form:
             return None

@@ -152,9 +152,15 @@ def test_another_form_is_malformed_and_the_column_is_named_without_the_value(kin
         ("timestamp", '"0001-01-01T00:00:00+00:01"'),
         ("timestamp", '"9999-12-31T23:59:59-01:00"'),
         ("timestamp", '"2026-01-31T24:00:00Z"'),
-        *(("timestamp", f'"{year}-01-31T12:00:00Z"') for year in ("-0043", "0000", "10000", "+10000", "-999999999")),
+        *(
+            ("timestamp", f'"{year}-01-31T12:00:00Z"')
+            for year in ("-0043", "0000", "10000", "+10000", "-999999999")
+        ),
         *(("date", f'"{year}-01-31"') for year in ("-0043", "-0001", "10000", "+10000", "+294276")),
-        *(("timestamp", f'"2026-01-31T12:00:00.{digits}Z"') for digits in ("1234561", "00000001", "000000009")),
+        *(
+            ("timestamp", f'"2026-01-31T12:00:00.{digits}Z"')
+            for digits in ("1234561", "00000001", "000000009")
+        ),
         ("timestamp", '"2026-01-31T12:00:00+18:01"'),
         ("timestamp", '"2026-01-31T12:00:00+01:60"'),
     ],

@@ -57,6 +57,8 @@ def _value(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
             return cursor.values(kind)
         case Form.AS_IS:
             return _as_is(cursor, cell, kind)
+        case Form.WRAPPED:
+            return pa.array(cursor.number().view(np.uint64)).cast(pa.decimal128(20, 0)).cast(kind.arrow)
         case Form.REAL:
             # By way of a double the nearest of 32 bits would be missed at times.
             return pa.array(cursor.number().astype(kind.arrow.to_pandas_dtype()))
@@ -125,7 +127,7 @@ def _instants(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
     if cell.unit >= _MICRO:
         return pa.array(ticks * (cell.unit // _MICRO)).view(kind.arrow)
     a_micro = _MICRO // cell.unit
-    refuse((ticks % a_micro).any())
+    refuse(cell.sub_micros == "refuse" and (ticks % a_micro).any())
     return pa.array(ticks // a_micro).view(kind.arrow)
 
 
