@@ -218,6 +218,7 @@ def timestamp_of(text: str, sub_micros: SubMicros = "refuse") -> dt.datetime:
     parts = _TIMESTAMP.fullmatch(text)
     if parts is None:
         raise ValueError
+    local = _in_calendar(dt.datetime.fromisoformat, parts[1]).replace(tzinfo=dt.UTC)
     if sub_micros == "refuse" and parts[2].strip("0"):
         raise OverflowError
     offset = dt.timedelta()
@@ -225,7 +226,6 @@ def timestamp_of(text: str, sub_micros: SubMicros = "refuse") -> dt.datetime:
         offset = dt.timedelta(hours=int(parts[4]), minutes=int(parts[5]))
         if offset > _MAX_OFFSET or int(parts[5]) >= 60:
             raise OverflowError
-    local = _in_calendar(dt.datetime.fromisoformat, parts[1]).replace(tzinfo=dt.UTC)
     return local + offset if parts[3] == "-" else local - offset
 
 
