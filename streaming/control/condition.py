@@ -32,6 +32,8 @@ class Answer:
     """As `ReadingStatus`: of a table that is read from its database."""
     troubles: tuple[str, ...] = ()
     """What goes wrong beside the batches, a line each: they go on, for now."""
+    undeclared: tuple[str, ...] = ()
+    """Names of fields in the newest rows that are no columns."""
 
 
 def ask(config: HttpConfig) -> Answer | None:
@@ -97,6 +99,7 @@ def _parsed(status: dict[str, Any]) -> Answer:
         batch_age_s=status["batch_age_s"],
         reading=status.get("reading"),
         troubles=tuple(_troubles(status)),
+        undeclared=tuple(status.get("fields", {}).get("undeclared", ())),
     )
 
 
@@ -107,6 +110,13 @@ def _troubles(status: dict[str, Any]) -> Iterator[str]:
                 f"{each['work']} has failed {each['failures']} times in a row ({each['error']}), "
                 f"again in {each['again_in_s']:.0f} s; next: {each['next_step']}"
             )
+    fields = status.get("fields", {"lost": (), "never": ()})
+    if fields["lost"] or fields["never"]:
+        names = ", ".join((*fields["lost"], *fields["never"]))
+        yield (
+            f"none of the newest rows has column {names}; next: see whether the upstream's table has it, or correct "
+            "its name or `field`"
+        )
     disk = status.get("disk")
     if disk is not None and disk["is_low"]:
         yield (

@@ -17,7 +17,9 @@ from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema, declare
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import watermarks
 from streaming.source.first_rows import OF_PARTITION, check_columns
+from streaming.source.newest_rows import OF_A_LOOK, NewestRows
 from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
 
 pytestmark = pytest.mark.kafka
@@ -104,3 +106,17 @@ def test_doctor_says_it_as_a_start_would(
     assert found["verdict"] == "failed"
     assert found["found"].startswith(f"COLUMN_ABSENT at {name}: 3 rows without column b")
     assert columns(a="int", b={"type": "int", "fill": None})["verdict"] == "ok"
+
+
+def test_newest_rows_are_looked_at_as_they_come(bootstrap: str, topic: Callable[..., str]) -> None:
+    name, kafka = topic(partitions=2), KafkaSettings(bootstrap)
+    newest = NewestRows(kafka, name, UpsertFormat(), table(a="bigint", b="bigint"))
+    try:
+        assert newest.look(watermarks(kafka, name)).rows == 0
+        send(bootstrap, name, [(0, {"a": 1, "x": 1}), (1, None), (1, {"b": None})])
+        assert newest.look(watermarks(kafka, name))[:4] == (2, (), (), ("x",))
+        assert newest.look(watermarks(kafka, name)).rows == 2
+        send(bootstrap, name, [(0, {"a": 1})] * OF_A_LOOK)
+        assert newest.look(watermarks(kafka, name)).rows == 2 + OF_A_LOOK // 2
+    finally:
+        newest.close()
