@@ -106,8 +106,8 @@ _CHANGES = {
         "the producer",
     ),
     Code.SCHEMA_INCOMPATIBLE: Advice(
-        "an Avro record whose fields fit the table's columns of these names",
-        "check the producer's schema against the table's declaration",
+        "a schema whose fields fit the table's columns of these names, and their time and decimal",
+        "check the producer's schema against the table's declaration, and upstream.time and upstream.decimal",
     ),
     Code.JSON_MALFORMED: Advice("a JSON object of the table's columns, each in its type's form", _SCHEMA),
     Code.BAD_ENCODING: Advice("UTF-8 in column {column}", _PRODUCER),

@@ -71,8 +71,8 @@ class DebeziumFormat(RegistryFormat):
     ] = UNAVAILABLE
 
     @property
-    def units(self) -> frozenset[str]:
-        return frozenset(["time", "decimal", "unsigned"]) if self.encoding == "json" else super().units
+    def column_keys(self) -> frozenset[str]:
+        return super().column_keys | ({"time", "decimal"} if self.encoding == "json" else set())
 
     @property
     def is_whole(self) -> bool:

@@ -267,25 +267,14 @@ class Format(BaseModel):
             return f"format {name!r} needs a table with a primary key; without one there is `append`"
         if self.images is Images.ROWS and table.primary_key:
             return f"format {name!r} is for a table without a primary key"
-        return self._misfit_of_names(table) or self.misfit_of_columns(table)
-
-    def _misfit_of_names(self, table: TableSchema) -> str | None:
-        name = self.model_dump()["format"]
         for column in table.columns:
-            if column.field is not None and not self.reads_fields:
-                return f"format {name!r} has columns under their own names: column {column.name} has a field"
-            for key in column.units.keys() - self.units:
+            for key in sorted(column.keys_in_records.keys() - self.column_keys):
                 return f"{key} of column {column.name} is not read by format {self.form!r}"
-        return None
+        return self.misfit_of_columns(table)
 
     @property
-    def reads_fields(self) -> bool:
-        """Whether columns may have other names in records (`Column.field`)."""
-        return False
-
-    @property
-    def units(self) -> frozenset[str]:
-        """Which of a column's `time`, `decimal` and `unsigned` are read."""
+    def column_keys(self) -> frozenset[str]:
+        """Which of a column's `field`, `time`, `decimal` and `unsigned` are read."""
         return frozenset()
 
     def misfit_of_columns(self, table: TableSchema) -> str | None:

@@ -34,12 +34,8 @@ class RegistryFormat(Format):
     _schemas: Schemas = PrivateAttr(default=KnownSchemas())
 
     @property
-    def reads_fields(self) -> bool:
-        return True
-
-    @property
-    def units(self) -> frozenset[str]:
-        return frozenset(["unsigned"])
+    def column_keys(self) -> frozenset[str]:
+        return frozenset(["field", "unsigned"])
 
     @property
     def schemas_by_id(self) -> Schemas:

@@ -65,15 +65,15 @@ class Column:
         return self if self.field is None else replace(self, name=self.field, field=None)
 
     @property
-    def units(self) -> dict[str, str]:
-        """Those of `time`, `decimal` and `unsigned` that are given."""
-        given = {"time": self.time, "decimal": self.decimal, "unsigned": self.unsigned}
-        return {key: str(value) for key, value in given.items() if value is not None}
+    def keys_in_records(self) -> dict[str, str]:
+        """Those of `field`, `time`, `decimal` and `unsigned` that are given."""
+        given = {"field": self.field, "time": self.time, "decimal": self.decimal, "unsigned": self.unsigned}
+        return {key: value for key, value in given.items() if value is not None}
 
     @property
     def declared(self) -> str | dict[str, str]:
         """The column as a declaration has it: its type, or a mapping."""
-        more = ({} if self.field is None else {"field": self.field}) | self.units
+        more = self.keys_in_records
         return {"type": str(self.type), **more} if more else str(self.type)
 
 

@@ -30,8 +30,8 @@ def framed(fields: list[dict[str, Any]], payload: object) -> bytes:
     return compact({"schema": {"type": "struct", "fields": fields, "optional": False}, "payload": payload})
 
 
-ID = {"type": "int64", "field": "id"}
-FIELDS = [
+ID: dict[str, Any] = {"type": "int64", "field": "id"}
+FIELDS: list[dict[str, Any]] = [
     ID,
     {"type": "string", "field": "v"},
     {"type": "int64", "field": "at", "name": "org.apache.kafka.connect.data.Timestamp"},

@@ -207,7 +207,7 @@ def test_schemas_in_records_tell_every_scale_and_unit(server: str) -> None:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_units_of_the_default_mode_without_units_by_column_are_told_where_they_can_be(server: str) -> None:
+def test_units_of_the_default_mode_that_are_not_by_column_are_refused_where_schemas_tell(server: str) -> None:
     table = server_table("types", biu=WRAPPED)
     framed = [each for each in TOPICS["schemas"].records(server, "types") if each.value]
     with pytest.raises(InputError) as caught:

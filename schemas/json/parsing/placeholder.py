@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import uuid
 from collections.abc import Sequence
 from functools import cache
 
@@ -43,10 +42,8 @@ class Placeholder:
     def _of_arrays(self) -> Sequence[str]:
         numbers = [byte - 256 if byte > 127 else byte for byte in self.bytes]  # as Java has them
         unscaled = [base64.b64encode(bytes([byte])).decode() for byte in self.bytes]
-        # An MD5 makes it a uuid of version 3; there is nothing to be kept secret.
-        named = uuid.UUID(bytes=hashlib.md5(self.bytes, usedforsecurity=False).digest(), version=3)
         arrays = [
-            *([each] for each in (self.text, *self._of_bytes(), str(named))),
+            *([each] for each in (self.text, *self._of_bytes(), self._uuid())),
             numbers,
             list(map(float, numbers)),
             unscaled,
@@ -54,6 +51,13 @@ class Placeholder:
             [True] * len(numbers),
         ]
         return list(map(_compact, arrays))
+
+    def _uuid(self) -> str:
+        """Of version 3, an MD5 in which six bits say so; there is nothing to be kept secret."""
+        number = int.from_bytes(hashlib.md5(self.bytes, usedforsecurity=False).digest())
+        number = number & ~(0xF << 76) | 3 << 76
+        digits = f"{number & ~(3 << 62) | 2 << 62:032x}"
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
     def _pair(self) -> str:
         return _compact({self.text: self.text})
