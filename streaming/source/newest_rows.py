@@ -34,7 +34,7 @@ class NewestRows:
         self._names, self._history = row_names(format_), FieldHistory(table)
         self._next: list[int] = []
         self._reader: RangeReader | None = None
-        self._told = FieldsSeen()
+        self._logged = FieldsSeen()
 
     def look(self, marks: Sequence[Watermarks]) -> FieldsSeen:
         """Take the newest rows up to these ends into account, and log what has changed.
@@ -54,8 +54,8 @@ class NewestRows:
                 _log.debug("newest_rows_not_read", upstream=self._topic, code=error.code)
         self._next = [mark.stable for mark in marks]
         found = self._history.seen()
-        _tell(self._topic, self._told, found)
-        self._told = found
+        _log_changes(self._topic, self._logged, found)
+        self._logged = found
         return found
 
     def _read(self, ranges: dict[int, tuple[int, int]]) -> None:
@@ -77,7 +77,7 @@ class NewestRows:
             self._reader.close()
 
 
-def _tell(topic: str, before: FieldsSeen, now: FieldsSeen) -> None:
+def _log_changes(topic: str, before: FieldsSeen, now: FieldsSeen) -> None:
     for name in sorted(set(now.lost) - set(before.lost)):
         _log.warning(
             "column_lost",

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from schemas.formats.names.lost import LOST_AFTER, MOST_UNDECLARED, FieldHistory, FieldsSeen
 from schemas.table import TableSchema, declare
 from streaming.control.condition import _parsed
-from streaming.source.newest_rows import _tell
+from streaming.source.newest_rows import _log_changes
 
 
 def table(**columns: Any) -> TableSchema:
@@ -37,7 +37,7 @@ def test_a_column_is_lost_when_no_row_of_so_many_had_it() -> None:
     assert found.seen()[1:3] == ((), ())
 
 
-def test_a_column_that_was_never_there_is_told_unless_rows_may_lack_it() -> None:
+def test_a_column_that_was_never_there_is_named_unless_rows_may_lack_it() -> None:
     found = history(({"b"}, LOST_AFTER))
     assert found.seen() == FieldsSeen(LOST_AFTER, (), ("a", "b"), ("b",))
     late = history(({"a", "B", "late"}, 1), ({"a", "B"}, LOST_AFTER))
@@ -65,7 +65,7 @@ def test_names_that_are_not_declared_are_kept_up_to_a_limit() -> None:
 )
 def test_each_change_is_one_line_of_the_log(before: FieldsSeen, now: FieldsSeen, events: list[str]) -> None:
     with capture_logs() as lines:
-        _tell("up", before, now)
+        _log_changes("up", before, now)
     assert [line["event"] for line in lines] == events
 
 

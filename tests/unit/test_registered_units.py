@@ -168,7 +168,7 @@ def test_a_field_of_deletes_may_be_named_be_a_column_and_be_none() -> None:
     assert refused(known(UPSERT, "long", number), table(v="string"), key, value) is Code.SCHEMA_INCOMPATIBLE
 
 
-def test_deletes_among_rows_are_told_apart() -> None:
+def test_deletes_among_rows_are_kept_apart() -> None:
     row, of = record("Row", __deleted=["null", "string"], v="string"), table(v="string")
     format_ = known(UPSERT, "long", row)
     said: list[str | None] = ["true", "false", None, "true"]

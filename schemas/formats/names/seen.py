@@ -1,6 +1,6 @@
 """Which declared columns some rows have, by the names of their fields. A declared column that no row has is an error.
 
-A missing field is null, so a slip in a column's name would be a column of nulls, and nobody would be told.
+A missing field is null, so a slip in a column's name would be a column of nulls, without an error.
 """
 
 from __future__ import annotations
