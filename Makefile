@@ -1,6 +1,6 @@
 # Needs Python 3.11 or newer with pip, Java 17 and make; everything else is fetched on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick thorough connect compare-initial simulate faults check format setup jars jar-lock release image sbom audit screenshots site clean
+.PHONY: help demo test quick thorough connect bench figures simulate faults check format setup jars jar-lock release image sbom audit screenshots site clean
 
 UV_VERSION := 0.13.8
 PYTHON ?= python3
@@ -12,6 +12,7 @@ RUN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 DIST ?= dist
 SITE ?= site
+OSV ?= https://api.osv.dev
 VERSION := $(shell sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)
 
 help:  ## Show what can be made
@@ -35,8 +36,11 @@ faults: setup jars  ## Kill a real service at every point between effects, and m
 connect: setup jars  ## Run the tests against real PostgreSQL, Kafka Connect and a schema registry (fetches 250 MB once)
 	$(RUN)/pytest -m connect $(ARGS)
 
-compare-initial: setup jars  ## Compare a start from PostgreSQL with Debezium's incremental snapshot (ROWS=1000000)
-	$(RUN)/python -m tests.connect.compare_initial $(if $(ROWS),--rows $(ROWS)) $(ARGS)
+bench: setup jars  ## Measure (CASE="snapshot live", all by default; ARGS="--repeat 3"; ARGS=--help names the cases)
+	$(RUN)/python -m tests.bench $(CASE) $(ARGS)
+
+figures: setup  ## Write the tables and plots of docs/ anew from docs/bench
+	$(RUN)/python -m tests.bench.report.page
 
 simulate: setup  ## Play every crash, hand-over and canary, and random histories (SEEDS=100000); or show one (SEED=123)
 	$(RUN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) $(if $(SEED),--seed $(SEED)) \
@@ -58,8 +62,8 @@ jars: setup  ## Fetch the jars, checked against their digests, and rehearse a st
 	@$(RUN)/backfill prepare
 
 jar-lock: setup  ## For maintainers: resolve the roots of both jars.toml again
-	$(RUN)/python -m streaming.dev.jar_lock
-	$(RUN)/python -m streaming.dev.jar_lock tests/kit/connect/jars.toml
+	$(RUN)/python -m tests.release.jar_lock
+	$(RUN)/python -m tests.release.jar_lock tests/kit/connect/jars.toml
 
 # Without network: uv_build is part of uv itself, and the lock files have every digest.
 release: setup  ## Build wheel, source archive, SBOM, image and checksums into dist/ (DIST=folder)
@@ -76,10 +80,11 @@ image:  ## Build the image (PLATFORM=linux/arm64 for another architecture than t
 
 sbom: setup  ## Print the bill of materials, CycloneDX: Python packages and jars, from the lock files
 	@$(UV) export --quiet --frozen --no-dev --extra traces --format cyclonedx1.5 --preview-features sbom-export \
-		| $(RUN)/python -m streaming.dev.release.sbom
+		| $(RUN)/python -m tests.release.sbom
 
-audit: setup  ## Check what a release is made of against known advisories (ADVISORIES=folder, in the form of OSV)
-	@$(MAKE) --no-print-directory sbom | $(RUN)/python -m streaming.dev.release.audit "$(ADVISORIES)"
+audit: setup  ## Ask OSV for advisories about all that is in the bill of materials (OSV=another server of its API)
+	@status=0; $(UV) audit --frozen --no-default-groups --preview-features audit-command --service-url $(OSV) || status=1; \
+		$(RUN)/python -m tests.release.audit $(OSV) && exit $$status
 
 # In an environment of its own: what it takes shares no package with what is tested.
 screenshots: setup jars  ## Take the pictures of the status page in docs/images again (needs Chromium)

@@ -19,7 +19,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
-from streaming.dev.broker import EmbeddedBroker
+from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin, create_topic
 from streaming.runtime.session import spark_session

@@ -1,4 +1,4 @@
-"""The strict reader of one half of a record that names its schema: the twin of Spark's columns."""
+"""The strict reader of one half of a record that names its schema: the reference decoder."""
 
 from __future__ import annotations
 

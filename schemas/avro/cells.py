@@ -1,9 +1,7 @@
 """How a field of a writer's Avro schema becomes a column: which pairs of types fit, and the values of one by one.
 
-A field is read in a *plain* form, by Spark and by Python alike, that has the same bytes and leaves nothing to the
-leniency of a reader: every whole number as a `long`, whatever it means, a boolean as its byte, a symbol as its number.
-What it means is the cell's `form`. Java would drop the upper bits of an int that is too long, and take any byte but 1
-for FALSE.
+A field is read in a *plain* form that has the same bytes and leaves nothing to the leniency of a reader: every whole
+number as a `long`, whatever it means, a boolean as its byte, a symbol as its number. What it means is the cell's `form`.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from typing import Any
 from schemas.avro.limits import MalformedError
 from schemas.avro.writers.meanings import (
     UNITS_NS,
+    MisfitError,
     Schema,
     decimal_scale,
     digits_in,
@@ -25,7 +24,6 @@ from schemas.avro.writers.meanings import (
     meaning,
     unwrapped,
 )
-from schemas.avro.writers.meanings import MisfitError as MisfitError
 from schemas.errors import Code
 from schemas.json.parsing.tokens import JsonError
 from schemas.json.values import SubMicros, plain_token, read_by, upstream_reader
@@ -84,8 +82,6 @@ class Cell:
     plain: Schema
     form: Form = Form.AS_IS
     scale: int = 0
-    digits: int = MAX_DECIMAL_PRECISION
-    """Of a decimal, at most; Spark holds no more."""
     symbols: tuple[str, ...] = ()
     unit: int = 1
     sub_micros: SubMicros = "refuse"
@@ -281,8 +277,7 @@ def _decimal_cell(column: Column, kind: Mapping[str, Any]) -> Cell | None:
     if kind["type"] == "bytes":
         return Cell(column, "bytes", Form.DECIMAL, scale)
     size = int(kind["size"])
-    digits = min(MAX_DECIMAL_PRECISION, digits_in(size))
-    if scale > digits:
+    if scale > digits_in(size):
         return None
     plain = {**_fixed(size), "name": f"backfill.Decimal{size}_{'m' if scale < 0 else ''}{abs(scale)}"}
-    return Cell(column, plain, Form.DECIMAL, scale, digits)
+    return Cell(column, plain, Form.DECIMAL, scale)

@@ -1,4 +1,4 @@
 """What the records of a topic look like: the door (`protocol`), the kinds (`registry`), and one module or two a kind.
 
-Nothing here knows Spark. The Spark columns of an upstream's format are in `streaming.source.formats`.
+Nothing here knows Spark.
 """

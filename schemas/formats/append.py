@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from schemas.avro.registered import WriterSchema
 from schemas.formats.outputs.encoded import RowOutput
-from schemas.formats.protocol import Format, Framed, Half, Images, OutputRows, Rows
+from schemas.formats.protocol import ColumnReader, Format, Framed, Half, Images, OutputRows, Rows
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
@@ -67,6 +68,20 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
         if self.encoding == "avro-registry":
             return AvroRows(in_records(columns), self.schemas_by_id, self.sub_micros)
         return JsonRows(in_records(columns), self.sub_micros)
+
+    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
+        from schemas.formats.by_columns.json_rows import read_rows
+        from schemas.formats.by_columns.keys import RegisteredRows
+        from schemas.formats.by_columns.renamed import RenamedColumns
+        from schemas.formats.by_columns.rows import AppendedRows
+
+        own = in_records(columns)
+        rows = (
+            AppendedRows(own, partial(read_rows, own))
+            if self.encoding == "json"
+            else AppendedRows(own, RegisteredRows(self.schemas_by_id, self.project(own), own))
+        )
+        return RenamedColumns.of(rows, columns)
 
 
 class AppendOutput(_WithoutIdentity, RowOutput):

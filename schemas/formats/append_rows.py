@@ -1,4 +1,4 @@
-"""Rows of the format `append`, one by one: the strict twins of what Spark reads, and of what lanes write.
+"""Rows of the format `append`, one by one: the reference decoders of upstreams and outputs.
 
 Keys are not looked at: every key, and none, is the empty one.
 """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from schemas.avro.binary import change_schema, key_schema
-from schemas.formats.protocol import ColumnReader, Half, OutputFormat, ReadColumns
+from schemas.formats.protocol import ColumnReader, Half, KeyReader, OutputFormat, ReadColumns
 from schemas.table import Column
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ class ChangeFormat(OutputFormat):
         from schemas.avro.columns.changes import read_changes
 
         return lambda keys, values: ReadColumns(*read_changes(columns, keys, values))
+
+    def key_reader(self, key_columns: Sequence[Column]) -> KeyReader:
+        from schemas.avro.columns.changes import read_keys
+
+        return partial(read_keys, tuple(key_columns))
 
     def keys(self, key_columns: Sequence[Column]) -> AvroKeys:
         from schemas.formats.change_avro import AvroKeys

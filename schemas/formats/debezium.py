@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, PrivateAttr
 
 from schemas.avro.registered import WriterSchema
-from schemas.formats.protocol import ColumnReader, Framed, Images, Rows
+from schemas.formats.protocol import ColumnReader, Framed, Images, KeyReader, Rows
 from schemas.formats.with_registry import RegistryFormat
 from schemas.json.debezium_values import DecimalMode, TimeMode
 from schemas.json.parsing.placeholder import UNAVAILABLE, placeholder
@@ -176,6 +176,31 @@ class DebeziumFormat(RegistryFormat):
             return None
         reader = self._json_reader if self.encoding == "json" else self._avro_reader
         return RenamedColumns.of(reader(in_records(columns), in_records(key_columns)), columns)
+
+    def key_reader(self, key_columns: Sequence[Column]) -> KeyReader | None:
+        key_columns = in_records(key_columns)
+        if self.encoding == "json":
+            return self._json_keys(key_columns)
+        from schemas.formats.by_columns.keys import RegisteredKeys
+        from schemas.formats.events.debezium_avro import projects
+
+        project = projects(key_columns, key_columns, whole=False, sub_micros=self.sub_micros)["key"]
+        return RegisteredKeys(self.schemas_by_id, project, key_columns)
+
+    def _json_keys(self, key_columns: tuple[Column, ...]) -> KeyReader:
+        from schemas.formats.by_columns.debezium_json import JsonKeys
+        from schemas.formats.by_columns.framed import FramedKeys, Schemas
+        from schemas.json.debezium_columns import DebeziumColumnValues
+        from schemas.json.debezium_values import DebeziumValues
+
+        settings = DebeziumValues(self.time, self.decimal, self.sub_micros)
+
+        def keys_of(schemas: Schemas | None) -> JsonKeys:
+            values = DebeziumColumnValues(settings, placeholder(self.unavailable), schemas)
+            return JsonKeys(key_columns, values)
+
+        plain = keys_of(None)
+        return FramedKeys(keys_of, plain if plain.can_read else None)
 
     def _avro_reader(self, columns: tuple[Column, ...], key_columns: tuple[Column, ...]) -> ColumnReader:
         from schemas.formats.by_columns.debezium import DebeziumColumns

@@ -4,9 +4,9 @@ A format is chosen by its name in the configuration (`schemas.formats.registry`)
 each job: the two are separate values, whatever their kinds. Its fields are the keys that it takes there. Who calls it:
 
     the driver, once               validates the keys; `Format.rows` for `consume`, `verify` and errors
-    Spark, each upstream record    columns of `streaming.source.formats`, which find the decoder by the format's type
-    a lane, whole columns          `Format.keys` and `OutputFormat.values`, in the worker's process
-    a lane, record by record       `Format.rows`, for the few records that the columns are in doubt about
+    before the exchange            `Format.key_reader`: the vnode of a record follows from its key
+    a lane, whole columns          `Format.column_reader`, `Format.keys` and `OutputFormat.values`
+    a lane, record by record       `Format.rows`, the reference decoder, for what the columnar readers refuse
 
 So a format is a small value: immutable, comparable, hashable, picklable, without open files or clients, and everything
 that it makes may be made again in another process at any time. What encodes must be repeatable: the same rows give the
@@ -115,6 +115,16 @@ class ColumnReader(Protocol):
         """Of n records. Keys are read, or left to the caller, as by `Rows.read_change`.
 
         Raises: OddRecordError, where any record may not be sound; `Rows` say which, and why.
+        """
+
+
+class KeyReader(Protocol):
+    """Reads many record keys at once, as whole columns."""
+
+    def __call__(self, keys: pa.BinaryArray, /) -> Sequence[pa.Array]:
+        """The key columns of n keys, in key order and without nulls: what `Rows.read_key` reads from each.
+
+        Raises: OddRecordError, where any key may be invalid; `Rows` say which, and why.
         """
 
 
@@ -287,6 +297,10 @@ class Format(BaseModel):
 
     def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
         """Reads changes over these columns. None where there is no way but one by one."""
+        return None
+
+    def key_reader(self, key_columns: Sequence[Column]) -> KeyReader | None:
+        """Reads record keys. None where `Rows.read_key` is the only way."""
         return None
 
     def keys(self, key_columns: Sequence[Column]) -> KeyEncoder | None:

@@ -1,7 +1,6 @@
 """The kinds of format that there are, by the name that the key `format` gives: the only place that lists them.
 
-A kind that is added here is known to the configuration, to jobs and to their documentation. One for upstreams needs a
-decoder in `streaming.source.formats.registry`, too.
+A kind that is added here is known to the configuration, to jobs and to their documentation.
 """
 
 from __future__ import annotations

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from schemas.avro.registered import WriterSchema
-from schemas.formats.protocol import ColumnReader, Framed, Images, Rows
+from schemas.formats.protocol import ColumnReader, Framed, Images, KeyReader, Rows
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
+from schemas.types import ColumnType, TypeName
+
+if TYPE_CHECKING:
+    from schemas.formats.by_columns.rows import RowReader
 
 DELETED_FIELD = "__deleted"
 """Of Debezium's transformation that makes rows of events, where deletes are rows, too."""
+_TEXT = ColumnType(TypeName.STRING)
 KeyForm = Literal["record", "json", "text", "avro"]
 
 
@@ -94,21 +100,40 @@ class UpsertFormat(RegistryFormat):
 
     def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
         from schemas.formats.by_columns.renamed import RenamedColumns
+        from schemas.formats.by_columns.rows import KeyedRows
+        from schemas.formats.by_columns.upserts import has_keys
 
-        return RenamedColumns.of(self._column_reader(columns, key_columns), columns)
-
-    def _column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
-        deleted_field = self.deleted_field_beside(columns)
-        columns, key_columns = in_records(columns), in_records(key_columns)
-        if self.encoding == "avro-registry":
-            from schemas.formats.by_columns.registered_upserts import RegisteredUpsertColumns
-
-            return RegisteredUpsertColumns.of(
-                columns, key_columns, self.key, self.schemas_by_id, self.sub_micros, deleted_field
-            )
-        is_own_form = any(column.unsigned or column.name == deleted_field for column in columns)
-        if self.key != "record" or is_own_form:
+        if not has_keys(columns, key_columns):
             return None
-        from schemas.formats.by_columns.upserts import UpsertColumns
+        deleted_field = self.deleted_field_beside(columns)
+        own, keys = in_records(columns), in_records(key_columns)
+        read = self._row_reader(own, deleted_field)
+        rows = KeyedRows(own, keys, self.key_reader(key_columns), read, deleted_field)
+        return RenamedColumns.of(rows, columns)
 
-        return UpsertColumns.of(columns, key_columns, may_be_spaced=True)
+    def _row_reader(self, columns: tuple[Column, ...], deleted_field: str | None) -> RowReader:
+        """The field that says that a row is deleted comes last, where it is no column."""
+        is_beside = deleted_field is not None and all(each.name != deleted_field for each in columns)
+        read = (*columns, Column(str(deleted_field), _TEXT, nullable=True)) if is_beside else columns
+        if self.encoding == "json":
+            from schemas.formats.by_columns.json_rows import read_rows
+
+            return partial(read_rows, read)
+        from schemas.formats.by_columns.keys import RegisteredRows
+        from schemas.formats.upsert_avro import projects
+
+        project = projects(self.key, columns, columns, self.sub_micros, deleted_field)["value"]
+        return RegisteredRows(self.schemas_by_id, project, read)
+
+    def key_reader(self, key_columns: Sequence[Column]) -> KeyReader:
+        from schemas.formats.by_columns.keys import ObjectKeys, RegisteredKeys, ValueKeys
+
+        key_columns = in_records(key_columns)
+        if self.framed.key:
+            from schemas.formats.upsert_avro import projects
+
+            project = projects(self.key, key_columns, key_columns, self.sub_micros)["key"]
+            return RegisteredKeys(self.schemas_by_id, project, key_columns)
+        if self.key == "record":
+            return ObjectKeys(key_columns)
+        return ValueKeys(key_columns[0], plain=self.key == "text")

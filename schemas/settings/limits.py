@@ -19,8 +19,8 @@ _SHIFT = {"": 0, "k": 10, "m": 20, "g": 30}
 class Limits:
     """`record_bytes`: key and value of an upstream record, at most (RECORD_TOO_LARGE): its outputs take as much.
 
-    `short_records`: upstream records of a batch up to which lanes read and decode them themselves, in place of Spark's
-    columns, whose fixed cost is that of some thousand records.
+    `short_records`: upstream records of a batch up to which lanes read the topic themselves, in place of a query of
+    Spark, whose fixed cost is that of some thousand records.
     `interval_records` and `lane_bytes`: upstream records between two barriers, and decoded changes of them in one lane,
     from which on an interval is handled in parts; a lane needs about five times the memory of what it holds.
     `part_records`: changes of such a part. `long_transaction_ms`: how long a lane's transaction may take then; the

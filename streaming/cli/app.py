@@ -52,7 +52,6 @@ COMMANDS = {
     "prepare": "Fetch the jars, and rehearse a start so that later ones are faster.",
     "completion": "Print a script that completes commands in a shell.",
     "failpoints": "List the places where a test can have the service killed.",
-    "bench": "Measure, and compare with Spark's own Kafka-to-Kafka pass-through.",
 }
 ROOMS = {
     "streaming.cli.jobs": ("plan", "status"),

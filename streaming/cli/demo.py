@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.errors import Code, ConfigError, LawViolation
-from streaming.dev.demo.config import LIVE_RATE, OUTPUTS, DemoConfig, Upstream
-from streaming.dev.demo.console import StepConsole
-from streaming.dev.demo.run import STEPS, DemoOutcome, Latency, run_demo
+from streaming.demo.config import LIVE_RATE, OUTPUTS, DemoConfig, Upstream
+from streaming.demo.console import StepConsole
+from streaming.demo.run import STEPS, DemoOutcome, Latency, run_demo
 from streaming.runtime import logs
 from streaming.runtime.paths import log_folder
 

@@ -15,7 +15,7 @@ from types import ModuleType
 
 _ASKING = frozenset({"list", "status", "doctor"})
 _OBJECTS_BEFORE_A_LOOK = 200_000
-_WITH_SPARK = frozenset({"run", "rebuild", "demo", "prepare", "bench"})
+_WITH_SPARK = frozenset({"run", "rebuild", "demo", "prepare"})
 
 
 class _Absent(MetaPathFinder):

@@ -71,8 +71,8 @@ def serve(
         # Imports take a second or two, and the signal may come in it.
         from schemas.settings.config import load
         from schemas.settings.http import read_token
+        from streaming.broker.hosted import broker_of
         from streaming.cli.building import BuildBar
-        from streaming.dev.hosted_broker import broker_of
         from streaming.service.bootstrap import hosted_service
 
         logs.configure(as_json=log_json)

@@ -23,6 +23,7 @@ from schemas.records import NO_DATA, Op
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
 from state.values.plan import BatchPlan
+from streaming.core.history import readers
 from streaming.core.planning import markers_of
 from streaming.sink.columns import Encode
 from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED
@@ -131,13 +132,20 @@ def order_changes(
     return _changes(rows, interval[order], table)
 
 
-def count_no_data(batches: Iterable[pa.RecordBatch], plan: BatchPlan) -> int:
-    """Records of the plan's own intervals that say nothing of the table; they come to one lane."""
+def count_no_data(batches: Iterable[pa.RecordBatch], plan: BatchPlan, vnodes: range) -> int:
+    """Records of the plan's own intervals that say nothing of the table.
+
+    Where records come to two lanes, they count in that of their vnode.
+    """
     first, count = np.asarray(plan.first_offsets), 0
     for batch in batches:
         said = pc.equal(batch[OP], NO_DATA).fill_null(False).to_numpy(zero_copy_only=False)
         partition, offset = (batch[name].to_numpy() for name in (PARTITION, OFFSET))
-        count += int(np.count_nonzero(said & (offset >= first[partition])))
+        said &= offset >= first[partition]
+        if readers(plan):
+            numbers = batch[VNODE].fill_null(0).to_numpy()
+            said &= (numbers >= vnodes.start) & (numbers < vnodes.stop)
+        count += int(np.count_nonzero(said))
     return count
 
 

@@ -1,9 +1,9 @@
-"""Upstream records that are at fault: found by whole columns, reported one by one.
+"""Invalid upstream records: found by whole columns, reported one by one.
 
-They are the faults of the upstream's format (`streaming.lane.format_faults`) and those of the contract, which holds
-for every format: limits, marks of barriers, which halves a change has, what a value may be, which key an UPDATE keeps.
-Decoders pass on texts and times as they read them, whatever they are, so what is no UTF-8, or not in the years 1 to
-9999, is looked for by column.
+Those that are no records of the upstream's format were found when they were decoded (`streaming.source.raw.decoding`).
+Checked here is what the contract forbids in every format: limits, marks of barriers, which images a change has, what a
+value may be, which key an UPDATE keeps, and a record key that is another than its row's, where the decoder does not
+compare them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.avro.codec import HALVES
+from schemas.error_table import expectation
 from schemas.errors import Code
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
@@ -25,9 +26,11 @@ from schemas.settings.limits import Limits
 from schemas.table import Column, TableSchema
 from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, TypeName
 from state.columns import OFFSET, PARTITION
-from streaming.lane.changes import Changes
-from streaming.lane.format_faults import FormatFaults, Found, differs, found, is_set
-from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE
+from streaming.lane.changes import Bools, Changes
+from streaming.source.decoded import AFTER, BEFORE, ERROR, KEY, MARKED, SIZE
+
+Found = tuple[int, Code, str, str]
+"""Row by index, code, what was found, what was expected."""
 
 MOST_FAULTS = 1_000
 """Reported by one lane of one batch."""
@@ -65,33 +68,67 @@ def find_faults(
 
 
 def _all(changes: Changes, table: TableSchema, record_bytes: int, format_: Format) -> Iterator[Found]:
-    of_format = FormatFaults(changes, table, format_)
     yield from _marked(changes)
     yield from _too_large(changes, record_bytes)
-    yield from of_format.in_values()
+    yield from _undecoded(changes)
     if format_.images is Images.FULL:
         yield from _wrong_halves(changes)
     for index, column in enumerate(table.columns):
         for half in (changes.before, changes.after):
             yield from _wrong_values(half[index], column)
     yield from _wrong_keys(changes, table)
-    yield from of_format.in_keys()
+    yield from _other_keys(changes, table, format_)
+
+
+def _found(row: int | np.intp, code: Code, text: str, **values: object) -> Found:
+    """With the expectation of its code, in which `values` are filled in."""
+    return int(row), code, text, expectation(code, **values)
+
+
+def _differs(left: pa.Array, right: pa.Array | pa.ChunkedArray) -> Bools:
+    """Where both are set and not equal."""
+    return np.asarray(pc.fill_null(pc.not_equal(left, right), False), dtype=np.bool_)
+
+
+def _is_set(values: pa.Array | pa.ChunkedArray) -> Bools:
+    """Where there is a value."""
+    return np.asarray(pc.is_valid(values), dtype=np.bool_)
+
+
+def _undecoded(changes: Changes) -> Iterator[Found]:
+    errors = changes.rows[ERROR]
+    for row in np.flatnonzero(_is_set(errors)):
+        error = errors[row].as_py()
+        yield int(row), Code(error["code"]), error["found"], error["expected"]
+
+
+def _other_keys(changes: Changes, table: TableSchema, format_: Format) -> Iterator[Found]:
+    """Records whose key is another than the row's, where the decoder has not compared them."""
+    encoder = format_.keys(table.key_columns)
+    if encoder is None:
+        return
+    record_keys, usual = changes.rows[KEY], changes.encoded_keys(encoder)
+    rows = format_.rows(table.columns, table.key_columns)
+    for row in map(int, np.flatnonzero(_differs(usual, record_keys) & (changes.ops >= 0))):
+        key = tuple(column[row].as_py() for column in changes.keys)
+        if not rows.is_key(record_keys[row].as_py(), key):
+            yield _found(row, Code.KEY_MISMATCH, "a record key that is not the row's")
 
 
 def _marked(changes: Changes) -> Iterator[Found]:
     for row in np.flatnonzero(changes.ops == MARKED):
-        yield found(row, Code.AMBIGUOUS_RECORD, "a record that is marked as a barrier and is none")
+        yield _found(row, Code.AMBIGUOUS_RECORD, "a record that is marked as a barrier and is none")
 
 
 def _too_large(changes: Changes, record_bytes: int) -> Iterator[Found]:
     sizes = changes.rows[SIZE].to_numpy()
     for row in np.flatnonzero(sizes > record_bytes):
-        yield found(row, Code.RECORD_TOO_LARGE, f"{sizes[row]} bytes", limit=record_bytes)
+        yield _found(row, Code.RECORD_TOO_LARGE, f"{sizes[row]} bytes", limit=record_bytes)
 
 
 def _wrong_halves(changes: Changes) -> Iterator[Found]:
     ops = changes.ops
-    has_before, has_after = (is_set(changes.rows[name]) for name in (BEFORE, AFTER))
+    has_before, has_after = (_is_set(changes.rows[name]) for name in (BEFORE, AFTER))
     wrong = (has_before != (ops != Op.INSERT)) | (has_after != (ops != Op.DELETE))
     for row in np.flatnonzero(wrong & (ops >= 0)):
         halves = {"before": has_before[row], "after": has_after[row]}
@@ -102,11 +139,11 @@ def _wrong_halves(changes: Changes) -> Iterator[Found]:
 def _wrong_values(values: pa.Array, column: Column) -> Iterator[Found]:
     if column.type.name is TypeName.STRING:
         for row in _not_utf8(values):
-            yield found(row, Code.BAD_ENCODING, "a text that is not UTF-8", column=column.name)
+            yield _found(row, Code.BAD_ENCODING, "a text that is not UTF-8", column=column.name)
     elif column.type.name in _TIME_RANGES:
         text = f"a {column.type} outside the years 1 to 9999"
         for row in _outside(values, *_TIME_RANGES[column.type.name]):
-            yield found(row, Code.VALUE_OUT_OF_RANGE, text, column=column.name)
+            yield _found(row, Code.VALUE_OUT_OF_RANGE, text, column=column.name)
 
 
 def _not_utf8(values: pa.Array) -> Iterator[int]:
@@ -131,9 +168,9 @@ def _outside(values: pa.Array, stored: pa.DataType, low: int, high: int) -> Iter
 def _wrong_keys(changes: Changes, table: TableSchema) -> Iterator[Found]:
     moved = np.zeros(len(changes), dtype=np.bool_)
     for index in table.key_indices:
-        moved |= differs(changes.before[index], changes.after[index])  # a missing half differs from nothing
+        moved |= _differs(changes.before[index], changes.after[index])  # a missing half differs from nothing
     for row in np.flatnonzero(moved):
         text = "an UPDATE whose before and after have different primary keys"
-        yield found(row, Code.UPDATE_CHANGES_PK, text)
-    for row in np.flatnonzero(~is_set(changes.rows[KEY])) if table.has_key else ():
-        yield found(row, Code.PK_NULL, "a record without a key")
+        yield _found(row, Code.UPDATE_CHANGES_PK, text)
+    for row in np.flatnonzero(~_is_set(changes.rows[KEY])) if table.has_key else ():
+        yield _found(row, Code.PK_NULL, "a record without a key")

@@ -158,8 +158,8 @@ class _Lane:
             changes = order_changes(part, self.schema, self.task.plan, self.task.table)
             task = self.task
             held_bytes = sum(batch.nbytes for batch in part)
-            self._ignored += count_no_data(part, task.plan)
-            self._awaited |= awaited_ids(changes, task.upstream_format)
+            self._ignored += count_no_data(part, task.plan, task.vnodes(self.lane))
+            self._awaited |= awaited_ids(changes)
             if len(self._faults) < MOST_FAULTS and not self._awaited:
                 self._faults += find_faults(
                     changes, task.table, task.limits.record_bytes, task.upstream_format

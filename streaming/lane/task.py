@@ -48,9 +48,9 @@ class LaneTask:
     ended after the last batch; `failpoint` what a test wants to happen in them. `replica` is pinned where changes need
     their rows before, which are kept in what `open_store` opens by a name. `waiting` are the files of the events that
     wait for chunks, of the version that the plan's reading names. `is_short`: there are so few records that lanes may
-    read them without Spark's columns; `only_by_columns`: and too many to read them one by one. `in_parts`: the changes
-    come in order, more than a lane holds at once; `unhurried`: a lane has sent its part, and another one was too slow
-    for it. Transactions may then take as long as `transaction_timeout_ms` says.
+    read the topic themselves. `in_parts`: the changes come in order, more than a lane holds at once; `unhurried`: a
+    lane has sent its part, and another one was too slow for it. Transactions may then take as long as
+    `transaction_timeout_ms` says.
     """
 
     storage: Storage
@@ -69,7 +69,6 @@ class LaneTask:
     waiting: tuple[DataFile, ...] = ()
     open_store: Callable[[str, TableSchema], RowStore] = local_store
     is_short: bool = False
-    only_by_columns: bool = False
     in_parts: bool = False
     unhurried: bool = False
     failpoint: Armed | None = None

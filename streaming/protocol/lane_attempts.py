@@ -34,11 +34,11 @@ from streaming.sink.protocol import Mark
 
 ATTEMPTS = 5
 _SHORT_BYTES = 4 << 20
-"""Decoded changes of a batch that is short, at most: every lane reads all of it."""
+"""Decoded changes of a batch that is short, at most: every lane reads the bytes of all of it."""
 _COLD = 8
 """So many times as large a batch counts as short before the first query: that one takes Spark three seconds more."""
 _BY_COLUMNS = 10
-"""And so many times where lanes decode whole columns, too: a fifth of the time for a record."""
+"""And so many times where the format has a columnar reader, too: a fifth of the time for a record."""
 
 
 @dataclass
@@ -77,8 +77,7 @@ class LaneTasks:
             upstream_format=self.upstream_format,
             replica=self.replica.files(plan.replica) if self._needs_rows_before(plan) else None,
             waiting=self.reading.files(plan),
-            is_short=self._is_short(plan, by_columns=True),
-            only_by_columns=not self._is_short(plan, by_columns=False),
+            is_short=self._is_short(plan),
             in_parts=bool(plan.sent_jobs) and self._is_long(plan),
         )
 
@@ -99,17 +98,16 @@ class LaneTasks:
         is_asked = self.values_are_left_out or any(asking)
         return self.upstream_format.images is Images.AFTER_ONLY and is_asked
 
-    def _is_short(self, plan: BatchPlan, *, by_columns: bool) -> bool:
-        records, times = plan.max_records, self._times_as_long(by_columns=by_columns)
+    def _is_short(self, plan: BatchPlan) -> bool:
+        records, times = plan.max_records, self._times_as_long()
         is_few = records <= times * self.setup.limits.short_records and not history_ranges(plan)
         most_bytes = min(times * _SHORT_BYTES, self.setup.limits.lane_bytes)
         return is_few and self.batch_sizer.likely_bytes(records) <= most_bytes
 
-    def _times_as_long(self, *, by_columns: bool) -> int:
-        lanes, table = self.setup.lanes, self.setup.table
+    def _times_as_long(self) -> int:
+        table = self.setup.table
         reader = self.upstream_format.column_reader(table.columns, table.key_columns)
-        is_faster = by_columns and lanes.reads_columns and reader is not None
-        return (_COLD if lanes.is_cold else 1) * (_BY_COLUMNS if is_faster else 1)
+        return (_COLD if self.setup.lanes.is_cold else 1) * (1 if reader is None else _BY_COLUMNS)
 
     def _is_long(self, plan: BatchPlan) -> bool:
         """Whether lanes should not try to hold the batch's changes whole, as far as can be known before."""
@@ -186,7 +184,8 @@ class LaneAttempts:
     def _made_able(self, task: LaneTask, outcomes: Sequence[LaneOutcome]) -> LaneTask | None:
         """The task with what its lanes lacked; None if they lacked nothing.
 
-        While a schema is not known no lane has sent that may get a record which waits for it. Raises: BackfillError.
+        While the schema of a key is not known no lane has sent, as any may get the record. Other lanes may have where
+        it is that of a value; they report `already_sent` from then on. Raises: BackfillError.
         """
         reasons = _reasons(outcomes)
         awaited = frozenset[int]().union(*(why.ids for why in reasons if isinstance(why, Awaits)))

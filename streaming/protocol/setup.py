@@ -27,8 +27,7 @@ from streaming.sink.protocol import SinkOf
 class LaneRunner(Protocol):
     """Runs a task in all of its lanes and waits for them. `slots` of them run at once.
 
-    `is_cold`: the first batch of many records will take seconds more than those after it. `reads_columns`: records are
-    likely to be such that lanes can read them by whole columns, as far as their format has a reader.
+    `is_cold`: the first batch of many records will take seconds more than those after it.
     """
 
     @property
@@ -36,9 +35,6 @@ class LaneRunner(Protocol):
 
     @property
     def is_cold(self) -> bool: ...
-
-    @property
-    def reads_columns(self) -> bool: ...
 
     def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         """The outcome of every lane. Some may hold an error while others have sent their part.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -35,14 +34,18 @@ def run_each(rows: DataFrame, work: Callable[[int, Iterable[pa.RecordBatch]], Re
             pass  # Spark ends a worker that leaves rows unread, and the next task waits for a new one
         yield pa.RecordBatch.from_pylist([{"result": pickle.dumps(result)}], schema=_RESULT)
 
-    found = collect(_mapped_in_arrow(rows, task))
+    found = collect(mapped_in_arrow(rows, task, _RESULT_TYPE))
     return [pickle.loads(row["result"]) for row in found]  # noqa: S301  # our own bytes, a moment old
 
 
-def _mapped_in_arrow(rows: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Any]) -> DataFrame:
+def mapped_in_arrow(
+    rows: DataFrame,
+    function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    result: StructType,
+) -> DataFrame:
     """As `DataFrame.mapInArrow`, which insists on pandas without a use for it: half a second of a start, and 40 MB."""
-    function = _create_udf(task, _RESULT_TYPE, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    column = function(*(rows[name] for name in rows.columns))
+    mapped = _create_udf(function, result, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column = mapped(*(rows[name] for name in rows.columns))
     return DataFrame(rows._jdf.mapInArrow(column._jc, False, None), rows.sparkSession)
 
 

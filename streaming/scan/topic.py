@@ -2,7 +2,7 @@
 
 A part is an upstream partition, a position the first offset that was not read. So a slice is a range of offsets that
 ends, at the latest, where the batch's changes begin, and its records come to the lanes together with these
-(`streaming.core.history`, `UpstreamSource.lane_rows`): nothing is read here. Offsets are no count of records: aborted
+(`streaming.core.history`, `UpstreamSource.exchanged`): nothing is read here. Offsets are no count of records: aborted
 ones and transaction markers have some too, so a slice may turn out smaller than its budget, or empty.
 """
 

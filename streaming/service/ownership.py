@@ -45,7 +45,7 @@ from streaming.sink.kinds import Sinks, SinkSetup
 from streaming.source.barriers.kinds import barrier_source
 from streaming.source.barriers.last import newest_barrier
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
-from streaming.source.few_records import FewRecords
+from streaming.source.direct_read import DirectReader
 from streaming.source.first_rows import check_columns
 from streaming.source.gaps import Gaps, refuse_lost
 from streaming.source.kafka import UpstreamSource
@@ -146,9 +146,7 @@ class Ownership:
             self.spark,
             self.kafka,
             config.upstream,
-            config.table,
             self.skip_records,
-            upstream_format,
             holds_barriers=config.topics.barriers is None,
             begins=() if start is None else start.offsets,
             gaps=Gaps(EmptyRanges(storage), self.skip_records),
@@ -156,7 +154,7 @@ class Ownership:
         lanes = Lanes(
             source,
             QuietIntervals(self.kafka, config.upstream, source.begins),
-            FewRecords(self.kafka, config.upstream, config.table, config.topics.barriers is None),
+            DirectReader(self.kafka, config.upstream, config.table, config.topics.barriers is None),
         )
         reads = self._reads(storage, start)
         batches = self._batches(storage, journal, lanes, beginning, upstream_format, reads)

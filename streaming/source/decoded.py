@@ -2,21 +2,19 @@
 
     PARTITION, OFFSET    where it stands
     KEY                  its key as it came
-    VALUE                its value as it came, only where it needs a second look (`streaming.lane.faults`)
     SIZE                 bytes of key and value
-    OP                   null where it does not decode, `MARKED` where it is marked as a barrier, `AWAITS` where it
-                         names a schema that is not known
-    VNODE                null without a row
-    BEFORE, AFTER        structs of the table's columns, in their order; null where the half is missing
+    OP                   null where it is invalid, `MARKED` where it is marked as a barrier, `AWAITS` where it names a
+                         schema of which the registry has not been asked yet
+    VNODE                of its key, whatever its value; null where the key can't be read
+    BEFORE, AFTER        structs of the table's columns, in their order; null where the image is missing
     BEFORE_HASH          see `state.columns`; null where the format does not give the row before
-    UNCHANGED            indices of columns that the record leaves out, empty for none; of formats that may
+    ERROR                of an invalid record: code, what was found, what was expected
+    AWAITED              the ids of the schemas that it waits for, of a record that does
+    UNCHANGED            indices of columns that the record leaves out; of formats that may
     POSITION             where the change stands in its database's log; only of formats that have it
     TRANSACTION          see `state.columns`, or the lower 32 bits of it; only of formats that have it
 
-UNCHANGED is never null: for a list that is, Arrow's writer in the JVM writes all offsets since the last one that is
-not, which took 20 us a record.
-
-Nullability is not declared: Spark's says what Avro allows, and the lane looks at the values.
+Nullability is not declared: the lane looks at the values.
 """
 
 from __future__ import annotations
@@ -25,17 +23,26 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from schemas.formats.protocol import Format
 from schemas.table import TableSchema
-from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
+from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 
-KEY, VALUE, SIZE, BEFORE, AFTER = "_bf_key", "_bf_value", "_bf_size", "_bf_before", "_bf_after"
+KEY, SIZE, BEFORE, AFTER = "_bf_key", "_bf_size", "_bf_before", "_bf_after"
+ERROR, AWAITED = "_bf_error", "_bf_awaited"
 UNCHANGED, POSITION = "_bf_unchanged", "_bf_position"
 """Columns beside those that the log has too."""
+
+POSITION_TYPE = pa.struct([("commit", pa.int64()), ("lsn", pa.int64())])
+"""The fields of `UpstreamRecord.position`, in its order."""
+ERROR_TYPE = pa.struct([("code", pa.string()), ("found", pa.string()), ("expected", pa.string())])
 
 MARKED = -2
 """Op of a record that is marked as a barrier."""
 AWAITS = -4
-"""Op of a record that can't be read yet. It comes to every lane, so that none sends before it can be."""
+"""Op of a record that can't be read yet.
+
+If that is its key, it comes to every lane, so that none sends before the lane of the record is known.
+"""
 
 
 class DecodedSchemaError(AssertionError):
@@ -50,15 +57,28 @@ def decoded_schema(table: TableSchema) -> pa.Schema:
             PARTITION: pa.int32(),
             OFFSET: pa.int64(),
             KEY: pa.binary(),
-            VALUE: pa.binary(),
             SIZE: pa.int32(),
             OP: pa.int8(),
             VNODE: pa.int32(),
             BEFORE: row,
             AFTER: row,
             BEFORE_HASH: pa.int64(),
+            ERROR: ERROR_TYPE,
+            AWAITED: pa.list_(pa.int64()),
         }
     )
+
+
+def decoded_schema_of(format_: Format, table: TableSchema) -> pa.Schema:
+    """The columns of `decoded_schema` and those that the format adds."""
+    schema = decoded_schema(table)
+    if format_.may_be_unchanged:
+        schema = schema.append(pa.field(UNCHANGED, pa.list_(pa.int32())))
+    if format_.comes_again:
+        schema = schema.append(pa.field(POSITION, POSITION_TYPE))
+    if format_.reads_transactions:
+        schema = schema.append(pa.field(TRANSACTION, pa.int64()))
+    return schema
 
 
 def check_decoded(schema: pa.Schema, table: TableSchema) -> None:

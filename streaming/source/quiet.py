@@ -16,7 +16,7 @@ from state.values.plan import BatchPlan
 from streaming.core.planning import markers_of
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
-from streaming.source.few_records import ranges_of
+from streaming.source.direct_read import ranges_of
 
 _MOST_OFFSETS = 4
 """Of a partition, on average: a barrier, the marker of its transaction, and the same once more. With more there are

@@ -27,6 +27,8 @@ def test_imports_point_one_way_and_pure_modules_stay_pure() -> None:
         ("schemas/breach.py", "import pyspark", "Record formats need neither"),
         ("streaming/verify/breach.py", "import streaming.core", "The judge shares only"),
         ("streaming/sink/breach.py", "import streaming.lane", "Rooms import those"),
+        ("streaming/demo/breach.py", "import tests.bench.rig", "The product runs without tests"),
+        ("streaming/broker/breach.py", "import streaming.demo", "Rooms import those"),
         ("streaming/lane/breach.py", "import streaming.sink.kafka_writer", "Batches and lanes know a sink"),
     ],
 )

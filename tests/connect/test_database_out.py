@@ -16,12 +16,12 @@ from schemas.epoch import epoch_from_unix_ms
 from schemas.position import Key
 from schemas.records import Change, Row
 from schemas.settings.config import ServiceConfig, check
-from streaming.dev.bench.rig import TABLE
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.reading.fold import TableFold
 from streaming.reading.records import RecordDecoder
 from streaming.reading.topic import TopicReader
+from tests.bench.rig import TABLE
 from tests.connect.conftest import Circle
 from tests.connect.test_postgres_in import FORMS
 from tests.kit.connect import orders

@@ -28,7 +28,6 @@ from tests.contracts.upstreams import FAR, HOUR_MS, PARTITIONS, TestUpstream
 from tests.kit.barriers import (
     NO_RECORDS,
 )
-from tests.kit.tables import table
 
 
 class Kafka(TestUpstream):
@@ -36,7 +35,7 @@ class Kafka(TestUpstream):
 
     def __init__(self, bootstrap: str, topic: str, spark: Callable[[], SparkSession]) -> None:
         self.kafka, self.topic = KafkaSettings(bootstrap), topic
-        self.upstream = UpstreamSource(spark, self.kafka, topic, table())
+        self.upstream = UpstreamSource(spark, self.kafka, topic)
         self._producer = Producer(self.kafka.producer())
         self._owner = BarrierInjector(self.kafka, InData(topic), HOUR_MS)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
@@ -13,31 +13,21 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from schemas.avro.registered import SchemaIds
 from schemas.errors import Code, InputError
 from schemas.formats.change import ChangeFormat
 from schemas.formats.protocol import Images, OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, UPSTREAM_FORMATS
-from schemas.records import Barrier, BarrierKind, Change, Op, Row
+from schemas.records import Change, Op, Row
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType
-from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
-from streaming.kafka.clients import KafkaSettings
-from streaming.lane.changes import Changes, order_changes
-from streaming.lane.faults import Fault, find_faults
-from streaming.source.formats.registry import DECODERS
-from streaming.source.kafka import UpstreamSource
+from streaming.lane.faults import find_faults
+from tests.kit.decoding import changes_of
 from tests.kit.examples import examples
 from tests.kit.line_format import LINE_TYPES, LineFormat, know_lines
 from tests.kit.origins import ORIGIN, origins
 from tests.kit.values import TYPES, rows_of
-
-RECORDS = (
-    "partition int, offset long, key binary, value binary, headers array<struct<key string, value binary>>"
-)
 
 
 @dataclass(frozen=True)
@@ -208,71 +198,39 @@ def test_what_is_cut_short_or_goes_on_is_refused_with_its_place(case: Case, data
             assert not rows.is_key(broken, table.key_of(changes[0].row))
 
 
-Decode = Callable[[Sequence[tuple[bytes | None, bytes | None]]], tuple[Changes, list[Fault]]]
-
-
-def decoder(spark: SparkSession, case: Case) -> Decode:
-    """Keys and values through Spark into a single lane."""
-    table = case.table()
-    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", table, format_=case.format)
-
-    def run(records: Sequence[tuple[bytes | None, bytes | None]]) -> tuple[Changes, list[Fault]]:
-        rows = [(0, offset, *record, None) for offset, record in enumerate(records)]
-        found = source.lane_rows(spark.createDataFrame(rows, RECORDS), 1)
-        decoded: pa.Table = found.toArrow().cast(to_arrow_schema(found.schema))
-        barrier = AlignedBarrier(Barrier(1 << 16, 0, BarrierKind.INITIAL, 1, 0), (len(rows),))
-        plan = BatchPlan(None, (barrier,), (0,), ReplicaVersion(0, 0, 0), 1)
-        changes = order_changes(decoded.to_batches(), decoded.schema, plan, table)
-        return changes, find_faults(changes, table, format_=case.format)
-
-    return run
-
-
-@pytest.mark.spark
 @every_upstream
+@few
+@given(data=st.data())
 @pytest.mark.usefixtures("lines")
-def test_spark_reads_what_the_twin_writes(spark: SparkSession, case: Case) -> None:
-    table, decode = case.table(), decoder(spark, case)
-
-    @settings(max_examples=examples(4))
-    @given(case.changes())
-    def holds(changes: list[Change]) -> None:
-        records = list(
-            zip(keys_of(case.format, table, changes), encoded(case.format, table, changes), strict=True)
-        )
-        found, faults = decode(records)
-        assert not faults
-        ops = pa.array(found.ops, pa.int8())
-        read = DEFAULT.values(table.columns).changes(ops, found.before, found.after, origins(len(found)))
-        assert read.to_pylist() == encoded(DEFAULT, table, changes)
-
-    holds()
+def test_a_lane_reads_what_the_format_writes(case: Case, data: st.DataObject) -> None:
+    table, changes = case.table(), data.draw(case.changes())
+    keys, values = keys_of(case.format, table, changes), encoded(case.format, table, changes)
+    found = changes_of(case.format, table, list(zip(keys, values, strict=True)))
+    assert not find_faults(found, table, format_=case.format)
+    ops = pa.array(found.ops, pa.int8())
+    read = DEFAULT.values(table.columns).changes(ops, found.before, found.after, origins(len(found)))
+    assert read.to_pylist() == encoded(DEFAULT, table, changes)
 
 
-@pytest.mark.spark
 @every_upstream
+@few
+@given(data=st.data())
 @pytest.mark.usefixtures("lines")
-def test_spark_and_the_twin_leave_no_broken_record_unseen(spark: SparkSession, case: Case) -> None:
-    table, decode = case.table(), decoder(spark, case)
-
-    @settings(max_examples=2)
-    @given(rows_of(table.columns))
-    def holds(row: Row) -> None:
-        change = Change(Op.INSERT, None, row)
-        [value], [key] = encoded(case.format, table, [change]), keys_of(case.format, table, [change])
-        assert value is not None
-        broken = [(key, value[:cut]) for cut in range(len(value))]
-        broken += [(key, value + b"\x00"), (key[:-1], value)]
-        _, faults = decode([(key, value), *broken, (None, value), (key, None)])
-        refused = len(broken) + 1 + (not case.format.may_be_null)
-        assert [fault.offset for fault in faults] == list(range(1, 1 + refused))
-        assert case.format.may_be_null or faults[-1].code is Code.TOMBSTONE_UNSUPPORTED
-
-    holds()
+def test_a_lane_leaves_no_broken_record_unseen(case: Case, data: st.DataObject) -> None:
+    table, row = case.table(), data.draw(rows_of(case.table().columns))
+    change = Change(Op.INSERT, None, row)
+    [value], [key] = encoded(case.format, table, [change]), keys_of(case.format, table, [change])
+    assert value is not None
+    broken = [(key, value[:cut]) for cut in range(len(value))]
+    broken += [(key, value + b"\x00"), (key[:-1], value)]
+    records = [(key, value), *broken, (None, value), (key, None)]
+    faults = find_faults(changes_of(case.format, table, records), table, format_=case.format)
+    refused = len(broken) + 1 + (not case.format.may_be_null)
+    assert [fault.offset for fault in faults] == list(range(1, 1 + refused))
+    assert case.format.may_be_null or faults[-1].code is Code.TOMBSTONE_UNSUPPORTED
 
 
-def test_every_kind_has_its_name_and_those_for_upstreams_have_a_decoder() -> None:
+def test_every_kind_has_its_name() -> None:
     for kinds in (UPSTREAM_FORMATS, OUTPUT_FORMATS):
         assert all(model().model_dump()["format"] == kind for kind, model in kinds.items())
-    assert set(DECODERS) == set(UPSTREAM_FORMATS.values())
     assert isinstance(DEFAULT.images, Images)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming.dev.broker import EmbeddedBroker
+from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from tests.kit.fault_results import RECOVERIES_S
 from tests.kit.kill_scenario import KillScenario

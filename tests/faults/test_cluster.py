@@ -8,12 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from streaming.dev.spark_cluster import PYTHON, SparkCluster, spark_cluster
 from tests.faults.conftest import KillScenarios
 from tests.kit.kill_scenario import KillScenario
 from tests.kit.object_store import new_bucket, versitygw
 from tests.kit.process import Process
 from tests.kit.real import await_condition
+from tests.kit.spark_cluster import PYTHON, SparkCluster, spark_cluster
 
 pytestmark = pytest.mark.timeout(900)
 CLUSTER = {"spark": {"master": "local-cluster[2,1,1024]", "settings": {"spark.executor.memory": "900m"}}}

@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 
 from schemas.errors import BackfillError, Code
 from schemas.table import declare
+from streaming.broker.embedded import EmbeddedBroker, free_port
 from streaming.core.health import LEAST_LATE_S
-from streaming.dev.bench.rig import TABLE
-from streaming.dev.broker import EmbeddedBroker, free_port
 from streaming.kafka.clients import KafkaSettings
+from tests.bench.rig import TABLE
 from tests.faults.conftest import KillScenarios
 from tests.kit.kill_scenario import KillScenario
 from tests.kit.process import Process

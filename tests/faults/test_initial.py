@@ -10,9 +10,9 @@ from schemas.avro.codec import ChangeCodec
 from schemas.records import Row
 from state.storage import Storage
 from streaming.control.state_view import StateReader
-from streaming.dev.bench.rig import TABLE
 from streaming.kafka.consumer import RangeReader
 from streaming.runtime.failpoints import Failpoint
+from tests.bench.rig import TABLE
 from tests.faults.conftest import KillScenarios
 from tests.kit.kill_scenario import KillScenario
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.dev.bench.rig import DECLARATION
 from streaming.runtime.failpoints import Failpoint
+from tests.bench.rig import DECLARATION
 from tests.faults.conftest import KillScenarios
 
 pytestmark = pytest.mark.timeout(900)

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from streaming.dev.broker import EmbeddedBroker
+from streaming.broker.embedded import EmbeddedBroker
 from tests.faults.conftest import KillScenarios
 from tests.kit.kill_scenario import KillScenario, spark_of, workers_of
 from tests.kit.process import Process

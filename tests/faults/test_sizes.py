@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from streaming.dev.bench.rig import TABLE
-from streaming.dev.produce import ChangeSender, produce_rows
+from streaming.events.sender import ChangeSender, produce_rows
 from streaming.verify.judge import verify_topics
+from tests.bench.rig import TABLE
 from tests.faults.conftest import KillScenarios
 from tests.kit.kill_scenario import SHARES, KillScenario, spark_of, workers_of
 from tests.kit.process import Process

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.dev.broker import EmbeddedBroker
+from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.verify.judge import verify_topics

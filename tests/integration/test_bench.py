@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from streaming.cli.app import main
-from streaming.dev.bench.report.results import read_results
+from tests.bench.__main__ import Case, command
+from tests.bench.report.results import read_results
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.thorough]
 
 
 def test_a_case_is_measured_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["idle", "--rows", "3000", "--seconds", "3", "--output", str(tmp_path)]
-    assert main(["bench", *arguments]) == 0
+    command([Case.IDLE], rows=[3_000], seconds=3, output=tmp_path)
     printed = capsys.readouterr()
     assert "idle, 3,000 rows: " in printed.err
     lines = {line.what: line for line in read_results(tmp_path)["idle"].lines}
@@ -27,7 +26,7 @@ def test_a_case_is_measured_printed_and_kept(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_a_table_of_any_size_has_topics_that_add_up_alike(tmp_path: Path) -> None:
-    assert main(["bench", "large", "--rows", "20000", "--output", str(tmp_path)]) == 0
+    command([Case.LARGE], rows=[20_000], output=tmp_path)
     lines = {line.what.partition(": ")[2]: line.value for line in read_results(tmp_path)["large"].lines}
     assert lines[""] == 0  # outputs that add up to something else
     assert lines["snapshot"] > 0

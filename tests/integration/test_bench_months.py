@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.dev.bench.months import months
+from tests.bench.months import months
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 BATCHES = 200

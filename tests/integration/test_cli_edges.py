@@ -16,10 +16,10 @@ from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.records import Barrier, BarrierKind, VnodeProgress
 from schemas.topics import UpstreamTopics
 from streaming.cli.app import main
-from streaming.dev.registry import MemoryRegistry
 from streaming.kafka.clients import KafkaSettings
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import Beside
+from tests.kit.memory_registry import MemoryRegistry
 
 Topic = Callable[..., str]
 Capture = pytest.CaptureFixture[str]

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer
 
 import streaming.kafka.consumer
 from schemas.errors import Code, EnvironmentProblem, Fenced, TopicError
-from streaming.dev.broker import EmbeddedBroker
+from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, place, read_tail
 from streaming.kafka.topics import (

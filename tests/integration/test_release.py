@@ -114,7 +114,7 @@ def _without_addresses(component: dict[str, Any]) -> dict[str, Any]:
 def test_the_command_of_a_wheel_works_where_there_is_nothing_else(installed: Path, tmp_path: Path) -> None:
     assert run(installed, "--version", folder=tmp_path).stdout == f"backfill {VERSION}\n"
     assert "demo" in run(installed, "--help", folder=tmp_path).stdout
-    for name in ("demo", "run", "create", "verify", "bench"):
+    for name in ("demo", "run", "create", "verify", "produce", "kafka"):
         assert f"backfill {name}" in run(installed, name, "--help", folder=tmp_path).stdout
     places = "import schemas, state, streaming; print(schemas.__file__, state.__file__, streaming.__file__)"
     found = run(installed.with_name("python"), "-c", places, folder=tmp_path).stdout.split()

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.dev.broker import EmbeddedBroker
+from streaming.broker.embedded import EmbeddedBroker
 
 pytestmark = pytest.mark.kafka
 
@@ -95,7 +95,7 @@ def test_a_port_in_use_is_a_named_error(tmp_path: Path) -> None:
 _PARENT = """
 import sys
 from pathlib import Path
-from streaming.dev.broker import EmbeddedBroker
+from streaming.broker.embedded import EmbeddedBroker
 with EmbeddedBroker(data=Path("data"), log=Path("kafka.log")) as broker:
     print(broker.pid, flush=True)
     sys.stdin.read()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.dev.broker import free_port
+from streaming.broker.embedded import free_port
 from tests.kit.pages import Command, Text, Walk, is_as_shown, steps
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from streaming.dev.broker import free_port
+from streaming.broker.embedded import free_port
 from streaming.runtime.java.home import java
 from tests.kit.archives import Archive
 

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from streaming.dev.local_http import serving
+from tests.kit.local_http import serving
 
 Attributes = dict[str, Any]
 

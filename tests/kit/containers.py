@@ -18,7 +18,7 @@ from docker.errors import DockerException
 from ruamel.yaml import YAML
 from testcontainers.core.container import DockerContainer
 
-from streaming.dev.broker import free_port
+from streaming.broker.embedded import free_port
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "compose.yaml")

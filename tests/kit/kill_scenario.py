@@ -29,15 +29,15 @@ from schemas.settings.config import load
 from streaming.cli.jobs.definitions import known_jobs
 from streaming.cli.topics.target import Broker, upstream_target
 from streaming.cli.topics.verify import Case, judged
-from streaming.dev.bench.rig import TABLE
-from streaming.dev.generator import ChangeGenerator, Shares
-from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
+from streaming.events.generator import ChangeGenerator, Shares
+from streaming.events.sender import ChangeSender, LiveChanges, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import header_of, read_tail
 from streaming.kafka.topics import create_topic, partitions_of
 from streaming.registry.outputs import OutputSchemas
 from streaming.runtime.failpoints import VARIABLE
 from streaming.verify.findings import Report
+from tests.bench.rig import TABLE
 from tests.kit.process import Process
 from tests.kit.real import WAIT_S, await_condition
 

@@ -12,18 +12,14 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import functions as F
 
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Half, Origin, Origins, OutputFormat, OutputRows
 from schemas.formats.registry import OUTPUT_FORMATS, UPSTREAM_FORMATS
 from schemas.position import Key
 from schemas.records import Change, Op, Row
-from schemas.table import Column, TableSchema
+from schemas.table import Column
 from schemas.types import ColumnType
-from streaming.source.formats.protocol import Decoded, Decoder
-from streaming.source.formats.registry import DECODERS
 
 LINE_TYPES = tuple(map(ColumnType.parse, ("boolean", "int", "bigint", "string")))
 
@@ -112,31 +108,7 @@ def rows_of(arrays: Sequence[pa.Array]) -> list[tuple[Any, ...]]:
     return list(zip(*(array.to_pylist() for array in arrays), strict=True))
 
 
-class LineDecoder(Decoder):
-    """Hands every value on to the strict twin."""
-
-    def __init__(self, _: LineFormat, table: TableSchema) -> None:
-        self._columns = table.columns
-
-    def read(self, key: SparkColumn, value: SparkColumn) -> SparkColumn:
-        return F.from_json(value.cast("string"), "array<string>")
-
-    def decoded(self, read: SparkColumn, key: SparkColumn, value: SparkColumn) -> Decoded:
-        op = F.get(read, F.lit(0)).cast("int")
-        return Decoded(op, self._half(read, 1), self._half(read, 2), value)
-
-    def _half(self, read: SparkColumn, place: int) -> SparkColumn:
-        cells = F.from_json(F.get(read, F.lit(place)), "array<string>")
-        named = [
-            F.get(cells, F.lit(i)).cast(str(column.type)).alias(column.name)
-            for i, column in enumerate(self._columns)
-        ]
-        return F.when(cells.isNotNull(), F.struct(*named))
-
-
 def know_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kind is known for the rest of a test: the registries are all that has to be touched."""
     monkeypatch.setitem(UPSTREAM_FORMATS, "lines", LineFormat)
     monkeypatch.setitem(OUTPUT_FORMATS, "lines", LineFormat)
-    decoders: dict[Any, Any] = DECODERS
-    monkeypatch.setitem(decoders, LineFormat, LineDecoder)

@@ -28,7 +28,7 @@ from urllib.request import urlopen
 import pytest
 from pyarrow import fs
 
-from streaming.dev.broker import free_port
+from streaming.broker.embedded import free_port
 from tests.kit.real import await_condition
 
 _USER = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "not-a-secret", "AWS_REGION": "us-east-1"}

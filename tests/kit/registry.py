@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming.dev.registry import Answer, MemoryRegistry, problem
+from tests.kit.memory_registry import Answer, MemoryRegistry, problem
 
 
 @dataclass

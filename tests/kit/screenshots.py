@@ -14,9 +14,9 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from schemas.table import declare
-from streaming.dev.broker import EmbeddedBroker
-from streaming.dev.generator import ChangeGenerator, Shares
-from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.events.generator import ChangeGenerator, Shares
+from streaming.events.sender import ChangeSender, LiveChanges, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from tests.kit.process import Process

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from streaming.dev.broker import EmbeddedBroker, Listener
+from streaming.broker.embedded import EmbeddedBroker, Listener
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.security import jaas_quoted
 

@@ -20,8 +20,8 @@ from typing import Any
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from streaming.dev.broker import EmbeddedBroker, Listener
-from streaming.dev.local_http import serving
+from streaming.broker.embedded import EmbeddedBroker, Listener
+from tests.kit.local_http import serving
 from tests.kit.secure import Certificates, private
 
 CLIENT, SECRET, SCOPE = "backfill", "canaryOauth+&% secret", "kafka"

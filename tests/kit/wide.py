@@ -15,8 +15,8 @@ import pyarrow as pa
 from schemas.avro.columnar import encode_inserts, encode_keys
 from schemas.records import Op
 from schemas.table import declare
-from streaming.dev.generator import Changes
-from streaming.dev.produce import ChangeSender
+from streaming.events.generator import Changes
+from streaming.events.sender import ChangeSender
 from streaming.kafka.clients import KafkaSettings
 
 WIDE = declare({"name": "wide", "columns": {"id": "bigint", "payload": "binary"}, "primary_key": ["id"]})

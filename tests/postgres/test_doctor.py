@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from streaming.broker.embedded import free_port
 from streaming.cli.app import main
-from streaming.dev.broker import free_port
-from streaming.dev.local_http import serving
 from streaming.postgres.session import Access
 from tests.kit.connect.table import Database
+from tests.kit.local_http import serving
 from tests.postgres.conftest import DatabaseOf
 
 pytestmark = [pytest.mark.connect, pytest.mark.timeout(600)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import BackfillError, Code
-from streaming.dev.broker import free_port
+from streaming.broker.embedded import free_port
 from streaming.postgres.catalog import server_of
 from streaming.postgres.checks import check_server
 from streaming.postgres.reader import ChunkReader

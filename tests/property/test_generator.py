@@ -18,9 +18,9 @@ from schemas.formats.upsert import UpsertFormat
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import TableSchema, declare
-from streaming.dev.events.forms import FORMATS, Form, events_of, form_of
-from streaming.dev.events.registered import RegisteredForm
-from streaming.dev.generator import ChangeGenerator, Changes, Shares
+from streaming.events.formats.forms import FORMATS, Form, events_of, form_of
+from streaming.events.formats.registered import RegisteredForm
+from streaming.events.generator import ChangeGenerator, Changes, Shares
 from tests.kit.examples import examples
 
 KEY_TYPES = ["boolean", "int", "bigint", "decimal(3,1)", "decimal(38,9)", "string", "date", "timestamp"]

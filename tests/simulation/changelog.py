@@ -17,25 +17,16 @@ from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.position import Key
 from schemas.records import NO_DATA, Barrier, Op, Row
-from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
+from state.columns import OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.values.plan import AlignedBarrier, Parked
 from streaming.core.history import history_ranges, readers
 from streaming.lane.task import LaneTask
 from streaming.sink.dead_letters import Letter
+from streaming.source import decoded as columns
 from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.barriers.in_data import EmbeddedBarriers
 from streaming.source.barriers.source import BarrierSource
-from streaming.source.decoded import (
-    AFTER,
-    BEFORE,
-    KEY,
-    MARKED,
-    POSITION,
-    SIZE,
-    UNCHANGED,
-    VALUE,
-    decoded_schema,
-)
+from streaming.source.decoded import AFTER, BEFORE, ERROR, MARKED, POSITION, POSITION_TYPE, UNCHANGED
 from streaming.verify.history import Entry
 from tests.kit.appended import RowsUpstream
 from tests.kit.tables import vnode_of
@@ -46,7 +37,7 @@ from tests.simulation.initial import MemorySource
 
 Wait = Callable[[Callable[[], bool]], None]
 _OF_CONNECTORS = {
-    POSITION: pa.struct([("commit", pa.int64()), ("lsn", pa.int64())]),
+    POSITION: POSITION_TYPE,
     UNCHANGED: pa.list_(pa.int32()),
 }
 
@@ -87,7 +78,7 @@ class Changelog:
         ]
         self.barriers = [list(_barriers(number, entries)) for number, entries in enumerate(self.entries)]
         self.timeline = upstream.timeline if isinstance(upstream, DatabaseUpstream) else None
-        schema = decoded_schema(self.table)
+        schema = columns.decoded_schema(self.table)
         for name, kind in _OF_CONNECTORS.items() if self._connector else ():
             schema = schema.append(pa.field(name, kind))
         if self.timeline is not None:
@@ -192,28 +183,25 @@ class Changelog:
     def _decoded(self, number: int) -> Iterator[dict[str, Any]]:
         codec, names = ChangeCodec(self.table.columns), self.table.column_names
         for entry in self.records[number]:
-            place = {PARTITION: number, OFFSET: entry.offset, KEY: entry.key, VALUE: None, BEFORE_HASH: None}
-            place[SIZE] = len(entry.key or b"") + len(entry.value or b"")
+            place: dict[str, Any] = {PARTITION: number, OFFSET: entry.offset, columns.KEY: entry.key}
+            place[columns.SIZE] = len(entry.key or b"") + len(entry.value or b"")
             if entry.barrier is not None:
-                yield {**place, OP: MARKED, VNODE: None, BEFORE: None, AFTER: None}
+                yield {**place, OP: MARKED}
                 continue
-            if entry.value is None:
-                yield {**place, OP: NO_DATA, VNODE: None, BEFORE: None, AFTER: None}
+            place[VNODE] = self._vnode_of_record(number, entry.key)
+            if entry.value is None or self._says_nothing((number, entry.offset)):
+                yield {**place, OP: NO_DATA}
                 continue
             try:
-                change = codec.decode(entry.value or b"")
-            except InputError:
-                yield {**place, VALUE: entry.value, OP: None, VNODE: None, BEFORE: None, AFTER: None}
-                continue
-            if self._says_nothing((number, entry.offset)):
-                yield {**place, OP: NO_DATA, VNODE: None, BEFORE: None, AFTER: None}
+                change = codec.decode(entry.value)
+            except InputError as error:
+                said = {name: getattr(error, name) for name in ("code", "found", "expected")}
+                yield {**place, ERROR: said}
                 continue
             before, after = (
                 None if half is None else dict(zip(names, half, strict=True))
                 for half in (change.before, change.after)
             )
-            is_hashed = self.table.has_key and not self.table.by_partition
-            vnode = vnode_of(self.table, self.table.key_of(change.row)) if is_hashed else number
             op = change.op
             if self.format.images is Images.AFTER_ONLY:
                 op = Op.DELETE if after is None else Op.INSERT
@@ -222,8 +210,17 @@ class Changelog:
                     for name in names
                 }
                 before = key if after is None else None
-            row = {**place, OP: int(op), VNODE: vnode, BEFORE: before, AFTER: after}
+            row = {**place, OP: int(op), BEFORE: before, AFTER: after}
             yield {**row, **self._of_connector((number, entry.offset), after)}
+
+    def _vnode_of_record(self, number: int, key: bytes | None) -> int | None:
+        """Of its key, whatever its value is."""
+        if not self.table.has_key or self.table.by_partition:
+            return number
+        try:
+            return vnode_of(self.table, KeyCodec(self.table.key_columns).decode(key or b""))
+        except InputError:
+            return None
 
     def _says_nothing(self, place: tuple[int, int]) -> bool:
         """Whether a record is a tombstone in a topic whose deletes have said what was there."""
@@ -237,7 +234,8 @@ class Changelog:
         if connector is None:
             return {}
         found, last = connector.positions.get(place), self.table.column_names[-1]
-        own: dict[str, Any] = {POSITION: found and dict(zip(("commit", "lsn"), found, strict=True))}
+        names = [each.name for each in POSITION_TYPE]
+        own: dict[str, Any] = {POSITION: found and dict(zip(names, found, strict=True))}
         if self.timeline is not None:
             own[TRANSACTION] = connector.transactions.get(place)
         if after is None or place not in connector.without or not self.format.may_be_unchanged:

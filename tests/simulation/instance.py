@@ -258,7 +258,7 @@ class Lanes:
         self.instance, self._scheduler = instance, instance.scheduler
         self._jobs = 0
 
-    slots, is_cold, reads_columns = 1, False, True
+    slots, is_cold = 1, False
 
     def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         results: dict[int, LaneOutcome] = {}

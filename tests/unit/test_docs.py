@@ -23,10 +23,12 @@ from schemas.settings.job_keys import KEYS as JOB_KEYS
 from schemas.settings.reference import reference
 from schemas.table import KEYS as TABLE_KEYS
 from streaming.cli.app import load as load_command
-from streaming.dev.bench.report.page import PAGES, with_tables
-from streaming.dev.bench.report.results import read_results
 from streaming.observe.metrics import Metrics
 from streaming.runtime.paths import CONFIG_VARIABLE
+from tests.bench.__main__ import Case
+from tests.bench.report.goals import GOALS
+from tests.bench.report.page import PAGES, with_tables
+from tests.bench.report.results import read_results
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -38,6 +40,10 @@ BEGINNINGS = "".join(
     page.read_text(encoding="utf-8")
     for page in [ROOT / "docs" / "first-steps.md", *sorted((ROOT / "docs").glob("tutorial-*.md"))]
 )
+PAGES_OF_TODAY = [
+    README,
+    *(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md") if page.name != "changes.md"),
+]
 
 PAGE_LINES = 400
 
@@ -75,6 +81,26 @@ def test_figures_are_those_of_the_result_files() -> None:
     assert sorted(shown) == sorted(results)
     for picture in re.findall(r"!\[[^]]*\]\((\S+)\)", "".join(pages)):
         assert (ROOT / "docs" / picture).is_file(), picture
+
+
+def test_every_figure_is_of_a_case_that_make_bench_has() -> None:
+    cases = {str(case) for case in Case}
+    assert read_results(ROOT / "docs" / "bench").keys() <= cases
+    assert {goal.case for goal in GOALS} <= cases
+    named = [case for page in PAGES_OF_TODAY for case in re.findall(r'make bench CASE="?([a-z ]+)', page)]
+    assert len(named) > 3
+    assert {word for case in named for word in case.split()} <= cases
+
+
+def test_every_target_of_make_that_is_named_is_there() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {
+        target
+        for page in PAGES_OF_TODAY
+        for target in re.findall(r"(?:`|^)make ([a-z-]+)", page, re.MULTILINE)
+    }
+    assert {"bench", "figures", "release", "test"} <= named
+    assert named <= targets
 
 
 def test_the_reference_of_the_configuration_is_as_the_models_write_it() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.dev.local_http import serving
+from tests.kit.local_http import serving
 from tests.kit.secure import Certificates
 
 

@@ -21,9 +21,6 @@ from schemas.table import declare
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress, is_complete
 from streaming.core.jobs import apply
-from streaming.dev.bench.compared.kinds import BASE, KINDS, side_by_side
-from streaming.dev.bench.report.line import Line, summarised
-from streaming.dev.bench.rig import Rig
 from streaming.kafka.clients import KafkaSettings
 from streaming.service.job_checks import counted, refuse_rescale
 from streaming.source.upstream_checks import UpstreamIdentity, binding, refuse_foreign
@@ -32,6 +29,9 @@ from streaming.verify.fold import UpstreamFold
 from streaming.verify.history import Entry, PartitionHistory
 from streaming.verify.positions import Positions, Standing
 from streaming.verify.records.keys import KeySpace
+from tests.bench.compared.kinds import BASE, KINDS, side_by_side
+from tests.bench.report.line import Line, summarised
+from tests.bench.rig import Rig
 from tests.kit.encoded_histories import ListSource
 
 DECLARED: dict[str, Any] = {

@@ -12,6 +12,7 @@ from schemas.avro.cells import Cell, Form
 from schemas.avro.columns.cursor import Cursor, Places, spread
 from schemas.avro.writers.meanings import Schema
 from schemas.by_op import in_order
+from schemas.json.debezium_columns import unwrapped_numbers
 from schemas.json.parsing import text_columns
 from schemas.records import OddRecordError, refuse
 from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName
@@ -58,7 +59,7 @@ def _value(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
         case Form.AS_IS:
             return _as_is(cursor, cell, kind)
         case Form.WRAPPED:
-            return pa.array(cursor.number().view(np.uint64)).cast(pa.decimal128(20, 0)).cast(kind.arrow)
+            return unwrapped_numbers(pa.array(cursor.number()), kind)
         case Form.REAL:
             # By way of a double the nearest of 32 bits would be missed at times.
             return pa.array(cursor.number().astype(kind.arrow.to_pandas_dtype()))

@@ -29,6 +29,14 @@ def read_changes(
     return ops, before, after
 
 
+def read_keys(key_columns: Sequence[Column], keys: pa.BinaryArray) -> list[pa.Array]:
+    """The columns of n `Key` records. Raises: OddRecordError."""
+    cursor = Cursor.of(keys)
+    found = [cursor.column(column) for column in key_columns]
+    cursor.check_read()
+    return found
+
+
 def _read_half(cursor: Cursor, columns: Sequence[Column], is_due: Flags) -> pa.StructArray:
     rows, is_there = cursor.branches()
     refuse((is_there != is_due).any())

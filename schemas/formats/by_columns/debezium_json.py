@@ -46,10 +46,10 @@ class JsonEvents:
     def read(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> Events:
         """Raises: OddRecordError."""
         check_limits(values)
-        for column in (*self.columns, *self.key_columns):
+        for column in self.columns:
             self.settings.check_schema(column)
         zones = self._with_zones(values)
-        own = self._keys(keys, zones)
+        own = JsonKeys(self.key_columns, self.settings).read(keys, zones)
         return Events(own, parsed(values, self._fields(zones), others="ignore"))
 
     def placeholders(self, column: Column, found: pa.Array) -> pa.BooleanArray | None:
@@ -84,9 +84,29 @@ class JsonEvents:
                 break
         return frozenset(name for name, is_text in found.items() if is_text)
 
-    def _keys(self, texts: pa.BinaryArray, zones: frozenset[str]) -> list[pa.Array]:
-        """The key columns, in key order."""
+
+@dataclass(frozen=True)
+class JsonKeys:
+    """Record keys without a frame: objects of the key columns. See `formats.protocol.KeyReader`."""
+
+    key_columns: tuple[Column, ...]
+    settings: DebeziumColumnValues
+
+    @property
+    def can_read(self) -> bool:
+        """Whether the settings say what values of the key columns mean."""
+        return all(map(self.settings.can_read, self.key_columns))
+
+    def __call__(self, keys: pa.BinaryArray) -> list[pa.Array]:
+        """Raises: OddRecordError."""
+        first = _object(keys[0].as_py()) if len(keys) else {}
+        return self.read(keys, frozenset(name for name, value in first.items() if isinstance(value, str)))
+
+    def read(self, texts: pa.BinaryArray, zones: frozenset[str]) -> list[pa.Array]:
+        """The key columns, in key order; instants of the columns `zones` are texts. Raises: OddRecordError."""
         check_limits(texts)
+        for column in self.key_columns:
+            self.settings.check_schema(column)
         fields = [self.settings.field(each, has_zone=each.name in zones) for each in self.key_columns]
         found = parsed(texts, fields).flatten()
         refuse(any(each.null_count for each in found))
@@ -95,11 +115,16 @@ class JsonEvents:
 
 def _row_in(text: bytes) -> Mapping[str, Any]:
     """The row after or before in an event. Raises: OddRecordError."""
-    try:
-        event = json.loads(text)
-    except (ValueError, RecursionError):
-        raise OddRecordError from None
-    refuse(not isinstance(event, dict))
+    event = _object(text)
     row = event.get("after") or event.get("before") or {}
     refuse(not isinstance(row, dict))
     return dict(row)
+
+
+def _object(text: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise OddRecordError from None
+    refuse(not isinstance(found, dict))
+    return dict(found)

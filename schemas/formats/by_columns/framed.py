@@ -6,7 +6,7 @@ have to have the same one, whose bytes are compared, and what is left of them is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.formats.events.frames import FRAMED, begin_of_payload
-from schemas.formats.protocol import ColumnReader, ReadColumns
+from schemas.formats.protocol import ColumnReader, KeyReader, ReadColumns
 from schemas.json.parsing.field_schemas import FieldSchema
 from schemas.records import OddRecordError, refuse
 
@@ -41,30 +41,52 @@ class FramedColumns:
     reader_of: Callable[[Schemas], ColumnReader]
     plain: ColumnReader | None
     key_names: frozenset[str]
-    _frames: dict[str | None, _Frame] = field(default_factory=dict)
+    _frames: _Frames = field(default_factory=lambda: _Frames({}))
 
     def __call__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> ReadColumns:
         """Raises: OddRecordError."""
-        of_keys = self._frame(keys, None)
-        of_values = self._frame(values, "after") if values.null_count < len(values) else of_keys
+        of_keys = self._frames.of(keys, None)
+        of_values = self._frames.of(values, "after") if values.null_count < len(values) else of_keys
         if _NO_FRAME == of_keys == of_values and self.plain is not None:
             return self.plain(keys, values)
         schemas = of_values.schemas
         refuse(any(_meaning(of_keys.schemas, name) != _meaning(schemas, name) for name in self.key_names))
         return self.reader_of(schemas)(_payloads(keys, of_keys), _payloads(values, of_values))
 
-    def _frame(self, texts: pa.BinaryArray, half: str | None) -> _Frame:
-        """That of the first text. Raises: OddRecordError."""
+
+@dataclass
+class FramedKeys:
+    """See `formats.protocol.KeyReader`; `reader_of` and `plain` as in `FramedColumns`."""
+
+    reader_of: Callable[[Schemas], KeyReader]
+    plain: KeyReader | None
+    _frames: _Frames = field(default_factory=lambda: _Frames({}))
+
+    def __call__(self, keys: pa.BinaryArray) -> Sequence[pa.Array]:
+        """Raises: OddRecordError."""
+        frame = self._frames.of(keys, None)
+        if frame == _NO_FRAME and self.plain is not None:
+            return self.plain(keys)
+        return self.reader_of(frame.schemas)(_payloads(keys, frame))
+
+
+class _Frames(NamedTuple):
+    """The frame that was seen last of each half."""
+
+    known: dict[str | None, _Frame]
+
+    def of(self, texts: pa.BinaryArray, half: str | None) -> _Frame:
+        """The frame of the first text. Raises: OddRecordError."""
         place = texts.is_valid().index(True).as_py()
         first = texts[place].as_py() if place >= 0 else b""
         if not first.startswith(FRAMED.encode()):
             return _NO_FRAME
-        known = self._frames.get(half)
+        known = self.known.get(half)
         if known is None or not first.startswith(known.begin):
             found = begin_of_payload(first, half)
             if found is None:
                 raise OddRecordError
-            self._frames[half] = known = _Frame(*found)
+            self.known[half] = known = _Frame(*found)
         return known
 
 

@@ -1,7 +1,4 @@
-"""Rows of `upsert` in JSON, by whole columns: those that have all columns in order, written as an output writes them.
-
-Those of an upstream may also have spaces, as `json.dumps` writes them.
-"""
+"""Rows of `upsert` in JSON, by whole columns: those with all columns in order, as an output writes them."""
 
 from __future__ import annotations
 
@@ -26,16 +23,11 @@ class UpsertColumns:
 
     columns: tuple[Column, ...]
     key_columns: tuple[Column, ...]
-    may_be_spaced: bool
 
     @classmethod
-    def of(
-        cls, columns: Sequence[Column], key_columns: Sequence[Column], *, may_be_spaced: bool
-    ) -> UpsertColumns | None:
+    def of(cls, columns: Sequence[Column], key_columns: Sequence[Column]) -> UpsertColumns | None:
         """None where rows do not have their keys."""
-        return (
-            cls(tuple(columns), tuple(key_columns), may_be_spaced) if has_keys(columns, key_columns) else None
-        )
+        return cls(tuple(columns), tuple(key_columns)) if has_keys(columns, key_columns) else None
 
     def __call__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> ReadColumns:
         """A null is a DELETE. Raises: OddRecordError."""
@@ -47,7 +39,7 @@ class UpsertColumns:
 
     def _objects(self, columns: Sequence[Column], texts: pa.BinaryArray) -> list[pa.Array]:
         found = read_objects(columns, texts)
-        refuse(not self.may_be_spaced and are_spaced(columns, texts))
+        refuse(are_spaced(columns, texts))
         return found
 
 

@@ -28,7 +28,7 @@ from schemas.formats.events.rows import (
     position_of,
     transaction_of,
 )
-from schemas.json.parsing.placeholder import UNAVAILABLE, Placeholder
+from schemas.json.parsing.placeholder import Placeholder
 from schemas.json.values import SubMicros
 from schemas.records import UpstreamRecord
 from schemas.table import Column
@@ -46,8 +46,6 @@ SOURCE = (
     Column("lsn", ColumnType(TypeName.BIGINT), nullable=True),
 )
 """The fields of an event's source that are read. Texts are read as bytes, for they need not be UTF-8."""
-LEFT_OUT: Mapping[TypeName, Value] = {TypeName.STRING: UNAVAILABLE, TypeName.BINARY: UNAVAILABLE.encode()}
-"""For Spark's columns, until they are gone."""
 TRANSACTION = Column("txId", ColumnType(TypeName.BIGINT), nullable=True)
 """Read as well, where transactions are asked for."""
 

@@ -1,4 +1,4 @@
-"""Events of the format `debezium` in JSON, one by one: the strict twin of `streaming.source.formats.debezium`.
+"""Events of the format `debezium` in JSON, one by one: the reference decoder.
 
 A value is an envelope, `{"op": ..., "after": ..., "source": ...}`, or has one as its `payload` beside its `schema`; a
 key likewise is an object of the key columns or has one.

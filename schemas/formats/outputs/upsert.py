@@ -42,7 +42,7 @@ class UpsertOutput(RowOutput, KeyedOutput):
             return None
         from schemas.formats.by_columns.upserts import UpsertColumns
 
-        return UpsertColumns.of(columns, key_columns, may_be_spaced=False)
+        return UpsertColumns.of(columns, key_columns)
 
     def schemas(
         self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from streaming.dev.broker import EmbeddedBroker
+from streaming.broker.embedded import EmbeddedBroker
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 

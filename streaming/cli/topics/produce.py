@@ -23,11 +23,11 @@ from streaming.cli.topics.target import (
     TopicOption,
     upstream_target,
 )
-from streaming.dev.events.forms import FORMATS, Form, events_of, form_of, invented
-from streaming.dev.events.registered import TopicSchemas
-from streaming.dev.generator import ChangeGenerator, Shares
-from streaming.dev.produce import ChangeSender, LiveChanges, Sent, produce_rows
-from streaming.dev.resume import resume
+from streaming.events.formats.forms import FORMATS, Form, events_of, form_of, invented
+from streaming.events.formats.registered import TopicSchemas
+from streaming.events.generator import ChangeGenerator, Shares
+from streaming.events.resume import resume
+from streaming.events.sender import ChangeSender, LiveChanges, Sent, produce_rows
 from streaming.kafka.topics import create_topic, partitions_of
 from streaming.registry.client import Registry
 

@@ -1,7 +1,16 @@
-"""How the lanes of a batch are run.
+"""The ways in which the lanes of a batch are run. What lanes get, and so what they send, is the same in each."""
 
-on_spark    a Spark job: decoded, exchanged by lane where it has to be, one task each
-short       a Spark job without a query, where there are few records: each lane reads and decodes them itself
-log_only    a Spark job that hands the records on as they are, where no job waits for them
-quiet       by the service itself, where there is no record
-"""
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Way(Enum):
+    """How the lanes of a batch get their records."""
+
+    EMPTY = "empty"
+    """There are none: the service itself sends the barriers (`quiet`)."""
+    DIRECT = "direct"
+    """A Spark job without a query: each lane reads the few records itself (`direct`)."""
+    ON_SPARK = "on spark"
+    """A Spark job reads the records and exchanges them, unless lanes can have them where they are (`on_spark`)."""

@@ -1,60 +1,55 @@
-"""One Spark job a batch: decode, exchange by lane, one lane task each; their results come back as values.
+"""Runs the lanes of a batch in the way that its task allows (`Way`), and waits for all of them.
 
-None for a batch without records, see `streaming.protocol.lanes.quiet`, and one of a single stage for few of them, see
-`streaming.protocol.lanes.short`, and for those that no job waits for, see `streaming.protocol.lanes.log_only`. Where
-vnodes are the upstream's partitions nothing is exchanged: each lane task reads its own.
+Where there is more than a few records it is one Spark job: raw records are read and exchanged by lane where they have
+to be, each lane's task decodes its own, and results come back as values.
 """
 
 from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem
-from streaming.core.history import history_ranges, readers
+from streaming.core.history import history_ranges
 from streaming.lane.run import run_lane
 from streaming.lane.task import Crashed, Failed, LaneOutcome, LaneTask, Undone
-from streaming.protocol.lanes.log_only import LogOnlyLanes
-from streaming.protocol.lanes.odd_records import OddRecords
+from streaming.protocol.lanes import Way
+from streaming.protocol.lanes.direct import DirectLanes
 from streaming.protocol.lanes.quiet import QuietLanes
-from streaming.protocol.lanes.short import ShortLanes, Unfit
 from streaming.runtime import failpoints
 from streaming.runtime.paths import log_folder
 from streaming.runtime.session import JVM_GONE
 from streaming.runtime.tasks import run_each
-from streaming.source.few_records import FewRecords, UnfitError
+from streaming.source.decoded import decoded_schema_of
+from streaming.source.direct_read import DirectReader
+from streaming.source.exchange import Exchange, unpacked
 from streaming.source.kafka import UpstreamSource
 from streaming.source.quiet import QuietIntervals
+from streaming.source.raw.decoding import decoded
+from streaming.source.raw.records import Records
+from streaming.source.routes import Routes
 
 
 class Lanes:
     """Runs the lanes of a batch and waits for all of them."""
 
-    def __init__(self, source: UpstreamSource, intervals: QuietIntervals, records: FewRecords) -> None:
+    def __init__(self, source: UpstreamSource, intervals: QuietIntervals, reader: DirectReader) -> None:
         self._source = source
-        self._short = ShortLanes(lambda: source.spark, records, source.begins, _caught)
+        self._direct = DirectLanes(lambda: source.spark, reader, source.begins, _caught)
         self._quiet = QuietLanes(intervals.is_quiet, _caught, same_machine=self._is_local)
-        self._log_only = LogOnlyLanes(source, _caught)
-        self._schema: pa.Schema | None = None
         self.is_cold = True
         """As in `LaneRunner`: no query was planned yet."""
-        self._odd = OddRecords()
 
     @property
     def slots(self) -> int:
         """Lanes that Spark runs at once."""
         return self._source.spark.sparkContext.defaultParallelism
-
-    @property
-    def reads_columns(self) -> bool:
-        """Whether records were not too odd for that of late."""
-        return not self._odd.are_likely
 
     def _is_local(self) -> bool:
         return str(self._source.spark.sparkContext.master).startswith("local")
@@ -71,48 +66,56 @@ class Lanes:
 
         Raises: EnvironmentProblem(SPARK_FAILED) when the job itself failed; which lanes have sent is unknown then.
         """
-        if self._quiet.may_take(task):
-            return _sound(self._quiet.carry_out(task))
-        outcomes = self._without_exchange(task)
-        return _sound(self._by_spark(task) if isinstance(outcomes, Unfit) else outcomes)
+        way = self._way(task)
+        outcomes: list[LaneOutcome] | None = None
+        if way is Way.EMPTY:
+            outcomes = self._quiet.carry_out(task)
+        elif way is Way.DIRECT:
+            outcomes = self._direct.outcomes(task)
+        return _sound(self._by_spark(task) if outcomes is None else outcomes)
 
-    def _without_exchange(self, task: LaneTask) -> list[LaneOutcome] | Unfit:
-        outcomes: list[LaneOutcome] | Unfit = Unfit.UNREAD
-        by_columns = False
-        if task.is_short:
-            outcomes, by_columns = self._short.carry_out(task), task.only_by_columns
-        if outcomes is Unfit.UNREAD and self.reads_columns and self._log_only.may_take(task):
-            outcomes, by_columns = self._log_only.carry_out(task), True
-        if by_columns and outcomes is not Unfit.UNREAD:
-            self._odd.tried(were_odd=outcomes is Unfit.ODD)
-        else:
-            self._odd.passed()
-        return outcomes
+    def _way(self, task: LaneTask) -> Way:
+        if self._quiet.may_take(task):
+            return Way.EMPTY
+        return Way.DIRECT if task.is_short else Way.ON_SPARK
 
     def _by_spark(self, task: LaneTask) -> list[LaneOutcome]:
         self.is_cold = False
-        self._source.read_as(task.upstream_format)
-        rows, places = self._rows(task)
-        if self._schema is None:
-            self._schema = to_arrow_schema(rows.schema)
-        return run_each(rows, _lane_work(task, self._schema, places))
-
-    def _rows(self, task: LaneTask) -> tuple[DataFrame, Sequence[int]]:
-        """The records of the task, and the lane of each of Spark's partitions."""
-        plan, order = task.plan, task.plan.barriers if task.in_parts else ()
-        if task.table.by_partition:
-            history = history_ranges(plan)
-            return self._source.rows_in_place(
-                plan.first_offsets, plan.end_offsets, plan.lanes, in_order_of=order, history=history
+        if reads_in_place(task):
+            plan = task.plan
+            rows, places = self._source.in_place(
+                plan.first_offsets,
+                plan.end_offsets,
+                plan.lanes,
+                in_order_of=plan.barriers if task.in_parts else (),
+                history=history_ranges(plan),
             )
-        rows = self._source.lane_rows(
-            self._source.range(plan.first_offsets, plan.end_offsets),
-            plan.lanes,
-            in_order_of=order,
-            by_partition=len(plan.first_offsets) if readers(plan) or not task.table.has_key else 0,
-            history=[self._source.range(*zip(*layer, strict=True)) for layer in history_ranges(plan)],
+            return run_each(rows, _lane_work(task, _of_rows, places))
+        return run_each(self._exchanged(task), _lane_work(task, unpacked, range(task.plan.lanes)))
+
+    def _exchanged(self, task: LaneTask) -> DataFrame:
+        plan, source = task.plan, self._source
+        ends = tuple(barrier.ends for barrier in plan.barriers) if task.in_parts else ()
+        return source.exchanged(
+            Exchange(task.upstream_format, task.table, Routes.of(plan, task.table), ends),
+            source.range(plan.first_offsets, plan.end_offsets),
+            [source.range(*zip(*layer, strict=True)) for layer in history_ranges(plan)],
         )
-        return rows, range(plan.lanes)
+
+
+def reads_in_place(task: LaneTask) -> bool:
+    """Whether each lane may read a share of the upstream's partitions as they are, and nothing has to be exchanged.
+
+    That is where these are its vnodes; and where all that lanes do is write the log, as when a replica is built from
+    a topic: it is all the same then in which of them a change is.
+    """
+    plan, table = task.plan, task.table
+    if table.by_partition:
+        return True
+    if plan.lanes > len(plan.first_offsets):
+        return False
+    is_for_lanes = plan.sent_jobs or plan.parked or plan.reading is not None or task.replica is not None
+    return not table.has_key or not is_for_lanes
 
 
 def _sound(outcomes: list[LaneOutcome]) -> list[LaneOutcome]:
@@ -136,22 +139,27 @@ def _crashed(lane: int, trace: str) -> EnvironmentProblem:
 
 
 def _lane_work(
-    task: LaneTask, schema: pa.Schema, places: Sequence[int]
+    task: LaneTask,
+    records_of: Callable[[Iterable[pa.RecordBatch]], Iterator[Records]],
+    places: Sequence[int],
 ) -> Callable[[int, Iterable[pa.RecordBatch]], LaneOutcome]:
     def work(place: int, batches: Iterable[pa.RecordBatch]) -> LaneOutcome:
         failpoints.obey(task.failpoint)
-        return _caught(task, places[place], batches, schema)
+        rows = map(partial(decoded, format_=task.upstream_format, table=task.table), records_of(batches))
+        return _caught(task, places[place], rows, decoded_schema_of(task.upstream_format, task.table))
 
     return work
 
 
+def _of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Records]:
+    return (Records.concatenated([batch]) for batch in batches)
+
+
 def _caught(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneOutcome:
-    """A lane's outcome, whatever it ends with. Raises: UnfitError of its `batches`."""
+    """A lane's outcome, whatever it ends with."""
     try:
         return run_lane(task, lane, batches, schema)
     except BackfillError as error:
         return Undone(lane, Failed(error))
-    except UnfitError:
-        raise
     except Exception:  # noqa: BLE001  # Spark would bury it in a Java stack and give up on the stream
         return Undone(lane, Crashed(traceback.format_exc()))

@@ -16,7 +16,7 @@ from state.values.plan import BatchPlan
 from streaming.core.history import history_ranges
 from streaming.lane.task import LaneOutcome, LaneTask
 from streaming.runtime import failpoints
-from streaming.source.few_records import few_schema
+from streaming.source.decoded import decoded_schema_of
 
 _MOST_AT_ONCE = 8
 
@@ -52,7 +52,7 @@ class QuietLanes:
 
     def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         """The outcome of every lane, as `LaneRunner.carry_out`, of a task that it may take."""
-        lanes, schema = range(task.plan.lanes), few_schema(task.upstream_format, task.table)
+        lanes, schema = range(task.plan.lanes), decoded_schema_of(task.upstream_format, task.table)
         with ThreadPoolExecutor(min(len(lanes), _MOST_AT_ONCE), "quiet-lane") as threads:
             return list(threads.map(partial(self._one, task, schema), lanes))
 

@@ -36,7 +36,7 @@ _SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
 </resolvers></ivysettings>"""
 
 LIST = Path(__file__).with_name("jars.toml")
-"""Written by `streaming.dev.jar_lock`."""
+"""Written by `make jar-lock`."""
 
 
 class JarSet(StrEnum):

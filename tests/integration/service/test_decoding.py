@@ -1,4 +1,4 @@
-"""What Spark makes of an upstream record, and what is said of one that is at fault, without a service around it."""
+"""How records come to a lane through Spark's exchange, and what is said of invalid ones, without a service."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql import DataFrame, SparkSession
 
 from schemas.avro.codec import MAX_BARRIER_BYTES, barrier_header, encode_barrier
 from schemas.errors import Code, InputError
+from schemas.formats.registry import DEFAULT
 from schemas.records import Barrier, BarrierKind
-from schemas.table import declare
 from state.columns import OFFSET, PARTITION
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import Fault, find_faults
-from streaming.source.decoded import check_decoded
+from streaming.source.exchange import Exchange, unpacked
 from streaming.source.kafka import UpstreamSource
+from streaming.source.raw.decoding import decoded
+from streaming.source.routes import Routes
 from tests.kit.faulty_records import BROKEN, BROKEN_KEYS, KEY, ROW, TABLE, insert, number, sized
-from tests.kit.values import TYPES
 
 RECORDS = (
     "partition int, offset long, key binary, value binary, headers array<struct<key string, value binary>>"
@@ -34,7 +34,7 @@ Decode = Callable[..., tuple[Changes, list[Fault]]]
 @pytest.fixture(scope="module")
 def decode(spark: SparkSession) -> Decode:
     """Records of partition 0, at offsets 0, 1, 2, …, through Spark into a single lane."""
-    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", TABLE)
+    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up")
 
     def run(
         *values: bytes | None,
@@ -43,12 +43,19 @@ def decode(spark: SparkSession) -> Decode:
     ) -> tuple[Changes, list[Fault]]:
         columns = keys or [KEY] * len(values), values, headers or [None] * len(values)
         rows = [(0, offset, *row) for offset, row in enumerate(zip(*columns, strict=True))]
-        found = source.lane_rows(spark.createDataFrame(rows, RECORDS), 1)
-        table: pa.Table = found.toArrow().cast(to_arrow_schema(found.schema))
-        changes = order_changes(table.to_batches(), table.schema, _plan(len(values)), TABLE)
+        [batch] = exchanged(
+            source, spark.createDataFrame(rows, RECORDS), Exchange(DEFAULT, TABLE, Routes(1, 2))
+        )
+        changes = order_changes([batch], batch.schema, _plan(len(values)), TABLE)
         return changes, find_faults(changes, TABLE)
 
     return run
+
+
+def exchanged(source: UpstreamSource, records: DataFrame, exchange: Exchange) -> list[pa.RecordBatch]:
+    """The records of a single lane, decoded."""
+    blocks = source.exchanged(exchange, records).toArrow().to_batches()
+    return [decoded(each, exchange.format, exchange.table) for each in unpacked(blocks)]
 
 
 def _plan(count: int) -> BatchPlan:
@@ -105,14 +112,6 @@ def test_a_barriers_own_record_is_no_change_and_the_last_record_before_one_besid
     assert (beside.rows[OFFSET].to_pylist(), faults) == ([0, 1], [])
 
 
-def test_a_table_with_columns_of_every_type_is_decoded_as_declared(spark: SparkSession) -> None:
-    columns = {"id": "int"} | {f"c{number}": str(kind) for number, kind in enumerate(TYPES)}
-    every = declare({"name": "t", "columns": columns, "primary_key": ["id"]})
-    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", every)
-    found = source.lane_rows(spark.createDataFrame([], RECORDS), 1)
-    check_decoded(to_arrow_schema(found.schema), every)
-
-
 def test_records_may_be_asked_for_while_the_session_is_on_its_way(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,25 +123,40 @@ def test_records_may_be_asked_for_while_the_session_is_on_its_way(
         return spark
 
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
-    source = UpstreamSource(awaited, KafkaSettings("unused"), "up", TABLE)
-    found = source.raw_in_place((0, 0, 0), (5, 5, 5), 2)
-    assert found.columns == ["partition", "offset", "key", "value", "marked"]
+    source = UpstreamSource(awaited, KafkaSettings("unused"), "up")
+    found, places = source.in_place((0, 0, 0), (5, 5, 5), 2)
+    assert (found.columns, places) == (["partition", "offset", "key", "value", "marked"], [0, 1])
 
 
 def test_spark_sorts_records_by_the_intervals_that_end_before_them(spark: SparkSession) -> None:
-    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", TABLE)
-    barrier = Barrier(1 << 16, 0, BarrierKind.INITIAL, 2, 0)
-    barriers = [AlignedBarrier(barrier, ends) for ends in ((2, 0), (2, 1), (3, 3))]
-    rows = [(number, offset, KEY, insert(), None) for number in (0, 1) for offset in (2, 1, 0)]
-    found = source.lane_rows(spark.createDataFrame(rows, RECORDS), 1, in_order_of=barriers).toArrow()
+    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up")
+    ends = (2, 0), (2, 1), (3, 3)
+    rows = [(number, offset, KEY, insert(), None) for number in (0, 1) for offset in (0, 1, 2)]
+    records = spark.createDataFrame(rows, RECORDS).repartition(2, "partition").sortWithinPartitions("offset")
+    found = pa.Table.from_batches(exchanged(source, records, Exchange(DEFAULT, TABLE, Routes(1, 2), ends)))
     places = zip(*(found[name].to_pylist() for name in (PARTITION, OFFSET)), strict=True)
     assert list(places) == [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (1, 2)]
+
+
+def test_a_lane_gets_records_in_order_from_many_batches_of_spark(spark: SparkSession) -> None:
+    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up")
+    count = 25_000  # more than Spark hands on at a time
+    records = spark.range(0, count, 1, 1).selectExpr(
+        "0 as partition",
+        "id as offset",
+        "cast(null as binary) as key",
+        "cast('x' as binary) as value",
+        "cast(null as array<struct<key string, value binary>>) as headers",
+    )
+    ends = (3,), (3,), (19_999,), (count,)
+    found = exchanged(source, records, Exchange(DEFAULT, TABLE, Routes(1, 2), ends))
+    assert [offset for batch in found for offset in batch[OFFSET].to_pylist()] == list(range(count))
 
 
 def test_a_mark_with_a_key_or_two_marks_are_ambiguous_and_a_huge_barrier_is_not_fetched(
     spark: SparkSession,
 ) -> None:
-    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", TABLE, frozenset({(1, 9)}))
+    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", frozenset({(1, 9)}))
     barrier = Barrier(1 << 16, 0, BarrierKind.INITIAL, 2, 0)
     mark = ("barrier", barrier_header(barrier))
     value, huge = encode_barrier(barrier), bytes(MAX_BARRIER_BYTES + 1)

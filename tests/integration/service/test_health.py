@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 
 from schemas.errors import BackfillError, Code
 from schemas.table import declare
+from streaming.broker.embedded import EmbeddedBroker
 from streaming.core.health import LEAST_LATE_S, Condition, Health
-from streaming.dev.broker import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from tests.integration.service.conftest import ORDERS
 from tests.kit.real import RealUpstream, Run, Stage, await_condition

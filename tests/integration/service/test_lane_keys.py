@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
+from schemas.formats.registry import DEFAULT
 from schemas.records import Change, Op
-from state.columns import OFFSET, PARTITION
 from streaming.kafka.clients import KafkaSettings
+from streaming.source.exchange import Exchange, unpacked
 from streaming.source.kafka import UpstreamSource
 from streaming.source.lane_keys import lane_keys
+from streaming.source.routes import Routes
 from tests.kit.tables import table, vnode_of
 
 RECORDS = (
@@ -31,7 +34,7 @@ def test_where_jobs_read_the_upstream_a_record_comes_to_the_lanes_of_its_vnode_a
     spark: SparkSession,
 ) -> None:
     table_, partitions, lanes = table({"id": "bigint"}, vnode_count=8), 4, 2
-    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up", table_)
+    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up")
     changes, keys = ChangeCodec(table_.columns), KeyCodec(table_.key_columns)
     rows = {
         (number % partitions, number): (
@@ -43,14 +46,20 @@ def test_where_jobs_read_the_upstream_a_record_comes_to_the_lanes_of_its_vnode_a
     early = [(*place, *record, None) for place, record in rows.items() if place[1] < 20]
     marked = (0, 100, None, b"-", [("barrier", b"1")])
     live = [(*place, *record, None) for place, record in rows.items() if place[1] >= 20]
-    broken = (3, 101, b"?", b"?", None)
-    found = source.lane_rows(
-        spark.createDataFrame([*live, marked, broken], RECORDS),
-        lanes,
-        by_partition=partitions,
-        history=[spark.createDataFrame([*early, (*marked[:1], 5, *marked[2:])], RECORDS)],
+    broken_key = (3, 101, b"?", b"?", None)
+    broken = (3, 102, keys.encode((102,)), b"?", None)
+    routes = Routes(lanes, table_.vnode_count, partitions, (20,) * partitions)
+    blocks = source.exchanged(
+        Exchange(DEFAULT, table_, routes),
+        spark.createDataFrame([*live, marked, broken_key, broken], RECORDS),
+        [spark.createDataFrame([*early, (*marked[:1], 5, *marked[2:])], RECORDS)],
     )
-    placed = found.select(F.spark_partition_id(), PARTITION, OFFSET).collect()
+    placed = [
+        (row["lane"], *place)
+        for row in blocks.select("block", F.spark_partition_id().alias("lane")).collect()
+        for records in unpacked([pa.record_batch({"block": [bytes(row["block"])]})])
+        for place in zip(records.partitions.to_pylist(), records.offsets.to_pylist(), strict=True)
+    ]
     assert len(placed) == len(set(placed)), "to each lane once"
 
     def lanes_of(partition: int, offset: int) -> set[int]:
@@ -58,5 +67,5 @@ def test_where_jobs_read_the_upstream_a_record_comes_to_the_lanes_of_its_vnode_a
         theirs = partition * lanes // partitions
         return {theirs} if offset < 20 else {own, theirs}
 
-    wanted = {(lane, *place) for place in rows for lane in lanes_of(*place)}
-    assert {tuple(row) for row in placed} == wanted | {(0, 0, 100), (0, 3, 101)}
+    wanted = {(lane, *place) for place in [*rows, (3, 102)] for lane in lanes_of(*place)}
+    assert set(placed) == wanted | {(0, 0, 100), (0, 3, 101)}

@@ -139,9 +139,9 @@ def test_what_no_job_waits_for_is_read_by_partitions_and_not_exchanged(
         if number % 50 == 49 and isinstance(upstream, DebeziumUpstream):
             upstream.again(70)
     upstream.barrier()
-    calls = _calls(monkeypatch, "raw_in_place", "lane_rows")
+    calls = _calls(monkeypatch, "in_place", "exchanged")
     completed(stage, limits={"interval_records": 50, "short_records": 0})
-    assert (calls["raw_in_place"] >= 8) is not is_exchanged
+    assert (calls["in_place"] >= 8) is not is_exchanged
     lawful(stage)
 
 
@@ -152,9 +152,9 @@ def test_too_many_bytes_for_a_few_records_are_no_reason_to_exchange_them(
     for number in range(6_000):
         stage.upstream.put(row(number, "x" * 12_000))
     stage.upstream.barrier()
-    calls = _calls(monkeypatch, "raw_in_place", "lane_rows")
+    calls = _calls(monkeypatch, "in_place", "exchanged")
     completed(stage)
-    assert calls == {"raw_in_place": 1}
+    assert calls == {"in_place": 1}
     lawful(stage)
 
 
@@ -174,7 +174,7 @@ def test_a_record_at_fault_that_no_job_waits_for_is_reported_once(
     for number in range(120):
         upstream.put(row(number, "after"))
     upstream.barrier()
-    calls = _calls(monkeypatch, "raw_in_place", "lane_rows")
+    calls = _calls(monkeypatch, "in_place", "exchanged")
     how: dict[str, Any] = {"limits": {"short_records": 0}}
     skip: frozenset[tuple[int, int]] = frozenset()
     for partition, offset, code in bad:
@@ -182,7 +182,7 @@ def test_a_record_at_fault_that_no_job_waits_for_is_reported_once(
         assert isinstance(error, BackfillError)
         assert (error.code, error.where) == (code, f"{upstream.name}-{partition}@{offset}")
         skip |= {(partition, offset)}
-    assert calls["raw_in_place"] >= len(bad)
+    assert calls["in_place"] >= len(bad)
     with stage.running(skip=skip, **how) as run:
         run.reach(upstream.barrier())
         run.until(lambda: run.is_complete("copy"))

@@ -35,14 +35,14 @@ def test_lanes_are_tied_to_the_partitions_until_all_is_complete_and_free_then(
     set_up: SetUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans: list[str] = []
-    made = UpstreamSource.rows_in_place
+    made = UpstreamSource.in_place
 
     def seen(self: UpstreamSource, *args: Any, **more: Any) -> tuple[DataFrame, list[int]]:
         rows, places = made(self, *args, **more)
         plans.append(rows._jdf.queryExecution().executedPlan().toString())
         return rows, places
 
-    monkeypatch.setattr(UpstreamSource, "rows_in_place", seen)
+    monkeypatch.setattr(UpstreamSource, "in_place", seen)
     stage = set_up({**COPY, "rate_limit": 200}, SOME, {**LOG, "rate_limit": 300}, table=TABLE, partitions=4)
     for number in range(600):
         stage.upstream.put(order(number))

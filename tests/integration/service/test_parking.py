@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from schemas.errors import Code, InputError
 from schemas.topics import DEAD_LETTERS_SUFFIX
 from streaming.kafka.consumer import header_of
@@ -15,14 +17,18 @@ SetUp = Callable[..., Stage]
 JOBS = {"name": "copy"}, {"name": "again", "columns": ["s", "i"], "filter": "i = 5"}
 
 
-def test_every_kind_of_record_at_fault_is_parked_once_for_every_job(set_up: SetUp) -> None:
+@pytest.mark.parametrize("short_records", [2_000, 0], ids=["direct", "exchanged"])
+def test_every_kind_of_record_at_fault_is_parked_once_for_every_job(
+    set_up: SetUp, short_records: int
+) -> None:
+    limits = {"short_records": short_records}
     stage = set_up(*JOBS, table=TABLE.to_dict(), lanes=2)
     upstream = stage.upstream
     for number in range(20):
         upstream.put((number, *ROW[1:]))
     early = upstream.send(1, KEY, b"")
     upstream.barrier()
-    error = stage.fails(on_bad_record="park")
+    error = stage.fails(on_bad_record="park", limits=limits)
     assert isinstance(error, InputError)
     assert (error.code, error.exit_status) == (Code.EMPTY_RECORD, 4)
     assert "it can't be parked: no job is open" in str(error)
@@ -31,7 +37,7 @@ def test_every_kind_of_record_at_fault_is_parked_once_for_every_job(set_up: SetU
     given = [(KEY, value, code) for value, code in BROKEN.values()]
     given += [(key, insert(), code) for key, code in BROKEN_KEYS.values()]
     skip = frozenset({(1, early)})
-    with stage.running(on_bad_record="park", skip=skip) as run:
+    with stage.running(on_bad_record="park", skip=skip, limits=limits) as run:
         run.reach(upstream.barrier())
         expected: dict[bytes, tuple[bytes, bytes | None, bytes | None]] = {}
         for number, (key, value, code) in enumerate(given):

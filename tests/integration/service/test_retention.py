@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from schemas.errors import BackfillError, Code
 from state.files.empty_ranges import EmptyRanges
 from state.storage import Storage
-from streaming.dev.broker import EmbeddedBroker
+from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.topics import Watermarks, admin, watermarks
 from streaming.source.upstream_checks import refuse_compacted
 from tests.kit.folded import folded

@@ -16,18 +16,18 @@ from schemas.position import Key
 from schemas.records import Row
 from schemas.settings.registry import RegistryConfig
 from schemas.table import declare
-from streaming.dev.events.forms import FORMATS, Form, events_of, invented
-from streaming.dev.events.registered import TopicSchemas
-from streaming.dev.generator import ChangeGenerator, Shares
-from streaming.dev.produce import ChangeSender, LiveChanges, produce_rows
-from streaming.dev.registry import MemoryRegistry
-from streaming.dev.resume import resume
+from streaming.events.formats.forms import FORMATS, Form, events_of, invented
+from streaming.events.formats.registered import TopicSchemas
+from streaming.events.generator import ChangeGenerator, Shares
+from streaming.events.resume import resume
+from streaming.events.sender import ChangeSender, LiveChanges, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import InData
+from tests.kit.memory_registry import MemoryRegistry
 from tests.kit.real import records
 
 Topic = Callable[..., str]

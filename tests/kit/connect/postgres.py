@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import psycopg
 
-from streaming.dev.broker import free_port
+from streaming.broker.embedded import free_port
 from tests.kit.archives import Archive
 from tests.kit.real import WAIT_S, await_condition
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from streaming.dev.broker import free_port
+from streaming.broker.embedded import free_port
 from streaming.runtime.java.home import java
 from streaming.runtime.java.jars import ensure_all, listed
 from tests.kit.archives import Archive

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streaming.dev.bench.report.line import Line, by_size, cells, course, summarised
-from streaming.dev.bench.report.results import read_results, write_results
+from tests.bench.report.line import Line, by_size, cells, course, summarised
+from tests.bench.report.results import read_results, write_results
 
 
 def test_a_summary_has_the_median_the_spread_and_the_median_ratio() -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from streaming.dev.bench.report.goals import Goal, goals_table
-from streaming.dev.bench.report.line import CPU, Line, Summary, summarised
-from streaming.dev.bench.report.page import table, with_tables
-from streaming.dev.bench.report.plots import draw, draw_cost
-from streaming.dev.bench.report.results import Result, read_results, write_results
+from tests.bench.report.goals import Goal, goals_table
+from tests.bench.report.line import CPU, Line, Summary, summarised
+from tests.bench.report.page import table, with_tables
+from tests.bench.report.plots import draw, draw_cost
+from tests.bench.report.results import Result, read_results, write_results
 
 RATE = "10 changes/s: rate, last fifth"
 COURSE = ((0.0, 1.0), (15.0, 2.0))

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from streaming.dev.bench.rig import ServiceRun
+from tests.bench.rig import ServiceRun
 
 _AT = "2026-01-31T12:00:00Z"
 _LINES = [

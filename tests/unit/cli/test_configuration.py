@@ -11,7 +11,7 @@ from streaming.cli.app import COMMANDS, load, main
 from streaming.cli.configuration import job_or_config, optional_config, required_config
 from streaming.runtime.paths import CONFIG_VARIABLE
 
-WITHOUT = {"demo", "kafka", "prepare", "failpoints", "bench", "inspect", "completion"}
+WITHOUT = {"demo", "kafka", "prepare", "failpoints", "inspect", "completion"}
 POSITIONAL = ["run", "rebuild", "list", "produce", "consume", "barriers", "verify", "status"]
 
 

@@ -22,7 +22,7 @@ from streaming.cli.jobs.watching import forecasts_after
 from streaming.control.condition import Answer, ask
 from streaming.control.state_view import JobView, StateView
 from streaming.core.forecast import Extent, RateEstimators
-from streaming.dev.local_http import serving
+from tests.kit.local_http import serving
 from tests.kit.reports import TABLE, job, report
 
 TOKEN = "a token of sixteen characters"

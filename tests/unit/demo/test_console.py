@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from streaming.dev.demo import console as module
-from streaming.dev.demo.console import StepConsole
+from streaming.demo import console as module
+from streaming.demo.console import StepConsole
 
 
 def test_without_a_terminal_a_step_is_one_line_when_it_has_ended() -> None:

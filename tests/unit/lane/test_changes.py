@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from schemas.avro.columnar import encode_keys
 from schemas.errors import Code
-from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Op
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.replica import LOG_PATH
@@ -23,7 +22,7 @@ from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import find_faults
 from streaming.lane.run import run_lane
 from streaming.lane.task import LaneResult
-from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, VALUE, decoded_schema
+from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, decoded_schema
 from tests.kit.lane_tasks import lane_task
 from tests.kit.tables import table
 
@@ -37,7 +36,6 @@ def insert(id_: int, partition: int, offset: int) -> dict[str, Any]:
         PARTITION: partition,
         OFFSET: offset,
         KEY: key,
-        VALUE: None,
         SIZE: 9,
         OP: Op.INSERT.value,
         VNODE: 0,
@@ -46,7 +44,7 @@ def insert(id_: int, partition: int, offset: int) -> dict[str, Any]:
 
 
 def marked(partition: int, offset: int, key: bytes | None = None) -> dict[str, Any]:
-    own = {PARTITION: partition, OFFSET: offset, KEY: key, VALUE: b"-", SIZE: 1, OP: MARKED, VNODE: None}
+    own = {PARTITION: partition, OFFSET: offset, KEY: key, SIZE: 1, OP: MARKED, VNODE: None}
     return {**own, BEFORE: None, AFTER: None, BEFORE_HASH: None}
 
 
@@ -125,16 +123,6 @@ def test_a_lane_writes_the_last_record_before_a_barrier_beside_the_data_to_the_l
     result = run_lane(task, 0, [rows], rows.schema)
     assert isinstance(result, LaneResult)
     assert (result.changes, [file.rows for file in result.log]) == (4, [4])
-
-
-def test_what_readers_do_not_agree_on_is_said_without_the_words_of_another_format() -> None:
-    other = {**insert(7, 0, 0), KEY: b'{"id":7}', VALUE: b'{"id":7,"n":1,"v":""}'}
-    [fault] = find_faults(ordered(plan((1,), in_data=False), other), TABLE, format_=UpsertFormat())
-    assert (fault.code, fault.found) == (
-        Code.CHANGE_MALFORMED,
-        "21 bytes that readers do not agree on",
-    )
-    assert fault.expected == "a record that has one meaning in the upstream's format"
 
 
 @pytest.mark.parametrize(("offset", "key"), [(1, None), (1, b"\x02"), (3, b"\x02")])

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from streaming.dev.broker import free_port
+from streaming.broker.embedded import free_port
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a port is kept on Linux alone")
 

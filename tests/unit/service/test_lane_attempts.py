@@ -52,7 +52,6 @@ class Runner:
     tasks: list[LaneTask] = field(default_factory=list)
     slots: int = 2
     is_cold: bool = False
-    reads_columns: bool = True
 
     def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         self.tasks.append(task)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.dev.produce import SteadyLoad
+from streaming.events.sender import SteadyLoad
 
 
 def test_ticks_add_up_to_the_rate() -> None:

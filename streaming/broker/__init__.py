@@ -1,0 +1,1 @@
+"""The embedded broker: for the demo, a first try, and tests."""

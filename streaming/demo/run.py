@@ -1,0 +1,223 @@
+"""The demo, step by step.
+
+    broker     embedded, in a folder
+    upstream   a table of many rows, then live changes until the end
+    Spark
+    replica    the service's first batch: the whole topic, sorted by key into Delta
+    snapshot   the job's backfill, beside the live changes
+    live       some more live load after completion
+    verify     the judge, who knows nothing of how the output came about
+
+The service runs in a thread of its own, as it would in any process; this one watches it by its batch reports.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+
+from schemas.settings.config import ServiceConfig
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, DemoConfig, the_job
+from streaming.demo.console import StepConsole
+from streaming.demo.latency import Latencies, StableOffsets
+from streaming.demo.progress import DemoProgress
+from streaming.demo.rows import last_rows
+from streaming.events.formats.forms import events_of
+from streaming.events.generator import ChangeGenerator, Shares
+from streaming.events.sender import ChangeSender, LiveChanges, Sent, produce_rows
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import create_topic
+from streaming.service.bootstrap import hosted_service
+from streaming.service.service import Service
+from streaming.verify.findings import Report
+from streaming.verify.judge import verify_job
+
+BROKER, UPSTREAM, SPARK, REPLICA, SNAPSHOT, LIVE, VERIFY = STEPS = (
+    "broker",
+    "upstream",
+    "Spark",
+    "replica",
+    "snapshot",
+    "live changes",
+    "verify",
+)
+_REFRESH_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Milliseconds from produced to readable: the median and the 99th percentile."""
+
+    p50_ms: float
+    p99_ms: float
+
+    @classmethod
+    def of(cls, latencies: Latencies) -> Latency | None:
+        """None if nothing was measured."""
+        if not len(latencies):
+            return None
+        return cls(latencies.percentile_ms(0.50), latencies.percentile_ms(0.99))
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOutcome:
+    """What came of it."""
+
+    bootstrap: str
+    progress: DemoProgress
+    live: Sent
+    during_snapshot: Latency | None
+    afterwards: Latency | None
+    report: Report
+    rows: list[str]
+    """A few of the output, as JSON."""
+
+
+def run_demo(demo: DemoConfig, console: StepConsole) -> DemoOutcome:
+    """Run the demo. Afterwards every process that it started is gone; the demo's folder stays.
+
+    Raises: BackfillError of whatever ended it early. What the judge found is in the outcome, not raised.
+    """
+    with ExitStack() as stack:
+        console.begin(BROKER, "a Kafka in one process")
+        broker = stack.enter_context(EmbeddedBroker(data=demo.broker_data))
+        console.end(BROKER, broker.bootstrap)
+        kafka, config = KafkaSettings(broker.bootstrap), demo.configure(broker.bootstrap)
+        generator = _fill(demo, kafka, config, console)
+        progress, live, watch = _serve(demo, kafka, config, generator, console)
+        during, afterwards = _latencies(progress, live, watch.latencies())
+        report = _verify(kafka, config, console)
+        rows = last_rows(kafka, the_job(config), config.table)
+    return DemoOutcome(broker.bootstrap, progress, live, during, afterwards, report, rows)
+
+
+def _fill(
+    demo: DemoConfig, kafka: KafkaSettings, config: ServiceConfig, console: StepConsole
+) -> ChangeGenerator:
+    """Create the upstream and write its first rows."""
+    console.begin(UPSTREAM, "", total=demo.rows)
+    create_topic(kafka, config.upstream, UPSTREAM_PARTITIONS)
+    events = events_of(config.upstream_format, config.table)
+    generator, sent = ChangeGenerator(config.table, events=events), 0
+
+    def on_sent(count: int) -> None:
+        nonlocal sent
+        sent += count
+        console.update(UPSTREAM, f"{sent:,} rows", completed=sent, total=demo.rows)
+
+    produce_rows(ChangeSender(kafka, config.upstream), generator, demo.rows, on_sent=on_sent)
+    console.end(UPSTREAM, f"{demo.rows:,} rows, {UPSTREAM_PARTITIONS} partitions")
+    return generator
+
+
+def _serve(
+    demo: DemoConfig,
+    kafka: KafkaSettings,
+    config: ServiceConfig,
+    generator: ChangeGenerator,
+    console: StepConsole,
+) -> tuple[DemoProgress, Sent, StableOffsets]:
+    """The service and its live load, from Spark's start until all live changes are in the output."""
+    job = the_job(config)
+    progress = DemoProgress(job.name, config.table.vnode_count)
+    create_topic(kafka, job.with_barriers, job.output_partitions)  # there already, so that it can be watched
+    watch = StableOffsets(
+        kafka, config.upstream, job.with_barriers, job.output_partitions, config.topics.barriers
+    )
+    with ExitStack() as stack:
+        stack.enter_context(watch)
+        load = LiveChanges(kafka, config.upstream, generator, LIVE_RATE, Shares())
+        stack.enter_context(load)
+        console.begin(LIVE, f"{LIVE_RATE}/s", total=demo.live_s)
+        console.begin(SPARK, "starting its JVM")
+        service = stack.enter_context(hosted_service(config, kafka, on_batch=progress.note))
+        console.end(SPARK, f"{service.spark().sparkContext.defaultParallelism} cores")
+        console.begin(REPLICA, "the topic goes into Delta, by key")
+        pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="service"))
+        stack.callback(service.stop)
+        running = pool.submit(service.run)
+        sent = _follow(demo, progress, load, running, console)
+        _stop(service, progress, running)
+        console.end(LIVE, f"{sent.total:,} sent, none waiting")
+    return progress, sent, watch
+
+
+def _follow(
+    demo: DemoConfig, progress: DemoProgress, load: LiveChanges, running: Future[None], console: StepConsole
+) -> Sent:
+    """Show the service's way to completion and the live load until its end."""
+    shown = REPLICA
+    while True:
+        progress.await_change(_REFRESH_S)
+        if running.done():
+            running.result()  # raises what ended it
+        if shown is REPLICA and progress.replica_at is not None:
+            console.end(REPLICA, f"{progress.about_rows:,} changes, now in Delta")
+            console.begin(SNAPSHOT, "", total=progress.about_rows)
+            shown = SNAPSHOT
+        if shown is SNAPSHOT:
+            _show_snapshot(progress, console)
+        if shown is SNAPSHOT and progress.complete_at is not None:
+            console.end(SNAPSHOT, f"{progress.snapshot_rows:,} rows, {progress.snapshot_rate:,.0f} rows/s")
+            shown = LIVE
+        over_s = 0.0 if progress.complete_at is None else time.time() - progress.complete_at
+        console.update(LIVE, _live_note(progress, load), completed=over_s, total=demo.live_s)
+        if shown is LIVE and over_s >= demo.live_s:
+            return load.stop()
+
+
+def _show_snapshot(progress: DemoProgress, console: StepConsole) -> None:
+    left = "" if progress.left_s is None else f", {progress.left_s:.0f} s left"
+    console.update(
+        SNAPSHOT,
+        f"{progress.snapshot_rows:,} rows, {progress.snapshot_rate:,.0f}/s{left}",
+        completed=progress.snapshot_rows,
+        total=progress.about_rows,
+    )
+
+
+def _live_note(progress: DemoProgress, load: LiveChanges) -> str:
+    lag = "" if progress.replica_at is None else f", lag {progress.lag_s:.1f} s"
+    return f"{LIVE_RATE}/s, {load.sent.total:,} sent{lag}"
+
+
+def _stop(service: Service, progress: DemoProgress, running: Future[None]) -> None:
+    """End the service once a barrier behind the last live change is out."""
+    end = time.time()
+    while not progress.has_passed(end) and not running.done():
+        progress.await_change(_REFRESH_S)
+    service.stop()
+    running.result()
+
+
+def _latencies(
+    progress: DemoProgress, live: Sent, latencies: Latencies
+) -> tuple[Latency | None, Latency | None]:
+    """Of changes produced during the snapshot, and after it."""
+    assert progress.replica_at is not None  # it is complete
+    assert progress.complete_at is not None
+    bounds = (progress.replica_at, progress.complete_at, live.last_at_ms / 1_000)
+    during, afterwards = (Latency.of(latencies.between(since, until)) for since, until in pairwise(bounds))
+    return during, afterwards
+
+
+def _verify(kafka: KafkaSettings, config: ServiceConfig, console: StepConsole) -> Report:
+    console.begin(VERIFY, "record by record")
+    report = verify_job(
+        kafka,
+        config.upstream,
+        the_job(config),
+        config.table,
+        upstream_format=config.upstream_format,
+        upstream_barriers=config.topics.barriers,
+        progress=lambda read, total: console.update(
+            VERIFY, f"{read:,} of {total:,} records", completed=read, total=total
+        ),
+        require_complete=True,
+    )
+    console.end(VERIFY, "the law holds" if report.clean else f"{report.found} findings")
+    return report

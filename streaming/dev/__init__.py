@@ -1,1 +1,0 @@
-"""What makes, measures or breaks a service; none of it is needed by one."""

@@ -1,0 +1,1 @@
+"""Test events: an invented table, its changes, and the records that a topic gets of them."""

@@ -1,0 +1,1 @@
+"""Raw upstream records: their vnodes, and how they are decoded."""
