@@ -1,7 +1,7 @@
 """How a field of a writer's Avro schema becomes a column: which pairs of types fit, and the values of one by one.
 
 A field is read in a *plain* form that has the same bytes and leaves nothing to the leniency of a reader: every whole
-number as a `long`, whatever it means, a boolean as its byte, a symbol as its number. What it means is the cell's `form`.
+number as a `long`, a boolean as its byte, a symbol as its number. What it means is the cell's `form`.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.test_debezium_twin import FRAMED, PRECISE, TABLE, TEXT, WHOLE, WHOLE_FRAMED, events
-from tests.property.test_upsert_twin import Record
 
 from schemas.errors import InputError
 from schemas.formats.debezium import DebeziumFormat
@@ -23,6 +21,8 @@ from schemas.table import TableSchema, declare
 from tests.kit.debezium import RECORDED, recorded
 from tests.kit.examples import examples
 from tests.property.test_column_readers import as_text, mutations
+from tests.property.test_decoded_events import FRAMED, PRECISE, TABLE, TEXT, WHOLE, WHOLE_FRAMED, events
+from tests.property.test_decoded_upserts import Record
 
 PLAIN = {"precise": PRECISE, "transactions": PRECISE.with_transactions(), "text": TEXT, "whole": WHOLE}
 FORMATS = PLAIN | {"framed": FRAMED, "whole framed": WHOLE_FRAMED}
