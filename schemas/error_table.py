@@ -26,6 +26,10 @@ _CONFIGURATION = {
         "a table with name, columns, primary_key and, if wanted, distribution, distribution_key, vnode_count",
         "correct the declaration and start again; nothing was read or written",
     ),
+    Code.COLUMN_ABSENT: Advice(
+        "every declared column in some of the first records",
+        "correct the column's name, or its `field`; if the column came later, give it `fill: null`",
+    ),
     Code.JOB_INVALID: Advice(
         "a job with name and output and, if wanted, columns, filter, output_partitions, read, rate_limit, "
         "latency_budget, replication_factor, topic_config, allow_retention, barrier_topic, sink, format, encoding, "

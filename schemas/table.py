@@ -104,7 +104,8 @@ KEYS = {
         "",
         f"Name: type; types are `{' '.join(TYPE_NAMES)}`. Or name: a mapping with `type`, and what records have "
         "otherwise: `field`, its name there, any text; `time`, `decimal` and `unsigned`, its "
-        "[units](debezium.md#units-by-column).",
+        "[units](debezium.md#units-by-column); `fill: null`, for a column that "
+        "[records may lack](formats.md#columns-that-no-record-has).",
     ),
     "primary_key": (
         "",

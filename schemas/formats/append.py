@@ -60,25 +60,28 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
         """How a value in Avro is read, by the writer's schema."""
         from schemas.formats.append_rows import project
 
-        return project(columns)
+        return project(columns, self.sub_micros)
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
         from schemas.formats.append_rows import AvroRows, JsonRows
 
         if self.encoding == "avro-registry":
-            return AvroRows(in_records(columns), self.schemas_by_id)
+            return AvroRows(in_records(columns), self.schemas_by_id, self.sub_micros)
         return JsonRows(in_records(columns), self.sub_micros)
 
-    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader:
+    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
         from schemas.formats.by_columns.json_rows import read_rows
         from schemas.formats.by_columns.keys import RegisteredRows
-        from schemas.formats.by_columns.rows import AppendedRows, RowReader
+        from schemas.formats.by_columns.renamed import RenamedColumns
+        from schemas.formats.by_columns.rows import AppendedRows
 
-        named = in_records(columns)
-        rows: RowReader = partial(read_rows, named)
-        if self.encoding == "avro-registry":
-            rows = RegisteredRows(self.schemas_by_id, self.project(named), named)
-        return AppendedRows(tuple(columns), rows)
+        own = in_records(columns)
+        rows = (
+            AppendedRows(own, partial(read_rows, own))
+            if self.encoding == "json"
+            else AppendedRows(own, RegisteredRows(self.schemas_by_id, self.project(own), own))
+        )
+        return RenamedColumns.of(rows, columns)
 
 
 class AppendOutput(_WithoutIdentity, RowOutput):

@@ -22,9 +22,9 @@ from schemas.records import Change, Op, Row, UpstreamRecord
 from schemas.table import Column
 
 
-def project(columns: Sequence[Column]) -> Project:
+def project(columns: Sequence[Column], sub_micros: SubMicros = "refuse") -> Project:
     """How a value in Avro is read, by the writer's schema."""
-    return partial(of_record, columns=columns)
+    return partial(of_record, columns=columns, sub_micros=sub_micros)
 
 
 class _AppendedRows(Rows):
@@ -73,9 +73,9 @@ class JsonRows(_AppendedRows):
 class AvroRows(_AppendedRows):
     """Avro by a schema registry."""
 
-    def __init__(self, columns: Sequence[Column], schemas: Schemas) -> None:
+    def __init__(self, columns: Sequence[Column], schemas: Schemas, sub_micros: SubMicros) -> None:
         self._names = tuple(column.name for column in columns)
-        self._values = RegisteredRecords(schemas, project(columns), "a value")
+        self._values = RegisteredRecords(schemas, project(columns, sub_micros), "a value")
 
     def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
         """Raises: InputError as `RegisteredRecords.read`, CHANGE_MALFORMED in general."""

@@ -155,6 +155,7 @@ class DebeziumFormat(RegistryFormat):
             *map(in_records, (table.columns, table.key_columns)),
             whole=self.is_whole,
             transactions=self._asks_transactions,
+            sub_micros=self.sub_micros,
         )
         return misfit(schema, read[half])
 
@@ -167,8 +168,10 @@ class DebeziumFormat(RegistryFormat):
                 columns,
                 key_columns,
                 self.schemas_by_id,
+                placeholder(self.unavailable),
                 whole=self.is_whole,
                 transactions=self._asks_transactions,
+                sub_micros=self.sub_micros,
             )
         from schemas.formats.events.debezium_json import DebeziumRows
         from schemas.json.debezium_values import DebeziumValues
@@ -198,7 +201,7 @@ class DebeziumFormat(RegistryFormat):
         from schemas.formats.by_columns.keys import RegisteredKeys
         from schemas.formats.events.debezium_avro import projects
 
-        project = projects(key_columns, key_columns, whole=False)["key"]
+        project = projects(key_columns, key_columns, whole=False, sub_micros=self.sub_micros)["key"]
         return RegisteredKeys(self.schemas_by_id, project, key_columns)
 
     def _json_keys(self, key_columns: tuple[Column, ...]) -> KeyReader:
@@ -224,7 +227,13 @@ class DebeziumFormat(RegistryFormat):
 
         whole, transactions = self.is_whole, self._asks_transactions
         events = RegisteredEvents(
-            columns, key_columns, self.schemas_by_id, whole=whole, transactions=transactions
+            columns,
+            key_columns,
+            self.schemas_by_id,
+            placeholder(self.unavailable),
+            whole=whole,
+            transactions=transactions,
+            sub_micros=self.sub_micros,
         )
         return DebeziumColumns(columns, key_columns, events, whole, transactions)
 

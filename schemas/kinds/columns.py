@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from typing import Any, Literal, cast
 
 from schemas.types import ColumnType, TypeName
@@ -20,7 +21,7 @@ ColumnTime = Literal[
 ColumnDecimal = Literal["precise", "string"]
 Unsigned = Literal["wrapped"]
 
-_COLUMN_KEYS = ("type", "field", "time", "decimal", "unsigned")
+_COLUMN_KEYS = ("type", "field", "time", "decimal", "unsigned", "fill")
 _UNITS: dict[str, dict[TypeName, tuple[str, ...]]] = {
     "time": {
         TypeName.DATE: ("days", "isostring", "adaptive"),
@@ -44,6 +45,9 @@ class Column:
     `field` is its name in records of the upstream, None: its own name. `time`, `decimal` and `unsigned` say what its
     values mean there; None: the upstream's format says it. Only readers of the upstream may look at these four: state
     and outputs have the column's name and value alone.
+
+    `has_fill`: records may lack the column, which is null then; without it a column that no record has is an error. It
+    is no part of what a state is of, so that it may come and go.
     """
 
     name: str
@@ -53,6 +57,7 @@ class Column:
     time: ColumnTime | None = None
     decimal: ColumnDecimal | None = None
     unsigned: Unsigned | None = None
+    has_fill: bool = dataclass_field(default=False, compare=False)
 
     @property
     def in_records(self) -> Column:
@@ -121,6 +126,8 @@ def _column(name: str, given: object) -> Column:
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r}{nearest(unknown[0], _COLUMN_KEYS)}")
     kind = ColumnType.parse(str(given.get("type", "")))
+    if given.get("fill") is not None:
+        raise ValueError(f"fill {given['fill']!r} is not null, which is what a row without the column has")
     field = given.get("field")
     if field is not None and not (
         isinstance(field, str) and 0 < len(field) <= _MAX_FIELD and _is_text(field)
@@ -140,7 +147,8 @@ def _column(name: str, given: object) -> Column:
             raise ValueError("unsigned is for whole numbers, decimal for bytes and texts: one of them")
     # `field: <its own name>` is the same declaration as none.
     units = {key: cast("Any", given.get(key)) for key in _UNITS}
-    return Column(name, kind, nullable=True, field=None if field == name else field, **units)
+    named = None if field == name else field
+    return Column(name, kind, nullable=True, field=named, **units, has_fill="fill" in given)
 
 
 def _is_text(name: str) -> bool:

@@ -36,6 +36,8 @@ class Answer:
     """As `ReadingStatus`: of a table that is read from its database."""
     troubles: tuple[str, ...] = ()
     """What goes wrong beside the batches, a line each: they go on, for now."""
+    undeclared: tuple[str, ...] = ()
+    """Names of fields in the newest rows that are no columns."""
 
 
 def ask(config: HttpConfig) -> Answer | None:
@@ -101,6 +103,7 @@ def _parsed(status: dict[str, Any]) -> Answer:
         batch_age_s=status["batch_age_s"],
         reading=status.get("reading"),
         troubles=tuple(_troubles(status)),
+        undeclared=tuple(status.get("fields", {}).get("undeclared", ())),
     )
 
 
@@ -120,6 +123,13 @@ def _troubles(status: dict[str, Any]) -> Iterator[str]:
                 f"{since:%H:%M:%S}: {each['unstable']:,} records there are late by {held_s:.0f} s; next: "
                 f"{TABLE[Code.BARRIER_STALLED].next_step}"
             )
+    fields = status.get("fields", {"lost": (), "never": ()})
+    if fields["lost"] or fields["never"]:
+        names = ", ".join((*fields["lost"], *fields["never"]))
+        yield (
+            f"none of the newest rows has column {names}; next: see whether the upstream's table has it, or correct "
+            "its name or `field`"
+        )
     disk = status.get("disk")
     if disk is not None and disk["is_low"]:
         yield (

@@ -182,6 +182,20 @@ class RangeReader:
         if done and left:
             self._consumer.incremental_unassign([TopicPartition(topic, partition) for partition in done])
 
+    def first(self, topic: str, most: int, begins: Sequence[int] = ()) -> Iterator[Message]:
+        """The first `most` committed records, as many of each partition, from the offsets `begins` on.
+
+        Raises: as `watermarks` and `read`.
+        """
+        marks = self.watermarks(topic)
+        share = max(1, most // len(marks))
+        starts = [max(mark.earliest, begins[number] if begins else 0) for number, mark in enumerate(marks)]
+        ranges = {
+            number: (start, min(start + share, marks[number].stable)) for number, start in enumerate(starts)
+        }
+        for chunk in self.read(topic, ranges):
+            yield from chunk
+
     def last(self, topic: str, partition: int, wanted: Wanted = any_record) -> Message | None:
         """The last committed record of the partition that is wanted, or None if there is none at all."""
         return self.look_back(topic, [partition], wanted)[partition].message

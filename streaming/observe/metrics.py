@@ -98,6 +98,10 @@ class Metrics:
         self._margin = gauge(
             "backfill_retention_margin_seconds", "Until unread records may be deleted.", "partition"
         )
+        self._absent = gauge(
+            "backfill_absent_columns", "Columns that none of the last 10,000 rows had that were looked at."
+        )
+        self._undeclared = gauge("backfill_undeclared_fields", "Fields of rows that are no columns.")
         self._state = _StateGauges(registry)
 
     def note(self, report: BatchReport, latencies_s: Sequence[float]) -> None:
@@ -152,6 +156,8 @@ class Metrics:
         for condition in Condition:
             self._condition.labels(condition.replace(" ", "_")).set(condition == status.condition)
         self._ready.set(status.ready)
+        self._absent.set(len(status.fields.lost) + len(status.fields.never))
+        self._undeclared.set(len(status.fields.undeclared) + status.fields.more)
         reading, copy = status.reading, status.initial
         rows, of = (reading.rows, reading.of) if reading else (copy.copied, copy.of) if copy else (0, 0)
         self._initial["rows"].set(rows)

@@ -95,6 +95,18 @@ class MaintenanceStatus(_Model):
     next_step: str = Field(description="What to look at when it fails.")
 
 
+class FieldsStatus(_Model):
+    """The fields of the upstream's newest rows, a few of which are looked at every few seconds."""
+
+    rows: int = Field(description="That were looked at since the start.")
+    lost: list[str] = Field(description="Columns that none of the last 10,000 had, and earlier ones did.")
+    never: list[str] = Field(
+        description="Columns that none had, once 10,000 came, but for those with a fill."
+    )
+    undeclared: list[str] = Field(description="Names that are no column's: the first 1,000.")
+    more: bool = Field(description="Whether there are further names that are no column's.")
+
+
 class DiskStatus(_Model):
     """What the state takes. Where it is a folder: blocks of the disk, measured once a minute at most.
 
@@ -179,6 +191,7 @@ class Status(_Model):
     source: SourceStatus
     table: str
     columns: list[str] = Field(description="Of the table, in their order.")
+    fields: FieldsStatus
     owner: str
     started: float
     barrier: int = Field(description="Epoch of the last barrier that is done; 0 before the first.")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from schemas.epoch import unix_ms_from_epoch
 from schemas.errors import BackfillError
+from schemas.formats.names.lost import FieldsSeen
 from schemas.job import JobDefinition
 from schemas.records import Barrier
 from state.initial.progress import CopyProgress
@@ -30,6 +31,7 @@ from streaming.observe.history import History, Span
 from streaming.observe.models import (
     CopyStatus,
     DiskStatus,
+    FieldsStatus,
     JobStatus,
     Latency,
     MaintenanceStatus,
@@ -151,6 +153,7 @@ class StatusCache:
                 source=self.source.model_copy(update={"start": self.vitals.start or self.source.start}),
                 table=self.table,
                 columns=list(self.columns),
+                fields=_fields(self.vitals.fields),
                 owner=self.owner,
                 started=self.started,
                 barrier=epoch,
@@ -273,6 +276,16 @@ def _vnode(vnode: int, lane: int, state: Progress | None, stored: int) -> VnodeS
 
 def _kind(job: JobDefinition) -> Literal["arrangement", "no-shuffle", "source"]:
     return "source" if job.scan.reads_upstream else "no-shuffle" if job.is_coupled else "arrangement"
+
+
+def _fields(seen: FieldsSeen) -> FieldsStatus:
+    return FieldsStatus(
+        rows=seen.rows,
+        lost=list(seen.lost),
+        never=list(seen.never),
+        undeclared=list(seen.undeclared),
+        more=seen.more,
+    )
 
 
 def _compaction_age_s(epoch: int, files: ReplicaFiles | None, barrier_age_s: float | None) -> float | None:

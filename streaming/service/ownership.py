@@ -36,7 +36,7 @@ from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.recovery.steps import out_of_step
 from streaming.protocol.redelivery import LogResets
 from streaming.protocol.setup import BatchSetup
-from streaming.registry.book import SchemaBook
+from streaming.registry.book import AskedSchemas, SchemaBook
 from streaming.registry.client import Registry
 from streaming.registry.outputs import OutputSchemas, Registering
 from streaming.runtime import failpoints
@@ -50,6 +50,7 @@ from streaming.source.barriers.kinds import barrier_source
 from streaming.source.barriers.last import newest_barrier
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
 from streaming.source.direct_read import DirectReader
+from streaming.source.first_rows import check_columns
 from streaming.source.gaps import Gaps, refuse_lost
 from streaming.source.kafka import UpstreamSource
 from streaming.source.logged import LoggedRecords
@@ -129,7 +130,7 @@ class Ownership:
 
         Raises: StateError for a state of another topic, table or start; InputError(DATA_LOST); TopicError for outputs
         that are used while the state is new, or not as the jobs say; ConfigError for a table to start from that is
-        not fit.
+        not fit, and for columns that no record has.
         """
         config, current = self.config, journal.current
         start = self._start(storage, journal, upstream)
@@ -184,6 +185,9 @@ class Ownership:
             # Nothing was sent by this state, so what an output holds is not of it, unless it is made anew.
             for job in () if self.rebuild else self.config.jobs:
                 self.sinks(job).refuse_used(job)
+        if current is None:
+            asked = self.config.upstream_format.with_schemas(AskedSchemas(Registry(self.config.registry)))
+            check_columns(self.kafka, upstream.topic, asked, self.config.table, beginning)
 
     def _upstream_format(self, start: AnyStart | None) -> Format:
         if not isinstance(start, DatabaseStart):

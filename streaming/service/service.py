@@ -51,6 +51,7 @@ from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.micro_batches import MicroBatches, stream_ended
 from streaming.protocol.redelivery import LogResets
 from streaming.protocol.report import BatchReport
+from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from streaming.runtime import failpoints
 from streaming.runtime.leftovers import sweep_rows
@@ -71,6 +72,7 @@ from streaming.service.spark_watch import SparkWatch
 from streaming.service.stream import Stream
 from streaming.service.vitals import Vitals
 from streaming.source.barriers.source import BarrierSource
+from streaming.source.newest_rows import NewestRows
 from streaming.source.upstream_checks import (
     UpstreamGuard,
     refuse_partial,
@@ -203,7 +205,9 @@ class Service:
     def _watched(
         self, ownership: Ownership, owned: Owned, restart_policy: RestartPolicy, guard: UpstreamGuard
     ) -> None:
-        with Watch(guard, self.vitals).running() as watch:
+        known = self.config.upstream_format.with_schemas(AskedSchemas(Registry(self.config.registry)))
+        newest = NewestRows(self.kafka, self.config.upstream, known, self.config.table)
+        with Watch(guard, self.vitals, newest).running() as watch:
             try:
                 if self._copy(owned, restart_policy):
                     barriers = ownership.barriers(owned)

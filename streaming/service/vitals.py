@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from schemas.errors import BackfillError, EnvironmentProblem
+from schemas.formats.names.lost import FieldsSeen
 from state.initial.progress import CopyProgress
 from streaming.compaction.turns import Maintenance
 from streaming.core.health import Condition, Facts, Health, Interruption, Marks, health, held_now
@@ -70,6 +71,8 @@ class Vitals:
         """How far the table is copied that the state starts from; None before that and behind it."""
         self.reads: DatabaseReading | None = None
         """What reads the table from its database; None where there is none, and between two runs."""
+        self.fields = FieldsSeen()
+        """Of the upstream's newest rows, as of the last look."""
         self.rows_folder: Path | None = None
         """The folder with the rows by key of this state, here; None before the first run."""
         self._held_log = HeldRecordsLog()

@@ -68,8 +68,8 @@ class ValueKeys:
             return [_texts(keys)]
         refuse(keys.null_count)
         refuse(self.plain and pc.any(pc.match_substring_regex(keys, _SYNTAX), min_count=0).as_py())
-        is_number = self.column.type.name in _UNQUOTED or self.column.unsigned is not None
-        quote = b'"' if self.plain and not is_number else b""
+        has_quotes = self.column.type.name not in _UNQUOTED and not self.column.unsigned
+        quote = b'"' if self.plain and has_quotes else b""
         name = text(self.column.name).encode()
         return ObjectKeys((self.column,))(join([b"{%s:%s" % (name, quote), keys, quote + b"}"]))
 

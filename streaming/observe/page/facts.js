@@ -130,6 +130,15 @@ function barriersText({ barriers, barrier_topic, barrier_interval_s }) {
   return `${place}, ${barriers === "inject" ? "by this service" : "by others"}, every ${seconds(barrier_interval_s)}`;
 }
 
+// Columns that rows lack, and fields that are no columns.
+function fieldTerms({ lost, never, undeclared, more }) {
+  const absent = [...lost, ...never];
+  const terms = [];
+  if (absent.length) terms.push(["absent columns", number(absent.length), `in none of the newest rows: ${absent.join(", ")}`, true]);
+  if (undeclared.length) terms.push(["not declared", `${number(undeclared.length)}${more ? " and more" : ""}`, undeclared.slice(0, 20).join(", ")]);
+  return terms;
+}
+
 function showUpstream(now) {
   const { source, partitions } = now;
   const margins = partitions.map((each) => each.margin_s).filter((each) => each !== null);
@@ -144,7 +153,7 @@ function showUpstream(now) {
     ["unread kept for", margins.length ? seconds(least) : "as long as the topic, or not known", null, margins.length && least <= 0],
   ];
   if (source.start !== null) terms.push(["starts from", source.start]);
-  showTerms(byId("source"), terms);
+  showTerms(byId("source"), [...terms, ...fieldTerms(now.fields)]);
   showPartitions(partitions);
 }
 
