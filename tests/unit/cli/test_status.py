@@ -54,7 +54,6 @@ def shown(
     out = io.StringIO()
     condition = status._condition(answer, view, late_s)
     forecasts = forecasts_after(RateEstimators(), view)
-    troubles = answer.troubles if answer else ()
     status._show(
         Console(file=out, width=80),
         condition,
@@ -62,7 +61,7 @@ def shown(
         [seen],
         forecasts,
         has_replica=has_replica,
-        troubles=troubles,
+        answer=answer,
     )
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
