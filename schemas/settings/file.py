@@ -57,7 +57,10 @@ def _barriers_keep_ms(declared: object) -> int | None:
     if declared == FOREVER:
         return None
     days = _DAYS.fullmatch(declared) if isinstance(declared, str) else None
-    return int(days[1]) * DAY_MS if days else parse_duration(declared)
+    try:
+        return int(days[1]) * DAY_MS if days else parse_duration(declared)
+    except ValueError:
+        raise ValueError(f"{brief(declared)} is neither forever nor a time as in 30d or 12h") from None
 
 
 def _upstream(declared: object) -> dict[Any, Any]:
