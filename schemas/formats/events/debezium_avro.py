@@ -15,6 +15,7 @@ from schemas.avro.cells import MisfitError, Schema, cell_of
 from schemas.avro.projection import Project, Projection, fields_of, of_record
 from schemas.avro.registered import Schemas
 from schemas.errors import Code, InputError
+from schemas.formats.events.logs import NUMBERS, TEXTS, log_position
 from schemas.formats.events.rows import (
     MESSAGE,
     Event,
@@ -27,7 +28,6 @@ from schemas.formats.events.rows import (
     transaction_of,
 )
 from schemas.json.debezium_values import UNAVAILABLE
-from schemas.logs import NUMBERS, TEXTS, log_position
 from schemas.records import UpstreamRecord
 from schemas.table import Column
 from schemas.types import ColumnType, TypeName, Value

@@ -11,6 +11,7 @@ from typing import Any
 
 from schemas.errors import Code, InputError
 from schemas.formats.events.frames import Frames
+from schemas.formats.events.logs import NUMBERS, TEXTS, log_position
 from schemas.formats.events.rows import (
     MESSAGE,
     Event,
@@ -31,7 +32,6 @@ from schemas.json.debezium_values import (
 )
 from schemas.json.parsing.scan import fields_in
 from schemas.json.parsing.tokens import JsonError, Kind, Token
-from schemas.logs import NUMBERS, TEXTS, log_position
 from schemas.records import UpstreamRecord
 from schemas.table import Column
 from schemas.types import TypeName, Value

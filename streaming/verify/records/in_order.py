@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from schemas.avro.codec import ChangeCodec
-from schemas.logs import LogId, LogPosition
+from schemas.formats.events.logs import LogId, LogPosition
 from schemas.records import Op, Row
 from streaming.verify.history import Entry
 from streaming.verify.records.redelivered import Redelivered, WentBack

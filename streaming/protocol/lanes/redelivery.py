@@ -10,13 +10,13 @@ import structlog
 
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
+from schemas.formats.events.logs import LogId, position_text
 from schemas.formats.protocol import Format
-from schemas.logs import LogId, position_text
 from schemas.records import RecordId
 from state.values.plan import BatchPlan
 from state.values.seen import Seen
+from streaming.core.cdc.redelivery import Fall, Judgement, Logged, Redelivery, Why
 from streaming.core.planning import markers_of
-from streaming.core.redelivery import Fall, Judgement, Logged, Redelivery, Why
 
 Ranges = Mapping[int, tuple[int, int]]
 """Offsets [first, end) by partition."""
