@@ -35,8 +35,8 @@ _Number = TypeVar("_Number", np.bool_, np.int8)
 class Events(NamedTuple):
     """The key columns of some records, in key order and without nulls; and events, structs of their fields.
 
-    These are `op`, `source` (the texts and numbers of `schemas.formats.events.logs`, and `txId` if it is wanted) and the
-    halves that are wanted: structs of the columns, each as the reader's `values` takes it.
+    These are `op`, `source` (texts and numbers as `schemas.formats.events.logs` names them, and `txId` if wanted) and
+    the halves that are wanted: structs of the columns, each as the reader's `values` takes it.
     """
 
     keys: Sequence[pa.Array]
