@@ -116,6 +116,8 @@ class UpsertFormat(RegistryFormat):
         is_beside = deleted_field is not None and all(each.name != deleted_field for each in columns)
         read = (*columns, Column(str(deleted_field), _TEXT, nullable=True)) if is_beside else columns
         if self.encoding == "json":
+            from schemas.formats.by_columns.json_rows import read_rows
+
             return partial(read_rows, read)
         from schemas.formats.by_columns.keys import RegisteredRows
         from schemas.formats.upsert_avro import projects

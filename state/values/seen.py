@@ -2,7 +2,7 @@
 
 What a plan holds of it decides which records of a batch are new. Lanes see their own keys alone: where none of them has
 met a position that falls, what they have seen is put together here. Where one has, all records of the batch were judged
-in their order (`streaming.core.redelivery`), and that is what counts.
+in their order (`streaming.core.cdc.redelivery`), and that is what counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from schemas.logs import LONG_MAX, POSTGRESQL, LogId, Position, is_of_snapshot
+from schemas.formats.events.logs import LONG_MAX, POSTGRESQL, LogId, Position, is_of_snapshot
 from schemas.records import Op
 
 

@@ -3,8 +3,8 @@
 Each record of a log has a higher position than the one before it, except where records are redelivered, or the log has
 begun anew. What came before stood in the same lane, as its key is the same: so a lane that sees no position fall, and
 none repeated, has nothing to leave out. As soon as one falls, what becomes of the records depends on those of other
-lanes and of other partitions: the lane asks for all of them to be judged in their order (`streaming.core.redelivery`),
-and goes by that.
+lanes and of other partitions: the lane asks for all of them to be judged in their order
+(`streaming.core.cdc.redelivery`), and goes by that.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.formats.by_columns.log_positions import LOG, PARTS, TS_MS, log_id
-from schemas.logs import LogId, Position
+from schemas.formats.events.logs import LogId, Position
 from schemas.records import Op
 from state.values.seen import LaneMark, LaneSeen, Seen, digest, later
-from streaming.core.redelivery import Judgement
-from streaming.lane.before.normal import KeyOrder
+from streaming.core.cdc.redelivery import Judgement
 from streaming.lane.changes import Bools, Changes
 from streaming.source.decoded import POSITION
 
@@ -63,13 +62,13 @@ class RedeliveryFilter:
             return changes
         if self._judgement is not None:
             return self._without_dropped(changes, self._judgement)
-        order, partitions = KeyOrder.of(keys), changes.partitions
+        partitions = changes.partitions
         for number in np.unique(partitions).tolist():
             rows = np.flatnonzero(partitions == number)
             self._snapshots.setdefault(number, {})
-            self._check_tombstones(number, rows, changes, order)
+            self._check_tombstones(number, rows, changes, keys)
             for log, found in _by_log(changes, rows):
-                self._take(number, log, found, order, changes)
+                self._take(number, log, found, keys, changes)
         return changes
 
     def _without_dropped(self, changes: Changes, judgement: Judgement) -> Changes:
@@ -83,17 +82,17 @@ class RedeliveryFilter:
         self.count += int(dropped.sum())
         return changes.filtered(~dropped) if dropped.any() else changes
 
-    def _check_tombstones(self, number: int, rows: _Indices, changes: Changes, order: KeyOrder) -> None:
+    def _check_tombstones(self, number: int, rows: _Indices, changes: Changes, keys: pa.Array) -> None:
         """The tombstone of a delete that was dropped at the end of the batch before has to be judged."""
         waiting = self._start.get(number, Seen()).dropped
         if waiting is None:
             return
         is_unplaced = ~np.asarray(pc.is_valid(changes.rows[POSITION]), dtype=np.bool_)
         for row in rows[is_unplaced[rows] & (changes.ops[rows] == Op.DELETE)].tolist():
-            if digest(order.key(row)) == waiting:
+            if digest(_key(keys, row)) == waiting:
                 raise JudgementNeededError
 
-    def _take(self, number: int, log: LogId, found: _Found, order: KeyOrder, changes: Changes) -> None:
+    def _take(self, number: int, log: LogId, found: _Found, keys: pa.Array, changes: Changes) -> None:
         if not found.is_streamed:
             rows = self._snapshots[number]
             rows[log] = max(int(changes.interval[found.rows[-1]]), rows.get(log, 0))
@@ -104,20 +103,18 @@ class RedeliveryFilter:
             at_highest = known.at_highest | (at_highest if known.highest == highest else frozenset())
             highest = known.highest
         falls = _falls(log, found.numbers, highest)
-        if falls or _repeats(found, highest, at_highest, order, changes.ops):
+        if falls or _repeats(found, highest, at_highest, keys, changes.ops):
             raise JudgementNeededError
-        self._marks[number, log] = self._mark(known, log, found, order, changes)
+        self._marks[number, log] = self._mark(known, found, keys, changes)
 
-    def _mark(
-        self, known: LaneMark | None, log: LogId, found: _Found, order: KeyOrder, changes: Changes
-    ) -> LaneMark:
+    def _mark(self, known: LaneMark | None, found: _Found, keys: pa.Array, changes: Changes) -> LaneMark:
         end = int(found.rows[-1])
         highest = found.highest
         at_highest = frozenset[str]()
         if known is not None and known.highest >= highest:
             highest, at_highest = known.highest, known.at_highest
         at = found.rows[(found.numbers == np.array(highest)).all(axis=1)]
-        at_highest |= {digest(order.key(row), Op(changes.ops[row])) for row in at.tolist()}
+        at_highest |= {digest(_key(keys, row), Op(changes.ops[row])) for row in at.tolist()}
         return LaneMark(
             highest=highest,
             at_highest=at_highest,
@@ -139,9 +136,11 @@ class _Found:
 
     @property
     def highest(self) -> Position:
-        """The highest position of the records, which is the last one where none falls."""
-        order = np.lexsort(self.numbers.T[::-1])
-        return _position(self.numbers[order[-1]])
+        """The highest position of the records."""
+        left = self.numbers
+        for column in range(left.shape[1]):
+            left = left[left[:, column] == left[:, column].max()]
+        return _position(left[0])
 
 
 def _by_log(changes: Changes, rows: _Indices) -> Iterator[tuple[LogId, _Found]]:
@@ -162,6 +161,10 @@ def _by_log(changes: Changes, rows: _Indices) -> Iterator[tuple[LogId, _Found]]:
             own = np.stack([each[mine] for each in numbers[: log.width]], axis=1)
             latest = pc.max(found.field(TS_MS).take(pa.array(mine))).as_py() if streamed else None
             yield log, _Found(rows[mine], own, latest, streamed)
+
+
+def _key(keys: pa.Array, row: int) -> bytes:
+    return bytes(keys[row].as_py())
 
 
 def _position(numbers: npt.NDArray[np.int64]) -> Position:
@@ -211,18 +214,20 @@ def _repeats(
     found: _Found,
     highest: Position | None,
     at_highest: frozenset[str],
-    order: KeyOrder,
+    keys: pa.Array,
     ops: npt.NDArray[np.int8],
 ) -> bool:
     """Whether records at one position, of those that never fall, repeat a key and its op."""
     numbers = found.numbers
     for row in found.rows[(numbers == np.array(highest)).all(axis=1)].tolist() if at_highest else ():
-        if digest(order.key(row), Op(ops[row])) in at_highest:
+        if digest(_key(keys, row), Op(ops[row])) in at_highest:
             return True
     is_equal = np.concatenate(([False], (numbers[1:] == numbers[:-1]).all(axis=1)))
     if not is_equal.any():
         return False
     shares = is_equal | np.concatenate((is_equal[1:], [False]))
     rows, runs = found.rows[shares], np.cumsum(~is_equal)[shares]
-    codes = (runs * (len(order.distinct) + 1) + order.number[rows]) * 4 + ops[rows]
+    own = keys.take(pa.array(rows)).dictionary_encode()
+    numbers_of_keys = own.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = (runs * len(own.dictionary) + numbers_of_keys) * 4 + ops[rows]
     return len(np.unique(codes)) < len(codes)

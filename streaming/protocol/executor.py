@@ -36,7 +36,7 @@ from streaming.protocol.effects import (
     slot_of,
 )
 from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts, transactional_id
-from streaming.protocol.redelivery import tell_changes
+from streaming.protocol.lanes.redelivery import tell_changes
 from streaming.protocol.report import Sums
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState

@@ -35,8 +35,8 @@ from streaming.lane.task import (
     Superseded,
     Undone,
 )
+from streaming.protocol.lanes.redelivery import RedeliveryJudge
 from streaming.protocol.overrun import Overruns, is_overrun, report_of
-from streaming.protocol.redelivery import RedeliveryJudge
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints

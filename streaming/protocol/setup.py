@@ -18,8 +18,8 @@ from state.journal import Journal
 from state.storage import Storage
 from streaming.lane.task import LaneOutcome, LaneTask
 from streaming.protocol.bad_records import BadRecords
+from streaming.protocol.lanes.redelivery import LogResets, NothingLogged, ReadsLogged
 from streaming.protocol.recovery.forward import Forward
-from streaming.protocol.redelivery import LogResets, NothingLogged, ReadsLogged
 from streaming.protocol.table_read import ReadsTable
 from streaming.sink.dead_letters import EarlyLetters, ReadLetters
 from streaming.sink.protocol import SinkOf

@@ -32,9 +32,9 @@ from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.lanes.on_spark import Lanes
+from streaming.protocol.lanes.redelivery import LogResets
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.recovery.steps import out_of_step
-from streaming.protocol.redelivery import LogResets
 from streaming.protocol.setup import BatchSetup
 from streaming.registry.book import AskedSchemas, SchemaBook
 from streaming.registry.client import Registry

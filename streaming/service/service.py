@@ -48,8 +48,8 @@ from streaming.lane.before import rows_name
 from streaming.lane.before.folder import rows_root
 from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.lane_attempts import transactional_id
+from streaming.protocol.lanes.redelivery import LogResets
 from streaming.protocol.micro_batches import MicroBatches, stream_ended
-from streaming.protocol.redelivery import LogResets
 from streaming.protocol.report import BatchReport
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry

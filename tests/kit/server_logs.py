@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from schemas.logs import LogPosition, log_position
+from schemas.formats.events.logs import LogPosition, log_position
 from schemas.records import Op
 
 START_MS = 1_700_000_000_000

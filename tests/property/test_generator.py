@@ -12,10 +12,10 @@ from schemas.avro.registered import KnownSchemas, SchemaIds, WriterSchema
 from schemas.errors import ConfigError
 from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
+from schemas.formats.events.logs import LogPosition, Position
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
-from schemas.logs import LogPosition, Position
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import TableSchema, declare

@@ -24,10 +24,10 @@ from schemas.records import Barrier, BarrierKind, RecordId
 from state.columns import OFFSET, PARTITION
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from state.values.seen import LaneSeen, Seen, merged
-from streaming.core.redelivery import Judgement, Logged
+from streaming.core.cdc.redelivery import Judgement, Logged
 from streaming.lane.changes import Changes
 from streaming.lane.redelivered import JudgementNeededError, RedeliveryFilter
-from streaming.protocol.redelivery import LogResets, Ranges, RedeliveryJudge
+from streaming.protocol.lanes.redelivery import LogResets, Ranges, RedeliveryJudge
 from streaming.source.decoded import POSITION
 from streaming.verify.records.redelivered import Redelivered
 from tests.kit import server_histories as servers

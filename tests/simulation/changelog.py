@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame
 from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
 from schemas.errors import InputError
 from schemas.formats.by_columns.log_positions import POSITION_TYPE, position_column
+from schemas.formats.events.logs import POSTGRESQL, LogId, LogPosition
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
-from schemas.logs import POSTGRESQL, LogId, LogPosition
 from schemas.position import Key
 from schemas.records import NO_DATA, Barrier, Op, Row
 from state.columns import OFFSET, OP, PARTITION, TRANSACTION, VNODE

@@ -11,8 +11,8 @@ import pytest
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
+from schemas.formats.events.logs import LogId, LogPosition
 from schemas.formats.protocol import Images, Rows
-from schemas.logs import LogId, LogPosition
 from schemas.records import Change, Op, UpstreamRecord
 from schemas.table import declare
 from tests.kit.avro_records import encoded

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from schemas.avro.columns.cursor import spread
 from schemas.formats.by_columns.log_positions import source_positions
 from schemas.formats.by_columns.upserts import half
+from schemas.formats.events.logs import INCREMENTAL, POSTGRESQL, STREAMED
 from schemas.formats.events.rows import (
     DELETE,
     READ,
@@ -24,7 +25,6 @@ from schemas.formats.events.rows import (
     halves,
 )
 from schemas.formats.protocol import ReadColumns
-from schemas.logs import INCREMENTAL, POSTGRESQL, STREAMED
 from schemas.records import NO_DATA, Op, refuse
 from schemas.table import Column
 
@@ -35,8 +35,8 @@ _Number = TypeVar("_Number", np.bool_, np.int8)
 class Events(NamedTuple):
     """The key columns of some records, in key order and without nulls; and events, structs of their fields.
 
-    These are `op`, `source` (the texts and numbers of `schemas.logs`, and `txId` if it is wanted) and the halves that
-    are wanted: structs of the columns, each as the reader's `values` takes it.
+    These are `op`, `source` (texts and numbers as `schemas.formats.events.logs` names them, and `txId` if wanted) and
+    the halves that are wanted: structs of the columns, each as the reader's `values` takes it.
     """
 
     keys: Sequence[pa.Array]

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from schemas.formats.by_columns.debezium import Events
 from schemas.formats.by_columns.limits import check_limits
+from schemas.formats.events.logs import NUMBERS, TEXTS
 from schemas.formats.events.rows import halves
 from schemas.json.debezium_columns import DebeziumColumnValues
 from schemas.json.objects import parsed
-from schemas.logs import NUMBERS, TEXTS
 from schemas.records import OddRecordError, refuse
 from schemas.table import Column
 from schemas.types import TypeName

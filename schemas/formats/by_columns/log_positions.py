@@ -1,4 +1,4 @@
-"""Positions in logs of databases (`schemas.logs`) by whole columns: read from the sources of events, and as a column.
+"""Positions in logs of databases by whole columns: read from the sources of events, as `schemas.formats.events.logs`.
 
 The column is a struct of the log, as JSON text, the numbers of the position, of which a log with fewer has zeros behind
 them, and the time. It is null where an event is not compared, and its numbers are where it is a row of a snapshot.
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.logs import (
+from schemas.formats.events.logs import (
     CONNECTORS,
     INCREMENTAL,
     MAX_WIDTH,
@@ -38,7 +38,7 @@ Field = Callable[[str], pa.Array]
 _Flags = npt.NDArray[np.bool_]
 _Longs = npt.NDArray[np.int64]
 
-# As in `schemas.logs`; Arrow wants names for its parts, and `$` is the end of the text.
+# As in `schemas.formats.events.logs`; Arrow wants names for its parts, and `$` is the end of the text.
 _SEQUENCE = r'^\["(?P<commit>[0-9]{1,19})","[0-9]{1,19}"\]$'
 _BINLOG = r"^(?s:.*)\.(?P<number>[0-9]{1,18})$"
 _GTID = r"^(?P<origin>(?s:.*):|[^:]*-)(?P<number>[0-9]{1,19})$"
@@ -46,7 +46,7 @@ _LSN = r"^(?P<high>[0-9a-fA-F]{8}):(?P<middle>[0-9a-fA-F]{8}):(?P<low>[0-9a-fA-F
 
 
 def source_positions(field: Field) -> pa.StructArray:
-    """As `schemas.logs.log_position` of each source. Raises: OddRecordError for numbers beyond 64 bits."""
+    """As `log_position` of each source. Raises: OddRecordError for numbers beyond 64 bits."""
     connector, snapshot = field("connector"), field("snapshot")
     which = pc.index_in(connector, pa.array(list(CONNECTORS))).fill_null(-1).to_numpy()
     families = np.array([*map(_FAMILIES.index, CONNECTORS.values()), -1])[which]

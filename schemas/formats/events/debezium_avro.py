@@ -16,6 +16,7 @@ from schemas.avro.projection import Project, Projection, fields_of, of_record
 from schemas.avro.registered import Schemas
 from schemas.avro.writers.meanings import MisfitError, Schema
 from schemas.errors import Code, InputError
+from schemas.formats.events.logs import NUMBERS, TEXTS, log_position
 from schemas.formats.events.rows import (
     MESSAGE,
     Event,
@@ -29,7 +30,6 @@ from schemas.formats.events.rows import (
 )
 from schemas.json.parsing.placeholder import Placeholder
 from schemas.json.values import SubMicros
-from schemas.logs import NUMBERS, TEXTS, log_position
 from schemas.records import UpstreamRecord
 from schemas.table import Column
 from schemas.types import ColumnType, TypeName, Value

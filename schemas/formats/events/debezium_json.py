@@ -11,6 +11,7 @@ from typing import Any
 
 from schemas.errors import Code, InputError
 from schemas.formats.events.frames import Frames
+from schemas.formats.events.logs import NUMBERS, TEXTS, log_position
 from schemas.formats.events.rows import (
     MESSAGE,
     Event,
@@ -27,7 +28,6 @@ from schemas.json.parsing.placeholder import Placeholder
 from schemas.json.parsing.scan import fields_in
 from schemas.json.parsing.tokens import JsonError, Kind, Token
 from schemas.json.values import Reader, read_by
-from schemas.logs import NUMBERS, TEXTS, log_position
 from schemas.records import UpstreamRecord
 from schemas.table import Column
 from schemas.types import TypeName, Value

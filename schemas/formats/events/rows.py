@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from schemas.errors import Code, InputError
+from schemas.formats.events.logs import INCREMENTAL, POSTGRESQL, STREAMED, LogPosition
 from schemas.formats.protocol import Rows
-from schemas.logs import INCREMENTAL, POSTGRESQL, STREAMED, LogPosition
 from schemas.position import Key
 from schemas.records import Change, Op, Row, UpstreamRecord
 from schemas.table import Column

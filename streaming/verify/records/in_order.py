@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from schemas.avro.codec import ChangeCodec
 from schemas.errors import InputError
-from schemas.logs import LogId, LogPosition
+from schemas.formats.events.logs import LogId, LogPosition
 from schemas.records import Op, Row
 from streaming.verify.history import Entry, RecordFault
 from streaming.verify.records.redelivered import Redelivered, WentBack

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence, Set
 import pytest
 
 from schemas.errors import Code, InputError
+from schemas.formats.events.logs import LogId, LogPosition
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
-from schemas.logs import LogId, LogPosition
 from schemas.records import Barrier, BarrierKind, Op, RecordId
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from state.values.seen import Mark, Seen
-from streaming.core.redelivery import Judgement, Logged, Why
-from streaming.protocol.redelivery import LogResets, Ranges, RedeliveryJudge
+from streaming.core.cdc.redelivery import Judgement, Logged, Why
+from streaming.protocol.lanes.redelivery import LogResets, Ranges, RedeliveryJudge
 
 LOG = LogId("postgresql", "shop", "shop")
 SHARD = LogId("postgresql", "shard", "shard")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,17 +11,22 @@ import structlog
 
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
+from schemas.formats.events.logs import LogId, position_text
 from schemas.formats.protocol import Format
-from schemas.logs import LogId, position_text
 from schemas.records import RecordId
 from state.values.plan import BatchPlan
 from state.values.seen import Seen
+from streaming.core.cdc.redelivery import Fall, Judgement, Logged, Redelivery, Why
 from streaming.core.planning import markers_of
-from streaming.core.redelivery import Fall, Judgement, Logged, Redelivery, Why
 
 Ranges = Mapping[int, tuple[int, int]]
 """Offsets [first, end) by partition."""
 
+Offsets = tuple[int, ...]
+"""One a partition."""
+
+_MOST_HELD = 50_000
+"""Records of several intervals that are read together."""
 NEW_SNAPSHOT = "a new snapshot; if the log was begun anew, rows deleted before it may remain"
 
 log = structlog.get_logger(__name__)
@@ -73,12 +79,11 @@ class RedeliveryJudge:
         Raises: InputError(LOG_WENT_BACK); as `ReadsLogged.read`.
         """
         judge = Redelivery(plan.seen, (lambda fall: True) if plan.silent else self.resets)
-        starts, skipped = plan.first_offsets, {*plan.skipped, *markers_of(plan)}
+        skipped = {*plan.skipped, *markers_of(plan)}
         ends = [plan.end_offsets] if plan.until is not None else [each.ends for each in plan.barriers]
-        for each in ends:
-            for record in self.records.read(_ranges(starts, each), format_, skipped):
+        for interval in self._by_interval(plan.first_offsets, ends, format_, skipped):
+            for record in interval:
                 judge.take(record)
-            starts = each
             if plan.until is None:
                 self._refuse(judge.end_interval())
         if plan.until is not None:
@@ -91,6 +96,27 @@ class RedeliveryJudge:
         if not plan.silent:
             self._tell(found)
         return found
+
+    def _by_interval(
+        self, first: Offsets, ends: Sequence[Offsets], format_: Format, skipped: Set[RecordId]
+    ) -> Iterator[Iterable[Logged]]:
+        """The records of each interval; of short ones many are read together, for a reader takes time to begin."""
+        left = list(ends)
+        while left:
+            count = 1
+            while count < len(left) and sum(left[count]) - sum(first) <= _MOST_HELD:
+                count += 1
+            together, left = left[:count], left[count:]
+            found = self.records.read(_ranges(first, together[-1]), format_, skipped)
+            first = together[-1]
+            if count == 1:
+                yield found
+                continue
+            by_interval: list[list[Logged]] = [[] for _ in together]
+            for record in found:
+                behind = [offsets[record.partition] for offsets in together]
+                by_interval[bisect_right(behind, record.offset)].append(record)
+            yield from by_interval
 
     def _refuse(self, fall: Fall | None) -> None:
         if fall is None:
@@ -145,6 +171,6 @@ def tell_changes(topic: str, before: Mapping[int, Seen], after: Mapping[int, See
                 )
 
 
-def _ranges(starts: tuple[int, ...], ends: tuple[int, ...]) -> dict[int, tuple[int, int]]:
+def _ranges(starts: Offsets, ends: Offsets) -> dict[int, tuple[int, int]]:
     pairs = enumerate(zip(starts, ends, strict=True))
     return {number: pair for number, pair in pairs if pair[0] < pair[1]}
