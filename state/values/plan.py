@@ -95,8 +95,14 @@ class JobState:
         definition = JobDefinition.from_json(json.dumps(raw["definition"]), table)
         if "schema_ids" in raw:
             definition = definition.with_ids(SchemaIds(*raw["schema_ids"]))
-        own = (raw[name] for name in ("start", "opened", "paused", "rate_limit"))
-        return cls(definition, *own, raw.get("paused_by"))
+        return cls(
+            definition,
+            raw["start"],
+            raw["opened"],
+            raw["paused"],
+            raw["rate_limit"],
+            raw.get("paused_by"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
