@@ -195,7 +195,8 @@ class Executor:
     def _see(self, plan: BatchPlan, done: Done) -> None:
         if done.sums.results:
             self.state.seen = self._seen_by(plan, done.sums.results)
-            tell_changes(self.setup.bad_records.topic, plan.seen, self.state.seen)
+            if not any(each.judged for result in done.sums.results for each in result.seen.values()):
+                tell_changes(self.setup.bad_records.topic, plan.seen, self.state.seen)
 
     def _seen_by(self, plan: BatchPlan, results: Sequence[LaneResult]) -> dict[int, Seen]:
         closed = len(plan.barriers) if plan.until is None else 0
