@@ -14,6 +14,7 @@ from typing import Any
 from schemas.avro.cells import MisfitError, Schema
 from schemas.avro.projection import parsed
 from schemas.avro.registered import Schemas
+from schemas.formats.events.logs import CONNECTORS
 from streaming.inspect.frames import described
 from streaming.inspect.registered import is_event, rows_of
 from streaming.inspect.samples import NOTHING, Field, Sample, as_json, fields_of, schema_ids
@@ -101,13 +102,17 @@ def _known(ids: Sequence[int], schemas: Schemas | None) -> list[Schema]:
 
 def _debezium(data: Sequence[Sample], rows: Sequence[dict[str, Any]]) -> Guess:
     made = Guess({"format": "debezium"})
+    events = [each["payload"] if _is_framed(each) else each for each in rows]
+    made.notes += [
+        f"Positions of the connector {name} are not compared: events that it sends again are taken as they come."
+        for name in _uncompared(events)
+    ]
     frames = [each["schema"] for each in rows if _is_framed(each) and each["schema"]]
     framed = next((each for each in reversed(frames) if _has_after(each)), None)
     if framed is not None:
         made.fields = described(framed, "after")
         made.upstream |= {"time": "adaptive", "decimal": "precise"}
     else:
-        events = (each["payload"] if _is_framed(each) else each for each in rows)
         made.fields = fields_of(each["after"] for each in events if isinstance(each.get("after"), dict))
         made.upstream |= {"time": "microseconds", "decimal": "precise"}
         made.unsure["time"] = (
@@ -119,6 +124,13 @@ def _debezium(data: Sequence[Sample], rows: Sequence[dict[str, Any]]) -> Guess:
         )
     made.primary_key = _key_columns(data)
     return made
+
+
+def _uncompared(events: Sequence[Any]) -> list[str]:
+    """The connectors of these events whose logs nothing is known of."""
+    sources = [each.get("source") for each in events if isinstance(each, dict)]
+    names = [each.get("connector") for each in sources if isinstance(each, dict)]
+    return sorted({json.dumps(each) for each in names if isinstance(each, str) and each not in CONNECTORS})
 
 
 def _has_after(schema: dict[str, Any]) -> bool:
