@@ -14,6 +14,7 @@ from typing import Any
 from schemas.avro.registered import Schemas
 from schemas.avro.writers.definitions import parsed
 from schemas.avro.writers.meanings import MisfitError, Schema
+from schemas.formats.events.logs import CONNECTORS
 from schemas.formats.upsert import DELETED_FIELD
 from streaming.inspect.frames import described
 from streaming.inspect.registered import is_event, rows_of
@@ -115,10 +116,14 @@ def _known(ids: Sequence[int], schemas: Schemas | None) -> list[Schema]:
 
 def _debezium(data: Sequence[Sample], rows: Sequence[dict[str, Any]]) -> Guess:
     made = Guess({"format": "debezium"})
+    events = list(map(_payload, rows))
+    made.notes += [
+        f"Positions of the connector {name} are not compared: events that it sends again are taken as they come."
+        for name in _uncompared(events)
+    ]
     frames = [each["schema"] for each in rows if _is_framed(each) and each["schema"]]
     framed = next((each for each in reversed(frames) if _has_after(each)), None)
     made.primary_key = _key_columns(data)
-    events = list(map(_payload, rows))
     seen = fields_of(
         each["after"] for each in events if isinstance(each, dict) and _is_row(each.get("after"))
     )
@@ -187,6 +192,13 @@ def _take_deleted(made: Guess) -> None:
     if any(each.name == DELETED_FIELD for each in made.fields):
         made.fields = [each for each in made.fields if each.name != DELETED_FIELD]
         made.upstream["deleted_field"] = DELETED_FIELD
+
+
+def _uncompared(events: Sequence[Any]) -> list[str]:
+    """The connectors of these events whose logs nothing is known of."""
+    sources = [each.get("source") for each in events if isinstance(each, dict)]
+    names = [each.get("connector") for each in sources if isinstance(each, dict)]
+    return sorted({json.dumps(each) for each in names if isinstance(each, str) and each not in CONNECTORS})
 
 
 def _has_after(schema: dict[str, Any]) -> bool:

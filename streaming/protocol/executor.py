@@ -166,7 +166,7 @@ class Executor:
             self.commit(lambda: replica.append(files, plan.epoch, seen), replica.reload)
         else:
             self.commit(lambda: replica.append_part(files, plan.end_records, seen), replica.reload)
-        if results:
+        if results and not any(each.judged for result in results for each in result.seen.values()):
             tell_changes(self.setup.bad_records.topic, plan.seen, seen)
         # The log may have been ahead of the plan, in a state whose tables were copied one after another.
         self.state.seen = seen if replica.seen is None else replica.seen

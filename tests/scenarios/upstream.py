@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from schemas.avro.codec import KeyCodec
 from schemas.formats.append import AppendFormat
+from schemas.formats.events.logs import MYSQL, POSTGRESQL, LogId
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
@@ -224,6 +225,15 @@ class Writer:
         command.expect(1, "events")
         for number in range(len(self.upstream.topic.partitions)):
             self._connector(command).again(number, command.number("events", 1))
+
+    def do_log(self, command: Command) -> None:
+        """`log shard2 at=5 ts=100 gtids=yes snapshot=yes`: what follows is of another database, or of a snapshot."""
+        command.expect(2, "at", "ts", "gtids", "snapshot")
+        name, has_gtids = command.words[1], command.options.get("gtids") == "yes"
+        log = LogId(MYSQL, name, None, "uuid") if has_gtids else LogId(POSTGRESQL, name, name)
+        ts_ms = command.number("ts", 0) or None
+        is_snapshot = command.options.get("snapshot") == "yes"
+        self._connector(command).goes_on(log, command.number("at", 1), ts_ms, snapshot=is_snapshot)
 
     def _connector(self, command: Command) -> ConnectorUpstream:
         if not isinstance(self.upstream, ConnectorUpstream):

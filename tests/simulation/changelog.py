@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame
 from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
 from schemas.errors import InputError
 from schemas.formats.by_columns.log_positions import POSITION_TYPE, position_column
-from schemas.formats.events.logs import POSTGRESQL, LogId, LogPosition
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.position import Key
@@ -234,8 +233,7 @@ class Changelog:
         if connector is None:
             return {}
         found, last = connector.positions.get(place), self.table.column_names[-1]
-        where = None if found is None else LogPosition(LogId(POSTGRESQL, "simulated", "t"), found)
-        [position] = position_column([where]).to_pylist()
+        [position] = position_column([found]).to_pylist()
         own: dict[str, Any] = {POSITION: position}
         if self.timeline is not None:
             own[TRANSACTION] = connector.transactions.get(place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from schemas.formats.change import ChangeFormat
+from schemas.formats.events.logs import POSTGRESQL, LogId, LogPosition
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import TableSchema
@@ -12,6 +13,9 @@ from tests.kit.upstream import Upstream
 from tests.simulation.rows import AfterOnly
 
 Place = tuple[int, int]
+
+
+LOG = LogId(POSTGRESQL, "simulated", "t")
 
 
 class FromConnector(AfterOnly):
@@ -37,7 +41,7 @@ class WholeFromConnector(ChangeFormat):
 class ConnectorUpstream(Upstream):
     """`extra` are the records that stand for no change: those that came again, and tombstones.
 
-    `positions` has the place in the database's log of every record but tombstones, (commit before it, LSN), and
+    `positions` has the position in the database's log of every record but tombstones, and
     `transactions` what it tells of its transaction's number, where events do; `without` are those that leave the last
     column out, so many of those that could.
     """
@@ -54,11 +58,25 @@ class ConnectorUpstream(Upstream):
         super().__init__(table, partitions)
         self._share, self._tombstones = without, tombstones
         self.extra: set[Place] = set()
-        self.positions: dict[Place, tuple[int, int]] = {}
+        self.positions: dict[Place, LogPosition] = {}
         self.transactions: dict[Place, int] = {}
         self.without: set[Place] = set()
         self._events: list[list[list[int]]] = [[] for _ in range(partitions)]
         self._chance, self._lsn = chance or random.Random(0), 0
+        self._log, self._is_snapshot = LOG, False
+        self._ts_ms: int | None = None
+
+    def goes_on(self, log: LogId, at: int, ts_ms: int | None, *, snapshot: bool) -> None:
+        """What follows stands in this log, from this position and time on, or is a snapshot of its table."""
+        self._log, self._lsn, self._ts_ms, self._is_snapshot = log, at - 1, ts_ms, snapshot
+
+    def _position(self) -> LogPosition:
+        if self._is_snapshot:
+            return LogPosition(self._log._replace(origin=None))
+        own = (self._lsn, 1, self._lsn, 0) if self._log.has_gtids else (1, self._lsn)
+        ts_ms = self._ts_ms
+        self._ts_ms = None if ts_ms is None else ts_ms + 1
+        return LogPosition(self._log, own, ts_ms)
 
     def move(self, key: Key, row: Row) -> None:
         """A change of key: a delete and an insert at one place in the log."""
@@ -71,7 +89,7 @@ class ConnectorUpstream(Upstream):
         number = self.home(key) if partition is None else partition
         self._lsn += 1
         place = self._last(number)
-        self.positions[place] = (1, self._lsn)
+        self.positions[place] = self._position()
         before, after = change.before, change.after
         if (
             before is not None

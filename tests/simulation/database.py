@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
+from schemas.formats.events.logs import LogPosition
 from schemas.position import Key
 from schemas.records import Barrier, Mutation, Row
 from schemas.table import TableSchema, declare
 from state.values.transactions import EPOCH_BITS, TransactionSnapshot
 from tests.kit.database import NO_VALUE, Connector, Database, Event
 from tests.kit.database import Row as Stored
-from tests.simulation.connector import ConnectorUpstream, Place
+from tests.simulation.connector import LOG, ConnectorUpstream, Place
 
 KEYS = 8
 _WORK, _SEND, _CONFIRM, _RESTART = 30, 40, 15, 1
@@ -181,7 +182,7 @@ class DatabaseUpstream(ConnectorUpstream):
                 self.put(row)
             self._sent[event] = self._events[number][-1]
             place = number, self._sent[event][0]
-            self.positions[place] = event.position
+            self.positions[place] = LogPosition(LOG, event.position)
             self.transactions[place] = event.transaction % (1 << EPOCH_BITS)
             if event.row is not None and event.row.large == NO_VALUE:
                 self.without.add(place)

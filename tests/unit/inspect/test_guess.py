@@ -71,6 +71,17 @@ def test_a_debezium_topic_without_schemas_says_what_is_to_be_decided(tmp_path: P
     assert "    at_plain: {type: timestamp, time: microseconds}  # numbers that are times" in text
 
 
+def test_a_connector_whose_positions_are_not_compared_is_named() -> None:
+    def note(connector: object) -> list[str]:
+        event = {"before": None, "after": {"id": 1}, "op": "c", "source": {"connector": connector}}
+        return [each for each in guess(samples(({"id": 1}, event))).notes if "not compared" in each]
+
+    assert note("postgresql") == note("mariadb") == note(None) == note({"x": 1}) == []
+    assert note("oracle") == [
+        'Positions of the connector "oracle" are not compared: events that it sends again are taken as they come.'
+    ]
+
+
 def test_rows_by_key_are_upserts_with_the_form_of_their_keys(tmp_path: Path) -> None:
     row = {
         "id": 7,
