@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
@@ -15,6 +15,10 @@ from schemas.json.parsing.placeholder import UNAVAILABLE, placeholder
 from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
+
+if TYPE_CHECKING:
+    from schemas.json.debezium_columns import DebeziumColumnValues
+    from schemas.json.parsing.field_schemas import FieldSchema
 
 _FRAME = ("schema", "payload")
 _TIMES = {TypeName.DATE, TypeName.TIMESTAMP}
@@ -190,17 +194,19 @@ class DebeziumFormat(RegistryFormat):
     def _json_keys(self, key_columns: tuple[Column, ...]) -> KeyReader:
         from schemas.formats.by_columns.debezium_json import JsonKeys
         from schemas.formats.by_columns.framed import FramedKeys, Schemas
+
+        def keys_of(schemas: Schemas | None) -> JsonKeys:
+            return JsonKeys(key_columns, self._column_values(schemas))
+
+        plain = keys_of(None)
+        return FramedKeys(keys_of, plain if plain.can_read else None)
+
+    def _column_values(self, schemas: Mapping[str, FieldSchema] | None) -> DebeziumColumnValues:
         from schemas.json.debezium_columns import DebeziumColumnValues
         from schemas.json.debezium_values import DebeziumValues
 
         settings = DebeziumValues(self.time, self.decimal, self.sub_micros)
-
-        def keys_of(schemas: Schemas | None) -> JsonKeys:
-            values = DebeziumColumnValues(settings, placeholder(self.unavailable), schemas)
-            return JsonKeys(key_columns, values)
-
-        plain = keys_of(None)
-        return FramedKeys(keys_of, plain if plain.can_read else None)
+        return DebeziumColumnValues(settings, placeholder(self.unavailable), schemas)
 
     def _avro_reader(self, columns: tuple[Column, ...], key_columns: tuple[Column, ...]) -> ColumnReader:
         from schemas.formats.by_columns.debezium import DebeziumColumns
@@ -222,15 +228,11 @@ class DebeziumFormat(RegistryFormat):
         from schemas.formats.by_columns.debezium import DebeziumColumns
         from schemas.formats.by_columns.debezium_json import JsonEvents
         from schemas.formats.by_columns.framed import FramedColumns, Schemas
-        from schemas.json.debezium_columns import DebeziumColumnValues
-        from schemas.json.debezium_values import DebeziumValues
 
-        settings = DebeziumValues(self.time, self.decimal, self.sub_micros)
         whole, transactions = self.is_whole, self._asks_transactions
 
         def events_of(schemas: Schemas | None) -> JsonEvents:
-            values = DebeziumColumnValues(settings, placeholder(self.unavailable), schemas)
-            return JsonEvents(columns, key_columns, values, whole, transactions)
+            return JsonEvents(columns, key_columns, self._column_values(schemas), whole, transactions)
 
         def reader_of(events: JsonEvents) -> DebeziumColumns:
             return DebeziumColumns(columns, key_columns, events, whole, transactions)

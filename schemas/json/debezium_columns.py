@@ -103,7 +103,7 @@ class DebeziumColumnValues:
             case TypeName.TIMESTAMP:
                 return _timestamps(kind, found, settings, schema)
             case TypeName.DECIMAL if settings.unsigned:
-                return unwrapped_numbers(found, kind)
+                return text_columns.unsigned(found, kind)
             case TypeName.DECIMAL if settings.decimal == "precise":
                 return _unscaled(_at_scale(kind, schema.scale), found).cast(kind.arrow)
             case TypeName.DECIMAL:
@@ -179,8 +179,3 @@ def _unscaled(kind: ColumnType, texts: pa.StringArray) -> pa.Array:
     raw = np.frombuffer(data.buffers()[2] or b"", np.uint8)
     found = decimals(raw, offsets[:-1], np.diff(offsets), kind)
     return spread(found, texts.is_valid().to_numpy(zero_copy_only=False)) if texts.null_count else found
-
-
-def unwrapped_numbers(found: pa.Int64Array, kind: ColumnType) -> pa.Array:
-    """Unsigned numbers of 64 bits that were written as signed ones."""
-    return found.view(pa.uint64()).cast(pa.decimal128(20, 0)).cast(kind.arrow)

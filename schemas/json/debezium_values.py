@@ -17,8 +17,6 @@ from typing import Literal
 
 from schemas.errors import Code
 from schemas.json.parsing.field_schemas import UNDESCRIBED, FieldSchema
-from schemas.json.parsing.placeholder import UNAVAILABLE as UNAVAILABLE
-from schemas.json.parsing.placeholder import placeholder
 from schemas.json.parsing.tokens import JsonError, Kind, Token
 from schemas.json.values import (
     Reader,
@@ -38,8 +36,6 @@ from schemas.types import ColumnType, TypeName, Value
 
 TimeMode = Literal["adaptive", "connect", "microseconds", "nanoseconds", "isostring"]
 DecimalMode = Literal["precise", "string"]
-
-UNAVAILABLE_BYTES, UNAVAILABLE_TEXTS = placeholder().base64, tuple(sorted(placeholder().texts))
 
 MILLIS, MICROS, NANOS = 1_000, 1_000_000, 1_000_000_000
 UNITS: Mapping[str, int] = {

@@ -109,6 +109,19 @@ class RangeReader:
             self._admin.poll(next(pauses_s))
             now = self.watermarks(topic)
 
+    def first_since(self, topic: str, time_ms: int) -> dict[int, int]:
+        """By partition, the first offset whose record is from this Unix time or later; none where all are older.
+
+        Raises: EnvironmentProblem, TopicError(TOPIC_MISSING).
+        """
+        wanted = [
+            TopicPartition(topic, partition, max(0, time_ms))
+            for partition in range(len(self.watermarks(topic)))
+        ]
+        with translated(self._settings, what=topic):
+            found = self._consumer.offsets_for_times(wanted, timeout=self._settings.wait_s)
+        return {each.partition: each.offset for each in found if each.error is None and each.offset >= 0}
+
     def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[list[Message]]:
         """The committed records with start <= offset < end of each partition, in chunks of one or more.
 

@@ -150,7 +150,7 @@ class StatusCache:
                 batch_age_s=self.vitals.idle_s(),
                 late_s=self.vitals.late_s,
                 upstream=self.upstream,
-                source=self.source,
+                source=self.source.model_copy(update={"start": self.vitals.start or self.source.start}),
                 table=self.table,
                 columns=list(self.columns),
                 fields=_fields(self.vitals.fields),
@@ -185,6 +185,7 @@ class StatusCache:
                 age_s=self._age_s(number, barrier) if barrier else None,
                 unstable=marks[number].high - marks[number].stable if number < len(marks) else None,
                 held_s=held_s.get(number),
+                held_offset=marks[number].stable if number in held_s else None,
                 margin_s=margins_s.get(number),
                 lag=max(0, marks[number].stable - ends[number])
                 if number < min(len(marks), len(ends))
@@ -205,6 +206,7 @@ class StatusCache:
             kind=_kind(definition),
             phase=view.phase,
             paused=job.paused,
+            paused_by=job.paused_by,
             rate_limit=job.rate_limit,
             share=forecast.share,
             grew=forecast.grew,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
-from schemas.json.debezium_values import UNAVAILABLE
+from schemas.json.parsing.placeholder import UNAVAILABLE
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import Column, declare
@@ -126,10 +126,11 @@ class DebeziumUpstream(RealUpstream):
         after = {**self._cells(row), self._NOTE: UNAVAILABLE}
         self._event(self.table.key_of(row), "u", after)
 
-    def again(self, events: int) -> None:
-        """Start once more, so many events back."""
+    def again(self, events: int) -> int:
+        """Start once more, so many events back. Returns the number of their records."""
         for event in self._events[-events:]:
             self._send(event)
+        return sum(map(len, self._events[-events:]))
 
     def envelope(self, op: str, after: dict[str, Any] | None) -> bytes:
         """As the connector writes it now."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from schemas.errors import InputError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Format
-from schemas.json.debezium_values import UNAVAILABLE
+from schemas.json.parsing.placeholder import UNAVAILABLE
 from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NUMBER
 from schemas.records import NO_DATA, Change, OddRecordError, Op, UpstreamRecord
 from schemas.table import TableSchema, declare

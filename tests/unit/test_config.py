@@ -91,6 +91,17 @@ def test_a_relative_state_is_below_the_files_folder(
     assert config.state == resolved.format(folder=(tmp_path / "conf").resolve())
 
 
+def test_the_folder_of_rows_is_a_path_below_the_files_folder(tmp_path: Path) -> None:
+    assert read(tmp_path, LEAST).rows_folder is None
+    assert read(tmp_path, {**LEAST, "rows_folder": "rows"}).rows_folder == str(tmp_path / "rows")
+    assert read(tmp_path, {**LEAST, "rows_folder": "/var/rows"}).rows_folder == "/var/rows"
+    for refused in ("", "s3://bucket/rows", "a\nb"):
+        assert (
+            "rows_folder: no path of a folder"
+            in refusal_of(tmp_path, {**LEAST, "rows_folder": refused}).found
+        )
+
+
 @pytest.mark.parametrize(
     ("change", "fault"),
     [

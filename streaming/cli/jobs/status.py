@@ -129,6 +129,9 @@ def _show(
         facts.add_row("copying", _copy_text(view.copy))
     if reading is not None:
         facts.add_row("reading", reading)
+    for job in jobs:
+        if job.state.paused_by is not None:
+            facts.add_row("paused", f"{job.name}: {job.state.paused_by}")
     age_s = _age_s(view)
     facts.add_row("barrier", "none yet" if age_s is None else f"{view.epoch}, {seconds_text(age_s)} ago")
     console.print(facts, highlight=False)

@@ -93,6 +93,9 @@ function showState(now) {
   if (disk !== null && disk.free_bytes !== null) {
     terms.push(["free", bytes(disk.free_bytes), `of ${bytes(disk.disk_bytes)} of the state's disk`, disk.is_low]);
   }
+  if (disk !== null && disk.rows_free_bytes !== null) {
+    terms.push(["free for rows", bytes(disk.rows_free_bytes), "on the disk of the rows by key", disk.rows_low]);
+  }
   showTerms(byId("state-facts"), terms);
   let when = "is being measured";
   if (disk !== null) when = disk.age_s === null ? "in an object store, as its tables name them" : `measured ${seconds(disk.age_s)} ago`;
@@ -105,9 +108,19 @@ function troublesOf(now) {
     const again = each.running_s === null ? `again in ${seconds(each.again_in_s)}` : "under way again";
     return { key: each.work, text: `The ${each.work} fails: ${each.error}, ${each.failures} in a row, ${again}. Next: ${each.next_step}.` };
   });
+  for (const each of now.partitions) {
+    if (each.held_s === null || each.held_s <= HELD_S) continue;
+    const since = new Date(Date.now() - 1000 * each.held_s).toLocaleTimeString();
+    const text = `An open transaction holds back partition ${each.partition} at offset ${number(each.held_offset)} since ${since}: ${number(each.unstable)} records there are late by ${seconds(each.held_s)}. Next: end its producer, or abort the transaction (kafka-transactions.sh).`;
+    troubles.push({ key: `held ${each.partition}@${each.held_offset}`, text });
+  }
   if (now.disk?.is_low) {
     const text = `The state's disk has ${bytes(now.disk.free_bytes)} left. Next: make room on it, or move the state to a larger one.`;
     troubles.push({ key: "disk", text });
+  }
+  if (now.disk?.rows_low) {
+    const text = `The rows by key have ${bytes(now.disk.rows_free_bytes)} left on their disk. Next: make room on it, or name a folder on a larger one as rows_folder.`;
+    troubles.push({ key: "rows", text });
   }
   return troubles;
 }
