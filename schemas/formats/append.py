@@ -69,19 +69,16 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
             return AvroRows(in_records(columns), self.schemas_by_id, self.sub_micros)
         return JsonRows(in_records(columns), self.sub_micros)
 
-    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
+    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader:
         from schemas.formats.by_columns.json_rows import read_rows
         from schemas.formats.by_columns.keys import RegisteredRows
-        from schemas.formats.by_columns.renamed import RenamedColumns
-        from schemas.formats.by_columns.rows import AppendedRows
+        from schemas.formats.by_columns.rows import AppendedRows, RowReader
 
-        own = in_records(columns)
-        rows = (
-            AppendedRows(own, partial(read_rows, own))
-            if self.encoding == "json"
-            else AppendedRows(own, RegisteredRows(self.schemas_by_id, self.project(own), own))
-        )
-        return RenamedColumns.of(rows, columns)
+        named = in_records(columns)
+        rows: RowReader = partial(read_rows, named)
+        if self.encoding == "avro-registry":
+            rows = RegisteredRows(self.schemas_by_id, self.project(named), named)
+        return AppendedRows(tuple(columns), rows)
 
 
 class AppendOutput(_WithoutIdentity, RowOutput):

@@ -13,14 +13,12 @@ from schemas.formats.protocol import ColumnReader, Framed, Images, KeyReader, Ro
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
-from schemas.types import ColumnType, TypeName
 
 if TYPE_CHECKING:
     from schemas.formats.by_columns.rows import RowReader
 
 DELETED_FIELD = "__deleted"
 """Of Debezium's transformation that makes rows of events, where deletes are rows, too."""
-_TEXT = ColumnType(TypeName.STRING)
 KeyForm = Literal["record", "json", "text", "avro"]
 
 
@@ -79,9 +77,9 @@ class UpsertFormat(RegistryFormat):
         from schemas.avro.projection import misfit
         from schemas.formats.upsert_avro import projects
 
-        named = map(in_records, (table.columns, table.key_columns))
         deleted_field = self.deleted_field_beside(table.columns)
-        return misfit(schema, projects(self.key, *named, self.sub_micros, deleted_field)[half])
+        columns, key_columns = in_records(table.columns), in_records(table.key_columns)
+        return misfit(schema, projects(self.key, columns, key_columns, self.sub_micros, deleted_field)[half])
 
     # Readers need packages that commands such as `list` do without.
 
@@ -99,31 +97,28 @@ class UpsertFormat(RegistryFormat):
         return JsonUpserts(columns, key_columns, self.key, self.sub_micros, deleted_field)
 
     def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
-        from schemas.formats.by_columns.renamed import RenamedColumns
         from schemas.formats.by_columns.rows import KeyedRows
         from schemas.formats.by_columns.upserts import has_keys
 
-        if not has_keys(columns, key_columns):
-            return None
+        named = in_records(columns)
         deleted_field = self.deleted_field_beside(columns)
-        own, keys = in_records(columns), in_records(key_columns)
-        read = self._row_reader(own, deleted_field)
-        rows = KeyedRows(own, keys, self.key_reader(key_columns), read, deleted_field)
-        return RenamedColumns.of(rows, columns)
+        if not has_keys(columns, key_columns) or deleted_field in [column.name for column in named]:
+            return None
+        rows = self._row_reader(named, deleted_field)
+        return KeyedRows(tuple(columns), tuple(key_columns), self.key_reader(key_columns), rows)
 
     def _row_reader(self, columns: tuple[Column, ...], deleted_field: str | None) -> RowReader:
-        """The field that says that a row is deleted comes last, where it is no column."""
-        is_beside = deleted_field is not None and all(each.name != deleted_field for each in columns)
-        read = (*columns, Column(str(deleted_field), _TEXT, nullable=True)) if is_beside else columns
         if self.encoding == "json":
-            from schemas.formats.by_columns.json_rows import read_rows
+            from schemas.formats.by_columns.json_rows import read_rows_and_deletes
 
-            return partial(read_rows, read)
+            return partial(read_rows_and_deletes, columns, deleted_field)
+        from schemas.formats.by_columns.json_rows import with_deletes
         from schemas.formats.by_columns.keys import RegisteredRows
         from schemas.formats.upsert_avro import projects
 
         project = projects(self.key, columns, columns, self.sub_micros, deleted_field)["value"]
-        return RegisteredRows(self.schemas_by_id, project, read)
+        read = with_deletes(columns, deleted_field)
+        return RegisteredRows(self.schemas_by_id, project, read, has_deletes=deleted_field is not None)
 
     def key_reader(self, key_columns: Sequence[Column]) -> KeyReader:
         from schemas.formats.by_columns.keys import ObjectKeys, RegisteredKeys, ValueKeys

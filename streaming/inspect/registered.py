@@ -64,7 +64,7 @@ def _field(name: str, schema: Schema) -> Field:
     except MisfitError:
         return made  # no column can be read from it
     if logical == "decimal":
-        made.kind = decimal_kind(kind.get("precision", _DIGITS), scale)
+        made.kind = decimal_kind(int(kind.get("precision", _DIGITS)), scale)
     elif avro == "record" and has_own_scale(kind):
         made.kind = f"decimal({_DIGITS},10)"
         made.notes.append("numeric without a scale: as many digits behind the point as you need")

@@ -148,7 +148,7 @@ TREE = {
         {"name": "all", "type": {"type": "array", "items": "Tree"}},
     ],
 }
-_TREES = st.recursive(
+_TREES: st.SearchStrategy[dict[str, Any]] = st.recursive(
     st.just({"left": None, "all": []}),
     lambda trees: st.fixed_dictionaries({"left": st.none() | trees, "all": st.lists(trees, max_size=2)}),
     max_leaves=6,

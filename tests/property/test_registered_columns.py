@@ -212,8 +212,10 @@ def test_a_long_list_is_left_to_the_twin() -> None:
     assert agree(format_, KEYED, [(key, written(2, row, {"s": [0] * 100})), (key, None)])
 
 
-def test_keys_in_other_forms_have_no_such_reader() -> None:
+def test_keys_in_other_forms_are_read_as_well() -> None:
+    row = {"type": "record", "name": "Row", "fields": [{"name": "n", "type": "long"}]}
+    schemas = KnownSchemas((WriterSchema(2, json.dumps(row)),))
     forms: tuple[KeyForm, ...] = ("json", "text")
     for form in forms:
-        own = UpsertFormat(encoding="avro-registry", key=form)
-        assert own.column_reader(KEYED.columns, KEYED.key_columns) is None
+        format_ = UpsertFormat(encoding="avro-registry", key=form).with_schemas(schemas)
+        assert agree(format_, KEYED, [(b"7", written(2, row, {"n": 1})), (b"8", None)])

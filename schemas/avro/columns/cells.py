@@ -13,7 +13,6 @@ from schemas.avro.columns.cursor import Cursor, Places, spread
 from schemas.avro.writers.meanings import Schema
 from schemas.by_op import in_order
 from schemas.json.parsing import text_columns
-from schemas.json.parsing.text_columns import unsigned
 from schemas.records import OddRecordError, refuse
 from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName
 
@@ -59,7 +58,7 @@ def _value(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
         case Form.AS_IS:
             return _as_is(cursor, cell, kind)
         case Form.WRAPPED:
-            return unsigned(pa.array(cursor.number()), kind)
+            return text_columns.unsigned(pa.array(cursor.number()), kind)
         case Form.REAL:
             # By way of a double the nearest of 32 bits would be missed at times.
             return pa.array(cursor.number().astype(kind.arrow.to_pandas_dtype()))
@@ -99,14 +98,14 @@ def _decimals(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
 
 def _scaled(cursor: Cursor, places: tuple[Places, Places], kind: ColumnType, scale: int) -> pa.Array:
     # Arrow's cast to more digits behind the point lets some numbers wrap around: so they have to fit before it.
-    added = (kind.scale or 0) - scale
-    digits = min(MAX_DECIMAL_PRECISION, (kind.precision or 0) - added)
+    precision, added = kind.precision or 0, (kind.scale or 0) - scale
+    digits = min(MAX_DECIMAL_PRECISION, precision - added)
     refuse(digits < 1 and len(places[0]) > 0)
     own = ColumnType(kind.name, max(digits, 1), max(scale, 0))
     if scale >= 0:
         return cursor.decimals(own, *places).cast(kind.arrow)
     # Arrow has no scale below zero: the whole number gets its zeros, and the point is put where the column has it.
-    widened = cursor.decimals(own, *places).cast(pa.decimal128(kind.precision, min(added, kind.precision)))
+    widened = cursor.decimals(own, *places).cast(pa.decimal128(precision, min(added, precision)))
     return pa.Array.from_buffers(kind.arrow, len(widened), widened.buffers(), offset=widened.offset)
 
 

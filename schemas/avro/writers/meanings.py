@@ -66,11 +66,12 @@ def meaning(kind: Mapping[str, Any]) -> str | None:
     # Without a zone they are taken for UTC, as everything is here.
     logical = (named or "").removeprefix("local-")
     by_connect = _BY_CONNECT.get(str(kind.get("connect.name")))
-    known = {each for each in (logical, by_connect) if each in _OF_TYPES}
+    known = {each for each in (logical, by_connect) if each is not None and each in _OF_TYPES}
     if len(known) > 1:
         raise MisfitError(f"{avro} with two meanings, {logical} and {by_connect}")
-    if any(avro not in _OF_TYPES[each] for each in known):
-        raise MisfitError(f"{avro} with the meaning {min(known)}, which is for {_OF_TYPES[min(known)][0]}")
+    for each in known:
+        if avro not in _OF_TYPES[each]:
+            raise MisfitError(f"{avro} with the meaning {each}, which is for {_OF_TYPES[each][0]}")
     return next(iter(known), None)
 
 
@@ -90,13 +91,14 @@ def decimal_scale(kind: Mapping[str, Any]) -> int:
     if scale is None and "logicalType" in kind:
         scale = 0
     is_sound = (
-        type(precision) is type(scale) is int
+        type(precision) is int
+        and type(scale) is int
         and by_connect in (None, str(scale))
         and abs(scale) <= MAX_DECIMAL_PRECISION
         and max(scale, 1) <= precision
         and (kind["type"] == "bytes" or precision <= digits_in(kind["size"]) or "precision" not in kind)
     )
-    if not is_sound:
+    if not is_sound or scale is None:
         found = f"scale {kind.get('scale', by_connect)}, precision {kind.get('precision')}"
         raise MisfitError(f"{kind['type']} with a decimal that makes no sense: {found}")
     return int(scale)

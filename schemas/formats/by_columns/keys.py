@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from schemas.avro.columns.by_id import RegisteredColumns
 from schemas.avro.projection import Project
 from schemas.avro.registered import Schemas
-from schemas.formats.by_columns.json_rows import read_rows
+from schemas.formats.by_columns.json_rows import are_true, read_rows
 from schemas.formats.by_columns.upserts import struct_of
 from schemas.json.pieces import join
 from schemas.json.written import text
@@ -26,14 +26,21 @@ _SYNTAX = r'["\\,:{}\[\]\s]'
 
 
 class RegisteredRows:
-    """Rows in Avro by the schema that each names; a `formats.by_columns.rows.RowReader`."""
+    """Rows in Avro by the schema that each names; a `formats.by_columns.rows.RowReader`.
 
-    def __init__(self, schemas: Schemas, project: Project, columns: Sequence[Column]) -> None:
+    `has_deletes`: the last column says in text that its row is deleted, see `with_deletes`.
+    """
+
+    def __init__(
+        self, schemas: Schemas, project: Project, columns: Sequence[Column], *, has_deletes: bool = False
+    ) -> None:
         self._columns = RegisteredColumns(schemas, project, struct_of(columns))
+        self._has_deletes = has_deletes
 
     def __call__(self, records: pa.BinaryArray) -> list[pa.Array]:
         """Raises: OddRecordError."""
-        return list(self._columns.read(records).flatten())
+        found = list(self._columns.read(records).flatten())
+        return [*found[:-1], are_true(found[-1])] if self._has_deletes else found
 
 
 class RegisteredKeys(RegisteredRows):
@@ -68,8 +75,8 @@ class ValueKeys:
             return [_texts(keys)]
         refuse(keys.null_count)
         refuse(self.plain and pc.any(pc.match_substring_regex(keys, _SYNTAX), min_count=0).as_py())
-        has_quotes = self.column.type.name not in _UNQUOTED and not self.column.unsigned
-        quote = b'"' if self.plain and has_quotes else b""
+        is_number = self.column.type.name in _UNQUOTED or self.column.unsigned is not None
+        quote = b'"' if self.plain and not is_number else b""
         name = text(self.column.name).encode()
         return ObjectKeys((self.column,))(join([b"{%s:%s" % (name, quote), keys, quote + b"}"]))
 

@@ -38,6 +38,7 @@ class RowNames(Protocol):
 
 def row_names(format_: Format) -> RowNames | None:
     """How the names are read; None for a format whose records have the declared columns, all of them."""
+    half: str | None
     match format_:
         case DebeziumFormat():
             half = _AFTER
