@@ -34,7 +34,7 @@ def check_columns(
         for message in reader.first(topic, most, begins):
             value = message.value()
             if value and header_of(message, BARRIER_HEADER) is None:
-                names = names_in(value.encode() if isinstance(value, str) else value)
+                names = names_in(value)
                 if names is not None:
                     seen.add(names)
     refuse_absent(seen, topic)

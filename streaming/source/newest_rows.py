@@ -67,7 +67,7 @@ class NewestRows:
                 value = message.value()
                 if not value or header_of(message, BARRIER_HEADER) is not None:
                     continue
-                names = self._names(value.encode() if isinstance(value, str) else value)
+                names = self._names(value)
                 if names is not None:
                     self._history.add(names)
 

@@ -129,7 +129,8 @@ def _oddities(made: Written) -> Iterator[str]:
     own = [place for place in made.places() if place in upstream.positions and place not in upstream.extra]
     for before, place in pairwise(own):
         if before[0] == place[0]:
-            lsns = upstream.positions[before][1], upstream.positions[place][1]
+            # Of (commit, LSN), the second.
+            lsns = [(upstream.positions[each].position or (0, 0))[1] for each in (before, place)]
             numbers = (
                 widened(upstream.transactions[each], made.timeline.moments[0].snapshot)
                 for each in (before, place)
