@@ -10,7 +10,8 @@ from schemas.avro.codec import ChangeCodec
 from schemas.errors import InputError
 from schemas.formats.in_order import Redelivered
 from schemas.records import Op, Row
-from streaming.verify.history import Entry, RecordFault
+from streaming.verify.findings import RecordFault
+from streaming.verify.history import Entry
 from streaming.verify.records.rows import op_of
 
 
