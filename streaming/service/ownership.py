@@ -50,7 +50,7 @@ from streaming.source.barriers.kinds import barrier_source
 from streaming.source.barriers.last import newest_barrier
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
 from streaming.source.direct_read import DirectReader
-from streaming.source.first_rows import check_columns
+from streaming.source.fields.first_rows import check_columns
 from streaming.source.gaps import Gaps, refuse_lost
 from streaming.source.kafka import UpstreamSource
 from streaming.source.logged import LoggedRecords

@@ -72,7 +72,7 @@ from streaming.service.spark_watch import SparkWatch
 from streaming.service.stream import Stream
 from streaming.service.vitals import Vitals
 from streaming.source.barriers.source import BarrierSource
-from streaming.source.newest_rows import NewestRows
+from streaming.source.fields.newest_rows import NewestRows
 from streaming.source.upstream_checks import (
     UpstreamGuard,
     refuse_partial,

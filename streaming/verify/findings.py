@@ -10,9 +10,9 @@ import hashlib
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple, Self
 
-from schemas.errors import Code
+from schemas.errors import Code, InputError
 
 MOST_FINDINGS_KEPT = 1000
 """Of each report; all are counted, but a thoroughly broken topic must not fill the memory."""
@@ -173,3 +173,17 @@ class Report:
 def digest(data: bytes) -> str:
     """Size and a short digest: enough to distinguish two rows, too little to read one."""
     return f"{len(data)} bytes #{hashlib.blake2b(data, digest_size=4).hexdigest()}"
+
+
+class RecordFault(NamedTuple):
+    """Why a record is none of its format: an InputError as a value."""
+
+    code: Code
+    found: str
+    expected: str
+    next_step: str
+
+    @classmethod
+    def of(cls, error: InputError) -> Self:
+        """Without its place."""
+        return cls(error.code, error.found, error.expected, error.next_step)

@@ -10,27 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 
 from schemas.avro.codec import decode_barrier
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
 from schemas.records import Barrier
-from streaming.verify.findings import Findings, Place, Rule, Side
-
-
-class RecordFault(NamedTuple):
-    """Why a record is none of its format: an InputError as a value."""
-
-    code: Code
-    found: str
-    expected: str
-    next_step: str
-
-    @classmethod
-    def of(cls, error: InputError) -> Self:
-        """Without its place."""
-        return cls(error.code, error.found, error.expected, error.next_step)
+from streaming.verify.findings import Findings, Place, RecordFault, Rule, Side
 
 
 class Entry(NamedTuple):

@@ -55,11 +55,7 @@ def test_what_is_no_text_of_a_boolean_is_left_to_the_reference_decoder(deleted: 
 
 
 def test_wrapped_numbers_are_unwrapped_in_rows_and_keys() -> None:
-    assert rows(table(u=WRAPPED), [{"u": -1}, {"u": 5}, {"u": None}]) == [
-        (7, BIG),
-        (7, Decimal(5)),
-        (7, None),
-    ]
+    assert rows(table(u=WRAPPED), [{"u": -1}, {"u": 5}]) == [(7, BIG), (7, Decimal(5))]
     own = table(id=WRAPPED)
     for form, key in (("record", b'{"id":-1}'), ("json", b"-1"), ("text", b"-1")):
         format_ = UpsertFormat(key=form)  # type: ignore[arg-type]

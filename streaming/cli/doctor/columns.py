@@ -13,7 +13,7 @@ from streaming.cli.doctor.findings import Finding
 from streaming.kafka.clients import KafkaSettings
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
-from streaming.source.first_rows import check_columns
+from streaming.source.fields.first_rows import check_columns
 
 
 def looked_at(config: ServiceConfig, settings: KafkaSettings) -> Iterator[Finding]:

@@ -10,7 +10,8 @@ from schemas.avro.codec import ChangeCodec
 from schemas.errors import InputError
 from schemas.formats.events.logs import LogId, LogPosition
 from schemas.records import Op, Row
-from streaming.verify.history import Entry, RecordFault
+from streaming.verify.findings import RecordFault
+from streaming.verify.history import Entry
 from streaming.verify.records.redelivered import Redelivered, WentBack
 from streaming.verify.records.rows import op_of
 

@@ -18,8 +18,8 @@ from schemas.table import TableSchema, declare
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
-from streaming.source.first_rows import OF_PARTITION, check_columns
-from streaming.source.newest_rows import OF_A_LOOK, NewestRows
+from streaming.source.fields.first_rows import OF_PARTITION, check_columns
+from streaming.source.fields.newest_rows import OF_A_LOOK, NewestRows
 from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
 
 pytestmark = pytest.mark.kafka
