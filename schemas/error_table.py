@@ -26,6 +26,10 @@ _CONFIGURATION = {
         "a table with name, columns, primary_key and, if wanted, distribution, distribution_key, vnode_count",
         "correct the declaration and start again; nothing was read or written",
     ),
+    Code.COLUMN_ABSENT: Advice(
+        "every declared column in some of the first records",
+        "correct the column's name, or its `field`; if the column came later, give it `fill: null`",
+    ),
     Code.JOB_INVALID: Advice(
         "a job with name and output and, if wanted, columns, filter, output_partitions, read, rate_limit, "
         "latency_budget, replication_factor, topic_config, allow_retention, barrier_topic, sink, format, encoding, "
@@ -102,8 +106,8 @@ _CHANGES = {
         "the producer",
     ),
     Code.SCHEMA_INCOMPATIBLE: Advice(
-        "an Avro record whose fields fit the table's columns of these names",
-        "check the producer's schema against the table's declaration",
+        "a schema whose fields fit the table's columns of these names, and their time and decimal",
+        "check the producer's schema against the table's declaration, and upstream.time and upstream.decimal",
     ),
     Code.JSON_MALFORMED: Advice("a JSON object of the table's columns, each in its type's form", _SCHEMA),
     Code.BAD_ENCODING: Advice("UTF-8 in column {column}", _PRODUCER),
@@ -140,8 +144,8 @@ _CHANGES = {
     Code.DELETE_MISSING_KEY: Advice("UPDATE and DELETE of a present key only", _HISTORY),
     Code.OLD_ROW_MISMATCH: Advice("before equal to the row that is there", _HISTORY),
     Code.RECORD_TOO_LARGE: Advice(
-        "at most {limit} bytes of key and value, as limits.record_bytes says",
-        "raise limits.record_bytes, or correct the producer",
+        "at most {limit} bytes of key and value, as {setting} says",
+        "raise {setting}, or correct the producer",
     ),
     Code.KEY_IN_TWO_PARTITIONS: Advice("all changes of a key in one partition, here {partition}", _PRODUCER),
 }
@@ -279,6 +283,19 @@ _MACHINE = {
         "one to end within {late}",
         "look at Spark's log, its executors and the storage of `state`; a Spark job is ended after batch_timeout and "
         "tried again",
+    ),
+    Code.ROWS_FOLDER_FOREIGN: Advice(
+        "a folder of user {user}, who runs this, or none: rows of the table are kept there, and believed",
+        "find out who made it, and delete it; or name a folder that no other user can write to as rows_folder",
+    ),
+    Code.ROWS_FOLDER_UNUSABLE: Advice(
+        "a folder that this user can write to, and 256 MiB of address space at least",
+        "give the folder to this user or name another one as rows_folder; raise a limit on the address space",
+    ),
+    Code.ROWS_DISK_FULL: Advice(
+        "room for the rows by key of this machine's lanes, about the size of the table",
+        "make room there, or name a folder on a larger disk as rows_folder (by default TMPDIR); the service goes on "
+        "where it was",
     ),
     Code.SPARK_FAILED: Advice(
         "a stream that goes on, and jobs that come to their end",

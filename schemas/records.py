@@ -155,7 +155,11 @@ class VnodeProgress:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Closes the interval (prev, curr]. The same barrier goes to each of `partitions` partitions."""
+    """Closes the interval (prev, curr]. The same barrier goes to each of `partitions` partitions.
+
+    `full`: its progress lists all parts of its partition, so readers may begin at it. Only barriers of a barrier topic
+    are (`schemas.kinds.full_barriers`).
+    """
 
     curr: int
     prev: int
@@ -164,3 +168,4 @@ class Barrier:
     injected_at_ms: int
     mutation: Mutation | None = None
     progress: tuple[VnodeProgress, ...] = ()
+    full: bool = False

@@ -9,34 +9,23 @@ Vnodes may also be the partitions of the upstream (`distribution: upstream`); th
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from schemas.errors import Code, ConfigError
+from schemas.kinds.columns import IDENTIFIER, declared_columns
+from schemas.kinds.columns import RESERVED_PREFIX as RESERVED_PREFIX
+from schemas.kinds.columns import Column as Column
+from schemas.kinds.columns import nearest as nearest
 from schemas.types import TYPE_NAMES, ColumnType
 
 DEFAULT_VNODE_COUNT = 64
 MIN_VNODE_COUNT, MAX_VNODE_COUNT = 2, 32_768
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 HASH, UPSTREAM = "hash", "upstream"
 """What decides the vnode of a row: a hash of its distribution key, or the upstream partition that it came in."""
-
-RESERVED_PREFIX = "_bf_"
-"""Columns of our own beside the table's columns in the replica start with this."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column; `nullable` is false exactly for the primary key's."""
-
-    name: str
-    type: ColumnType
-    nullable: bool
 
 
 @dataclass(frozen=True)
@@ -95,7 +84,7 @@ class TableSchema:
         """The declaration, with every default written out; `declare` reads it back."""
         named = {
             "name": self.name,
-            "columns": {column.name: str(column.type) for column in self.columns},
+            "columns": {column.name: column.declared for column in self.columns},
         }
         if not self.has_key:
             return named
@@ -111,7 +100,13 @@ class TableSchema:
 
 KEYS = {
     "name": ("", "Letters, digits and `_`."),
-    "columns": ("", f"Name: type; types are `{' '.join(TYPE_NAMES)}`."),
+    "columns": (
+        "",
+        f"Name: type; types are `{' '.join(TYPE_NAMES)}`. Or name: a mapping with `type`, and what records have "
+        "otherwise: `field`, its name there, any text; `time`, `decimal` and `unsigned`, its "
+        "[units](debezium.md#units-by-column); `fill: null`, for a column that "
+        "[records may lack](formats.md#columns-that-no-record-has).",
+    ),
     "primary_key": (
         "",
         "Columns, in order; not `float`, `double` or `binary`; never null. Left out, as the next three, for "
@@ -132,12 +127,6 @@ _OF_KEY = ("primary_key", "distribution", "distribution_key", "vnode_count")
 _OF_HASH = ("distribution_key", "vnode_count")
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
-    """` (did you mean ...?)` for a likely typing slip, else an empty text."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
 def declare(
     declaration: Mapping[str, Any], *, where: str = "table", has_key: bool | None = True
 ) -> TableSchema:
@@ -154,20 +143,20 @@ def declare(
     faults += [f"{key!r} is missing" for key in _REQUIRED if key not in declaration]
     faults += _identity_faults(declaration, has_key)
     name = declaration.get("name", "table")
-    if not (isinstance(name, str) and _IDENTIFIER.fullmatch(name)):
+    if not (isinstance(name, str) and IDENTIFIER.fullmatch(name)):
         faults.append(f"name {name!r} is not letters, digits and _ (128 at most)")
     key = _names(declaration, "primary_key", faults)
     distribution = _names(declaration, "distribution_key", faults) or key
     by_partition = _by_partition(declaration, faults)
-    types = _column_types(declaration["columns"], faults) if "columns" in declaration else {}
-    faults += _key_faults(key, distribution, types)
+    declared = declared_columns(declaration["columns"], faults) if "columns" in declaration else []
+    faults += _key_faults(key, distribution, {column.name: column.type for column in declared})
     vnode_count = declaration.get("vnode_count", DEFAULT_VNODE_COUNT)
     if type(vnode_count) is not int or not MIN_VNODE_COUNT <= vnode_count <= MAX_VNODE_COUNT:
         limits = f"{MIN_VNODE_COUNT}..{MAX_VNODE_COUNT}"
         faults.append(f"vnode_count {vnode_count!r} is not a whole number in {limits}")
     if faults:
         raise _invalid(where, "; ".join(faults))
-    columns = tuple(Column(column, kind, nullable=column not in key) for column, kind in types.items())
+    columns = tuple(replace(column, nullable=column.name not in key) for column in declared)
     if by_partition:
         return TableSchema(str(name), columns, tuple(key), (), 0, by_partition=True)
     return TableSchema(str(name), columns, tuple(key), tuple(distribution), vnode_count)
@@ -205,29 +194,6 @@ def _names(declaration: Mapping[str, Any], key: str, faults: list[str]) -> list[
     if len(set(value)) != len(value):
         faults.append(f"{key} names a column twice")
     return list(value)
-
-
-def _column_types(declared: object, faults: list[str]) -> dict[str, ColumnType]:
-    if not isinstance(declared, Mapping) or not declared:
-        faults.append("columns is not a mapping of names to types")
-        return {}
-    types: dict[str, ColumnType] = {}
-    for name, text in declared.items():
-        if not (isinstance(name, str) and _IDENTIFIER.fullmatch(name)):
-            faults.append(f"column name {name!r} is not letters, digits and _ (128 at most)")
-            continue
-        if name.lower().startswith(RESERVED_PREFIX):
-            faults.append(
-                f"column name {name!r} starts with {RESERVED_PREFIX}, which is kept for the replica"
-            )
-            continue
-        try:
-            types[name] = ColumnType.parse(str(text))
-        except ValueError as error:
-            faults.append(f"column {name}: {error}")
-    if len({name.lower() for name in types}) != len(types):
-        faults.append("two column names differ only in case")  # Spark and Delta treat them as one
-    return types
 
 
 def _key_faults(key: list[str], distribution: list[str], types: Mapping[str, ColumnType]) -> list[str]:

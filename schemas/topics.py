@@ -44,8 +44,8 @@ class UpstreamTopics:
 
     @property
     def all(self) -> frozenset[str]:
-        """Every one of them; none can be an output."""
-        return frozenset({self.data, self.with_barriers, self.control})
+        """Every one of them, and that of the table's dead letters; none can be an output."""
+        return frozenset({self.data, self.with_barriers, self.control, self.data + DEAD_LETTERS_SUFFIX})
 
 
 def barriers_of_output(declaration: Mapping[str, Any], format_: OutputFormat, faults: Faults) -> str | None:

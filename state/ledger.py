@@ -8,10 +8,14 @@ delta-rs writes small commits in milliseconds, without a Spark job. Two rules ma
 - *Once per barrier.* Each commit carries the epoch that it brings the table to (a Delta `txn` action), so a
   re-run batch sees that its effect is there. The id of that record is fixed at the table's creation, so it goes
   with the table and not with any checkpoint.
+
+A commit may carry a note: a text that is there or not with its marks. Delta keeps it in the commit alone, and the
+newest commit is never cleaned away, so each commit repeats the note of the one before, unless it brings another.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -27,6 +31,8 @@ _HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=F
 
 LOG = "_delta_log"
 """Where a table's commits and checkpoints are."""
+_NOTE = "backfillNote"
+"""What a commit calls its note among what it tells of itself (Delta's `commitInfo`)."""
 _PARTITION = "partition."
 """How delta-rs marks partition columns among a table's add actions."""
 
@@ -53,6 +59,8 @@ class Ledger:
         self._copied_id = f"{self._app_id}-copied"
         self._marks: dict[str, int] = {}
         """Those that were read or written, of the version seen."""
+        self._noted: tuple[int, str | None] | None = None
+        """A version, and the note of its commit."""
         self._sync_commits(self.version)
 
     @property
@@ -80,6 +88,24 @@ class Ledger:
         if name not in self._marks:
             self._marks[name] = self._table.transaction_version(name) or 0
         return self._marks[name]
+
+    @property
+    def note(self) -> str | None:
+        """The note of the version seen; None where no commit ever brought one."""
+        version = self.version
+        if self._noted is None or self._noted[0] != version:
+            self._noted = version, self._read_note(version)
+        return self._noted[1]
+
+    def _read_note(self, version: int) -> str | None:
+        try:
+            lines = self.storage.read_file(self.path, LOG, _commit_name(version)).splitlines()
+        except (
+            FileNotFoundError
+        ):  # cleaned: the table has moved on, and a commit on top of this version is refused
+            return None
+        infos = (json.loads(line).get("commitInfo", {}) for line in lines)
+        return next((info[_NOTE] for info in infos if _NOTE in info), None)
 
     def reload(self) -> None:
         """Move to the newest version, with other writers' commits. Only where no plan of ours is open."""
@@ -110,15 +136,16 @@ class Ledger:
         records: int | None = None,
         copied: int | None = None,
         data_change: bool = True,
+        note: str | None = None,
     ) -> None:
-        """Add and remove files in one commit on top of the version seen; marks that are None are left as they are.
+        """Add and remove files in one commit on top of the version seen; marks and notes that are None stay.
 
         It is on the disk before the next commit of any table; a caller that relies on it sooner waits (`await_synced`).
 
         Raises: CommitConflict when another writer committed since; nothing was written then. Also when this very
         commit had landed, its answer was lost, and it adds no file to know it by.
         """
-        seen = self.version
+        seen, note = self.version, self.note if note is None else note
         if added:
             self.storage.sync(self.path)
         self.storage.await_synced()
@@ -132,7 +159,11 @@ class Ledger:
                 mode="append",
                 schema=self.schema,
                 partition_by=self._partition_by,
-                commit_properties=CommitProperties(max_commit_retries=0, app_transactions=transactions),
+                commit_properties=CommitProperties(
+                    custom_metadata=None if note is None else {_NOTE: note},
+                    max_commit_retries=0,
+                    app_transactions=transactions,
+                ),
                 post_commithook_properties=_HOOKS,
             )
             self._table.update_incremental()
@@ -147,12 +178,12 @@ class Ledger:
             raise
         if self.version != seen + 1:
             raise self._conflict(seen)
-        self._marks = known | marks
+        self._marks, self._noted = known | marks, (self.version, note)
         self._sync_commits(self.version)
 
     def _sync_commits(self, first: int) -> None:
         """Begin to sync the commits from `first` to the version seen: the next effect relies on them."""
-        names = [f"{version:020d}.json" for version in range(first, self.version + 1)]
+        names = [_commit_name(version) for version in range(first, self.version + 1)]
         if names:
             self.storage.begin_sync(*((self.path, LOG, name) for name in names), (self.path, LOG))
 
@@ -168,6 +199,10 @@ class Ledger:
             where=self.storage.uri(self.path),
             found=f"a commit of another process on top of version {seen}",
         )
+
+
+def _commit_name(version: int) -> str:
+    return f"{version:020d}.json"
 
 
 def files_of(storage: Storage, path: str, version: int) -> list[DataFile]:

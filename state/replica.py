@@ -13,10 +13,11 @@ base, and out of the log, between two batches.
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -26,7 +27,8 @@ from schemas.table import TableSchema
 from state.columns import EPOCH, VNODE, base_schema, log_schema
 from state.ledger import Ledger
 from state.storage import DataFile, Storage
-from state.values.plan import ReplicaVersion
+from state.values.marks import Marks, marks_from_dict, marks_to_dict
+from state.values.plan import BatchPlan, ReplicaVersion
 
 BASE_PATH, LOG_PATH = "replica/base", "replica/log"
 LOG_BOUNDS = (VNODE, EPOCH)
@@ -111,9 +113,17 @@ class ReplicaFiles:
         """Only what readers of these vnodes need: of the log the files whose bounds hold at least one of them."""
         ordered = sorted(vnodes)
         base = {vnode: self.base[vnode] for vnode in ordered if vnode in self.base}
-        return ReplicaFiles(
-            self.compacted_epoch, base, tuple(file for file in self.log if _holds(file, ordered))
-        )
+        return replace(self, base=base, log=tuple(file for file in self.log if _holds(file, ordered)))
+
+    def since(self, epoch: int) -> ReplicaFiles | None:
+        """The log behind a barrier, as a version of its own; None where it no longer has all of that.
+
+        Its `compacted_epoch` is the barrier: a merged file may hold rows on both sides of it, without those that were
+        newest there, which are in other files.
+        """
+        if epoch < self.compacted_epoch:
+            return None
+        return ReplicaFiles(epoch, {}, tuple(file for file in self.log if file.bounds[EPOCH][1] > epoch))
 
 
 def _holds(file: DataFile, vnodes: Sequence[int]) -> bool:
@@ -219,25 +229,36 @@ class Replica:
         self.log.reload()
         self.base.reload()
 
-    def append(self, files: Sequence[DataFile], epoch: int) -> None:
-        """Commit the changes of a batch that ends with barrier `epoch`. Does nothing if they are there already.
+    @property
+    def seen(self) -> Marks | None:
+        """What was seen of the upstream up to where the log ends, if its records may be sent again.
 
-        Raises: CommitConflict when another writer committed to the log.
+        None for a log to which no version of the service has appended that commits this.
+        """
+        return None if self.log.note is None else marks_from_dict(json.loads(self.log.note))
+
+    def append(self, files: Sequence[DataFile], epoch: int, seen: Marks | None = None) -> None:
+        """Commit the changes of a batch that ends with barrier `epoch`, and what was `seen` then (None: as before).
+
+        Does nothing if they are there already. Raises: CommitConflict when another writer committed to the log.
         """
         if epoch > self.log_epoch:
-            self.log.commit([file for file in files if file.rows], epoch=epoch)
+            self.log.commit([file for file in files if file.rows], epoch=epoch, note=_note(seen))
 
-    def append_part(self, files: Sequence[DataFile], records: int) -> None:
-        """Commit a part of the changes of an interval that is not over. Does nothing if it is there already.
+    def append_part(self, files: Sequence[DataFile], records: int, seen: Marks | None = None) -> None:
+        """Commit a part of the changes of an interval that is not over, as `append`.
 
-        `records` is `BatchPlan.end_records`. Raises: CommitConflict, as `append`.
+        `records` is `BatchPlan.end_records`.
         """
-        if not self.has_part(records):
-            self.log.commit([file for file in files if file.rows], epoch=None, records=records)
+        if records > self.log.records:
+            added = [file for file in files if file.rows]
+            self.log.commit(added, epoch=None, records=records, note=_note(seen))
 
-    def has_part(self, records: int) -> bool:
-        """Whether the log holds the part that ends there."""
-        return self.log.records >= records
+    def holds(self, plan: BatchPlan) -> bool:
+        """Whether the log has the changes of a batch, or of a part of a long interval."""
+        if plan.until is None:
+            return self.log_epoch >= plan.epoch
+        return self.log.records >= plan.end_records
 
     def trim(self) -> int:
         """Remove log files that the base has compacted; returns how many. Only between two batches."""
@@ -251,6 +272,10 @@ class Replica:
     def replace_log_files(self, merged: Sequence[DataFile], by: DataFile) -> None:
         """Swap small log files for one with the same rows. Only between two batches."""
         self.log.commit([by], merged, epoch=None, data_change=False)
+
+
+def _note(seen: Marks | None) -> str | None:
+    return None if seen is None else json.dumps(marks_to_dict(seen))
 
 
 def _by_vnode(files: Sequence[DataFile]) -> dict[int, tuple[BaseFile, ...]]:

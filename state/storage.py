@@ -117,10 +117,11 @@ class Storage:
 
         Raises: StateError(STATE_PATH_INVALID).
         """
-        if self.is_store:
-            self._prepare_store()
-        else:
+        if not self.is_store:
             self._prepare_folder(Path(self.root))
+        # On such a store two instances could both win the same commit.
+        elif (fault := fault_of(self.root, self.uri("journal"))) is not None:
+            raise self._invalid("", fault)
 
     def _prepare_folder(self, root: Path) -> None:
         try:
@@ -132,11 +133,6 @@ class Storage:
         for name in _OURS:
             if not (root / name).resolve().is_relative_to(root):
                 raise self._invalid(name, "a link that leads out of the state's folder")
-
-    def _prepare_store(self) -> None:
-        """Refuse a store on which two instances could both win the same commit."""
-        if (fault := fault_of(self.root, self.uri("journal"))) is not None:
-            raise self._invalid("", fault)
 
     def sync(self, *parts: str) -> None:
         """Wait until a file, or the names in a folder, are on the disk. Nothing on a store that answers for itself."""
@@ -183,6 +179,11 @@ class Storage:
             self.filesystem.move(self.path(folder, draft), self.path(folder, name))
             self.sync(folder)
             self.sync()
+
+    def read_file(self, *parts: str) -> bytes:
+        """The bytes of a small file. Raises: OSError."""
+        with self.filesystem.open_input_stream(self.path(*parts)) as source:
+            return bytes(source.read())
 
     def exists(self, *parts: str) -> bool:
         """Whether a file or folder is there."""

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 import fastavro
 
-from schemas.avro.cells import CellError, MisfitError
+from schemas.avro.cells import CellError
 from schemas.avro.limits import MalformedError
 from schemas.avro.projection import Project, Projection, projected
 from schemas.avro.reader import RecordReader
 from schemas.avro.registered import FRAME_BYTES, Schemas, framed_id
+from schemas.avro.writers.meanings import MisfitError
 from schemas.errors import Code, InputError
 
 _FORM = "a zero byte, the id of a schema in four bytes, and Avro by this schema"

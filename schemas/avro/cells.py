@@ -1,31 +1,34 @@
 """How a field of a writer's Avro schema becomes a column: which pairs of types fit, and the values of one by one.
 
-A field is read in a *plain* form, by Spark and by Python alike, that has the same bytes and leaves nothing to the
-leniency of a reader: every whole number as a `long`, whatever it means, a boolean as its byte, a symbol as its number.
-What it means is the cell's `form`. Java would drop the upper bits of an int that is too long, and take any byte but 1
-for FALSE.
+A field is read in a *plain* form that has the same bytes and leaves nothing to the leniency of a reader: every whole
+number as a `long`, a boolean as its byte, a symbol as its number. What it means is the cell's `form`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-import numpy as np
-
 from schemas.avro.limits import MalformedError
+from schemas.avro.writers.meanings import (
+    UNITS_NS,
+    MisfitError,
+    Schema,
+    decimal_scale,
+    digits_in,
+    has_own_scale,
+    meaning,
+    unwrapped,
+)
 from schemas.errors import Code
 from schemas.json.parsing.tokens import JsonError
-from schemas.json.values import plain_value
+from schemas.json.values import SubMicros, plain_token, read_by, upstream_reader
 from schemas.table import Column
 from schemas.types import FIRST_DAY, LAST_DAY, MAX_DECIMAL_PRECISION, TypeName, Value
-
-Schema = Any
-"""Of Avro, as JSON has it: a name, a mapping, or a list of a union's branches."""
 
 BOOLEAN_BYTE: Schema = {"type": "fixed", "name": "backfill.Boolean", "size": 1}
 OWN_SCALE: Schema = {
@@ -35,22 +38,11 @@ OWN_SCALE: Schema = {
 }
 MOST_SCALE = 999
 """Of a decimal that comes with its scale."""
+_MOST_UNSCALED = 10 ** (MAX_DECIMAL_PRECISION + MOST_SCALE)
+"""No number that is larger fits a column, whatever its scale; to take it apart could take long."""
 DAY_MICROS = 86_400_000_000
 _LONG_BYTES, _LONG_DIGITS = 8, 18
 _WHOLE = ("int", "long")
-_UNITS = {"timestamp-millis": 1_000_000, "timestamp-micros": 1_000, "timestamp-nanos": 1}
-"""Nanoseconds."""
-_BY_CONNECT = {
-    "io.debezium.time.Date": "date",
-    "org.apache.kafka.connect.data.Date": "date",
-    "io.debezium.time.Timestamp": "timestamp-millis",
-    "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
-    "io.debezium.time.MicroTimestamp": "timestamp-micros",
-    "io.debezium.time.NanoTimestamp": "timestamp-nanos",
-}
-"""Kafka Connect's converters name some types by a property of their own beside, or in place of, `logicalType`."""
-_OWN_SCALE_NAME = "io.debezium.data.VariableScaleDecimal"
-"""What PostgreSQL's `numeric` becomes."""
 _BEYOND = {
     TypeName.TIMESTAMP: ("infinity", "-infinity"),
     TypeName.DECIMAL: ("NaN", "Infinity", "-Infinity"),
@@ -64,6 +56,7 @@ class Form(Enum):
     AS_IS = "as is"
     BOOLEAN = "a byte, 0 or 1"
     NUMBER = "a whole number that has to fit the column"
+    WRAPPED = "an unsigned number of 64 bits that was written as a signed one"
     REAL = "a number whose nearest of the column's type is meant"
     SYMBOL = "a number of `Cell.symbols`"
     DECIMAL = "two's complement, in units of 10**-`Cell.scale`"
@@ -71,10 +64,6 @@ class Form(Enum):
     DAYS = "days since 1970"
     TIME = "time since 1970 in units of `Cell.unit` nanoseconds"
     TEXT = "text in the form that JSON has for the column"
-
-
-class MisfitError(ValueError):
-    """Why records of a writer's schema can't be rows."""
 
 
 class CellError(MalformedError):
@@ -93,10 +82,10 @@ class Cell:
     plain: Schema
     form: Form = Form.AS_IS
     scale: int = 0
-    digits: int = MAX_DECIMAL_PRECISION
-    """Of a decimal, at most; Spark holds no more."""
     symbols: tuple[str, ...] = ()
     unit: int = 1
+    sub_micros: SubMicros = "refuse"
+    """What becomes of digits of an instant beyond microseconds."""
 
     @property
     def ticks(self) -> tuple[int, int]:
@@ -132,7 +121,13 @@ def _number(cell: Cell, raw: int) -> int:
     return raw
 
 
+def _wrapped(_: Cell, raw: int) -> Decimal:
+    return Decimal(raw % 2**64)
+
+
 def _real(cell: Cell, raw: int | float) -> float:
+    import numpy as np  # commands that only look at a configuration do without it
+
     # By way of a double the nearest of 32 bits would be missed at times.
     return float(np.int64(raw).astype(np.float32)) if cell.column.type.name is TypeName.FLOAT else float(raw)
 
@@ -148,7 +143,7 @@ def _decimal(cell: Cell, raw: bytes) -> Decimal:
 
 
 def _own_scale(cell: Cell, raw: Mapping[str, Any]) -> Decimal:
-    if not 0 <= raw["scale"] <= MOST_SCALE:
+    if abs(raw["scale"]) > MOST_SCALE:
         raise ValueError
     return _scaled(cell, raw["value"], raw["scale"])
 
@@ -157,7 +152,7 @@ def _scaled(cell: Cell, raw: bytes, scale: int) -> Decimal:
     if not raw:
         raise ValueError
     number = int.from_bytes(raw, "big", signed=True)
-    if abs(number) >= 10**cell.digits:
+    if abs(number) >= _MOST_UNSCALED:
         raise OverflowError
     sign, digits, _ = Decimal(number).as_tuple()
     exact = cell.column.type.exact(Decimal((sign, digits, -scale)))
@@ -178,7 +173,7 @@ _UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 def _time(cell: Cell, raw: int) -> dt.datetime:
     first, last = cell.ticks
     micros, rest = divmod(raw * cell.unit, 1_000)
-    if not first <= raw <= last or rest:
+    if not first <= raw <= last or (rest and cell.sub_micros == "refuse"):
         raise OverflowError
     return _UNIX_ZERO + dt.timedelta(microseconds=micros)
 
@@ -188,12 +183,14 @@ def _text(cell: Cell, raw: str) -> Value:
     if raw in _BEYOND.get(kind, ()):
         raise OverflowError
     # Debezium's IsoDate ends so.
-    return plain_value(raw.removesuffix("Z") if kind is TypeName.DATE else raw, cell.column)
+    text = raw.removesuffix("Z") if kind is TypeName.DATE else raw
+    return read_by(upstream_reader(cell.column, cell.sub_micros), plain_token(text, cell.column), cell.column)
 
 
 _READERS: Mapping[Form, Callable[[Cell, Any], Value]] = {
     Form.BOOLEAN: _boolean,
     Form.NUMBER: _number,
+    Form.WRAPPED: _wrapped,
     Form.REAL: _real,
     Form.SYMBOL: _symbol,
     Form.DECIMAL: _decimal,
@@ -204,8 +201,8 @@ _READERS: Mapping[Form, Callable[[Cell, Any], Value]] = {
 }
 
 
-def cell_of(column: Column, field: Schema) -> Cell | None:
-    """How a field is read for a column; None for one that can only be null. `field` is expanded, without names.
+def cell_of(column: Column, field: Schema, sub_micros: SubMicros = "refuse") -> Cell | None:
+    """How a field is read for a column; None for one that can only be null. `field` has no names of other types.
 
     Raises: MisfitError.
     """
@@ -214,28 +211,18 @@ def cell_of(column: Column, field: Schema) -> Cell | None:
     values = [kind for kind in kinds if kind["type"] != "null"]
     if not values:
         return None
-    cell = _fitting(column, values[0]) if len(values) == 1 else None
-    if cell is None:
+    try:
+        cell = _fitting(column, values[0]) if len(values) == 1 else None
         found = " or ".join(_named(kind) for kind in values)
-        raise MisfitError(f"field {column.name} is {found}, its column {column.type}")
-    if not isinstance(field, list):
-        return cell
-    plain = ["null" if kind["type"] == "null" else cell.plain for kind in kinds]
-    return Cell(column, plain, cell.form, cell.scale, cell.digits, cell.symbols, cell.unit)
-
-
-def unwrapped(schema: Schema) -> Mapping[str, Any]:
-    """A schema as a mapping whose `type` is a name."""
-    while isinstance(schema, dict) and isinstance(schema["type"], dict):
-        schema = schema["type"]
-    return schema if isinstance(schema, dict) else {"type": schema}
-
-
-def meaning(kind: Mapping[str, Any]) -> str | None:
-    """What values of a type stand for: its `logicalType`, or Avro's name for a type of Connect; None for neither."""
-    named = kind.get("logicalType") or _BY_CONNECT.get(str(kind.get("connect.name")))
-    # Without a zone they are taken for UTC, as everything is here.
-    return str(named).removeprefix("local-") if named else None
+    except MisfitError as reason:
+        raise MisfitError(f"field {column.name} is {reason}") from None
+    if cell is None:
+        unsigned = f", unsigned: {column.unsigned}" if column.unsigned else ""
+        raise MisfitError(f"field {column.name} is {found}, its column {column.type}{unsigned}")
+    plain = cell.plain
+    if isinstance(field, list):
+        plain = ["null" if kind["type"] == "null" else cell.plain for kind in kinds]
+    return replace(cell, plain=plain, sub_micros=sub_micros)
 
 
 def _named(kind: Mapping[str, Any]) -> str:
@@ -245,6 +232,8 @@ def _named(kind: Mapping[str, Any]) -> str:
 
 def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
     avro, logical = kind["type"], meaning(kind)
+    if column.unsigned is not None:
+        return Cell(column, "long", Form.WRAPPED) if (avro, logical) == ("long", None) else None
     match column.type.name:
         case TypeName.BOOLEAN if avro == "boolean":
             return Cell(column, BOOLEAN_BYTE, Form.BOOLEAN)
@@ -264,7 +253,7 @@ def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
             return Cell(column, "string")
         case TypeName.BINARY if avro in ("string", "bytes") and logical != "decimal":
             return Cell(column, "bytes")
-        case TypeName.BINARY if avro == "fixed" and logical is None:
+        case TypeName.BINARY if avro == "fixed" and logical != "decimal":
             return Cell(column, _fixed(kind["size"]))
         case TypeName.DECIMAL if avro in ("bytes", "fixed") and logical == "decimal":
             return _decimal_cell(column, kind)
@@ -272,17 +261,11 @@ def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
             return Cell(column, OWN_SCALE, Form.OWN_SCALE)
         case TypeName.DATE if avro == "int" and logical == "date":
             return Cell(column, "long", Form.DAYS)
-        case TypeName.TIMESTAMP if avro == "long" and logical in _UNITS:
-            return Cell(column, "long", Form.TIME, unit=_UNITS[logical])
+        case TypeName.TIMESTAMP if avro == "long" and logical in UNITS_NS:
+            return Cell(column, "long", Form.TIME, unit=UNITS_NS[logical])
         case TypeName.DECIMAL | TypeName.DATE | TypeName.TIMESTAMP if avro == "string":
             return Cell(column, "string", Form.TEXT)
     return None
-
-
-def has_own_scale(kind: Mapping[str, Any]) -> bool:
-    """Whether a record is Debezium's decimal with its own scale."""
-    fields = [(field["name"], unwrapped(field["type"])["type"]) for field in kind["fields"]]
-    return kind["name"] == _OWN_SCALE_NAME and fields == [("scale", "int"), ("value", "bytes")]
 
 
 def _fixed(size: int) -> Schema:
@@ -290,15 +273,11 @@ def _fixed(size: int) -> Schema:
 
 
 def _decimal_cell(column: Column, kind: Mapping[str, Any]) -> Cell | None:
-    scale = int(kind.get("scale", 0))
-    if not 0 <= scale <= MAX_DECIMAL_PRECISION:
-        return None
+    scale = decimal_scale(kind)
     if kind["type"] == "bytes":
         return Cell(column, "bytes", Form.DECIMAL, scale)
-    size = max(1, int(kind["size"]))
-    digits = min(MAX_DECIMAL_PRECISION, len(str(2 ** (8 * size - 1) - 1)) - 1)
-    if scale > digits:
+    size = int(kind["size"])
+    if scale > digits_in(size):
         return None
-    return Cell(
-        column, {**_fixed(size), "name": f"backfill.Decimal{size}_{scale}"}, Form.DECIMAL, scale, digits
-    )
+    plain = {**_fixed(size), "name": f"backfill.Decimal{size}_{'m' if scale < 0 else ''}{abs(scale)}"}
+    return Cell(column, plain, Form.DECIMAL, scale)

@@ -4,8 +4,7 @@ Avro writes the length in front of a text and the count in front of an array, an
 Six bytes can announce a terabyte. The walk below goes over a record without building a value, so it costs no memory
 whatever the bytes say, and it ends at the first claim that no record of ours makes.
 
-No schema that gets here is recursive (of other writers' see `schemas.avro.projection`), so the walk is never deeper
-than they are.
+Where a record contains itself, nothing in its schema says how deep the bytes may go: the walk has a limit for that.
 """
 
 from __future__ import annotations
@@ -22,6 +21,8 @@ MAX_VALUE_BYTES = 64 << 20
 """Of one text or binary value. The JVM that decodes upstream changes is given the same limit."""
 MAX_ITEMS = MAX_VNODE_COUNT
 """Of an array: progress has at most an entry a vnode."""
+MAX_DEPTH = 200
+"""Of records, lists and choices within each other."""
 _FIXED_BYTES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _OPTIONAL = 2
 """Branches of `[null, T]`; a union of more is a choice that a later version may extend."""
@@ -51,11 +52,35 @@ def check_claims(data: bytes, schema: Schema) -> None:
         return
 
 
+def is_unbounded(schema: Any, inside: frozenset[str] = frozenset()) -> bool:
+    """Whether few bytes may ask for any number of steps: by a record that contains itself, or a list of nothing."""
+    match schema:
+        case list():
+            return any(is_unbounded(branch, inside) for branch in schema)
+        case {"type": "record", "name": name, "fields": fields}:
+            return any(is_unbounded(field["type"], inside | {name}) for field in fields)
+        case {"type": "array", "items": items}:
+            return items == "null" or is_unbounded(items, inside)
+        case {"type": "map", "values": values}:
+            return is_unbounded(values, inside)
+        case {"type": dict() | list() as inner}:
+            return is_unbounded(inner, inside)
+    return isinstance(schema, str) and schema in inside
+
+
 class _Walk:
     def __init__(self, data: bytes, named: Mapping[str, Schema]) -> None:
         self._data, self._at, self._named = data, 0, named
+        self._depth = 0
 
     def over(self, schema: Any) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise MalformedError(f"more than {MAX_DEPTH} values within each other", Code.AVRO_LIMIT)
+        self._over(schema)
+        self._depth -= 1
+
+    def _over(self, schema: Any) -> None:
         match schema:
             case list():
                 self._union(schema)
@@ -71,7 +96,7 @@ class _Walk:
             case {"type": "fixed", "size": size}:
                 self._skip(size)
             case {"type": inner}:  # a logical type says nothing about bytes
-                self.over(inner)
+                self._over(inner)
             case "int" | "long":
                 self._number()
             case "string" | "bytes":
@@ -79,7 +104,7 @@ class _Walk:
             case str() if schema in _FIXED_BYTES:
                 self._skip(_FIXED_BYTES[schema])
             case _:
-                self.over(self._named[schema])
+                self._over(self._named[schema])
 
     def _union(self, branches: list[Schema]) -> None:
         index = self._number()

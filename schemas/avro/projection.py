@@ -7,23 +7,20 @@ writer's schema with plain types where a column is read, without names that coul
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-import fastavro
-from fastavro.schema import SchemaParseException, UnknownType
-
-from schemas.avro.cells import Cell, MisfitError, Schema, cell_of, unwrapped
-from schemas.avro.limits import MAX_VALUE_BYTES
+from schemas.avro.cells import Cell, cell_of
 from schemas.avro.registered import WriterSchema
+from schemas.avro.writers.definitions import MAX_NESTING, no_avro, parsed
+from schemas.avro.writers.meanings import MisfitError, Schema, unwrapped
+from schemas.json.values import SubMicros
+from schemas.kinds.columns import IDENTIFIER
 from schemas.table import Column
 
 _RECORD, _UNREAD = "backfill.Record", "_bf_unread"
-_MOST_PARTS, _MOST_DEPTH = 20_000, 100
-"""Of a schema: one whose named types contain each other many times over becomes very large when it is written out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ class Projection:
 
     def row(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """What plain values stand for, by column, and for each part the same in turn, or None. Raises: CellError."""
-        row = {cell.column.name: cell.value(raw[cell.column.name]) for cell in self.cells}
+        row = {cell.column.name: cell.value(raw[plain_name(cell.column.name)]) for cell in self.cells}
         for name, part in self.parts.items():
             row[name] = None if raw[name] is None else part.row(raw[name])
         return row
@@ -48,21 +45,6 @@ class Projection:
 
 Project = Callable[[Schema], Projection]
 """Makes the projection of a parsed schema. Raises: MisfitError."""
-
-
-def parsed(schema: WriterSchema) -> Schema:
-    """A schema as JSON has it, every named type written out where it is used. Raises: MisfitError."""
-    if schema.kind != "AVRO":
-        raise MisfitError(f"a schema of type {schema.kind}, not AVRO")
-    try:
-        named: dict[str, Any] = {}
-        for text in schema.references:
-            fastavro.parse_schema(json.loads(text), named_schemas=named)
-        return _WrittenOut(named).schema(fastavro.parse_schema(json.loads(schema.text), named_schemas=named))
-    except MisfitError:
-        raise
-    except (SchemaParseException, UnknownType, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise MisfitError(f"a schema that is no Avro ({type(error).__name__})") from None
 
 
 def projected(schema: WriterSchema, project: Project) -> Projection:
@@ -84,37 +66,6 @@ def misfit(schema: WriterSchema, project: Project) -> str | None:
     return None
 
 
-class _WrittenOut:
-    """Schemas with definitions in place of names. Raises: MisfitError where that has no end, or a late one."""
-
-    def __init__(self, named: Mapping[str, Schema]) -> None:
-        self._named, self._numbers = named, count()
-
-    def schema(self, schema: Schema, inside: frozenset[str] = frozenset(), depth: int = 0) -> Schema:
-        if next(self._numbers) > _MOST_PARTS or depth > _MOST_DEPTH:
-            raise MisfitError("a schema that is too large when it is written out")
-        match schema:
-            case str() if schema in inside:
-                raise MisfitError("a schema that contains itself")
-            case str() if schema in self._named:
-                return self.schema(self._named[schema], inside, depth + 1)
-            case list():
-                return [self.schema(branch, inside, depth + 1) for branch in schema]
-            case {"type": "record" | "error", "name": name, "fields": fields}:
-                own = inside | {name}
-                inner = [{**field, "type": self.schema(field["type"], own, depth + 1)} for field in fields]
-                return {**schema, "fields": inner}
-            case {"type": "fixed", "size": size} if not 0 <= size <= MAX_VALUE_BYTES:
-                raise MisfitError(f"a fixed of {size} bytes")
-            case {"type": "array", "items": items}:
-                return {**schema, "items": self.schema(items, inside, depth + 1)}
-            case {"type": "map", "values": values}:
-                return {**schema, "values": self.schema(values, inside, depth + 1)}
-            case {"type": dict() | list() as inner_type}:
-                return {**schema, "type": self.schema(inner_type, inside, depth + 1)}
-        return schema
-
-
 def of_record(
     schema: Schema,
     columns: Sequence[Column],
@@ -122,6 +73,7 @@ def of_record(
     exact: bool = False,
     name: str = _RECORD,
     parts: Mapping[str, Project] | None = None,
+    sub_micros: SubMicros = "refuse",
 ) -> Projection:
     """The fields of a record that are named as columns, letter by letter. `exact`: it has these fields and no other.
 
@@ -131,7 +83,7 @@ def of_record(
     fields = fields_of(schema)
     if exact and sorted(fields) != sorted(column.name for column in columns):
         raise MisfitError("a record with other fields than the key columns")
-    found = [cell_of(column, fields[column.name]) for column in columns if column.name in fields]
+    found = [cell_of(column, fields[column.name], sub_micros) for column in columns if column.name in fields]
     cells = tuple(cell for cell in found if cell is not None)
     if exact and len(cells) != len(columns):
         raise MisfitError("a key column that is always null")
@@ -151,13 +103,21 @@ def fields_of(schema: Schema) -> dict[str, Schema]:
     """The fields of a record, by name. Raises: MisfitError for what is none."""
     if not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
         raise MisfitError("a schema that is no record")
-    return {each["name"]: each["type"] for each in schema["fields"]}
+    fields = {each["name"]: each["type"] for each in schema["fields"]}
+    if len(fields) < len(schema["fields"]):
+        raise no_avro("two fields of one name")
+    return fields
+
+
+def branches_of(field: Schema) -> list[Mapping[str, Any]]:
+    """What a field may be, but null."""
+    branches = [unwrapped(each) for each in (field if isinstance(field, list) else [field])]
+    return [branch for branch in branches if branch["type"] != "null"]
 
 
 def _record_in(field: Schema, name: str) -> Schema | None:
     """The record that a field is, or may be; None for one that can only be null. Raises: MisfitError."""
-    branches = [unwrapped(each) for each in (field if isinstance(field, list) else [field])]
-    values = [branch for branch in branches if branch["type"] != "null"]
+    values = branches_of(field)
     if len(values) > 1:
         raise MisfitError(f"field {name} is a choice of {len(values)} types")
     return values[0] if values else None
@@ -188,13 +148,13 @@ def plain_record(
     """
     skipped = _Skipped(name)
     writer = [
-        {"name": field["name"], "type": chosen[field["name"]][0]}
+        {"name": plain_name(field["name"]), "type": chosen[field["name"]][0]}
         if field["name"] in chosen
         else {"name": f"{_UNREAD}{number}", "type": skipped.plain(field["type"])}
         for number, field in enumerate(schema["fields"])
     ]
     reader = [
-        {"name": field["name"], "type": chosen[field["name"]][1]}
+        {"name": plain_name(field["name"]), "type": chosen[field["name"]][1]}
         for field in schema["fields"]
         if field["name"] in chosen
     ]
@@ -203,41 +163,85 @@ def plain_record(
     return first, second
 
 
+def plain_name(name: str) -> str:
+    """The name of a field in plain records, which every reader of Avro takes."""
+    return name if IDENTIFIER.fullmatch(name) else f"_bf_named{name.encode().hex()}"
+
+
 class _Skipped:
-    """Schemas of what is passed over: the same bytes, no logical types, and names that every reader of Avro takes."""
+    """Schemas of what is passed over: the same bytes, no logical types, and names that every reader of Avro takes.
+
+    A type is defined where it comes first, and is its name from there on.
+    """
 
     def __init__(self, record: str) -> None:
         self._record, self._numbers = record, count()
+        self._names = dict[int, str]()
+        self._empty = dict[int, bool]()
 
-    def plain(self, schema: Schema) -> Schema:
-        name = f"{self._record}Skipped{next(self._numbers)}"
+    def plain(self, schema: Schema, depth: int = 0) -> Schema:
+        if depth > MAX_NESTING:
+            raise no_avro(f"more than {MAX_NESTING} types within each other")
+        if id(schema) in self._names:
+            return self._names[id(schema)]
+        if self._has_no_bytes(schema):
+            return "null"
         match schema:
             case "int":
                 return "long"  # Java would not pass over one of more than 32 bits
             case list():
-                branches = [self.plain(branch) for branch in schema]
-                both = branches.count("long") > 1
-                return [
-                    "int" if both and unwrapped(branch)["type"] == "int" else plain
-                    for branch, plain in zip(schema, branches, strict=True)
-                ]
+                return self._union(schema, depth)
             case {"type": "record" | "error", "fields": fields}:
+                name = self._names[id(schema)] = self._new_name()
                 inner = [
-                    {"name": f"f{number}", "type": self.plain(field["type"])}
+                    {"name": f"f{number}", "type": self.plain(field["type"], depth + 1)}
                     for number, field in enumerate(fields)
                 ]
                 return {"type": "record", "name": name, "fields": inner}
             case {"type": "enum", "symbols": symbols}:
+                name = self._names[id(schema)] = self._new_name()
                 return {"type": "enum", "name": name, "symbols": [f"S{n}" for n in range(len(symbols))]}
             case {"type": "fixed", "size": size}:
-                return {"type": "fixed", "name": name, "size": size}
+                return {"type": "fixed", "name": self._new_name(), "size": size}
             case {"type": "array", "items": items}:
-                return {"type": "array", "items": self.plain(items)}
+                return {"type": "array", "items": self.plain(items, depth + 1)}
             case {"type": "map", "values": values}:
-                return {"type": "map", "values": self.plain(values)}
+                return {"type": "map", "values": self.plain(values, depth + 1)}
             case {"type": inner_type}:
-                return self.plain(inner_type)
+                return self.plain(inner_type, depth + 1)
         return schema
+
+    def _union(self, schema: list[Schema], depth: int) -> Schema:
+        branches = [self.plain(branch, depth + 1) for branch in schema]
+        both = branches.count("long") > 1
+        return [
+            "int" if both and unwrapped(branch)["type"] == "int" else self._branch(plain)
+            for branch, plain in zip(schema, branches, strict=True)
+        ]
+
+    def _branch(self, plain: Schema) -> Schema:
+        """A union within a union is no Avro, and has the bytes of a record with one field."""
+        if not isinstance(plain, list):
+            return plain
+        return {"type": "record", "name": self._new_name(), "fields": [{"name": "f0", "type": plain}]}
+
+    def _new_name(self) -> str:
+        return f"{self._record}Skipped{next(self._numbers)}"
+
+    def _has_no_bytes(self, schema: Schema) -> bool:
+        """Whether every value of a type is written as nothing: many of them may stand for very many fields."""
+        match schema:
+            case "null" | {"type": "null"} | {"type": "fixed", "size": 0}:
+                return True
+            case {"type": "record" | "error", "fields": fields}:
+                if id(schema) not in self._empty:
+                    self._empty[id(schema)] = False  # one that contains itself never ends
+                    kinds = [field["type"] for field in fields]
+                    self._empty[id(schema)] = all(map(self._has_no_bytes, kinds))
+                return self._empty[id(schema)]
+            case {"type": dict() as inner}:
+                return self._has_no_bytes(inner)
+        return False
 
 
 def named_once(schema: Schema) -> Schema:

@@ -21,7 +21,7 @@ from typing import Any, cast
 import fastavro
 from fastavro.types import Schema
 
-from schemas.avro.limits import MalformedError, check_claims
+from schemas.avro.limits import MalformedError, check_claims, is_unbounded
 from schemas.avro.strict import strict_step
 from schemas.errors import Code
 from schemas.records import Op, Row
@@ -41,9 +41,12 @@ class RecordReader:
     def __init__(self, schema: Schema, reader: Schema | None = None, *, named: bool = False) -> None:
         self._schema, self._reader, self._named = schema, reader, named
         self._end = strict_step(schema, passes_over=reader is not None)
+        self._is_unbounded = is_unbounded(schema)
 
     def read(self, data: bytes) -> dict[str, Any]:
         """All of `data` as one record. Raises: MalformedError."""
+        if self._is_unbounded:
+            check_claims(data, self._schema)
         stream = BytesIO(data)
         try:
             value = _read(stream, self._schema, self._reader, named=self._named)

@@ -38,11 +38,11 @@ def strict_step(schema: Schema, *, passes_over: bool = False) -> Step:
     """Goes over a record by its schema, as `fastavro.parse_schema` gives it.
 
     The bytes must be a record that fastavro has read by the same schema. With `passes_over` it may have been read
-    without some of its fields: where they are cut short, the step raises IndexError or ends behind the bytes. No schema
-    here is recursive.
+    without some of its fields: where they are cut short, the step raises IndexError or ends behind the bytes. Where a
+    record contains itself, the bytes must have passed `schemas.avro.limits.check_claims`.
     """
     named = cast("dict[str, Any]", schema)["__named_schemas"]
-    step = _step(schema, named)
+    step = _step(schema, {})
     return step if passes_over or _may_be_lax(schema, named) else _if_numbers_may_be_long(step)
 
 
@@ -64,19 +64,25 @@ def _may_be_lax(schema: Any, named: Mapping[str, Any]) -> bool:
     return False
 
 
-def _step(schema: Any, named: Mapping[str, Any]) -> Step:
+def _step(schema: Any, named: dict[str, Step]) -> Step:
+    """`named` are the steps over types that were defined before."""
     match schema:
         case list():
             return _of_union([_step(branch, named) for branch in schema])
-        case {"type": "record", "fields": fields}:
-            return _in_turn([_step(field["type"], named) for field in fields])
+        case {"type": "record", "name": name, "fields": fields}:
+            steps = list[Step]()
+            named[name] = _in_turn(steps)
+            steps += [_step(field["type"], named) for field in fields]
+            return named[name]
         case {"type": "array", "items": items}:
             return _of_blocks(_step(items, named))
         case {"type": "map", "values": values}:
             return _of_blocks(_in_turn([_of_bytes, _step(values, named)]))
-        case {"type": "fixed", "size": size}:
-            return _of_size(size)
-        case {"type": "enum"} | "int":
+        case {"type": "fixed", "name": name, "size": size}:
+            return named.setdefault(name, _of_size(size))
+        case {"type": "enum", "name": name}:
+            return named.setdefault(name, _of_int)
+        case "int":
             return _of_int
         case "long":
             return _of_long
@@ -90,7 +96,7 @@ def _step(schema: Any, named: Mapping[str, Any]) -> Step:
             return _of_bytes
         case str() if schema in _FIXED_BYTES:
             return _of_size(_FIXED_BYTES[schema])
-    return _step(named[schema], named)
+    return named[schema]
 
 
 def _of_long(data: bytes, at: int) -> int:

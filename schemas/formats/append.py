@@ -12,6 +12,7 @@ from schemas.avro.registered import WriterSchema
 from schemas.formats.outputs.encoded import RowOutput
 from schemas.formats.protocol import ColumnReader, Format, Framed, Half, Images, OutputRows, Rows
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
+from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
     def misfit_of(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
         from schemas.avro.projection import misfit
 
-        return misfit(schema, self.project(table.columns))
+        return misfit(schema, self.project(in_records(table.columns)))
 
     # What reads and writes needs packages that commands such as `list` do without.
 
@@ -59,24 +60,28 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
         """How a value in Avro is read, by the writer's schema."""
         from schemas.formats.append_rows import project
 
-        return project(columns)
+        return project(columns, self.sub_micros)
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
         from schemas.formats.append_rows import AvroRows, JsonRows
 
         if self.encoding == "avro-registry":
-            return AvroRows(columns, self.schemas_by_id)
-        return JsonRows(columns)
+            return AvroRows(in_records(columns), self.schemas_by_id, self.sub_micros)
+        return JsonRows(in_records(columns), self.sub_micros)
 
-    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader:
+    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
         from schemas.formats.by_columns.json_rows import read_rows
         from schemas.formats.by_columns.keys import RegisteredRows
+        from schemas.formats.by_columns.renamed import RenamedColumns
         from schemas.formats.by_columns.rows import AppendedRows
 
-        own = tuple(columns)
-        if self.encoding == "json":
-            return AppendedRows(own, partial(read_rows, own))
-        return AppendedRows(own, RegisteredRows(self.schemas_by_id, self.project(own), own))
+        own = in_records(columns)
+        rows = (
+            AppendedRows(own, partial(read_rows, own))
+            if self.encoding == "json"
+            else AppendedRows(own, RegisteredRows(self.schemas_by_id, self.project(own), own))
+        )
+        return RenamedColumns.of(rows, columns)
 
 
 class AppendOutput(_WithoutIdentity, RowOutput):

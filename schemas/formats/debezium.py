@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr
 
 from schemas.avro.registered import WriterSchema
 from schemas.formats.protocol import ColumnReader, Framed, Images, KeyReader, Rows
 from schemas.formats.with_registry import RegistryFormat
 from schemas.json.debezium_values import DecimalMode, TimeMode
+from schemas.json.parsing.placeholder import UNAVAILABLE, placeholder
+from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
 
+if TYPE_CHECKING:
+    from schemas.json.debezium_columns import DebeziumColumnValues
+    from schemas.json.parsing.field_schemas import FieldSchema
+
 _FRAME = ("schema", "payload")
 _TIMES = {TypeName.DATE, TypeName.TIMESTAMP}
+
+
+def _known_placeholder(setting: str) -> str:
+    placeholder(setting)  # ValueError
+    return setting
 
 
 class DebeziumFormat(RegistryFormat):
@@ -54,6 +65,15 @@ class DebeziumFormat(RegistryFormat):
         ),
     ] = None
 
+    unavailable: Annotated[
+        str,
+        AfterValidator(_known_placeholder),
+        Field(
+            description="the connector's `unavailable.value.placeholder`, as it is written there: what stands in place "
+            "of a [large value that did not change](debezium.md#large-values-that-did-not-change)."
+        ),
+    ] = UNAVAILABLE
+
     on_log_reset: Annotated[
         Literal["stop", "accept"],
         Field(
@@ -62,6 +82,10 @@ class DebeziumFormat(RegistryFormat):
             "[redelivered records](debezium.md#redelivered-records)."
         ),
     ] = "stop"
+
+    @property
+    def column_keys(self) -> frozenset[str]:
+        return super().column_keys | ({"time", "decimal"} if self.encoding == "json" else set())
 
     @property
     def is_whole(self) -> bool:
@@ -113,11 +137,12 @@ class DebeziumFormat(RegistryFormat):
         if self.encoding != "json":
             given = [name for name in ("time", "decimal") if getattr(self, name) is not None]
             return f"{given[0]} is for encoding 'json': in Avro the schema says it" if given else None
-        types = {column.type.name for column in table.columns}
-        if types & _TIMES and self.time is None:
-            return "time is missing, which is for columns of type date and timestamp"
-        if TypeName.DECIMAL in types and self.decimal is None:
-            return "decimal is missing, which is for columns of type decimal"
+        for column in table.columns:
+            if self.time is None and column.time is None and column.type.name in _TIMES:
+                return f"time is missing, which is for columns of type date and timestamp: {column.name}"
+            has_unit = column.decimal is not None or column.unsigned is not None
+            if self.decimal is None and not has_unit and column.type.name is TypeName.DECIMAL:
+                return f"decimal is missing, which is for columns of type decimal: {column.name}"
         return key_misfit(table)
 
     def misfit_of(
@@ -127,11 +152,15 @@ class DebeziumFormat(RegistryFormat):
         from schemas.formats.events.debezium_avro import projects
 
         read = projects(
-            table.columns, table.key_columns, whole=self.is_whole, transactions=self._asks_transactions
+            *map(in_records, (table.columns, table.key_columns)),
+            whole=self.is_whole,
+            transactions=self._asks_transactions,
+            sub_micros=self.sub_micros,
         )
         return misfit(schema, read[half])
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
+        columns, key_columns = in_records(columns), in_records(key_columns)
         if self.encoding == "avro-registry":
             from schemas.formats.events.debezium_avro import AvroEvents
 
@@ -139,47 +168,58 @@ class DebeziumFormat(RegistryFormat):
                 columns,
                 key_columns,
                 self.schemas_by_id,
+                placeholder(self.unavailable),
                 whole=self.is_whole,
                 transactions=self._asks_transactions,
+                sub_micros=self.sub_micros,
             )
         from schemas.formats.events.debezium_json import DebeziumRows
+        from schemas.json.debezium_values import DebeziumValues
 
         return DebeziumRows(
             columns,
             key_columns,
-            self.time,
-            self.decimal,
+            DebeziumValues(self.time, self.decimal, self.sub_micros),
+            placeholder(self.unavailable),
             whole=self.is_whole,
             transactions=self._asks_transactions,
         )
 
     def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
+        from schemas.formats.by_columns.renamed import RenamedColumns
         from schemas.formats.by_columns.upserts import has_keys
 
         if not has_keys(columns, key_columns):
             return None
         reader = self._json_reader if self.encoding == "json" else self._avro_reader
-        return reader(tuple(columns), tuple(key_columns))
+        return RenamedColumns.of(reader(in_records(columns), in_records(key_columns)), columns)
 
     def key_reader(self, key_columns: Sequence[Column]) -> KeyReader | None:
+        key_columns = in_records(key_columns)
         if self.encoding == "json":
-            return self._json_keys(tuple(key_columns))
+            return self._json_keys(key_columns)
         from schemas.formats.by_columns.keys import RegisteredKeys
         from schemas.formats.events.debezium_avro import projects
 
-        project = projects(key_columns, key_columns, whole=False)["key"]
+        project = projects(key_columns, key_columns, whole=False, sub_micros=self.sub_micros)["key"]
         return RegisteredKeys(self.schemas_by_id, project, key_columns)
 
     def _json_keys(self, key_columns: tuple[Column, ...]) -> KeyReader:
         from schemas.formats.by_columns.debezium_json import JsonKeys
         from schemas.formats.by_columns.framed import FramedKeys, Schemas
-        from schemas.json.debezium_columns import DebeziumColumnValues
 
         def keys_of(schemas: Schemas | None) -> JsonKeys:
-            return JsonKeys(key_columns, DebeziumColumnValues(self.time, self.decimal, schemas))
+            return JsonKeys(key_columns, self._column_values(schemas))
 
         plain = keys_of(None)
         return FramedKeys(keys_of, plain if plain.can_read else None)
+
+    def _column_values(self, schemas: Mapping[str, FieldSchema] | None) -> DebeziumColumnValues:
+        from schemas.json.debezium_columns import DebeziumColumnValues
+        from schemas.json.debezium_values import DebeziumValues
+
+        settings = DebeziumValues(self.time, self.decimal, self.sub_micros)
+        return DebeziumColumnValues(settings, placeholder(self.unavailable), schemas)
 
     def _avro_reader(self, columns: tuple[Column, ...], key_columns: tuple[Column, ...]) -> ColumnReader:
         from schemas.formats.by_columns.debezium import DebeziumColumns
@@ -187,7 +227,13 @@ class DebeziumFormat(RegistryFormat):
 
         whole, transactions = self.is_whole, self._asks_transactions
         events = RegisteredEvents(
-            columns, key_columns, self.schemas_by_id, whole=whole, transactions=transactions
+            columns,
+            key_columns,
+            self.schemas_by_id,
+            placeholder(self.unavailable),
+            whole=whole,
+            transactions=transactions,
+            sub_micros=self.sub_micros,
         )
         return DebeziumColumns(columns, key_columns, events, whole, transactions)
 
@@ -195,13 +241,11 @@ class DebeziumFormat(RegistryFormat):
         from schemas.formats.by_columns.debezium import DebeziumColumns
         from schemas.formats.by_columns.debezium_json import JsonEvents
         from schemas.formats.by_columns.framed import FramedColumns, Schemas
-        from schemas.json.debezium_columns import DebeziumColumnValues
 
         whole, transactions = self.is_whole, self._asks_transactions
 
         def events_of(schemas: Schemas | None) -> JsonEvents:
-            values = DebeziumColumnValues(self.time, self.decimal, schemas)
-            return JsonEvents(columns, key_columns, values, whole, transactions)
+            return JsonEvents(columns, key_columns, self._column_values(schemas), whole, transactions)
 
         def reader_of(events: JsonEvents) -> DebeziumColumns:
             return DebeziumColumns(columns, key_columns, events, whole, transactions)
@@ -215,5 +259,5 @@ class DebeziumFormat(RegistryFormat):
 
 def key_misfit(table: TableSchema) -> str | None:
     """Why keys of this table could be mistaken for a frame; None if they can't."""
-    reserved = [name for name in table.primary_key if name in _FRAME]
+    reserved = [each.name for each in in_records(table.key_columns) if each.name in _FRAME]
     return f"a key column is named {reserved[0]}, as a part of a record" if reserved else None

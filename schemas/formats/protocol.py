@@ -282,7 +282,15 @@ class Format(BaseModel):
             return f"format {name!r} needs a table with a primary key; without one there is `append`"
         if self.images is Images.ROWS and table.primary_key:
             return f"format {name!r} is for a table without a primary key"
+        for column in table.columns:
+            for key in sorted(column.keys_in_records.keys() - self.column_keys):
+                return f"{key} of column {column.name} is not read by format {self.form!r}"
         return self.misfit_of_columns(table)
+
+    @property
+    def column_keys(self) -> frozenset[str]:
+        """Which of a column's `field`, `time`, `decimal` and `unsigned` are read."""
+        return frozenset()
 
     def misfit_of_columns(self, table: TableSchema) -> str | None:
         """As `misfit`, for a format's own conditions on the columns and on its keys."""

@@ -58,10 +58,13 @@ def format_keys(kinds: Mapping[str, type[Format]]) -> dict[str, tuple[str, str]]
             f"What records look like: {', '.join(f'`{kind}`' for kind in kinds)}.",
         )
     }
+    found: dict[str, dict[str, list[str]]] = {}
     for kind, model in kinds.items():
         for name, each in model.model_fields.items():
-            if name == "format":
-                continue
-            default, meaning = keys.get(name, (f"`{each.default}`", ""))
-            keys[name] = (default, f"{meaning} Of `{kind}`: {each.description}".strip())
+            if name != "format":
+                keys.setdefault(name, (f"`{each.default}`", ""))
+                found.setdefault(name, {}).setdefault(str(each.description), []).append(f"`{kind}`")
+    for name, meanings in found.items():
+        texts = (f"Of {', '.join(of)}: {meaning}" for meaning, of in meanings.items())
+        keys[name] = (keys[name][0], " ".join(texts))
     return keys

@@ -24,7 +24,18 @@ class RegistryFormat(Format):
     They are no part of the declaration: two formats that differ in them alone are not equal, but hash the same.
     """
 
+    sub_micros: Annotated[
+        Literal["refuse", "truncate"],
+        Field(
+            description="what becomes of digits beyond microseconds that are not zero: `refuse`, the record is at "
+            "fault; or `truncate`, they are cut off."
+        ),
+    ] = "refuse"
     _schemas: Schemas = PrivateAttr(default=KnownSchemas())
+
+    @property
+    def column_keys(self) -> frozenset[str]:
+        return frozenset(["field", "unsigned"])
 
     @property
     def schemas_by_id(self) -> Schemas:

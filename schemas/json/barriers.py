@@ -2,7 +2,7 @@
 
 header barrier   curr in decimal text
 key              the number of the data partition, in decimal text
-value            the fields of Barrier, and `end`: the exclusive end of its interval in that partition
+value            the fields of Barrier, and `end`: the exclusive end of its interval in that partition; `full` if it is
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class _Value(_Model):
     mutation: dict[str, Any] | None
     progress: list[_Progress]
     end: _Long
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ def encode_beside(barrier: Barrier, end: int) -> bytes:
         "mutation": None if mutation is None else {type(mutation).__name__: asdict(mutation)},
         "progress": [asdict(each) for each in barrier.progress],
         "end": end,
+        **({"full": True} if barrier.full else {}),
     }
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -105,6 +107,7 @@ def decode_beside(
         injected_at_ms=read.injected_at,
         mutation=mutation,
         progress=tuple(VnodeProgress(**each.model_dump()) for each in read.progress),
+        full=read.full,
     )
     if barrier.curr > _LONG_MAX:
         raise _malformed("curr is no long", where)

@@ -5,6 +5,7 @@ Arrow's reader has taken the objects apart, and its types are these:
     boolean, int, bigint, float, double    as they are: JSON's own
     string                                 text
     binary, decimal                        text; a decimal's unscaled value in base64, or its digits
+    decimal, wrapped                       numbers of 64 bits
     date, timestamp                        numbers; or ISO texts, as instants with a time zone are in every mode
 
 Forms that connectors do not write (a decimal as a number, an instant with another zone than Z) are left to the twin.
@@ -22,23 +23,15 @@ import pyarrow.compute as pc
 from schemas.avro.columns.cursor import spread
 from schemas.avro.columns.decimals import decimals
 from schemas.json.base64_columns import base64_texts, base64_values
-from schemas.json.debezium_values import (
-    MICROS,
-    SEMANTIC_UNITS,
-    UNAVAILABLE_BYTES,
-    UNAVAILABLE_TEXTS,
-    UNITS,
-    DecimalMode,
-    FieldSchema,
-    TimeMode,
-)
+from schemas.json.debezium_values import ISO_DATE, MICROS, SEMANTIC_UNITS, UNITS, DebeziumValues
 from schemas.json.parsing import text_columns
+from schemas.json.parsing.field_schemas import UNDESCRIBED, FieldSchema
+from schemas.json.parsing.placeholder import Placeholder
 from schemas.json.parsing.text_columns import check_within
+from schemas.json.parsing.tokens import JsonError
 from schemas.records import OddRecordError, refuse
 from schemas.table import Column
 from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, ColumnType, TypeName
-
-_PLACEHOLDERS = {TypeName.STRING: UNAVAILABLE_TEXTS, TypeName.BINARY: (UNAVAILABLE_BYTES,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,41 +41,58 @@ class DebeziumColumnValues:
     `schemas` are those that come with the records, None: they come without.
     """
 
-    time: TimeMode | None
-    decimal: DecimalMode | None
+    settings: DebeziumValues
+    placeholder: Placeholder
     schemas: Mapping[str, FieldSchema] | None = None
 
     def can_read(self, column: Column) -> bool:
         """Whether the settings say what values of the column mean. If not, a schema in each record does."""
-        is_said = self.schemas is not None or self.time not in (None, "adaptive")
+        is_said = self.schemas is not None or self._of(column).time not in (None, "adaptive")
         return is_said or column.type.name is not TypeName.TIMESTAMP
+
+    def check_schema(self, column: Column) -> None:
+        """Raises: OddRecordError where the schema in the records contradicts the settings."""
+        try:
+            self._of(column).reader_of(column, self._schema(column))
+        except JsonError:
+            raise OddRecordError from None
 
     def field(self, column: Column, *, has_zone: bool = False) -> pa.Field:
         """What Arrow's reader is to take for the column. `has_zone`: its instants are texts in every mode."""
+        settings = self._of(column)
         match column.type.name:
+            case TypeName.DECIMAL if settings.unsigned:
+                kind = pa.int64()
             case TypeName.STRING | TypeName.BINARY | TypeName.DECIMAL:
                 kind = pa.string()
             case TypeName.DATE:
-                kind = pa.string() if self.time == "isostring" else pa.int32()
+                is_iso = settings.time == "isostring" or self._schema(column).meaning == ISO_DATE
+                kind = pa.string() if is_iso else pa.int32()
             case TypeName.TIMESTAMP:
-                kind = pa.string() if has_zone or self.time == "isostring" else pa.int64()
+                kind = pa.string() if has_zone or settings.time == "isostring" else pa.int64()
             case _:
                 kind = column.type.arrow
         return pa.field(column.name, kind)
 
     def placeholders(self, column: Column, found: pa.Array) -> pa.BooleanArray | None:
         """Where the connector left the value out; None for columns whose values it never leaves out."""
-        texts = _PLACEHOLDERS.get(column.type.name)
-        return None if texts is None else pc.is_in(found, pa.array(texts))
+        match column.type.name:
+            case TypeName.STRING:
+                return pc.is_in(found, pa.array(sorted(self.placeholder.texts)))
+            case TypeName.BINARY:
+                return pc.equal(found, self.placeholder.base64)
+        return None
 
     def values(self, column: Column, found: pa.Array) -> pa.Array:
         """The column in its own type. Raises: OddRecordError."""
         try:
-            return self._values(column.type, found, (self.schemas or {}).get(column.name, FieldSchema()))
+            return self._values(column.type, found, self._of(column), self._schema(column))
         except (pa.ArrowInvalid, ValueError):
             raise OddRecordError from None
 
-    def _values(self, kind: ColumnType, found: pa.Array, schema: FieldSchema) -> pa.Array:
+    def _values(
+        self, kind: ColumnType, found: pa.Array, settings: DebeziumValues, schema: FieldSchema
+    ) -> pa.Array:
         match kind.name:
             case TypeName.FLOAT | TypeName.DOUBLE:
                 return _finite(found)
@@ -91,19 +101,20 @@ class DebeziumColumnValues:
             case TypeName.DATE:
                 return _dates(found)
             case TypeName.TIMESTAMP:
-                return _timestamps(kind, found, self._unit(schema))
-            case TypeName.DECIMAL if self.decimal == "precise":
-                refuse(schema.scale not in (None, kind.scale))
-                return _unscaled(kind, found)
+                return _timestamps(kind, found, settings, schema)
+            case TypeName.DECIMAL if settings.unsigned:
+                return text_columns.unsigned(found, kind)
+            case TypeName.DECIMAL if settings.decimal == "precise":
+                return _unscaled(_at_scale(kind, schema.scale), found).cast(kind.arrow)
             case TypeName.DECIMAL:
                 return text_columns.decimals(found, kind)
         return found
 
-    def _unit(self, schema: FieldSchema) -> int | None:
-        """How many a second has of a number of them; None: they are no numbers."""
-        if self.time == "adaptive":
-            return SEMANTIC_UNITS.get(schema.meaning or "")
-        return UNITS.get(self.time or "")
+    def _of(self, column: Column) -> DebeziumValues:
+        return self.settings.for_column(column)
+
+    def _schema(self, column: Column) -> FieldSchema:
+        return (self.schemas or {}).get(column.name, UNDESCRIBED)
 
 
 def _finite(numbers: pa.Array) -> pa.Array:
@@ -127,24 +138,39 @@ def _dates(found: pa.Array) -> pa.Array:
     return found.view(pa.date32())
 
 
-def _timestamps(kind: ColumnType, found: pa.Array, unit: int | None) -> pa.Array:
+def _timestamps(kind: ColumnType, found: pa.Array, settings: DebeziumValues, schema: FieldSchema) -> pa.Array:
     if pa.types.is_string(found.type):
         return text_columns.instants(found, kind)
-    if unit is None:
+    unit = UNITS.get(settings.time or "") if schema.meaning is None else SEMANTIC_UNITS.get(schema.meaning)
+    if unit is None:  # they are no numbers
         refuse(found.null_count < len(found))
         micros = found
     else:
-        micros = _in_micros(found, unit)
+        micros = _in_micros(found, unit, cuts=settings.sub_micros == "truncate")
     check_within(micros, FIRST_US, LAST_US)
     return micros.view(kind.arrow)
 
 
-def _in_micros(numbers: pa.Int64Array, unit: int) -> pa.Int64Array:
+def _in_micros(numbers: pa.Int64Array, unit: int, *, cuts: bool) -> pa.Int64Array:
+    """`cuts`: what is beyond a microsecond is left out, of instants before 1970 as of later ones."""
     if unit < MICROS:
         return pc.multiply_checked(numbers, MICROS // unit)
-    whole = pc.divide(numbers, unit // MICROS)
-    refuse(not pc.all(pc.equal(pc.multiply(whole, unit // MICROS), numbers), min_count=0).as_py())
+    step = unit // MICROS
+    whole = pc.divide(numbers, step)
+    back = pc.multiply(whole, step)
+    if cuts:
+        return pc.subtract(whole, pc.greater(back, numbers).cast(pa.int64()))
+    refuse(not pc.all(pc.equal(back, numbers), min_count=0).as_py())
     return whole
+
+
+def _at_scale(kind: ColumnType, scale: int | None) -> ColumnType:
+    """The decimals of a smaller scale that fit one of this type. Raises: OddRecordError for other scales."""
+    own = kind.scale or 0
+    places = own if scale is None else scale
+    digits = (kind.precision or 0) - own + places
+    refuse(not 0 <= places <= own or digits < 1)
+    return ColumnType(TypeName.DECIMAL, digits, places)
 
 
 def _unscaled(kind: ColumnType, texts: pa.StringArray) -> pa.Array:

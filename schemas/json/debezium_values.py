@@ -8,51 +8,57 @@ https://debezium.io/documentation/reference/stable/connectors/postgresql.html#po
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from typing import Literal
 
-from schemas.json.parsing.tokens import Kind, Token
-from schemas.json.values import Reader, date_of, from_base64, only, read_by, timestamp_of, value_of
+from schemas.errors import Code
+from schemas.json.parsing.field_schemas import UNDESCRIBED, FieldSchema
+from schemas.json.parsing.tokens import JsonError, Kind, Token
+from schemas.json.values import (
+    Reader,
+    SubMicros,
+    date_of,
+    decimal_of,
+    from_base64,
+    only,
+    plain_reader,
+    read_by,
+    timestamp_of,
+    wrapped_of,
+)
+from schemas.kinds.columns import ColumnDecimal, ColumnTime, Unsigned
 from schemas.table import Column
 from schemas.types import ColumnType, TypeName, Value
 
 TimeMode = Literal["adaptive", "connect", "microseconds", "nanoseconds", "isostring"]
 DecimalMode = Literal["precise", "string"]
 
-UNAVAILABLE = "__debezium_unavailable_value"
-"""In place of a value that the database did not log, as it is what it was."""
-UNAVAILABLE_BYTES = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
-"""The same in base64."""
-UNAVAILABLE_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
-"""The same as a uuid: version 3, of the text's MD5 without a namespace."""
-UNAVAILABLE_NUMBERS = f"[{','.join(map(str, UNAVAILABLE.encode()))}]"
-"""The same as an array of integers, which are its bytes."""
-UNAVAILABLE_TEXTS = (
-    UNAVAILABLE,
-    f'["{UNAVAILABLE}"]',
-    f'["{UNAVAILABLE_BYTES}"]',
-    UNAVAILABLE_NUMBERS,
-    f'["{UNAVAILABLE_UUID}"]',
-    f'{{"{UNAVAILABLE}":"{UNAVAILABLE}"}}',
-)
-"""The same in place of a text, of arrays of texts, bytes, integers and uuids, and of an hstore."""
-
 MILLIS, MICROS, NANOS = 1_000, 1_000_000, 1_000_000_000
-UNITS: Mapping[str, int] = {"connect": MILLIS, "microseconds": MICROS, "nanoseconds": NANOS}
-"""In a second, by `TimeMode`."""
+UNITS: Mapping[str, int] = {
+    "connect": MILLIS,
+    "milliseconds": MILLIS,
+    "microseconds": MICROS,
+    "nanoseconds": NANOS,
+}
+"""In a second, by `ColumnTime`."""
 SEMANTIC_UNITS: Mapping[str, int] = {
     "io.debezium.time.Timestamp": MILLIS,
     "org.apache.kafka.connect.data.Timestamp": MILLIS,
     "io.debezium.time.MicroTimestamp": MICROS,
     "io.debezium.time.NanoTimestamp": NANOS,
 }
+DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
+ISO_DATE, ISO_TIMESTAMP = "io.debezium.time.IsoDate", "io.debezium.time.IsoTimestamp"
+ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
+"""A text in every mode."""
+DECIMAL, VARIABLE_DECIMAL = "org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal"
 MAX_UNSCALED_BYTES = 16
 """Hold every decimal of the contract."""
-VARIABLE_SCALE = r'\{"scale":([0-9]{1,3}),"value":"([A-Za-z0-9+/=]*)"\}'
+VARIABLE_SCALE = r'\{"scale":(-?[0-9]{1,3}),"value":"([A-Za-z0-9+/=]*)"\}'
 
 _DAYS_TO_1970 = dt.date(1970, 1, 1).toordinal()
 _UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -62,61 +68,90 @@ _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 
 
 @dataclass(frozen=True, slots=True)
-class FieldSchema:
-    """A column in the schema that comes with a record: the meaning of its values, and the scale of a decimal."""
-
-    meaning: str | None = None
-    scale: int | None = None
-
-
-def field_schemas(frame: Token, half: str | None = None) -> dict[str, FieldSchema]:
-    """The fields in the `schema` of a record, or those of its field `half`; empty if it describes none."""
-    try:
-        fields = json.loads(frame.text)["fields"]
-        if half is not None:
-            fields = next(each for each in fields if each.get("field") == half)["fields"]
-        return {each["field"]: _described(each) for each in fields}
-    except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
-        return {}
-
-
-def _described(field: Mapping[str, object]) -> FieldSchema:
-    meaning, parameters = field.get("name"), field.get("parameters")
-    scale = parameters.get("scale") if isinstance(parameters, dict) else None
-    return FieldSchema(
-        meaning if isinstance(meaning, str) else None,
-        int(scale) if isinstance(scale, str) and re.fullmatch("[0-9]{1,3}", scale) else None,
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class DebeziumValues:
-    """Values under the connector's settings `time.precision.mode` and `decimal.handling.mode`."""
+    """Values under the connector's settings `time.precision.mode` and `decimal.handling.mode`, or a column's own."""
 
-    time: TimeMode | None
-    decimal: DecimalMode | None
+    time: ColumnTime | None
+    decimal: ColumnDecimal | None
+    sub_micros: SubMicros = "refuse"
+    unsigned: Unsigned | None = None
+
+    def for_column(self, column: Column) -> DebeziumValues:
+        """The same with what a column of the upstream says itself."""
+        return replace(
+            self,
+            time=column.time or self.time,
+            decimal=column.decimal or self.decimal,
+            unsigned=column.unsigned,
+        )
 
     def value_of(self, token: Token, column: Column, schema: FieldSchema | None = None) -> Value:
-        """What a JSON value stands for in a column. Raises: JsonError, as `schemas.json.values.value_of`."""
-        schema = schema or FieldSchema()
-        reader: Reader
+        """What a JSON value stands for in a column. Raises: JsonError, as `reader_of` and `read_by`."""
+        return read_by(self.reader_of(column, schema or UNDESCRIBED), token, column)
+
+    def reader_of(self, column: Column, schema: FieldSchema) -> Reader:
+        """Reads values of a column that have this schema in their records.
+
+        Raises: JsonError(SCHEMA_INCOMPATIBLE) with the column, where the schema contradicts the settings, or can't be
+            understood.
+        """
         match column.type.name:
             case TypeName.DATE:
-                reader = _iso_date if self.time == "isostring" else _days
+                reader = self._dates(schema)
             case TypeName.TIMESTAMP:
-                unit = (
-                    SEMANTIC_UNITS.get(schema.meaning or "")
-                    if self.time == "adaptive"
-                    else UNITS.get(self.time or "")
-                )
-                reader = lambda token, _: _timestamp(token, unit)  # noqa: E731
-            case TypeName.DECIMAL if self.decimal == "precise":
-                reader = lambda token, kind: _unscaled(token, kind, schema.scale)  # noqa: E731
-            case TypeName.DECIMAL if token.kind is Kind.TEXT and token.text in _NO_NUMBERS:
-                reader = _beyond
+                reader = self._instants(schema)
+            case TypeName.DECIMAL:
+                reader = self._decimals(schema)
             case _:
-                return value_of(token, column)
-        return read_by(reader, token, column)
+                return plain_reader(column)
+        if schema.fault is not None:
+            raise _incompatible(schema.fault, column)
+        if reader is None:
+            raise _incompatible(f"type {schema.type} and meaning {schema.meaning}", column)
+        return reader
+
+    def _dates(self, schema: FieldSchema) -> Reader | None:
+        is_iso = self.time == "isostring"
+        match schema.meaning:
+            case None:
+                return _iso_date if is_iso else _days
+            case meaning if meaning == ISO_DATE and (is_iso or self.time == "adaptive"):
+                return _iso_date
+            case meaning if meaning in DAYS and not is_iso:
+                return _days
+        return None
+
+    def _instants(self, schema: FieldSchema) -> Reader | None:
+        unit = UNITS.get(self.time or "")
+        match schema.meaning:
+            case None:
+                pass
+            case meaning if meaning == ZONED_TIMESTAMP:
+                unit = None
+            case meaning if meaning == ISO_TIMESTAMP and self.time in ("isostring", "adaptive"):
+                unit = None
+            case meaning if meaning in SEMANTIC_UNITS and self.time == "adaptive":
+                unit = SEMANTIC_UNITS[meaning]
+            case meaning if SEMANTIC_UNITS.get(meaning) != unit or unit is None:
+                return None
+        return partial(_timestamp, unit=unit, sub_micros=self.sub_micros)
+
+    def _decimals(self, schema: FieldSchema) -> Reader | None:
+        is_bytes = schema.type in ("bytes", "struct") or schema.meaning is not None
+        if self.unsigned is not None:
+            return None if is_bytes or schema.type == "string" else wrapped_of
+        if self.decimal != "precise":
+            return None if is_bytes else _number
+        is_known = schema.meaning in (None, VARIABLE_DECIMAL) or (
+            schema.meaning == DECIMAL and schema.scale is not None
+        )
+        if not is_known or schema.type not in (None, "bytes", "struct"):
+            return None
+        return partial(_unscaled, scale=schema.scale)
+
+
+def _incompatible(found: str, column: Column) -> JsonError:
+    return JsonError(f"a schema in its frame with {found}", Code.SCHEMA_INCOMPATIBLE, column.name)
 
 
 def _days(token: Token, _: ColumnType) -> dt.date:
@@ -132,7 +167,7 @@ def _iso_date(token: Token, _: ColumnType) -> dt.date:
     return date_of(only(token, Kind.TEXT).removesuffix("Z"))
 
 
-def _timestamp(token: Token, unit: int | None) -> dt.datetime:
+def _timestamp(token: Token, _: ColumnType, unit: int | None, sub_micros: SubMicros) -> dt.datetime:
     """A number of units, also in quotes, or ISO text: that is how instants with a time zone come in every mode."""
     text = only(token, Kind.TEXT, Kind.INTEGER)
     if text in _INFINITE:
@@ -140,9 +175,9 @@ def _timestamp(token: Token, unit: int | None) -> dt.datetime:
     if unit is None or not _WHOLE.fullmatch(text):
         if token.kind is Kind.INTEGER and unit is not None:
             raise OverflowError
-        return timestamp_of(text)
+        return timestamp_of(only(token, Kind.TEXT), sub_micros)
     micros, rest = divmod(int(text) * MICROS, unit)
-    if rest:
+    if rest and sub_micros == "refuse":
         raise OverflowError
     return _UNIX_ZERO + dt.timedelta(microseconds=micros)
 
@@ -160,11 +195,14 @@ def _unscaled(token: Token, kind: ColumnType, scale: int | None) -> Decimal:
     if len(data) > MAX_UNSCALED_BYTES:
         raise OverflowError
     number = int.from_bytes(data, signed=True)
-    fixed = kind.exact(Decimal(f"{number}E-{kind.scale if scale is None else scale}"))
+    places = kind.scale if scale is None else scale
+    fixed = kind.exact(Decimal(f"{number}E{-(places or 0)}"))
     if fixed is None:
         raise OverflowError
     return fixed
 
 
-def _beyond(token: Token, kind: ColumnType) -> Value:
-    raise OverflowError(f"{token.kind} where {kind} holds no such number")
+def _number(token: Token, kind: ColumnType) -> Value:
+    if token.kind is Kind.TEXT and token.text in _NO_NUMBERS:
+        raise OverflowError
+    return decimal_of(token, kind)

@@ -24,7 +24,7 @@ from schemas.records import OddRecordError, refuse
 from schemas.table import Column
 from schemas.types import TypeName
 
-_NEWLINE, _BRACE = b"\n", ord("{")
+_NEWLINE, _OPENING, _CLOSING = b"\n", ord("{"), ord("}")
 _MOST_BYTES = 512 << 20
 """Beyond that Arrow's offsets may not do for what is made of them."""
 _TEXTS = TypeName.BINARY, TypeName.DATE, TypeName.TIMESTAMP
@@ -95,7 +95,7 @@ def parsed(
     if not len(texts):
         return pa.StructArray.from_arrays([pa.array([], field.type) for field in fields], fields=list(fields))
     lines = join([texts, _NEWLINE])
-    _check_lines(texts, lines)
+    _check_lines(len(texts), lines)
     try:
         texts.cast(pa.string())
         table = pyarrow.json.read_json(
@@ -109,10 +109,15 @@ def parsed(
     return table.to_struct_array().combine_chunks()
 
 
-def _check_lines(texts: pa.BinaryArray, lines: pa.BinaryArray) -> None:
-    """Each text is one line, and begins as an object does: Arrow's reader ends the process for `null` as the first."""
-    data, starts = (
+def _check_lines(count: int, lines: pa.BinaryArray) -> None:
+    """Each text is one line that begins and ends as an object does. Arrow's reader then takes none over two lines.
+
+    What begins with a brace and follows a closing one is an object of its own, wherever that was closed. So each line
+    gives a row at least, and as many rows as lines are one of each. (For `null` as the first text it ends the process.)
+    """
+    data, offsets = (
         np.frombuffer(lines.buffers()[place], kind) for place, kind in ((2, np.uint8), (1, np.int32))
     )
-    refuse(np.count_nonzero(data == _NEWLINE[0]) != len(texts))
-    refuse((data[starts[: len(texts)]] != _BRACE).any())
+    refuse(np.count_nonzero(data == _NEWLINE[0]) != count)
+    starts, newlines = offsets[:count], offsets[1 : count + 1] - 1
+    refuse((data[starts] != _OPENING).any() or (data[newlines - 1] != _CLOSING).any())

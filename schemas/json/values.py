@@ -13,7 +13,7 @@ import re
 import struct
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from schemas.errors import Code
 from schemas.json.parsing.scan import NUMBER
@@ -21,15 +21,19 @@ from schemas.json.parsing.tokens import MAX_NUMBER, JsonError, Kind, Token
 from schemas.table import Column
 from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName, Value
 
+SubMicros = Literal["refuse", "truncate"]
+"""What becomes of digits beyond microseconds that are not zero."""
 Reader = Callable[[Token, ColumnType], Value]
 """Of all values but null. ValueError: another form than the type's; OverflowError: a value that does not fit it."""
 
 _Day = TypeVar("_Day", bound=dt.date)
 _RANGES = {TypeName.INT: 2**31, TypeName.BIGINT: 2**63}
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DAY = r"(?:[0-9]{4,9}|[+-][0-9]{4,9})-[0-9]{2}-[0-9]{2}"
+"""ISO 8601 has a sign in front of years that have not four digits, and of those before 1."""
+_DATE = re.compile(_DAY)
 _TIMESTAMP = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)"
+    rf"({_DAY}T[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}})?)([0-9]{{0,3}})"
     r"(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _LARGEST_SINGLE, _BEYOND_SINGLE = 2.0**128 - 2.0**104, 2.0**128 - 2.0**103
@@ -45,17 +49,37 @@ def value_of(token: Token, column: Column) -> Value:
     Raises: JsonError with the column: JSON_MALFORMED for another form than its type's, VALUE_OUT_OF_RANGE, and
         BAD_ENCODING for half a surrogate pair.
     """
-    return read_by(_READERS[column.type.name], token, column)
+    return read_by(plain_reader(column), token, column)
+
+
+def plain_reader(column: Column) -> Reader:
+    """Reads values of a column as `value_of` does."""
+    return _READERS[column.type.name]
+
+
+def upstream_reader(column: Column, sub_micros: SubMicros) -> Reader:
+    """The same in records of the upstream, where numbers may be wrapped, and instants have too many digits."""
+    if column.unsigned is not None:
+        return wrapped_of
+    if column.type.name is TypeName.TIMESTAMP:
+        return lambda token, _: timestamp_of(only(token, Kind.TEXT), sub_micros)
+    return _READERS[column.type.name]
 
 
 def plain_value(text: str, column: Column) -> Value:
     """The value of a text without JSON's quotes. Raises: JsonError, as `value_of`."""
+    return value_of(plain_token(text, column), column)
+
+
+def plain_token(text: str, column: Column) -> Token:
+    """A text without JSON's quotes, as the kind of value that the column has."""
     kind = Kind.TEXT
+    is_whole = column.type.name in _RANGES or column.unsigned is not None
     if column.type.name is TypeName.BOOLEAN and text in ("true", "false"):
         kind = Kind.BOOLEAN
-    elif column.type.name in _RANGES and len(text) <= MAX_NUMBER and _INTEGER.fullmatch(text):
+    elif is_whole and len(text) <= MAX_NUMBER and _INTEGER.fullmatch(text):
         kind = Kind.INTEGER
-    return value_of(Token(kind, text), column)
+    return Token(kind, text)
 
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
@@ -80,10 +104,23 @@ def _boolean(token: Token, _: ColumnType) -> bool:
 
 
 def _integer(token: Token, kind: ColumnType) -> int:
-    number, beyond = int(only(token, Kind.INTEGER)), _RANGES[kind.name]
+    return _within(token, _RANGES[kind.name])
+
+
+def _within(token: Token, beyond: int) -> int:
+    number = int(only(token, Kind.INTEGER))
     if not -beyond <= number < beyond:
         raise OverflowError
     return number
+
+
+def wrapped_of(token: Token, kind: ColumnType) -> Decimal:
+    """An unsigned number of 64 bits that was read as a signed one: from 2^63 on it is negative."""
+    number = Decimal(_within(token, _RANGES[TypeName.BIGINT]) % 2**64)
+    fixed = kind.exact(number)
+    if fixed is None:
+        raise OverflowError
+    return fixed
 
 
 def _double(token: Token, kind: ColumnType) -> float:
@@ -93,6 +130,8 @@ def _double(token: Token, kind: ColumnType) -> float:
     number = float(text)
     if math.isinf(number):
         raise OverflowError
+    if not number and token.kind is Kind.INTEGER:
+        return 0.0  # a whole number has no negative zero
     return _single(text, number) if kind.name is TypeName.FLOAT else number
 
 
@@ -122,7 +161,8 @@ def _single(text: str, number: float) -> float:
     return near
 
 
-def _decimal(token: Token, kind: ColumnType) -> Decimal:
+def decimal_of(token: Token, kind: ColumnType) -> Decimal:
+    """A number, or a text that holds one, as a reader does it."""
     text = only(token, Kind.INTEGER, Kind.FRACTION, Kind.TEXT)
     if not NUMBER.fullmatch(text):
         raise ValueError
@@ -139,7 +179,7 @@ def _decimal(token: Token, kind: ColumnType) -> Decimal:
 
 
 def _string(token: Token, _: ColumnType) -> str:
-    text = only(token, Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.NESTED)
+    text = only(token, Kind.TEXT, Kind.INTEGER, Kind.FRACTION, Kind.BOOLEAN, Kind.NESTED)
     text.encode()
     return text
 
@@ -173,21 +213,28 @@ def _timestamp(token: Token, _: ColumnType) -> dt.datetime:
     return timestamp_of(only(token, Kind.TEXT))
 
 
-def timestamp_of(text: str) -> dt.datetime:
-    """ISO 8601 with an offset, as a reader does it."""
+def timestamp_of(text: str, sub_micros: SubMicros = "refuse") -> dt.datetime:
+    """ISO 8601 with an offset, as a reader does it; of nine digits behind the second three are beyond micros."""
     parts = _TIMESTAMP.fullmatch(text)
     if parts is None:
         raise ValueError
-    offset = dt.timedelta()
-    if parts[2]:
-        offset = dt.timedelta(hours=int(parts[3]), minutes=int(parts[4]))
-        if offset > _MAX_OFFSET or int(parts[4]) >= 60:
-            raise OverflowError
     local = _in_calendar(dt.datetime.fromisoformat, parts[1]).replace(tzinfo=dt.UTC)
-    return local + offset if parts[2] == "-" else local - offset
+    if sub_micros == "refuse" and parts[2].strip("0"):
+        raise OverflowError
+    offset = dt.timedelta()
+    if parts[3]:
+        offset = dt.timedelta(hours=int(parts[4]), minutes=int(parts[5]))
+        if offset > _MAX_OFFSET or int(parts[5]) >= 60:
+            raise OverflowError
+    return local + offset if parts[3] == "-" else local - offset
 
 
 def _in_calendar(read: Callable[[str], _Day], text: str) -> _Day:
+    """Raises: ValueError for a sign that is not needed, OverflowError for a year that has no four digits."""
+    if text[0] == "+" and not text[5].isdigit():
+        raise ValueError
+    if text[0] in "+-" or text[4] != "-":
+        raise OverflowError
     try:
         return read(text)
     except ValueError:
@@ -207,7 +254,7 @@ _READERS: dict[TypeName, Reader] = {
     TypeName.BIGINT: _integer,
     TypeName.FLOAT: _double,
     TypeName.DOUBLE: _double,
-    TypeName.DECIMAL: _decimal,
+    TypeName.DECIMAL: decimal_of,
     TypeName.STRING: _string,
     TypeName.BINARY: _binary,
     TypeName.DATE: _date,

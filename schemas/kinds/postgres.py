@@ -78,6 +78,12 @@ class PostgresStart(Section):
 
     def misfit_of(self, table: TableSchema) -> str | None:
         """Why a table can't start so, None if it can."""
+        other = next((each for each in table.columns if each.keys_in_records), None)
+        if other is not None:
+            return (
+                f"initial.postgres reads columns under their own names, and as the connector's settings say: column "
+                f"{other.name} has a field or units of its own"
+            )
         if table.by_partition:
             return (
                 "initial.postgres is given, and its rows do not say which upstream partition their events come in, "

@@ -22,6 +22,7 @@ from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.job import JobDefinition
 from schemas.kinds.barriers import BARRIER_KINDS, BarriersConfig
 from schemas.kinds.initial import NO_INITIAL, DeltaStart, check_initial
+from schemas.kinds.lanes import lanes_misfit
 from schemas.kinds.postgres import SECRET_KEYS as INITIAL_SECRETS
 from schemas.kinds.postgres import PostgresStart
 from schemas.settings.documents import read_mapping
@@ -53,9 +54,11 @@ class ServiceConfig(Model):
     topics: UpstreamTopics
     upstream_format: Format
     state: str
+    rows_folder: str | None = None
     sync_state: bool
     barriers: BarriersConfig
     barrier_interval_ms: int
+    barriers_keep_ms: int | None
     batch_timeout_ms: int
     lanes: int
     table: TableSchema
@@ -120,9 +123,11 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
         topics=topics,
         upstream_format=upstream_format,
         state=raw.state if "://" in raw.state else str((folder / raw.state).resolve()),
+        rows_folder=raw.rows_folder and str((folder / raw.rows_folder).resolve()),
         sync_state=raw.sync_state,
         barriers=BARRIER_KINDS[raw.barriers](kind=raw.barriers),
         barrier_interval_ms=raw.barrier_interval,
+        barriers_keep_ms=raw.barriers_keep,
         batch_timeout_ms=raw.batch_timeout,
         lanes=lanes,
         table=table,
@@ -328,21 +333,20 @@ def _lanes(
     if raw is None or table is None:
         return 1
     if raw.lanes is None:
-        return 0 if table.by_partition else _default_lanes(raw, table, jobs)
+        counted_later = table.by_partition or any(job.scan.reads_upstream for job in jobs)
+        return 0 if counted_later else default_lanes(raw.spark, table, jobs)
     if table.has_key and not table.by_partition and raw.lanes > table.vnode_count:
         faults.add(f"{raw.lanes} lanes for a vnode_count of {table.vnode_count}")
     for job in jobs:
-        if job.output_partitions % raw.lanes:
-            faults.add(
-                f"job {job.name}: {raw.lanes} lanes don't divide {job.output_partitions} output_partitions"
-            )
+        if misfit := lanes_misfit(job, raw.lanes):
+            faults.add(f"job {job.name}: {misfit}")
     return raw.lanes
 
 
-def _default_lanes(raw: ConfigFile, table: TableSchema, jobs: Sequence[JobDefinition]) -> int:
+def default_lanes(spark: SparkConfig, table: TableSchema, jobs: Sequence[JobDefinition]) -> int:
     """More lanes than cores would wait for each other; which cores a cluster has is not known here."""
     most = MAX_DEFAULT_LANES
-    if raw.spark.master is None:
+    if spark.master is None:
         most = min(most, len(os.sched_getaffinity(0)))
     most = min(most, table.vnode_count)
-    return max(n for n in range(1, most + 1) if all(job.output_partitions % n == 0 for job in jobs))
+    return max(n for n in range(1, most + 1) if all(lanes_misfit(job, n) is None for job in jobs))

@@ -5,6 +5,7 @@ The models are the reference of the file; `schemas.settings.reference` writes th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
@@ -28,6 +29,8 @@ from schemas.topics import CONTROL_SUFFIX, is_topic_name
 MIN_BARRIER_INTERVAL_MS, MAX_BARRIER_INTERVAL_MS = 100, 3_600_000
 MIN_BATCH_TIMEOUT_MS, MAX_BATCH_TIMEOUT_MS = 30_000, 24 * 3_600_000
 MAX_DEFAULT_LANES = 4
+FOREVER, DAY_MS = "forever", 86_400_000
+_DAYS = re.compile(r"([0-9]{1,5})d")
 UPSTREAM_KEYS = {"topic": ("", "Topic of the changelog.")}
 """Keys of `upstream` beside those of its format: default and meaning, in Markdown."""
 
@@ -50,6 +53,16 @@ def _long_transaction_ms(declared: object) -> int:
     return timeout_ms
 
 
+def _barriers_keep_ms(declared: object) -> int | None:
+    if declared == FOREVER:
+        return None
+    days = _DAYS.fullmatch(declared) if isinstance(declared, str) else None
+    try:
+        return int(days[1]) * DAY_MS if days else parse_duration(declared)
+    except ValueError:
+        raise ValueError(f"{brief(declared)} is neither forever nor a time as in 30d or 12h") from None
+
+
 def _upstream(declared: object) -> dict[Any, Any]:
     """`orders` is short for `{topic: orders}`; the further keys are those of the format."""
     keys = declared if isinstance(declared, dict) else {"topic": declared}
@@ -70,6 +83,12 @@ def _topic(declared: str) -> str:
 def _state(declared: str) -> str:
     if not declared.isprintable():
         raise ValueError("no path or URI")
+    return declared
+
+
+def _path(declared: str) -> str:
+    if not declared or not declared.isprintable() or "://" in declared:
+        raise ValueError("no path of a folder")
     return declared
 
 
@@ -98,7 +117,8 @@ class LimitsConfig(Model):
         Limits().record_bytes,
         ge=Limits().record_bytes,
         le=MAX_VALUE_BYTES,
-        description="Key and value of an upstream record, up to `64m`; outputs are made to take as much.",
+        description="Key and value of an upstream record, up to `64m`; "
+        "[outputs are made to take](outputs.md#long-records) what their form makes of it.",
     )
     short_records: int = Field(
         Limits().short_records,
@@ -152,6 +172,12 @@ class ConfigFile(Model):
         description="Whether a folder as `state` is synced to the disk before anything relies on what was written; "
         "without it a power failure may leave a state that is older than its outputs.",
     )
+    rows_folder: Annotated[str, AfterValidator(_path)] | None = Field(
+        None,
+        description="Folder for the rows by key that lanes keep (see [Rows by key](operations.md#rows-by-key)), on "
+        "each machine with lanes, about the size of the table; a relative one is below this file's. Its disk, not "
+        "memory. By default the machine's folder for temporary files (`TMPDIR`).",
+    )
     barriers: Annotated[str, AfterValidator(known_kind)] = Field(
         "inject",
         description="`inject`: this process writes them; `embedded`: the upstream's owner does (`backfill barriers`).",
@@ -174,6 +200,11 @@ class ConfigFile(Model):
         description="Longest time between two barriers, `100ms` to `1h`. A control request brings one at once, and so "
         "does a backfill that could read on.",
     )
+    barriers_keep: Annotated[int | None, BeforeValidator(_barriers_keep_ms)] = Field(
+        30 * DAY_MS,
+        description="How long barriers are kept in topics of their own, as in `30d` or `12h`; `forever`. Older ones "
+        "are deleted behind finished batches, see [barrier topics](barrier-topics.md).",
+    )
     batch_timeout: Annotated[
         int, BeforeValidator(_duration_within(MIN_BATCH_TIMEOUT_MS, MAX_BATCH_TIMEOUT_MS))
     ] = Field(
@@ -185,7 +216,8 @@ class ConfigFile(Model):
         None,
         ge=1,
         le=1_024,
-        description="Parallelism; divides each job's `output_partitions`. May change at a restart. "
+        description="Parallelism; divides each job's `output_partitions`, or, with `read: topic`, is no more than them."
+        " May change at a restart. "
         f"By default the cores of this machine, {MAX_DEFAULT_LANES} at most. With `distribution: upstream` the number "
         "of the upstream's partitions, the default then, or, once all jobs are complete, one that divides it.",
     )
@@ -199,7 +231,7 @@ class ConfigFile(Model):
     on_bad_record: Literal["stop", "park"] = Field(
         "stop",
         description="What becomes of a record that breaks its format: `stop` before it, or `park` it in "
-        "`<output>.dead-letters` of every job, see [bad input](bad-input.md).",
+        "`<output>.dead-letters` of every job, without one in `<topic>.dead-letters`, see [bad input](bad-input.md).",
     )
     limits: Annotated[LimitsConfig, BeforeValidator(empty_section)] = Field(
         LimitsConfig.model_validate({}), description="What is taken at most."

@@ -17,8 +17,10 @@ _SHIFT = {"": 0, "k": 10, "m": 20, "g": 30}
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`record_bytes`: key and value of an upstream record, at most (RECORD_TOO_LARGE): its outputs take as much.
+    """What is taken, and held.
 
+    `record_bytes`: key and value of an upstream record, at most (RECORD_TOO_LARGE). What its outputs need follows from
+    their forms (`schemas.formats.outputs.lengths`).
     `short_records`: upstream records of a batch up to which lanes read the topic themselves, in place of a query of
     Spark, whose fixed cost is that of some thousand records.
     `interval_records` and `lane_bytes`: upstream records between two barriers, and decoded changes of them in one lane,

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
 from schemas.job import duration_text
-from schemas.settings.file import SECTIONS, UPSTREAM_KEYS, ConfigFile
+from schemas.settings.file import DAY_MS, SECTIONS, UPSTREAM_KEYS, ConfigFile
 from schemas.settings.job_keys import KEYS as JOB_KEYS
 from schemas.settings.limits import size_text
 from schemas.table import KEYS as TABLE_KEYS
@@ -68,7 +68,9 @@ def _default(name: str, field: FieldInfo) -> str:
     value = field.get_default()
     if value in (None, [], {}):
         return _NONE.get(name, "none")
-    if name in ("barrier_interval", "batch_timeout", "long_transaction", "statement_timeout"):
+    if name == "barriers_keep":
+        value = f"{value // DAY_MS}d"
+    elif name in ("barrier_interval", "batch_timeout", "long_transaction", "statement_timeout"):
         value = duration_text(value)
     elif name.endswith("_bytes"):
         value = size_text(value)

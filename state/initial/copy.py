@@ -12,8 +12,9 @@ The sort is what finds a key that two rows have; before that no two parts have m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +30,7 @@ from state.initial.table import SourcePart, SourceTable
 from state.maintenance.compaction import CompactionPart, CompactionResult, parts_of
 from state.replica import Replica, ReplicaFiles, write_log_file
 from state.storage import DataFile, Storage
+from state.values.invalid_values import invalid_values
 from state.values.order import arrays
 
 BYTES_PER_FILE = 32 << 20
@@ -49,35 +51,38 @@ class CopyPart:
 
 @dataclass(frozen=True, slots=True)
 class CopiedPart:
-    """Files that hold the rows of a part; none where it is at fault: rows without a key, or files that can't be read.
+    """Files that hold the rows of a part; none where it has rows that can't be taken, or files that can't be read.
 
+    `keyless` counts rows without a key, `invalid` values that their column's type can't hold, by code, column and text.
     Faults travel as values: of what a worker raises, the driver learns only that the job failed.
     """
 
     number: int
     files: tuple[DataFile, ...] = ()
     keyless: int = 0
+    invalid: Mapping[tuple[Code, str, str], int] = field(default_factory=dict)
     unreadable: str | None = None
 
 
 def copy_part(part: CopyPart) -> CopiedPart:
     """Copy one part, in bounded memory. Raises: OSError when no file can be written."""
     files: list[DataFile] = []
-    keyless = 0
+    keyless, invalid = 0, Counter[tuple[Code, str, str]]()
     rows = _pieces(part)
     while True:
         try:
             piece = next(rows, None)
-        except (OSError, DeltaError, pa.ArrowException) as error:
+        except (OSError, DeltaError, pa.ArrowException, ValueError) as error:
             return CopiedPart(part.number, unreadable=type(error).__name__)
         if piece is None:
             break
         keyless += _without_key(piece, part.table)
-        if not keyless:
+        invalid += _invalid(piece, part.table)
+        if not keyless and not invalid:
             files.append(
                 write_log_file(part.storage, _as_inserts(piece, part.table), f"copy-{part.number:06d}")
             )
-    return CopiedPart(part.number, () if keyless else tuple(files), keyless)
+    return CopiedPart(part.number, () if keyless or invalid else tuple(files), keyless, invalid)
 
 
 def _pieces(part: CopyPart) -> Iterator[pa.Table]:
@@ -96,6 +101,14 @@ def _without_key(rows: pa.Table, table: TableSchema) -> int:
     for column in arrays(rows, table.primary_key):
         missing |= column.is_null().to_numpy(zero_copy_only=False)
     return int(missing.sum())
+
+
+def _invalid(rows: pa.Table, table: TableSchema) -> Counter[tuple[Code, str, str]]:
+    counts = Counter[tuple[Code, str, str]]()
+    for column, values in zip(table.columns, arrays(rows, table.column_names), strict=True):
+        if (found := invalid_values(values, column)) is not None:
+            counts[found.code, column.name, found.text] += len(found.rows)
+    return counts
 
 
 def _as_inserts(rows: pa.Table, table: TableSchema) -> pa.Table:
@@ -133,7 +146,8 @@ class TableCopy:
     def copied(self, parts: Sequence[CopiedPart]) -> None:
         """Commit the results of all parts that `to_copy` gave.
 
-        Raises: ConfigError(INITIAL_TABLE_UNREADABLE, INITIAL_KEY_NULL).
+        Raises: ConfigError(INITIAL_TABLE_UNREADABLE, INITIAL_KEY_NULL, VALUE_OUT_OF_RANGE, BAD_ENCODING). Counts are
+        those of these parts.
         """
         for part in parts:
             if part.unreadable is not None:
@@ -142,6 +156,8 @@ class TableCopy:
                 )
         if keyless := sum(part.keyless for part in parts):
             raise self._fault(Code.INITIAL_KEY_NULL, f"{keyless} rows with a null in the primary key")
+        for (code, column, text), count in sum((Counter(part.invalid) for part in parts), Counter()).items():
+            raise self._source.invalid(code, column, text, count)
         files = [file for part in sorted(parts, key=lambda each: each.number) for file in part.files]
         log = self._replica.log
         log.commit(files, epoch=None, copied=log.copied + len(parts))

@@ -15,6 +15,7 @@ KEY = "initial"
 """The key in a state's binding, which is the journal's `table`."""
 _KIND = "kind"
 _POSTGRES: Literal["postgres"] = "postgres"
+_TOPIC: Literal["topic"] = "topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,29 @@ class Start:
         if raw is None or _KIND in raw:
             return None
         return cls(DeltaStart.from_dict(raw), tuple(raw["from"]), raw["rows"])
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStart:
+    """A start of rows without identity from the earliest records that a topic has, where older ones are gone.
+
+    `offsets[p]` is the first record of partition p that is read.
+    """
+
+    offsets: tuple[int, ...]
+
+    def bound(self) -> dict[str, Any]:
+        """As a key of the binding, with JSON values."""
+        return {KEY: {_KIND: _TOPIC, "from": list(self.offsets)}}
+
+    @classmethod
+    def of(cls, binding: str) -> TopicStart | None:
+        """That of a state with this binding, None for one that starts elsewhere."""
+        raw = json.loads(binding).get(KEY)
+        return None if raw is None or raw.get(_KIND) != _TOPIC else cls(tuple(raw["from"]))
+
+    def __str__(self) -> str:
+        return f"the earliest records that the topic had, from offsets {', '.join(map(str, self.offsets))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +111,7 @@ class DatabaseStart:
 
     def __str__(self) -> str:
         return f"table {self.declared['table']} of PostgreSQL and slot {self.declared['slot']}"
+
+
+AnyStart = Start | DatabaseStart | TopicStart
+"""Where a table starts, if not at the first record of its topic."""

@@ -21,11 +21,13 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from schemas.error_table import TABLE
 from schemas.errors import Code, ConfigError
 from schemas.kinds.initial import DeltaStart
 from schemas.table import TableSchema, nearest
 from schemas.types import ColumnType, TypeName
 from state.backend.object_store import delta_options
+from state.values.invalid_values import invalid_values
 
 BYTES_PER_PART = 128 << 20
 """Of Parquet, about: some seconds' work of a core."""
@@ -67,17 +69,20 @@ def _whole(source: DeltaTable, names: Sequence[str]) -> Iterator[pa.RecordBatch]
 
 
 def _of_files(source: DeltaTable, names: Sequence[str], first: int, end: int) -> Iterator[pa.RecordBatch]:
-    dataset = _dataset(source)
-    for fragment in _fragments(dataset)[first:end]:
+    schema = pa.schema(source.schema().to_arrow())
+    for fragment in _fragments(_dataset(source, schema))[first:end]:
         yield from fragment.to_batches(
-            schema=dataset.schema, columns=list(names), batch_size=_BATCH_ROWS, batch_readahead=1
+            schema=schema, columns=list(names), batch_size=_BATCH_ROWS, batch_readahead=1
         )
 
 
-def _dataset(source: DeltaTable) -> ds.Dataset:
-    # Spark writes timestamps as INT96, whose nanoseconds do not reach to the year 2300.
+def _dataset(source: DeltaTable, schema: pa.Schema) -> ds.Dataset:
+    # Spark writes timestamps as INT96, whose nanoseconds do not reach to the year 2300. Without a column in the schema
+    # its statistics are not read: nothing here needs them, and delta-rs fails at days beyond the year 9999.
+    partitioned = [schema.field(name) for name in source.metadata().partition_columns]
     return source.to_pyarrow_dataset(
-        parquet_read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+        schema=pa.schema(partitioned),
+        parquet_read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"),
     )
 
 
@@ -121,7 +126,10 @@ class SourceTable:
         return sum(size for _, size, _ in self._files)
 
     def check(self, table: TableSchema) -> None:
-        """Check that it has the declared columns; others are ignored. Raises: ConfigError(INITIAL_TABLE_MISFIT)."""
+        """Check that it has the declared columns; others are ignored.
+
+        Raises: ConfigError(INITIAL_TABLE_MISFIT); of values that files are partitioned by: VALUE_OUT_OF_RANGE.
+        """
         types = {
             field.name: str(getattr(field.type, "type", "nested")) for field in self._source.schema().fields
         }
@@ -140,6 +148,29 @@ class SourceTable:
             raise ConfigError(
                 Code.INITIAL_TABLE_MISFIT, where=f"{self.uri}@{self.version}", found="; ".join(faults)
             )
+        self._check_partitions(table)
+
+    def _check_partitions(self, table: TableSchema) -> None:
+        """Values that files are partitioned by, which delta-rs could not read with them."""
+        actions = pa.table(self._source.get_add_actions(flatten=True))
+        for column in table.columns:
+            name = f"partition.{column.name}"
+            if name not in actions.column_names:
+                continue
+            values = actions[name].combine_chunks().cast(column.type.arrow)
+            if (found := invalid_values(values, column)) is not None:
+                counts = [actions["num_records"][int(row)].as_py() or 1 for row in found.rows]
+                raise self.invalid(found.code, column.name, found.text, sum(counts))
+
+    def invalid(self, code: Code, column: str, text: str, count: int) -> ConfigError:
+        """The error for values of a column that its type can't hold; `text` says what one of them is."""
+        return ConfigError(
+            code,
+            where=f"{self.uri}@{self.version}",
+            found=f"{text} in column {column}, {count:,} of them",
+            next_step=TABLE[Code.INITIAL_KEY_NULL].next_step,
+            column=column,
+        )
 
     @cached_property
     def _is_by_file(self) -> bool:

@@ -16,12 +16,13 @@ from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.avro.registered import SchemaIds
 from schemas.errors import Code
 from schemas.job import JobDefinition
+from schemas.kinds.full_barriers import begins_period
 from schemas.position import Key, position_from_text, position_to_text
 from schemas.records import Barrier, RecordId
 from schemas.table import Column, TableSchema
+from state.values.marks import Marks, marks_from_dict, marks_to_dict
 from state.values.progress import NotStarted, Progress, after_slice
 from state.values.reading import Reading
-from state.values.seen import Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ class JobState:
     """A job as the service knows it at an aligned barrier.
 
     `start`: epoch of the barrier at which it starts, the first record of its output. `opened`: whether that
-    record was sent. `paused` and `rate_limit` are what mutations made of them, which wins over any file.
+    record was sent. `paused` and `rate_limit` are what mutations made of them, which wins over any file. `paused_by` is
+    the error for which the service itself has paused it, until it is resumed.
     """
 
     definition: JobDefinition
@@ -68,6 +70,7 @@ class JobState:
     opened: bool = False
     paused: bool = False
     rate_limit: int | None = None
+    paused_by: str | None = None
 
     @property
     def name(self) -> str:
@@ -84,7 +87,8 @@ class JobState:
         ids = self.definition.format.ids
         own = {name: getattr(self, name) for name in ("start", "opened", "paused", "rate_limit")}
         named = {} if ids is None else {"schema_ids": [ids.key, ids.value]}
-        return {"definition": json.loads(self.definition.to_json()), **named, **own}
+        by = {} if self.paused_by is None else {"paused_by": self.paused_by}
+        return {"definition": json.loads(self.definition.to_json()), **named, **own, **by}
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any], table: TableSchema) -> JobState:
@@ -92,7 +96,8 @@ class JobState:
         definition = JobDefinition.from_json(json.dumps(raw["definition"]), table)
         if "schema_ids" in raw:
             definition = definition.with_ids(SchemaIds(*raw["schema_ids"]))
-        return cls(definition, raw["start"], raw["opened"], raw["paused"], raw["rate_limit"])
+        own = {name: raw[name] for name in ("start", "opened", "paused", "rate_limit")}
+        return cls(definition, **own, paused_by=raw.get("paused_by"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +193,7 @@ class BatchPlan:
     parked: tuple[Parked, ...] = ()
     until: tuple[int, ...] | None = None
     silent: bool = False
-    seen: Mapping[int, Seen] = field(default_factory=dict)
+    seen: Marks = field(default_factory=dict)
     reading: Reading | None = None
 
     @property
@@ -200,6 +205,21 @@ class BatchPlan:
     def sent_jobs(self) -> tuple[JobPlan, ...]:
         """The jobs that lanes send for; none in a silent batch."""
         return () if self.silent else self.jobs
+
+    def is_full(self, number: int) -> bool:
+        """Whether the barrier of this number is full in outputs that have a barrier topic."""
+        before = self.barriers[number - 1] if number else self.start
+        return before is not None and begins_period(before.barrier, self.barriers[number].barrier)
+
+    @property
+    def has_full(self) -> bool:
+        """Whether one of the barriers is full."""
+        return any(map(self.is_full, range(len(self.barriers))))
+
+    @property
+    def parks_early(self) -> bool:
+        """Whether records at fault are parked while there is no job."""
+        return bool(self.parked) and not self.jobs
 
     @property
     def end(self) -> AlignedBarrier:
@@ -248,7 +268,7 @@ class BatchPlan:
                 "parked": [(item.partition, item.offset, item.code, item.lane) for item in self.parked],
                 "until": self.until,
                 "silent": self.silent,
-                "seen": {str(number): each.to_list() for number, each in self.seen.items()},
+                "seen": marks_to_dict(self.seen),
                 **({} if self.reading is None else {"reading": self.reading.to_dict()}),
             }
         )
@@ -271,7 +291,7 @@ class BatchPlan:
             ),
             until=tuple(raw["until"]) if raw.get("until") else None,
             silent=raw.get("silent", False),
-            seen={int(number): Seen.from_list(each) for number, each in raw.get("seen", {}).items()},
+            seen=marks_from_dict(raw.get("seen", {})),
             reading=Reading.from_dict(raw["reading"], table.key_columns) if "reading" in raw else None,
         )
 

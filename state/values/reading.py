@@ -156,10 +156,6 @@ class Reading:
         if len(self.files) != len(self.read.chunks) or not 0 <= self.due <= len(self.files):
             raise ValueError("chunks and their files that do not fit together")
 
-    def without_release(self) -> Reading:
-        """The same, but nothing is released."""
-        return replace(self, due=0)
-
     @property
     def due_files(self) -> tuple[str, ...]:
         """The files of all chunks that are released."""

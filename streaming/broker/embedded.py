@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -90,6 +91,12 @@ class Listener:
         return "".join(f"listener.name.{self.name.lower()}.{key}={value}\n" for key, value in escaped.items())
 
 
+def log_name(data: Path) -> str:
+    """The log file's name of a broker, by the whole path of its folder: those of one name have files of their own."""
+    digest = blake2b(str(data.resolve()).encode(), digest_size=4).hexdigest()
+    return f"kafka-{data.name}-{digest}.log"
+
+
 class EmbeddedBroker:
     """A broker on this machine, as a context manager or by `start` and `stop`.
 
@@ -116,7 +123,7 @@ class EmbeddedBroker:
         self.data = data.absolute() if data else Path(tempfile.mkdtemp(prefix="backfill-kafka-"))
         self.port = port
         self.heap = heap
-        self.log = (log or log_folder() / f"kafka-{self.data.name}.log").absolute()
+        self.log = (log or log_folder() / log_name(self.data)).absolute()
         self._listeners, self._settings, self._options = listeners, settings, java_options
         self._recording = recording
         self._ports: dict[str, int] = {}

@@ -8,13 +8,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from schemas.errors import ConfigError
+from schemas.error_table import TABLE
+from schemas.errors import Code, ConfigError
 from schemas.settings.http import HttpConfig, read_token
 
 _ANSWER_S = 2.0
+_HELD_S = 10.0
+"""What lasts less is a transaction as others are."""
 _NOT_READY = 503
 _HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 """A service that listens on all addresses is asked at this one."""
@@ -32,6 +36,8 @@ class Answer:
     """As `ReadingStatus`: of a table that is read from its database."""
     troubles: tuple[str, ...] = ()
     """What goes wrong beside the batches, a line each: they go on, for now."""
+    undeclared: tuple[str, ...] = ()
+    """Names of fields in the newest rows that are no columns."""
 
 
 def ask(config: HttpConfig) -> Answer | None:
@@ -97,6 +103,7 @@ def _parsed(status: dict[str, Any]) -> Answer:
         batch_age_s=status["batch_age_s"],
         reading=status.get("reading"),
         troubles=tuple(_troubles(status)),
+        undeclared=tuple(status.get("fields", {}).get("undeclared", ())),
     )
 
 
@@ -107,9 +114,31 @@ def _troubles(status: dict[str, Any]) -> Iterator[str]:
                 f"{each['work']} has failed {each['failures']} times in a row ({each['error']}), "
                 f"again in {each['again_in_s']:.0f} s; next: {each['next_step']}"
             )
+    for each in status.get("partitions", ()):
+        held_s = each.get("held_s")
+        if held_s is not None and held_s > _HELD_S:
+            since = datetime.now().astimezone() - timedelta(seconds=held_s)
+            yield (
+                f"an open transaction holds back partition {each['partition']} at offset {each['held_offset']} since "
+                f"{since:%H:%M:%S}: {each['unstable']:,} records there are late by {held_s:.0f} s; next: "
+                f"{TABLE[Code.BARRIER_STALLED].next_step}"
+            )
+    fields = status.get("fields", {"lost": (), "never": ()})
+    if fields["lost"] or fields["never"]:
+        names = ", ".join((*fields["lost"], *fields["never"]))
+        yield (
+            f"none of the newest rows has column {names}; next: see whether the upstream's table has it, or correct "
+            "its name or `field`"
+        )
     disk = status.get("disk")
     if disk is not None and disk["is_low"]:
         yield (
             f"{disk['free_bytes'] / 2**30:.1f} GiB are free on the state's disk, less than a compaction may write; "
             "next: give it more room"
+        )
+    if disk is not None and disk.get("rows_low"):
+        yield (
+            f"{disk['rows_free_bytes'] / 2**20:.0f} MiB are free for rows by key, beside the "
+            f"{disk['rows_bytes'] / 2**20:.0f} MiB that they take; next: make room, or name a folder on a larger disk "
+            "as rows_folder"
         )

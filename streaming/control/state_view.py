@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from schemas.errors import Code, StateError
 from schemas.table import TableSchema
 from state.initial.progress import CopyProgress, progress_of
-from state.initial.start import DatabaseStart, Start
+from state.initial.start import DatabaseStart, Start, TopicStart
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.progress_table import PATH as PROGRESS_PATH
@@ -84,6 +84,7 @@ class StateView:
     rows_stored: int
     plan: BatchPlan | None
     start: Start | None = None
+    earliest: TopicStart | None = None
     database: DatabaseStart | None = None
     copy: CopyProgress | None = None
 
@@ -151,6 +152,7 @@ class StateReader:
             rows_stored=files.base_rows or files.log_rows,
             plan=plan,
             start=start,
+            earliest=None if entry is None else TopicStart.of(entry.table),
             database=None if entry is None else DatabaseStart.of(entry.table, self._table),
             copy=None if start is None else progress_of(replica, start.rows),
         )

@@ -15,13 +15,16 @@ Barriers beside the data (`feed_beside`) stand in a topic of their own, and say 
 
 A topic that is read from later offsets on (`begins`) begins with the first barrier that has reached them in every
 partition: in the data with its marker, beside it with its end. Barriers before that one are none of the chain.
+
+A topic of barriers whose oldest ones were deleted (`trimmed`) begins with the first one that every partition still has:
+the intervals before it count as one, which goes on from the last that was handled.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
@@ -58,12 +61,17 @@ class Aligner:
         begins: Sequence[int] = (),
     ) -> None:
         self._topic, self._partitions, self._in_data = topic, partitions, in_data
+        self._last, self._trimmed = last, frozenset[int]()
         self._begins = tuple(begins) if last is None else ()
         self._waiting: list[deque[_Copy]] = [deque() for _ in range(partitions)]
         self._ends = [0] * partitions if last is None else list(last.ends)
         self._seen_to = list(self._ends) if in_data else [0] * partitions
         self._newest: list[Barrier | None] = [None if last is None else last.barrier] * partitions
         self._duplicates: list[RecordId] = []
+
+    def trimmed(self, partitions: Iterable[int]) -> None:
+        """Say which partitions no longer have the barrier behind the last one. Call it before the first is fed."""
+        self._trimmed = frozenset(partitions)
 
     def feed(self, partition: int, offset: int, barrier: Barrier) -> None:
         """Take the next barrier of a partition; what is before the end of one that was fed is ignored.
@@ -74,8 +82,11 @@ class Aligner:
         self._feed(partition, _Copy(barrier, offset, offset + 1))
 
     def feed_beside(self, partition: int, offset: int, barrier: Barrier, end: int) -> None:
-        """As `feed`, of a barrier beside the data; the first is the one behind the last that was handled."""
-        self._feed(partition, _Copy(barrier, offset, end))
+        """As `feed`, of a barrier beside the data; the first is the one behind the last that was handled.
+
+        What an output tells there of its own progress is not passed on.
+        """
+        self._feed(partition, _Copy(replace(barrier, progress=(), full=False), offset, end))
 
     def _feed(self, partition: int, copy: _Copy) -> None:
         if copy.offset < self._seen_to[partition]:
@@ -123,7 +134,8 @@ class Aligner:
         if barrier.curr <= newest.curr:
             code = Code.BARRIER_REGRESSION if barrier.prev >= newest.prev else Code.BARRIER_LATE
             raise self._error(code, place, f"barrier {barrier.curr}", last=newest.curr)
-        if barrier.prev != newest.curr:
+        is_oldest = partition in self._trimmed and not self._seen_to[partition]
+        if barrier.prev != newest.curr and not is_oldest:
             found = f"barrier {barrier.curr} with prev {barrier.prev}"
             raise self._error(Code.BARRIER_GAP, place, found, last=newest.curr)
         if copy.end < self._ends[partition]:
@@ -143,26 +155,40 @@ class Aligner:
         while self._all_wait():
             heads = [queue.popleft() for queue in self._waiting]
             self._check_agreement(heads)
+            self._trimmed = frozenset()
             ends = tuple(copy.end for copy in heads)
             if any(end < begin for end, begin in zip(ends, self._begins, strict=False)):
                 continue  # beside the data: in the data what is before the beginning is never fed
             self._begins = ()
-            result.append(AlignedBarrier(heads[0].barrier, ends, self._in_data))
+            result.append(AlignedBarrier(self._in_chain(heads[0].barrier), ends, self._in_data))
         return result
+
+    def _in_chain(self, barrier: Barrier) -> Barrier:
+        """The barrier behind the last one; it closes all intervals between the two, where some were deleted."""
+        last, self._last = self._last, None
+        return barrier if last is None else replace(barrier, prev=last.epoch)
 
     def _all_wait(self) -> bool:
         """Whether every partition has a next barrier.
 
-        First drops barriers that another partition has only before its first offset to read: they never become aligned.
+        First drops barriers that another partition has only before its first offset to read, or no longer: they never
+        become aligned.
         """
-        while all(self._waiting) and any(self._begins) and self._in_data:
+        while all(self._waiting) and (begin_later := self._begin_later()):
             newest = max(queue[0].barrier.curr for queue in self._waiting)
             behind = [number for number, queue in enumerate(self._waiting) if queue[0].barrier.curr < newest]
             ahead = set(range(self._partitions)) - set(behind)
-            if not behind or not all(self._begins[number] for number in ahead):
+            if not behind or not ahead <= begin_later:
                 break
-            self._duplicates += [(number, self._waiting[number].popleft().offset) for number in behind]
+            dropped = [(number, self._waiting[number].popleft().offset) for number in behind]
+            self._duplicates += dropped if self._in_data else []
         return all(self._waiting)
+
+    def _begin_later(self) -> frozenset[int]:
+        """The partitions that may begin with a later barrier than others."""
+        if not self._in_data:
+            return self._trimmed
+        return frozenset(number for number, begin in enumerate(self._begins) if begin)
 
     def _check_agreement(self, heads: Sequence[_Copy]) -> None:
         first = heads[0].barrier

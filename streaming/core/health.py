@@ -85,7 +85,7 @@ class Interruption:
 class Facts:
     """What is known of a service.
 
-    `streaming`: start-up is over. `pending`: aligned barriers that no batch has done. `missing`: for each partition
+    `streaming`: start-up is over. `pending`: committed barriers that no batch has done. `missing`: for each partition
     that lacks a barrier that others have, how far it was read. `busy_since_s`: since when Spark has been at a job, None
     if it has none; `progress_s`: when it last showed a sign of work. `trouble` has ended the stream, `away` is the
     broker's (None once it answers). `hindered` is the injector's.
@@ -150,10 +150,15 @@ def _condition(
             return Condition.STARTING, None
         many = facts.pending * facts.interval_ms / 1_000 > facts.late_s
         return Condition.CATCHING_UP if many else Condition.SERVING, None
-    lasting = [each for each in facts.held if now_s - each.since_s >= facts.lasting_s]
+    lasting = lasting_held(facts, now_s)
     if lasting:
         return Condition.UPSTREAM_STUCK, _held(facts, lasting, now_s)
     return _late(facts, now_s, idle_s)
+
+
+def lasting_held(facts: Facts, now_s: float) -> list[Held]:
+    """The partitions that are held for longer than transactions usually are open."""
+    return [each for each in facts.held if now_s - each.since_s >= facts.lasting_s]
 
 
 def _interruption(facts: Facts, now_s: float) -> BackfillError | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from schemas.errors import BackfillError, Code
 from schemas.job import JobDefinition
+from schemas.kinds.lanes import lanes_misfit
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
 from schemas.table import TableSchema
 from state.values.plan import BatchPlan, JobState
@@ -145,7 +146,7 @@ def apply(
         case Pause(name):
             return edit(name, f"pause {name or 'all jobs'}", paused=True)
         case Resume(name):
-            return edit(name, f"resume {name or 'all jobs'}", paused=False)
+            return edit(name, f"resume {name or 'all jobs'}", paused=False, paused_by=None)
         case Throttle(name, limit):
             return edit(
                 name, f"throttle {name} to {'unlimited' if limit is None else limit}", rate_limit=limit
@@ -181,8 +182,7 @@ def _add(
     if definition.is_coupled and partitions and lanes != partitions:
         wrong = f"{lanes} lanes, and it needs one for each of the upstream's {partitions} partitions"
         return refuse(Code.RESCALE_REFUSED, f" {name}: {wrong}")
-    if definition.output_partitions % lanes:
-        # Two lanes would share a partition, and each would send its barriers.
-        wrong = f"{lanes} lanes don't divide {definition.output_partitions} output_partitions"
-        return refuse(Code.JOB_INVALID, f" {name}: {wrong}")
+    misfit = lanes_misfit(definition, lanes)
+    if misfit is not None:
+        return refuse(Code.JOB_INVALID, f" {name}: {misfit}")
     return JobsOutcome((*jobs, _created(definition, start)), (MutationReport(epoch, f"add {name}"),))

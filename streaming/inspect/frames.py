@@ -51,6 +51,21 @@ def described(schema: Mapping[str, Any], half: str | None = None) -> list[Field]
     return [_field(each) for each in fields]
 
 
+def decimal_kind(precision: int, scale: int) -> str:
+    """A type that holds decimals of so many digits; empty for a scale that none has."""
+    whole = precision - scale
+    if not -_DIGITS <= scale <= _DIGITS:
+        return ""
+    return f"decimal({max(1, min(_DIGITS, max(whole, 0) + max(scale, 0)))},{max(scale, 0)})"
+
+
+def _number(text: object, otherwise: int) -> int:
+    try:
+        return int(str(text))
+    except ValueError:
+        return otherwise
+
+
 def _field(schema: Mapping[str, Any]) -> Field:
     made = Field(schema["field"])
     meaning, kind = schema.get("name", ""), schema.get("type", "")
@@ -58,8 +73,11 @@ def _field(schema: Mapping[str, Any]) -> Field:
     if meaning in _MEANINGS:
         made.kind = _MEANINGS[meaning]
     elif meaning == _DECIMAL:
-        precision = parameters.get("connect.decimal.precision", str(_DIGITS))
-        made.kind = f"decimal({precision},{parameters.get('scale', '0')})"
+        precision, scale = parameters.get("connect.decimal.precision"), parameters.get("scale")
+        made.kind = decimal_kind(_number(precision, _DIGITS), _number(scale, 0))
+        if not made.kind:
+            made.kind = "string"
+            made.notes.append(f"a decimal of scale {scale}, which no column has: as its text of base64")
     elif meaning == _VARIABLE:
         made.kind = f"decimal({_DIGITS},10)"
         made.notes.append("numeric without a scale: as many digits behind the point as you need")

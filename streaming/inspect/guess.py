@@ -11,10 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.avro.cells import MisfitError, Schema
-from schemas.avro.projection import parsed
 from schemas.avro.registered import Schemas
+from schemas.avro.writers.definitions import parsed
+from schemas.avro.writers.meanings import MisfitError, Schema
 from schemas.formats.events.logs import CONNECTORS
+from schemas.formats.upsert import DELETED_FIELD
 from streaming.inspect.frames import described
 from streaming.inspect.registered import is_event, rows_of
 from streaming.inspect.samples import NOTHING, Field, Sample, as_json, fields_of, schema_ids
@@ -49,17 +50,26 @@ def guess(samples: Sequence[Sample], schemas: Schemas | None = None) -> Guess:
     rows = [each for each in map(as_json, values) if isinstance(each, dict)]
     if len(rows) < len(values):
         return Guess({}, notes=["Records that are no JSON objects, and in no format that is known here."])
-    payloads = [each["payload"] if _is_framed(each) else each for each in rows]
+    payloads = list(map(_payload, rows))
     if all(_is_event(each) for each in payloads if isinstance(each, dict)):
         return _debezium(data, rows)
-    if any(map(_is_framed, rows)):
-        note = "Rows with a schema in each record (schemas.enable=true) are not read: set it to false."
-        return Guess({}, notes=[note])
     return _upsert(data, rows)
 
 
 def _is_framed(record: object) -> bool:
     return isinstance(record, dict) and record.keys() == {"schema", "payload"}
+
+
+def _payload(record: Any) -> Any:
+    return record["payload"] if _is_framed(record) else record
+
+
+def _fields_of_rows(rows: Sequence[dict[str, Any]]) -> list[Field]:
+    """By the newest schema that comes with them, if any does."""
+    framed = [each["schema"] for each in rows if _is_framed(each) and each["schema"]]
+    if framed and framed[-1].get("fields"):
+        return described(framed[-1])
+    return fields_of(each for each in map(_payload, rows) if isinstance(each, dict))
 
 
 def _is_event(record: dict[str, Any]) -> bool:
@@ -81,6 +91,10 @@ def _registered(data: Sequence[Sample], ids: list[int], schemas: Schemas | None)
     if event is None and _is_keyless(data):
         made = _append("avro-registry", made.fields)
     made.notes += [f"Field {each.name} has a type that no column has." for each in fields if not each.kind]
+    if event is not None:
+        _note_wrapped(made, _connector_in(event))
+    else:
+        _take_deleted(made)
     keys = _known(schema_ids([each.key for each in data]), schemas)
     key = rows_of(keys[-1]) if keys else []
     made.primary_key = [each.name for each in key]
@@ -102,27 +116,31 @@ def _known(ids: Sequence[int], schemas: Schemas | None) -> list[Schema]:
 
 def _debezium(data: Sequence[Sample], rows: Sequence[dict[str, Any]]) -> Guess:
     made = Guess({"format": "debezium"})
-    events = [each["payload"] if _is_framed(each) else each for each in rows]
+    frames = [each["schema"] for each in rows if _is_framed(each) and each["schema"]]
+    framed = next((each for each in reversed(frames) if _has_after(each)), None)
+    made.primary_key = _key_columns(data)
+    events = list(map(_payload, rows))
     made.notes += [
         f"Positions of the connector {name} are not compared: events that it sends again are taken as they come."
         for name in _uncompared(events)
     ]
-    frames = [each["schema"] for each in rows if _is_framed(each) and each["schema"]]
-    framed = next((each for each in reversed(frames) if _has_after(each)), None)
+    seen = fields_of(
+        each["after"] for each in events if isinstance(each, dict) and _is_row(each.get("after"))
+    )
     if framed is not None:
         made.fields = described(framed, "after")
         made.upstream |= {"time": "adaptive", "decimal": "precise"}
+        negative = {each.name for each in seen if each.has_negative}
+        for each in made.fields:
+            each.has_negative = each.name in negative
     else:
-        made.fields = fields_of(each["after"] for each in events if isinstance(each.get("after"), dict))
-        made.upstream |= {"time": "microseconds", "decimal": "precise"}
-        made.unsure["time"] = (
-            "the connector's time.precision.mode: connect, microseconds, nanoseconds, isostring"
-        )
+        made.fields = [_with_unit(each, is_key=each.name in made.primary_key) for each in seen]
+        made.upstream["decimal"] = "precise"
         made.unsure["decimal"] = "the connector's decimal.handling.mode: precise or string"
         made.notes.append(
             "Records have no schema in them: days, times and decimals look like numbers and texts."
         )
-    made.primary_key = _key_columns(data)
+    _note_wrapped(made, _connector(events))
     return made
 
 
@@ -131,6 +149,56 @@ def _uncompared(events: Sequence[Any]) -> list[str]:
     sources = [each.get("source") for each in events if isinstance(each, dict)]
     names = [each.get("connector") for each in sources if isinstance(each, dict)]
     return sorted({json.dumps(each) for each in names if isinstance(each, str) and each not in CONNECTORS})
+
+
+def _is_row(after: object) -> bool:
+    return isinstance(after, dict)
+
+
+def _with_unit(field: Field, *, is_key: bool) -> Field:
+    """A column of instants says itself in which unit they are: a record may have two or three, by their digits."""
+    if field.kind in ("date", "timestamp"):
+        field.units["time"] = "isostring"
+    elif field.times_in is not None and not is_key:
+        field.kind, field.units["time"] = "timestamp", field.times_in
+        field.notes = [f"numbers that are times in {field.times_in}; bigint, if they are none"]
+    return field
+
+
+_SIGNED = ("mysql", "mariadb")
+"""Connectors that write an unsigned number of 64 bits as a signed one."""
+
+
+def _note_wrapped(made: Guess, connector: str) -> None:
+    """What no record says: a negative number may be one beyond 2^63."""
+    if connector not in _SIGNED:
+        return
+    of_bytes = made.upstream.get("encoding") == "avro-registry"
+    for each in made.fields:
+        if each.kind == "bigint" and (each.has_negative or of_bytes):
+            each.notes.append(f"of BIGINT UNSIGNED: {_WRAPPED}")
+
+
+_WRAPPED = '{type: "decimal(20,0)", unsigned: wrapped}'
+
+
+def _connector(events: Sequence[Any]) -> str:
+    sources = (each.get("source") for each in events if isinstance(each, dict))
+    return next((str(each.get("connector")) for each in sources if isinstance(each, dict)), "")
+
+
+def _connector_in(event: Schema) -> str:
+    """By the name that Debezium gives the record of an event's source."""
+    source = next((each["type"] for each in event["fields"] if each["name"] == "source"), None)
+    name = source.get("name", "") if isinstance(source, dict) else ""
+    return next((each for each in _SIGNED if f".{each}." in name), "")
+
+
+def _take_deleted(made: Guess) -> None:
+    """Debezium's flattening says so that a row is deleted; the field is no column."""
+    if any(each.name == DELETED_FIELD for each in made.fields):
+        made.fields = [each for each in made.fields if each.name != DELETED_FIELD]
+        made.upstream["deleted_field"] = DELETED_FIELD
 
 
 def _has_after(schema: dict[str, Any]) -> bool:
@@ -151,10 +219,12 @@ def _append(encoding: str, fields: Sequence[Field]) -> Guess:
 
 
 def _upsert(data: Sequence[Sample], rows: Sequence[dict[str, Any]]) -> Guess:
+    fields = _fields_of_rows(rows)
     if _is_keyless(data):
-        return _append("json", fields_of(rows))
-    made = Guess({"format": "upsert", "encoding": "json"}, fields_of(rows))
-    keys = [as_json(each.key) for each in data if each.key]
+        return _append("json", fields)
+    made = Guess({"format": "upsert", "encoding": "json"}, fields)
+    _take_deleted(made)
+    keys = [_payload(as_json(each.key)) for each in data if each.key]
     if keys and all(isinstance(key, dict) for key in keys):
         made.primary_key = _key_columns(data)
         known = {each.name for each in made.fields}
@@ -163,9 +233,9 @@ def _upsert(data: Sequence[Sample], rows: Sequence[dict[str, Any]]) -> Guess:
     form = "json" if keys and NOTHING not in keys else "text"
     made.upstream["key"] = form
     pairs = [
-        (as_json(each.key) if form == "json" else _text(each.key), as_json(each.value))
+        (_payload(as_json(each.key)) if form == "json" else _text(each.key), row)
         for each in data
-        if each.value
+        if each.value and isinstance(row := _payload(as_json(each.value)), dict)
     ]
     same = [each.name for each in made.fields if all(_is_same(key, row.get(each.name)) for key, row in pairs)]
     if same:
@@ -195,8 +265,6 @@ def _is_same(key: object, value: object) -> bool:
 def _key_columns(data: Sequence[Sample]) -> list[str]:
     for each in data:
         key = as_json(each.key)
-        if _is_framed(key):
-            key = key["payload"]
-        if isinstance(key, dict):
+        if isinstance(key := _payload(key), dict):
             return list(key)
     return []

@@ -6,6 +6,8 @@ import json
 import re
 
 from streaming.inspect.guess import Guess
+from streaming.inspect.names import column_names
+from streaming.inspect.samples import Field
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
@@ -23,14 +25,25 @@ def configuration(topic: str, bootstrap: str, guess: Guess, seen: str, registry:
     # A topic's letters, with `./` before them, are a bare word in YAML.
     lines += [f"state: ./{topic}-state", "table:", f"  name: {_table_name(topic)}"]
     lines.append("  columns:" if guess.fields else "  columns: {}  # none could be determined")
+    names = column_names(each.name for each in guess.fields)
     for each in guess.fields:
-        kind = json.dumps(each.kind) if "," in each.kind else each.kind
-        lines.append(_commented(f"    {_name(each.name)}: {kind}", "; ".join(each.notes)))
+        declared = _declared(each, names[each.name])
+        lines.append(_commented(f"    {_name(names[each.name])}: {declared}", "; ".join(each.notes)))
     if guess.upstream.get("format") == "append":
         return "\n".join([*lines, ""])
-    key = ", ".join(map(_name, guess.primary_key))
+    key = ", ".join(_name(names.get(each, each)) for each in guess.primary_key)
     lines.append(_commented(f"  primary_key: [{key}]", None if key else "no key was found in the records"))
     return "\n".join([*lines, ""])
+
+
+def _declared(field: Field, column: str) -> str:
+    """A type, or a mapping with what records have otherwise."""
+    kind = json.dumps(field.kind) if "," in field.kind else field.kind
+    more = {"field": json.dumps(field.name, ensure_ascii=False)} if field.name != column else {}
+    more |= field.units
+    return (
+        f"{{type: {kind}, {', '.join(f'{key}: {value}' for key, value in more.items())}}}" if more else kind
+    )
 
 
 def _table_name(topic: str) -> str:

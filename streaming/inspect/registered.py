@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from schemas.avro.cells import Schema, has_own_scale, meaning, unwrapped
+from schemas.avro.projection import branches_of
+from schemas.avro.writers.meanings import MisfitError, Schema, decimal_scale, has_own_scale, meaning
+from streaming.inspect.frames import decimal_kind
 from streaming.inspect.samples import Field
 
 _PLAIN = {
@@ -50,22 +51,20 @@ def _fields(schema: Schema) -> dict[str, Schema]:
 
 
 def _half(schema: Schema, name: str) -> Schema | None:
-    kinds = _values(_fields(schema).get(name, "null"))
+    kinds = branches_of(_fields(schema).get(name, "null"))
     return dict(kinds[0]) if len(kinds) == 1 and kinds[0]["type"] == "record" else None
 
 
-def _values(schema: Schema) -> list[Mapping[str, Any]]:
-    """What a field may be, but null."""
-    branches = map(unwrapped, schema if isinstance(schema, list) else [schema])
-    return [each for each in branches if each["type"] != "null"]
-
-
 def _field(name: str, schema: Schema) -> Field:
-    made, kinds = Field(name), _values(schema)
+    made, kinds = Field(name), branches_of(schema)
     kind = kinds[0] if len(kinds) == 1 else {"type": "a choice of types" if kinds else "null"}
-    avro, logical = kind["type"], meaning(kind)
+    try:
+        avro, logical = kind["type"], meaning(kind)
+        scale = decimal_scale(kind) if logical == "decimal" else 0
+    except MisfitError:
+        return made  # no column can be read from it
     if logical == "decimal":
-        made.kind = f"decimal({min(kind.get('precision', _DIGITS), _DIGITS)},{kind.get('scale', 0)})"
+        made.kind = decimal_kind(kind.get("precision", _DIGITS), scale)
     elif avro == "record" and has_own_scale(kind):
         made.kind = f"decimal({_DIGITS},10)"
         made.notes.append("numeric without a scale: as many digits behind the point as you need")

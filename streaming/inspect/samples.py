@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from schemas.avro.registered import framed_id
+from schemas.json.parsing.placeholder import placeholder
 from schemas.records import BARRIER_HEADER
 
 
@@ -32,7 +33,13 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}Z?")
 _INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})")
 _SECONDS = range(946_684_800, 4_102_444_800)
 """From 2000 to 2100: a number of which this is the second is likely a time."""
+_DAY_S = 86_400
+_LAST_YEAR = range(253_370_764_800, 253_402_300_800)
 _MOST = 0.5
+_TICK_NS = 100
+"""Of SQL Server's datetime2, the finest that a connector writes."""
+_PLACEHOLDERS = placeholder().texts
+"""Of a value that is what it was, which says nothing of its column."""
 _UNITS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
@@ -58,6 +65,12 @@ class Field:
     kind: str = ""
     notes: list[str] = field(default_factory=list)
     nulls: int = 0
+    units: dict[str, str] = field(default_factory=dict)
+    """What the column's declaration says of its values beside the type: `time`, `decimal`, `unsigned`."""
+    times_in: str | None = None
+    """The unit in which its numbers would be times of this century."""
+    has_negative: bool = False
+    """Whether there are negative numbers among them."""
 
 
 def fields_of(rows: Iterable[Mapping[str, Any]]) -> list[Field]:
@@ -70,18 +83,25 @@ def fields_of(rows: Iterable[Mapping[str, Any]]) -> list[Field]:
 
 
 def _field(name: str, values: list[Any]) -> Field:
-    known = [value for value in values if value is not None]
+    known = [value for value in values if value is not None and not _is_placeholder(value)]
     made = Field(name, nulls=len(values) - len(known))
     made.kind = _kind(known)
     if not known:
         made.notes.append("only nulls were seen")
     elif made.kind == "bigint":
-        made.notes += [f"a time in {unit}?" for unit, per_s in _UNITS.items() if _are_times(known, per_s)]
+        made.has_negative = min(known) < 0
+        made.times_in = next((unit for unit, per_s in _UNITS.items() if _are_times(known, per_s)), None)
+        if made.times_in is not None:
+            made.notes.append(f"a time in {made.times_in}?")
     elif made.kind == "double":
         made.notes.append("or decimal(p,s), if it has to be exact")
     elif any(isinstance(value, dict | list) for value in known):
         made.notes.append("an object or a list, taken as its JSON text")
     return made
+
+
+def _is_placeholder(value: object) -> bool:
+    return isinstance(value, str) and value in _PLACEHOLDERS
 
 
 def _kind(values: list[Any]) -> str:
@@ -102,5 +122,13 @@ def _kind(values: list[Any]) -> str:
 
 
 def _are_times(values: list[int], per_s: int) -> bool:
+    if per_s == _UNITS["nanoseconds"] and any(value % _TICK_NS for value in values):
+        return False  # ids that are made of a time have such sizes, and no database such a clock
+    known = [value for value in values if not _is_special(value // per_s)]
     # Infinity and other odd ones come in numbers that are none.
-    return sum(value // per_s in _SECONDS for value in values) > _MOST * len(values)
+    return bool(known) and sum(value // per_s in _SECONDS for value in known) > _MOST * len(known)
+
+
+def _is_special(second: int) -> bool:
+    """Of the first day of 1970, of the day before it and of the year 9999: people write such days for none."""
+    return abs(second) <= _DAY_S or second in _LAST_YEAR

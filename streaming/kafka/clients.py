@@ -205,6 +205,14 @@ def translate(error: KafkaError, settings: KafkaSettings, *, what: str) -> Backf
         )
     if code in _MISSING:
         return topic_missing(what, settings)
+    if code == KafkaError.MSG_SIZE_TOO_LARGE:
+        return InputError(
+            Code.RECORD_TOO_LARGE,
+            where=what,
+            found=f"a record that {settings.bootstrap} does not take ({name})",
+            expected="topics whose max.message.bytes is what limits.record_bytes and their form need",
+            next_step="raise max.message.bytes of the outputs",
+        )
     if code in _LOST:
         return InputError(
             Code.DATA_LOST,

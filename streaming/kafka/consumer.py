@@ -109,6 +109,19 @@ class RangeReader:
             self._admin.poll(next(pauses_s))
             now = self.watermarks(topic)
 
+    def first_since(self, topic: str, time_ms: int) -> dict[int, int]:
+        """By partition, the first offset whose record is from this Unix time or later; none where all are older.
+
+        Raises: EnvironmentProblem, TopicError(TOPIC_MISSING).
+        """
+        wanted = [
+            TopicPartition(topic, partition, max(0, time_ms))
+            for partition in range(len(self.watermarks(topic)))
+        ]
+        with translated(self._settings, what=topic):
+            found = self._consumer.offsets_for_times(wanted, timeout=self._settings.wait_s)
+        return {each.partition: each.offset for each in found if each.error is None and each.offset >= 0}
+
     def read(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Iterator[list[Message]]:
         """The committed records with start <= offset < end of each partition, in chunks of one or more.
 
@@ -168,6 +181,20 @@ class RangeReader:
             del left[partition]
         if done and left:
             self._consumer.incremental_unassign([TopicPartition(topic, partition) for partition in done])
+
+    def first(self, topic: str, most: int, begins: Sequence[int] = ()) -> Iterator[Message]:
+        """The first `most` committed records, as many of each partition, from the offsets `begins` on.
+
+        Raises: as `watermarks` and `read`.
+        """
+        marks = self.watermarks(topic)
+        share = max(1, most // len(marks))
+        starts = [max(mark.earliest, begins[number] if begins else 0) for number, mark in enumerate(marks)]
+        ranges = {
+            number: (start, min(start + share, marks[number].stable)) for number, start in enumerate(starts)
+        }
+        for chunk in self.read(topic, ranges):
+            yield from chunk
 
     def last(self, topic: str, partition: int, wanted: Wanted = any_record) -> Message | None:
         """The last committed record of the partition that is wanted, or None if there is none at all."""

@@ -24,32 +24,29 @@ from schemas.formats.registry import DEFAULT
 from schemas.records import Op
 from schemas.settings.limits import Limits
 from schemas.table import Column, TableSchema
-from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, TypeName
 from state.columns import OFFSET, PARTITION
+from state.values.invalid_values import invalid_values
 from streaming.lane.changes import Bools, Changes
 from streaming.source.decoded import AFTER, BEFORE, ERROR, KEY, MARKED, SIZE
 
 Found = tuple[int, Code, str, str]
 """Row by index, code, what was found, what was expected."""
 
+_SETTING = "limits.record_bytes"
 MOST_FAULTS = 1_000
 """Reported by one lane of one batch."""
-_TIME_RANGES = {
-    TypeName.DATE: (pa.int32(), FIRST_DAY, LAST_DAY),
-    TypeName.TIMESTAMP: (pa.int64(), FIRST_US, LAST_US),
-}
-"""0001-01-01 to 9999-12-31 in days and in microseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An upstream record that the contract forbids."""
+    """An upstream record that the contract forbids, or whose change the `output` of a job does not take."""
 
     partition: int
     offset: int
     code: Code
     found: str
     expected: str
+    output: str | None = None
 
 
 def find_faults(
@@ -123,7 +120,7 @@ def _marked(changes: Changes) -> Iterator[Found]:
 def _too_large(changes: Changes, record_bytes: int) -> Iterator[Found]:
     sizes = changes.rows[SIZE].to_numpy()
     for row in np.flatnonzero(sizes > record_bytes):
-        yield _found(row, Code.RECORD_TOO_LARGE, f"{sizes[row]} bytes", limit=record_bytes)
+        yield _found(row, Code.RECORD_TOO_LARGE, f"{sizes[row]} bytes", limit=record_bytes, setting=_SETTING)
 
 
 def _wrong_halves(changes: Changes) -> Iterator[Found]:
@@ -137,32 +134,10 @@ def _wrong_halves(changes: Changes) -> Iterator[Found]:
 
 
 def _wrong_values(values: pa.Array, column: Column) -> Iterator[Found]:
-    if column.type.name is TypeName.STRING:
-        for row in _not_utf8(values):
-            yield _found(row, Code.BAD_ENCODING, "a text that is not UTF-8", column=column.name)
-    elif column.type.name in _TIME_RANGES:
-        text = f"a {column.type} outside the years 1 to 9999"
-        for row in _outside(values, *_TIME_RANGES[column.type.name]):
-            yield _found(row, Code.VALUE_OUT_OF_RANGE, text, column=column.name)
-
-
-def _not_utf8(values: pa.Array) -> Iterator[int]:
-    try:
-        values.validate(full=True)
-    except pa.ArrowInvalid:
-        for row, value in enumerate(values.cast(pa.binary()).to_pylist()):
-            try:
-                (value or b"").decode()
-            except UnicodeDecodeError:
-                yield row
-
-
-def _outside(values: pa.Array, stored: pa.DataType, low: int, high: int) -> Iterator[int]:
-    numbers = values.view(stored)
-    ends = pc.min_max(numbers).as_py()
-    if ends["min"] is not None and (ends["min"] < low or ends["max"] > high):
-        outside = pc.or_(pc.less(numbers, low), pc.greater(numbers, high)).fill_null(False)
-        yield from map(int, np.flatnonzero(outside.to_numpy(zero_copy_only=False)))
+    invalid = invalid_values(values, column)
+    if invalid is not None:
+        for row in invalid.rows:
+            yield _found(row, invalid.code, invalid.text, column=column.name)
 
 
 def _wrong_keys(changes: Changes, table: TableSchema) -> Iterator[Found]:

@@ -4,22 +4,37 @@ To a job that reads the upstream the records that its slices hold are such chang
 
 Changes come in one part or in many, in the order of `streaming.lane.changes`. An interval is over once a change of a
 later one, or the end, has come; its barrier follows what all parts held of it.
+
+A change may be longer than an output takes. It is measured once it is encoded: its record counts as one at fault then,
+and the transaction ends before anything of it is visible.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from schemas.error_table import expectation
+from schemas.errors import Code
+from schemas.position import position_to_text
 from streaming.core.visibility import HIDDEN, visible_ops
 from streaming.lane.changes import Bools, Changes
+from streaming.lane.faults import MOST_FAULTS, Fault
 from streaming.lane.shares import Shares, before_batch
-from streaming.lane.task import LaneJob, LaneTask
+from streaming.lane.task import Faulty, LaneJob, LaneTask, LongRow
 from streaming.sink.columns import ChangeColumns, Run
 from streaming.sink.writers import LaneWriters
+
+
+class TooLongError(Exception):
+    """Ends a transaction because of such records: of changes, or of a row of a snapshot read."""
+
+    def __init__(self, why: Faulty | LongRow) -> None:
+        self.why = why
+        super().__init__(why)
 
 
 class LiveChanges:
@@ -40,12 +55,16 @@ class LiveChanges:
         self.sent: Counter[str] = Counter()
         self.history: Counter[str] = Counter()
         self._closed = 0
+        self._faults: list[Fault] = []
 
     def send(self, shares: Shares) -> None:
-        """Send a part."""
+        """Send a part; nothing more once a record was too long for its output. Raises: TooLongError for a row."""
         if not shares.intervals:
             return
         visible = [(job, self._visible(job, shares.of_job(job))) for job in self._jobs]
+        self._measure_others(shares)
+        if self._faults:
+            return
         for number in shares.intervals:
             self._close_before(number)
             for job, runs in visible:
@@ -53,18 +72,43 @@ class LiveChanges:
                     self._writers.of(job.output).changes(runs[number])
 
     def end(self) -> None:
-        """Send the remaining barriers; call it behind the last part."""
+        """Send the remaining barriers; call it behind the last part. Raises: TooLongError for changes."""
+        if self._faults:
+            raise TooLongError(Faulty(tuple(self._faults)))
         self._close_before(len(self._task.plan.barriers))
+
+    def _measure_others(self, shares: Shares) -> None:
+        """Find records of which another lane makes one that is too long, so that none of them sends its part."""
+        if shares.upstream is None:
+            return
+        for job in self._jobs:
+            for changes in (shares.own, shares.upstream):
+                if changes is not shares.of_job(job):
+                    rows = np.flatnonzero(~before_batch(changes, self._task.plan) & (changes.ops >= 0))
+                    self._measure(job, changes, self._columns(job, changes, rows, changes.ops))
+
+    def _measure(self, job: LaneJob, changes: Changes, columns: ChangeColumns) -> None:
+        if len(self._faults) >= MOST_FAULTS or not self._writers.lacks(job.output):
+            return
+        for fault in long_changes(job, changes, columns):
+            if fault.offset < self._task.plan.first_offsets[fault.partition]:
+                raise TooLongError(long_record(job, fault))
+            self._faults.append(fault)
 
     def _close_before(self, number: int) -> None:
         """Send the barriers of all intervals before this one."""
         for closed in range(self._closed, number):
             upstream = self._task.plan.barriers[closed].barrier
+            is_full = self._task.plan.is_full(closed)
             for job in self._jobs:
                 # Positions are reported by the first: by then all that came with it has been counted.
-                reported = {} if closed else job.reported(self._read[job.definition.name])
+                read = self._read[job.definition.name]
+                reported = {} if closed else job.reported(read)
+                is_listed = is_full and job.definition.barrier_topic is not None
+                progress = job.plan.progress_after(job.before, read) if is_listed else {}
                 for partition in job.partitions:
-                    barrier = job.barrier(upstream, partition, reported)
+                    full = job.full_barrier(upstream, partition, progress) if is_listed else None
+                    barrier = full or job.barrier(upstream, partition, reported)
                     self._writers.of(job.output).barrier(job.output, partition, barrier)
         self._closed = max(self._closed, number)
 
@@ -76,6 +120,13 @@ class LiveChanges:
         name, early = job.definition.name, int(history[rows].sum())
         self.history[name] += early
         self.sent[name] += len(rows) - early
+        columns = self._columns(job, changes, rows, ops)
+        self._measure(job, changes, columns)
+        return columns.runs()
+
+    def _columns(
+        self, job: LaneJob, changes: Changes, rows: npt.NDArray[np.int64], ops: npt.NDArray[np.int8]
+    ) -> ChangeColumns:
         parts = job.scan.parts_of(changes)[rows]
         barriers = [aligned.barrier for aligned in self._task.plan.barriers]
         return ChangeColumns(
@@ -87,7 +138,7 @@ class LiveChanges:
             parts=parts,
             bounds=np.searchsorted(rows, changes.bounds(len(barriers))),
             barriers=barriers,
-        ).runs()
+        )
 
     def _shown(self, job: LaneJob, changes: Changes) -> tuple[Bools, Bools]:
         """Which changes the positions show, whatever the filter says, and which of all stand before the batch."""
@@ -112,3 +163,26 @@ def _passing_ops(task: LaneTask, job: LaneJob, changes: Changes) -> npt.NDArray[
         return changes.ops
     halves = (mask.to_numpy(zero_copy_only=False) for mask in (before_passes, after_passes))
     return visible_ops(changes.ops, *halves)
+
+
+def long_changes(job: LaneJob, changes: Changes, columns: ChangeColumns) -> Iterator[Fault]:
+    """Those of `changes` whose records are too long for the job's output, in order."""
+    if job.record_bytes is None or not len(columns.rows):
+        return
+    records, topic = columns.records, job.output.topic
+    for number in records.longer_than(job.record_bytes):
+        row = columns.rows[columns.change_of(number)]
+        partition, offset = int(changes.partitions[row]), int(changes.offsets[row])
+        found = f"a change of {records.size(number)} bytes in the output {topic}"
+        expected = too_long_expected(topic, job.record_bytes)
+        yield Fault(partition, offset, Code.RECORD_TOO_LARGE, found, expected, output=topic)
+
+
+def long_record(job: LaneJob, fault: Fault) -> LongRow:
+    """The same of a job that reads the upstream topic: a record of before the batch that is one of its slice."""
+    return LongRow(job.definition.name, position_to_text((fault.offset,)), fault.found, fault.expected)
+
+
+def too_long_expected(topic: str, limit: int) -> str:
+    """The expectation of an output with this topic, whose records have `limit` bytes at most."""
+    return expectation(Code.RECORD_TOO_LARGE, limit=limit, setting=f"max.message.bytes of {topic}")

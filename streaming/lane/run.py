@@ -26,6 +26,7 @@ from streaming.lane.awaited import awaited_ids
 from streaming.lane.changes import Changes, count_no_data, log_rows, order_changes
 from streaming.lane.complete import Completion, RowsNeededError, completion_of
 from streaming.lane.faults import MOST_FAULTS, Fault, find_faults
+from streaming.lane.live import TooLongError
 from streaming.lane.redelivered import JudgementNeededError
 from streaming.lane.sending import send_all, send_letters
 from streaming.lane.shares import Shares
@@ -70,7 +71,7 @@ def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schem
     return _Lane(task, lane, schema).run(batches)
 
 
-class _TooLongError(Exception):
+class _TooManyError(Exception):
     """An interval that has to go in parts."""
 
 
@@ -116,7 +117,9 @@ class _Lane:
             return self._result(outgoing)
         except _FaultyError:
             return Undone(self.lane, Awaits(self._awaited) if self._awaited else Faulty(tuple(self._faults)))
-        except _TooLongError:
+        except TooLongError as found:
+            return Undone(self.lane, found.why)
+        except _TooManyError:
             return Undone(self.lane, Lack.PARTS)
         except RowsNeededError:
             return Undone(self.lane, Lack.ROWS_BEFORE)
@@ -224,7 +227,7 @@ class _Lane:
             part.append(batch)
             held += batch.nbytes
             if held > self.task.limits.lane_bytes:
-                raise _TooLongError
+                raise _TooManyError
         return part
 
     def _send(self, parts: Iterable[Shares]) -> _Outgoing:

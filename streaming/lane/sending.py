@@ -20,15 +20,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.avro.chunks import chunks, whole
+from schemas.position import Key, position_to_text
 from schemas.records import Barrier
-from streaming.lane.live import LiveChanges
+from streaming.lane.live import LiveChanges, TooLongError, too_long_expected
 from streaming.lane.shares import Shares
-from streaming.lane.task import LaneJob, LaneTask, Sent
+from streaming.lane.task import LaneJob, LaneTask, LongRow, Sent
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.stopwatch import Stopwatch
 from streaming.sink.columns import Rows
-from streaming.sink.protocol import Writer
 from streaming.sink.writers import LaneWriters
 
 _ENOUGH_ROWS = 8_192
@@ -88,7 +88,7 @@ def _send_snapshot(
     Returns how many rows were read in each part, and how many passed the filter and were sent.
     """
     read: dict[int, int] = {}
-    gathered = _GatheredRows(job, barrier, writers.of(job.output))
+    gathered = _GatheredRows(job, barrier, writers)
     if job.plan.slices:
         parts = frozenset(item.part for item in job.plan.slices)
         columns = job.read_columns()
@@ -110,8 +110,9 @@ def _send_snapshot(
 class _GatheredRows:
     """Rows of one job in the interval that `barrier` closes, sent in pieces that are worth it: see `_ENOUGH_ROWS`."""
 
-    def __init__(self, job: LaneJob, barrier: Barrier, writer: Writer) -> None:
-        self._job, self._barrier, self._writer = job, barrier, writer
+    def __init__(self, job: LaneJob, barrier: Barrier, writers: LaneWriters) -> None:
+        self._job, self._barrier, self._writer = job, barrier, writers.of(job.output)
+        self._is_sent = writers.lacks(job.output)
         self._columns = list(job.read_columns())
         self._held: list[tuple[int, pa.Table]] = []
         self._rows = self._bytes = 0
@@ -146,5 +147,23 @@ class _GatheredRows:
             arrays = {name: array.filter(passes) for name, array in arrays.items()}
             parts = parts[passes.to_numpy(zero_copy_only=False)]
         if len(parts):
-            self._writer.rows(Rows(output=job.output, parts=parts, barrier=self._barrier, arrays=arrays))
+            rows = Rows(output=job.output, parts=parts, barrier=self._barrier, arrays=arrays)
+            if self._is_sent and (too_long := _long_row(job, rows)) is not None:
+                raise TooLongError(too_long)
+            self._writer.rows(rows)
         self.sent += len(parts)
+
+
+def _long_row(job: LaneJob, rows: Rows) -> LongRow | None:
+    """The first row whose record is too long for the job's output."""
+    limit = job.record_bytes
+    if limit is None:
+        return None
+    records = rows.records()
+    for number in records.longer_than(limit):
+        key: Key = tuple(values[number].as_py() for values in rows.keys)
+        found = f"a row of {records.size(number)} bytes in the output {job.output.topic}"
+        return LongRow(
+            job.definition.name, position_to_text(key), found, too_long_expected(job.output.topic, limit)
+        )
+    return None

@@ -17,16 +17,19 @@ from schemas.filter.parse import parse_filter
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition, JobSchemas
+from schemas.json.barriers import encode_beside
+from schemas.kinds.full_barriers import barrier_topic_bytes
+from schemas.kinds.lanes import parts_of
 from schemas.kinds.scans import ScanConfig
 from schemas.kinds.sinks import SinkConfig
 from schemas.position import position_to_text
 from schemas.records import Barrier, VnodeProgress
-from schemas.settings.limits import Limits
+from schemas.settings.limits import HEADROOM_BYTES, Limits
 from schemas.table import TableSchema
 from state.replica import ReplicaFiles
 from state.storage import DataFile, Storage
 from state.values.plan import BatchPlan, JobPlan
-from state.values.progress import Completed, Progress, of_parts
+from state.values.progress import Completed, NotStarted, Progress, of_parts
 from state.values.seen import LaneSeen
 from streaming.core.cdc.redelivery import Judgement
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS
@@ -47,11 +50,11 @@ class LaneTask:
     `progress[job]` lists the parts that were started as of the plan's start; `scans` has what each job reads, pinned
     for the parts with slices; `sinks` opens the writers of the plan's jobs; `known_ends` where the output partitions
     ended after the last batch; `failpoint` what a test wants to happen in them. `replica` is pinned where changes need
-    their rows before, which are kept in what `open_store` opens by a name. `waiting` are the files of the events that
-    wait for chunks, of the version that the plan's reading names. `is_short`: there are so few records that lanes may
-    read the topic themselves. `in_parts`: the changes come in order, more than a lane holds at once; `unhurried`: a
-    lane has sent its part, and another one was too slow for it. Transactions may then take as long as
-    `transaction_timeout_ms` says. `judgement`: which records are redelivered, where a lane has seen positions fall.
+    their rows before, which are kept in what `open_store` opens by a name below `rows_folder`. `waiting` are the files
+    of the events that wait for chunks, of the version that the plan's reading names. `is_short`: there are so few
+    records that lanes may read the topic themselves. `in_parts`: the changes come in order, more than a lane holds at
+    once; `unhurried`: a lane has sent its part, and another one was too slow for it. Transactions may then take as long
+    as `transaction_timeout_ms` says. `judgement`: which records are redelivered, where a lane has seen positions fall.
     """
 
     storage: Storage
@@ -68,12 +71,15 @@ class LaneTask:
     upstream_format: Format = DEFAULT
     replica: ReplicaFiles | None = None
     waiting: tuple[DataFile, ...] = ()
-    open_store: Callable[[str, TableSchema], RowStore] = local_store
+    rows_folder: str | None = None
+    open_store: Callable[[str, TableSchema, str | None], RowStore] = local_store
     is_short: bool = False
     in_parts: bool = False
     unhurried: bool = False
     judgement: Judgement | None = None
     failpoint: Armed | None = None
+    record_bytes: Mapping[str, int] = field(default_factory=dict)
+    """By output: key and value that a record of it may have, where it has a limit that is known."""
 
     @property
     def transaction_timeout_ms(self) -> int:
@@ -159,6 +165,16 @@ class Awaits:
     ids: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True)
+class LongRow:
+    """A row of a job's snapshot that its output does not take, by its key as positions write it: RECORD_TOO_LARGE."""
+
+    job: str
+    key: str
+    found: str
+    expected: str
+
+
 class Lack(Enum):
     """The lane can do its part with another task."""
 
@@ -190,7 +206,7 @@ class Undone:
     """Of a lane that has not done its part, and why. But for `Failed` and `Crashed` nothing of it became visible."""
 
     lane: int
-    why: Faulty | Awaits | Lack | Superseded | Failed | Crashed
+    why: Faulty | LongRow | Awaits | Lack | Superseded | Failed | Crashed
 
 
 LaneOutcome = LaneResult | Undone
@@ -207,6 +223,9 @@ class LaneJob:
     before: Mapping[int, Progress]
     partitions: tuple[int, ...]
     scan: PinnedScan
+    record_bytes: int | None = None
+    """Key and value that a record of its output may have; None where no limit is known."""
+    limits: Limits = Limits()  # noqa: RUF009 (a value)
 
     @classmethod
     def of(cls, task: LaneTask, plan: JobPlan, lane: int) -> LaneJob:
@@ -221,6 +240,8 @@ class LaneJob:
             before=of_parts(known, parts),
             partitions=tuple(range(partition_of(parts[0]), partition_of(parts[-1]) + 1)) if parts else (),
             scan=task.scans[definition.scan],
+            record_bytes=task.record_bytes.get(definition.output),
+            limits=task.limits,
         )
 
     @property
@@ -267,9 +288,22 @@ class LaneJob:
             for part in sorted(reported)
             if self.definition.partition_of(part) == partition
         )
-        return replace(
-            upstream, partitions=self.definition.output_partitions, mutation=None, progress=progress
-        )
+        partitions = self.definition.output_partitions
+        return replace(upstream, partitions=partitions, mutation=None, progress=progress, full=False)
+
+    def full_barrier(
+        self, upstream: Barrier, partition: int, progress: Mapping[int, Progress]
+    ) -> Barrier | None:
+        """The same with the progress of all parts; None if it is longer than its topic takes.
+
+        Keys of thousands of bytes can make it so. `progress` is that of the lane's parts once slices were read.
+        """
+        definition = self.definition
+        parts = parts_of(definition, partition)
+        reported = {part: progress.get(part, NotStarted()) for part in parts}
+        full = replace(self.barrier(upstream, partition, reported), full=True)
+        most = barrier_topic_bytes(definition, definition.scan.position_columns(self.table), self.limits)
+        return full if len(encode_beside(full, 2**63 - 1)) + HEADROOM_BYTES <= most else None
 
 
 def places_before(

@@ -183,7 +183,7 @@ def _machines(cache: StatusCache, metrics: Metrics, door: Doorkeeper) -> APIRout
     router = APIRouter(tags=["machines"])
 
     @router.get("/healthz", response_class=PlainTextResponse)
-    def alive() -> str:
+    async def alive() -> str:  # in no thread, of which requests of other kinds may have all
         """The process answers."""
         return "alive\n"
 
@@ -194,7 +194,7 @@ def _machines(cache: StatusCache, metrics: Metrics, door: Doorkeeper) -> APIRout
             503: {"description": "No barriers come out; the text is why", "content": {"text/plain": {}}}
         },
     )
-    def ready() -> PlainTextResponse:
+    async def ready() -> PlainTextResponse:
         """Barriers come out."""
         health = cache.vitals.health()
         return PlainTextResponse(f"{health.condition}\n", 200 if health.ready else 503)

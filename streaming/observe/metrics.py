@@ -98,6 +98,10 @@ class Metrics:
         self._margin = gauge(
             "backfill_retention_margin_seconds", "Until unread records may be deleted.", "partition"
         )
+        self._absent = gauge(
+            "backfill_absent_columns", "Columns that none of the last 10,000 rows had that were looked at."
+        )
+        self._undeclared = gauge("backfill_undeclared_fields", "Fields of rows that are no columns.")
         self._state = _StateGauges(registry)
 
     def note(self, report: BatchReport, latencies_s: Sequence[float]) -> None:
@@ -152,6 +156,8 @@ class Metrics:
         for condition in Condition:
             self._condition.labels(condition.replace(" ", "_")).set(condition == status.condition)
         self._ready.set(status.ready)
+        self._absent.set(len(status.fields.lost) + len(status.fields.never))
+        self._undeclared.set(len(status.fields.undeclared) + status.fields.more)
         reading, copy = status.reading, status.initial
         rows, of = (reading.rows, reading.of) if reading else (copy.copied, copy.of) if copy else (0, 0)
         self._initial["rows"].set(rows)
@@ -188,8 +194,10 @@ class _StateGauges:
             "work",
         )
         self._parts = gauge("backfill_state_bytes", "What the state takes, by what it holds.", "part")
-        self._free = gauge("backfill_disk_free_bytes", "Free on the disk of the state.")
-        self._low = gauge("backfill_disk_low", "1 while less is free than a compaction may need, or 1 GiB.")
+        self._free = gauge(
+            "backfill_disk_free_bytes", "Free on the disk of the state, and of rows by key.", "disk"
+        )
+        self._low = gauge("backfill_disk_low", "1 while less is free than this disk may need.", "disk")
 
     def show(self, status: Status) -> None:
         for labelled in (self._failures, self._running):
@@ -201,8 +209,10 @@ class _StateGauges:
         disk = status.disk
         for part in _STATE_PARTS:
             self._parts.labels(part).set(_known(None if disk is None else getattr(disk, f"{part}_bytes")))
-        self._free.set(_known(None if disk is None else disk.free_bytes))
-        self._low.set(disk is not None and disk.is_low)
+        self._free.labels("state").set(_known(None if disk is None else disk.free_bytes))
+        self._free.labels("rows").set(_known(None if disk is None else disk.rows_free_bytes))
+        self._low.labels("state").set(disk is not None and disk.is_low)
+        self._low.labels("rows").set(disk is not None and disk.rows_low)
 
 
 def _known(value: float | None) -> float:

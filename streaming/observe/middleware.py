@@ -1,4 +1,4 @@
-"""Checks of every request: the size of its body and the time it takes, and a token where one is needed."""
+"""Checks of every request: how many are under way, its body's size and time, and a token where one is needed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from streaming.observe.models import Problem
 
 MAX_BODY_BYTES = 64 * 1024
 BODY_WITHIN_S = 10.0
+MOST_REQUESTS = 100
+PROBES = frozenset({"/healthz", "/readyz"})
+"""An orchestrator restarts a service that leaves them without an answer, so they have no limit."""
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
@@ -41,22 +44,34 @@ def problem(
 
 
 class Bounded:
-    """ASGI middleware: the whole body is read first, up to a size and within a time; answers carry safe headers."""
+    """ASGI middleware: the whole body is read first, up to a size and within a time; answers carry safe headers.
+
+    Of requests beyond `MOST_REQUESTS` at once only probes are served.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+        self._app, self._under_way = app, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it with 413 or 408."""
+        """Pass a request on, or refuse it with 413, 408 or 503."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        self._under_way += 1
+        try:
+            await self._serve(scope, receive, send)
+        finally:
+            self._under_way -= 1
 
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
+        if self._under_way > MOST_REQUESTS and scope["path"] not in PROBES:
+            await _busy()(scope, receive, send_safely)
+            return
         try:
             async with asyncio.timeout(BODY_WITHIN_S):
                 body = await _body(receive)
@@ -84,6 +99,17 @@ async def _body(receive: Receive) -> bytes | None:
             return None
         if not message.get("more_body", False):
             return b"".join(parts)
+
+
+def _busy() -> JSONResponse:
+    return problem(
+        503,
+        code=Code.NOT_SERVED,
+        found="too many requests at once",
+        expected=f"at most {MOST_REQUESTS}",
+        next_step="try again; see who sends them",
+        headers={"Retry-After": "1"},
+    )
 
 
 def _refusal(status: int, found: str) -> JSONResponse:

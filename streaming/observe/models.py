@@ -25,6 +25,7 @@ class JobStatus(_Model):
     kind: Literal["arrangement", "no-shuffle", "source"] = Field(description="Of backfill.")
     phase: Phase
     paused: bool
+    paused_by: str | None = Field(description="The error for which the service has paused it; null for none.")
     rate_limit: int | None = Field(description="Snapshot rows per second; null for no limit.")
     share: float = Field(ge=0, le=1, description="Of the snapshot's rows that were read; never falls.")
     grew: bool = Field(
@@ -58,8 +59,10 @@ class PartitionStatus(_Model):
         description="Records behind its last stable offset, which only the end of a transaction lets through."
     )
     held_s: float | None = Field(
-        description="For how long at least an open transaction has held that offset; null if none does."
+        description="For how long at least an open transaction has held that offset, and by how much the records "
+        "behind it are late; null if none does."
     )
+    held_offset: int | None = Field(description="That offset; null if no transaction holds it.")
     margin_s: float | None = Field(
         description="Time until the topic may delete a record that was not read yet; null if it deletes none by age."
     )
@@ -84,12 +87,24 @@ class SourceStatus(_Model):
 class MaintenanceStatus(_Model):
     """How one kind of work beside the batches goes."""
 
-    work: str = Field(description="`compaction`, `merge of log files` or `cleaning`.")
+    work: str = Field(description="`compaction`, `merge of log files`, `cleaning` or `deletion of barriers`.")
     running_s: float | None = Field(description="For how long it has been under way; null if it is not.")
     failures: int = Field(description="In a row; 0 once it has succeeded.")
     error: str | None = Field(description="Of the last failure; null if there are none in a row.")
     again_in_s: float = Field(description="Time until it is tried again; 0 unless it has failed.")
     next_step: str = Field(description="What to look at when it fails.")
+
+
+class FieldsStatus(_Model):
+    """The fields of the upstream's newest rows, a few of which are looked at every few seconds."""
+
+    rows: int = Field(description="That were looked at since the start.")
+    lost: list[str] = Field(description="Columns that none of the last 10,000 had, and earlier ones did.")
+    never: list[str] = Field(
+        description="Columns that none had, once 10,000 came, but for those with a fill."
+    )
+    undeclared: list[str] = Field(description="Names that are no column's: the first 1,000.")
+    more: bool = Field(description="Whether there are further names that are no column's.")
 
 
 class DiskStatus(_Model):
@@ -109,10 +124,16 @@ class DiskStatus(_Model):
     rows_bytes: int | None = Field(
         description="Rows by key that lanes of this machine keep; null where there are none."
     )
+    rows_free_bytes: int | None = Field(
+        description="Of the disk that these rows are on; null where there are none."
+    )
     free_bytes: int | None = Field(description="Of the state's disk, for this user.")
     disk_bytes: int | None = Field(description="Size of that disk.")
     is_low: bool = Field(
         description="Less is free than a compaction may write beside what there is, or than 1 GiB."
+    )
+    rows_low: bool = Field(
+        description="Less is free for rows by key than a fourth of what they take, or than 64 MiB."
     )
 
 
@@ -170,6 +191,7 @@ class Status(_Model):
     source: SourceStatus
     table: str
     columns: list[str] = Field(description="Of the table, in their order.")
+    fields: FieldsStatus
     owner: str
     started: float
     barrier: int = Field(description="Epoch of the last barrier that is done; 0 before the first.")

@@ -12,8 +12,8 @@ from starlette.types import ASGIApp
 
 from schemas.errors import Code, EnvironmentProblem
 from schemas.settings.http import HttpConfig
+from streaming.observe.connections import BoundedConnection
 
-_MOST_CONNECTIONS = 100
 _KEEP_ALIVE_S = 5
 _END_WITHIN_S = 3
 
@@ -35,7 +35,7 @@ def served(app: ASGIApp, config: HttpConfig) -> Iterator[str]:
             proxy_headers=False,
             lifespan="off",
             ws="none",
-            limit_concurrency=_MOST_CONNECTIONS,
+            http=BoundedConnection,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_END_WITHIN_S,
             ssl_certfile=config.certificate_file,

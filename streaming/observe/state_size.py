@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +23,8 @@ PAUSE_S = 2.0
 MOST_PAUSE_S = 60.0
 _PAUSES_PER_WORK = 500.0
 LEAST_FREE_BYTES = 1 << 30
+LEAST_ROWS_FREE_BYTES = 64 << 20
+_ROWS_SHARE = 4
 _BLOCK_BYTES = 512
 """The unit of `st_blocks`, whatever the file system's own is."""
 
@@ -32,20 +33,29 @@ _BLOCK_BYTES = 512
 class _Measured:
     at_s: float
     parts: dict[str, int | None]
-    free: int
-    size: int
+    free: int | None
+    size: int | None
+    rows_free: int | None
+
+    @property
+    def rows_low(self) -> bool:
+        """Whether the rows by key are likely to outgrow their disk."""
+        taken = self.parts["rows"]
+        if taken is None or self.rows_free is None:
+            return False
+        return self.rows_free < max(taken // _ROWS_SHARE, LEAST_ROWS_FREE_BYTES)
 
 
 class StateSize:
-    """Of one state. `rows_name` gives the name of the folder with its rows by key, None while that is not known."""
+    """Of one state. `rows_folder` gives the folder with its rows by key, None while that is not known."""
 
     def __init__(
         self,
         storage: Storage,
-        rows_name: Callable[[], str | None],
+        rows_folder: Callable[[], Path | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._storage, self._rows_name, self._clock = storage, rows_name, clock
+        self._storage, self._rows_folder, self._clock = storage, rows_folder, clock
         self._lock = threading.Lock()
         self._due_s: float | None = None
         self._thread: threading.Thread | None = None
@@ -58,11 +68,11 @@ class StateSize:
         """
         base = sum(file.size for each in files.base.values() for file in each) if files else 0
         log = sum(file.size for file in files.log) if files else 0
-        if self._storage.is_store:
-            return _in_a_store(base, log) if files else None
         self._begin()
         found = self._measured
-        if found is None:
+        if self._storage.is_store:
+            return _in_a_store(base, log, found) if files else None
+        if found is None or found.free is None:
             return None
         return DiskStatus(
             age_s=self._clock() - found.at_s,
@@ -72,10 +82,12 @@ class StateSize:
             progress_bytes=found.parts["progress"],
             initial_bytes=found.parts["initial"],
             rows_bytes=found.parts["rows"],
+            rows_free_bytes=found.rows_free,
             free_bytes=found.free,
             disk_bytes=found.size,
             # Files that a compaction has replaced stay for an hour.
             is_low=found.free < max(base + log, LEAST_FREE_BYTES),
+            rows_low=found.rows_low,
         )
 
     def _begin(self) -> None:
@@ -87,20 +99,15 @@ class StateSize:
                 self._thread.start()
 
     def _measure(self) -> None:
-        root, began_s = Path(self._storage.root), self._clock()
+        began_s, rows = self._clock(), self._rows_folder()
         with suppress(OSError):  # not made yet, or away: what was measured before grows old
-            usage = shutil.disk_usage(root)
-            name = self._rows_name()
-            folders = {
-                "base": root / BASE_PATH,
-                "log": root / LOG_PATH,
-                "journal": root / JOURNAL_PATH,
-                "progress": root / PROGRESS_PATH,
-                "initial": (root / CHUNKS_PATH).parent,
-                "rows": Path(tempfile.gettempdir(), name) if name else None,
-            }
-            parts = {key: None if folder is None else taken_bytes(folder) for key, folder in folders.items()}
-            self._measured = _Measured(self._clock(), parts, usage.free, usage.total)
+            usage = None if self._storage.is_store else shutil.disk_usage(self._storage.root)
+            folders = {} if self._storage.is_store else _folders(Path(self._storage.root))
+            parts = {key: taken_bytes(folder) for key, folder in folders.items()}
+            parts["rows"] = None if rows is None else taken_bytes(rows)
+            rows_free = shutil.disk_usage(rows).free if rows is not None and rows.is_dir() else None
+            free, size = (None, None) if usage is None else (usage.free, usage.total)
+            self._measured = _Measured(self._clock(), parts, free, size, rows_free)
         ended_s = self._clock()
         self._due_s = ended_s + min(max((ended_s - began_s) * _PAUSES_PER_WORK, PAUSE_S), MOST_PAUSE_S)
 
@@ -125,7 +132,19 @@ def taken_bytes(folder: Path) -> int | None:
     return total
 
 
-def _in_a_store(base: int, log: int) -> DiskStatus:
+def _folders(root: Path) -> dict[str, Path]:
+    """What a state has, by the names of `DiskStatus`."""
+    return {
+        "base": root / BASE_PATH,
+        "log": root / LOG_PATH,
+        "journal": root / JOURNAL_PATH,
+        "progress": root / PROGRESS_PATH,
+        "initial": (root / CHUNKS_PATH).parent,
+    }
+
+
+def _in_a_store(base: int, log: int, found: _Measured | None) -> DiskStatus:
+    """`found` has the rows by key, which are on this machine all the same."""
     return DiskStatus(
         age_s=None,
         base_bytes=base,
@@ -133,8 +152,10 @@ def _in_a_store(base: int, log: int) -> DiskStatus:
         journal_bytes=None,
         progress_bytes=None,
         initial_bytes=None,
-        rows_bytes=None,
+        rows_bytes=None if found is None else found.parts["rows"],
+        rows_free_bytes=None if found is None else found.rows_free,
         free_bytes=None,
         disk_bytes=None,
         is_low=False,
+        rows_low=found is not None and found.rows_low,
     )

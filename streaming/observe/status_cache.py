@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from schemas.epoch import unix_ms_from_epoch
 from schemas.errors import BackfillError
+from schemas.formats.names.lost import FieldsSeen
 from schemas.job import JobDefinition
 from schemas.records import Barrier
 from state.initial.progress import CopyProgress
@@ -30,6 +31,7 @@ from streaming.observe.history import History, Span
 from streaming.observe.models import (
     CopyStatus,
     DiskStatus,
+    FieldsStatus,
     JobStatus,
     Latency,
     MaintenanceStatus,
@@ -148,9 +150,10 @@ class StatusCache:
                 batch_age_s=self.vitals.idle_s(),
                 late_s=self.vitals.late_s,
                 upstream=self.upstream,
-                source=self.source,
+                source=self.source.model_copy(update={"start": self.vitals.start or self.source.start}),
                 table=self.table,
                 columns=list(self.columns),
+                fields=_fields(self.vitals.fields),
                 owner=self.owner,
                 started=self.started,
                 barrier=epoch,
@@ -182,6 +185,7 @@ class StatusCache:
                 age_s=self._age_s(number, barrier) if barrier else None,
                 unstable=marks[number].high - marks[number].stable if number < len(marks) else None,
                 held_s=held_s.get(number),
+                held_offset=marks[number].stable if number in held_s else None,
                 margin_s=margins_s.get(number),
                 lag=max(0, marks[number].stable - ends[number])
                 if number < min(len(marks), len(ends))
@@ -202,6 +206,7 @@ class StatusCache:
             kind=_kind(definition),
             phase=view.phase,
             paused=job.paused,
+            paused_by=job.paused_by,
             rate_limit=job.rate_limit,
             share=forecast.share,
             grew=forecast.grew,
@@ -271,6 +276,16 @@ def _vnode(vnode: int, lane: int, state: Progress | None, stored: int) -> VnodeS
 
 def _kind(job: JobDefinition) -> Literal["arrangement", "no-shuffle", "source"]:
     return "source" if job.scan.reads_upstream else "no-shuffle" if job.is_coupled else "arrangement"
+
+
+def _fields(seen: FieldsSeen) -> FieldsStatus:
+    return FieldsStatus(
+        rows=seen.rows,
+        lost=list(seen.lost),
+        never=list(seen.never),
+        undeclared=list(seen.undeclared),
+        more=seen.more,
+    )
 
 
 def _compaction_age_s(epoch: int, files: ReplicaFiles | None, barrier_age_s: float | None) -> float | None:

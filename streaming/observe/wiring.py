@@ -43,7 +43,7 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
         columns=config.table.column_names,
     )
     cache.newest = lambda: service.barriers.newest() if service.barriers else []
-    cache.disk = StateSize(Storage(config.state), lambda: service.vitals.rows_name).look
+    cache.disk = StateSize(Storage(config.state), lambda: service.vitals.rows_folder).look
     inner = service.on_batch
 
     def on_batch(report: BatchReport) -> None:
@@ -65,7 +65,7 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
     from streaming.registry.outputs import OutputSchemas
 
     door = Doorkeeper(token, is_local=http.is_local)
-    setup = SinkSetup(kafka=service.kafka, reserved=config.topics.all, limits=config.limits, parks=False)
+    setup = SinkSetup.of(config, service.kafka, parks=False)
     schemas = OutputSchemas(config.registry, config.table)
     gateway = Gateway(
         cache=cache,

@@ -13,6 +13,7 @@ from typing import Any
 
 from schemas.errors import Code, ConfigError, EnvironmentProblem
 from schemas.json.debezium_values import DecimalMode, TimeMode
+from schemas.json.parsing.placeholder import UNAVAILABLE
 
 WAIT_S = 5.0
 WHERE = "initial.postgres.connector_url"
@@ -30,7 +31,7 @@ _DEFAULTS = {
     "decimal.handling.mode": "precise",
     "binary.handling.mode": "bytes",
     "skipped.operations": "t",
-    "unavailable.value.placeholder": "__debezium_unavailable_value",
+    "unavailable.value.placeholder": UNAVAILABLE,
 }
 """What Debezium takes for a setting that is not given."""
 
@@ -57,6 +58,7 @@ class Expected:
     plugin: str
     time: TimeMode | None
     decimal: DecimalMode | None
+    unavailable: str = UNAVAILABLE
 
 
 def connector_at(url: str) -> Connector:
@@ -105,7 +107,7 @@ def _misfits(found: Connector, expected: Expected) -> Iterator[tuple[str, str]]:
         "time.precision.mode": expected.time,
         "decimal.handling.mode": expected.decimal,
         "binary.handling.mode": "bytes",
-        "unavailable.value.placeholder": _DEFAULTS["unavailable.value.placeholder"],
+        "unavailable.value.placeholder": expected.unavailable,
     }
     for name, value in wanted.items():
         if value is not None and found.setting(name) != value:

@@ -82,4 +82,6 @@ def expected_of(session: Session, declared: Declared, upstream: DebeziumFormat) 
     server = server_of(session)
     check_server(server)
     slot = check_slot(slot_of(session, declared.slot), server, must_stream=False)
-    return Expected(slot.name, server.database, slot.plugin or "", upstream.time, upstream.decimal)
+    return Expected(
+        slot.name, server.database, slot.plugin or "", upstream.time, upstream.decimal, upstream.unavailable
+    )

@@ -19,7 +19,7 @@ from streaming.lane.faults import Fault
 
 MOST_PARKED = 10_000
 """In one batch: a producer whose every record is at fault has to be stopped, not copied to the dead letters."""
-_UNPARKED = "it can't be parked: no job is open, too many are at fault, it is too large, a barrier's mark or a truncate"
+_UNPARKED = "it can't be parked: too many are at fault, it is too large, a barrier's mark or a truncate"
 
 _NEVER_PARKED = (Code.RECORD_TOO_LARGE, Code.AMBIGUOUS_RECORD, Code.TRUNCATE_UNSUPPORTED)
 """A letter is longer than its record, so one that is too long can't be sent anywhere; who marks records as barriers has
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class BadRecords:
-    """The policy for one topic. `parks`: records at fault go to the jobs' dead letters.
+    """The policy for one topic. `parks`: records at fault go to the jobs' dead letters, without a job to the table's.
 
     `named` are records, (partition, offset), that may be left out should they be at fault.
     """
@@ -40,7 +40,7 @@ class BadRecords:
     def leave_out(self, plan: BatchPlan, found: Sequence[tuple[Fault, int]]) -> BatchPlan:
         """The plan without these records, each with the lane that found it; only what is at fault is ever left out.
 
-        They are parked if that is asked for and a job is there to have them; every other one must have been named.
+        They are parked if that is asked for and they can be; every other one must have been named.
         Raises: InputError for the first that was not.
         """
         # One whose lane is not known comes to all of them; the first is to park it.
@@ -48,7 +48,7 @@ class BadRecords:
         found = [by_place[place] for place in sorted(by_place)]
         skipped = {*plan.skipped, *by_place}
         found = [(fault, lane) for fault, lane in found if not _was_left_out(plan, fault)]
-        parked = [Parked(f.partition, f.offset, f.code, lane) for f, lane in found if self._can_park(plan, f)]
+        parked = [Parked(f.partition, f.offset, f.code, lane) for f, lane in found if self._can_park(f)]
         if len(plan.parked) + len(parked) > MOST_PARKED:
             parked = []
         letters = {(item.partition, item.offset) for item in parked}
@@ -63,8 +63,9 @@ class BadRecords:
             self._log_parked(parked)
         return replace(plan, skipped=tuple(sorted(skipped)), parked=(*plan.parked, *parked))
 
-    def _can_park(self, plan: BatchPlan, fault: Fault) -> bool:
-        return self._parks and bool(plan.jobs) and fault.code not in _NEVER_PARKED
+    def _can_park(self, fault: Fault) -> bool:
+        # A change that is too long for an output is one of a record that the dead letters take.
+        return self._parks and (fault.code not in _NEVER_PARKED or fault.output is not None)
 
     def _log_parked(self, parked: Sequence[Parked]) -> None:
         codes = Counter(str(item.code) for item in parked)
@@ -73,12 +74,13 @@ class BadRecords:
 
     def _error(self, fault: Fault) -> InputError:
         unparked = f" ({_UNPARKED})" if self._parks else ""
+        remedy = "correct the producer" if fault.output is None else f"raise what {fault.output} takes"
         return InputError(
             fault.code,
             where=self._where(fault.partition, fault.offset),
             found=fault.found,
             expected=fault.expected,
-            next_step=f"correct the producer; to leave this record out{unparked}, start with "
+            next_step=f"{remedy}; to leave this record out{unparked}, start with "
             f"--skip-record {fault.partition}@{fault.offset}",
         )
 

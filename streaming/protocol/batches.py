@@ -43,6 +43,7 @@ class Batches:
     scans_type: type[Scans] = Scans
     progress_type: type[ProgressTable] = ProgressTable
     overruns_type: type[Overruns] = Overruns
+    tasks_type: type[LaneTasks] = LaneTasks
     planner_type: type[Planner] = Planner
     executor_type: type[Executor] = Executor
     recovery_type: type[Recovery] = Recovery
@@ -58,7 +59,7 @@ class Batches:
         scans = self.scans_type(self.replica, log)
         self.state = StreamState(table, setup.first_offsets, self._batch_sizer)
         self.reading = TableReading(storage, table, setup.reads)
-        tasks = LaneTasks(setup, self.replica, scans, self._batch_sizer, self.reading)
+        tasks = self.tasks_type(setup, self.replica, scans, self._batch_sizer, self.reading)
         self._attempts = LaneAttempts(setup, tasks, self.overruns_type(setup.journal))
         self.executor = self.executor_type(
             setup=setup,

@@ -36,6 +36,8 @@ class WritePlan(Effect):
 class OpenTopics(Effect):
     """The outputs of jobs that open, and the topics of dead letters, are there. One that is there is left as it is.
 
+    Letters that no job has, as none is open, are written here: no lane has a transaction for them.
+
     A job whose topic can't be made leaves the plan, in the journal as well: nothing was sent to a topic that is not
     there.
     """
@@ -43,7 +45,7 @@ class OpenTopics(Effect):
     @classmethod
     def of(cls, plan: BatchPlan) -> Effect | None:
         """None where nothing is sent: no topic is needed, or all exist and were read."""
-        return None if plan.silent or plan.until is not None else cls(plan)
+        return None if (plan.silent or plan.until is not None) and not plan.parks_early else cls(plan)
 
 
 class RunLanes(Effect):

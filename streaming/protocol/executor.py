@@ -10,15 +10,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from schemas.errors import CommitConflict, TopicError
+from schemas.errors import CommitConflict, EnvironmentProblem, TopicError
 from schemas.job import JobDefinition
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Parts, Progress
-from state.values.seen import Seen, merged
+from state.values.seen import merged
 from streaming.core.jobs import JobsOutcome
-from streaming.lane.task import LaneResult
 from streaming.protocol.bad_records import without_parked
 from streaming.protocol.effects import (
     AppendLog,
@@ -36,7 +35,7 @@ from streaming.protocol.effects import (
     journaled,
     slot_of,
 )
-from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts
+from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts, transactional_id
 from streaming.protocol.lanes.redelivery import tell_changes
 from streaming.protocol.report import Sums
 from streaming.protocol.setup import BatchSetup
@@ -98,7 +97,7 @@ class Executor:
             case RepeatLanes():
                 silent = replace(effect.plan, silent=True)
                 done.sums = Sums(self.attempts.run(silent, self.state.progress).results)
-            case RunLanes():
+            case RunLanes() if not self._is_in_log(effect.plan):
                 return self._run_lanes(effect, left, done)
             case AppendLog():
                 self._append_log(effect.plan, done)
@@ -112,7 +111,6 @@ class Executor:
             case EndPart():
                 self.state.built = effect.plan.end_offsets
                 self.reading.settle(effect.plan)
-                self._see(effect.plan, done)
                 self.on_part(effect.plan)
             case Settle():
                 self._settle(effect.plan, done)
@@ -125,7 +123,7 @@ class Executor:
 
     def _open_topics(self, plan: BatchPlan, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:
         for job in plan.jobs:
-            if job.opens:
+            if job.opens and not plan.silent:
                 try:
                     self.setup.sink_of(job.state.definition).open(job.state.definition)
                 except TopicError as error:
@@ -134,7 +132,9 @@ class Executor:
             try:
                 for job in plan.jobs:
                     self.setup.sink_of(job.state.definition).open_letters(job.state.definition)
-            except TopicError:
+                if plan.parks_early:
+                    self.setup.early_letters.write(plan.parked, f"{transactional_id(self.replica)}-letters")
+            except (TopicError, EnvironmentProblem):
                 # Or the next start would fail as well, whatever the configuration says about such records by then.
                 self._changed(without_parked(plan), done)
                 raise
@@ -147,6 +147,8 @@ class Executor:
 
     def _run_lanes(self, effect: RunLanes, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:
         run = self.attempts.run(effect.plan, self.state.progress)
+        for report in run.paused:
+            self.state.tell(report)
         if run.faults:
             return self._changed(self.setup.bad_records.leave_out(run.plan, run.faults), done)
         done.sums = Sums(run.results)
@@ -156,11 +158,22 @@ class Executor:
         return behind(self.effects_of(run.plan), effect)
 
     def _append_log(self, plan: BatchPlan, done: Done) -> None:
-        files, replica = [file for result in done.sums.results for file in result.log], self.replica
+        results, replica = done.sums.results, self.replica
+        files = [file for result in results for file in result.log]
+        closed = len(plan.barriers) if plan.until is None else 0
+        seen = merged(plan.seen, (result.seen for result in results), closed)
         if plan.until is None:
-            self.commit(lambda: replica.append(files, plan.epoch), replica.reload)
+            self.commit(lambda: replica.append(files, plan.epoch, seen), replica.reload)
         else:
-            self.commit(lambda: replica.append_part(files, plan.end_records), replica.reload)
+            self.commit(lambda: replica.append_part(files, plan.end_records, seen), replica.reload)
+        if not any(each.judged for result in results for each in result.seen.values()):
+            tell_changes(self.setup.bad_records.topic, plan.seen, seen)
+        # The log may have been ahead of the plan, in a state whose tables were copied one after another.
+        self.state.seen = seen if replica.seen is None else replica.seen
+
+    def _is_in_log(self, plan: BatchPlan) -> bool:
+        """Whether there is nothing for lanes to do: nothing to send, and no change that the log has not."""
+        return not plan.sent_jobs and plan.reading is None and self.replica.holds(plan)
 
     def _commit_progress(self, plan: BatchPlan, done: Done) -> None:
         after, rows = self.state.raised_by(plan, done.sums.rows_read)
@@ -183,7 +196,6 @@ class Executor:
 
     def _settle(self, plan: BatchPlan, done: Done) -> None:
         state = self.state
-        self._see(plan, done)
         refused = JobsOutcome((), state.take_refused())
         done.outcome = refused | self.settle(plan, () if plan.silent else state.configured)
         # One that is dropped later must not come back.
@@ -191,26 +203,6 @@ class Executor:
             self.setup.forward.close()
         known = {job.name for job in state.jobs}
         state.configured = tuple(job for job in state.configured if plan.silent and job.name not in known)
-
-    def _see(self, plan: BatchPlan, done: Done) -> None:
-        if done.sums.results:
-            self.state.seen = self._seen_by(plan, done.sums.results)
-            if not any(each.judged for result in done.sums.results for each in result.seen.values()):
-                tell_changes(self.setup.bad_records.topic, plan.seen, self.state.seen)
-
-    def _seen_by(self, plan: BatchPlan, results: Sequence[LaneResult]) -> dict[int, Seen]:
-        closed = len(plan.barriers) if plan.until is None else 0
-        return merged(plan.seen, (result.seen for result in results), closed)
-
-    def look_again(self, plan: BatchPlan) -> None:
-        """Find out how far the upstream had come at the end of a plan that is done, where its records may come again.
-
-        Nothing is sent, and nothing becomes part of the log.
-        """
-        if self.attempts.may_come_again:
-            reading = None if plan.reading is None else plan.reading.without_release()
-            results = self.attempts.run(replace(plan, silent=True, reading=reading), {}).results
-            self.state.seen = self._seen_by(plan, results)
 
     def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> JobsOutcome:
         """Advance to the end of a plan that is done. `configured` jobs that are new start there."""

@@ -1,7 +1,9 @@
-"""A plan whose slices take longer than the broker allows a transaction, or than a worker can hold.
+"""A plan whose slices can't be sent: they take too long or too much memory, or a row is longer than its output takes.
 
 The plan in the journal is carried out until it is done, so one that is too large would be tried for ever, and no
 pause, throttle or drop behind it would ever take effect. Its slices may be given up as long as nothing of it was sent:
+
+Slices take too long where the broker ends the transaction, and too much where workers die of them:
 
     1  the journal gets a new version: a lane of an older task that opens its output from here on finds itself
        superseded, and sends nothing
@@ -10,21 +12,25 @@ pause, throttle or drop behind it would ever take effect. Its slices may be give
        slices takes the plan's place; the next ones read less. Has a lane sent its part? Then the plan stays, and those
        that have not get as long as for an interval in parts (`limits.long_transaction`)
 
+Of a row that its output does not take only the job's own slices are given up, those of lanes that have not sent them,
+and the job is paused: it stands before the row then, and goes on once it is resumed.
+
 It is the order of a takeover, for the same reason: with the looks before the new version or before the fences, a lane
 that Spark had lost could send its part of the old plan behind them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import structlog
 
 from schemas.errors import BackfillError, Code
 from state.journal import Journal, is_superseded
-from state.values.plan import BatchPlan
-from streaming.lane.task import LaneJob, LaneTask, places_before
+from state.values.plan import BatchPlan, JobPlan
+from streaming.core.jobs import MutationReport
+from streaming.lane.task import LaneJob, LaneTask, LongRow, places_before
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +68,29 @@ class Overruns:
         log.warning("plan_gets_more_time", epoch=task.plan.epoch)
         return replace(renewed, unhurried=True)
 
+    def without_reads(
+        self, task: LaneTask, row: LongRow, task_for: Callable[[BatchPlan], LaneTask]
+    ) -> LaneTask:
+        """The task of the same batch in which the job of a row is paused, and reads no slice that was not sent.
+
+        Raises: as `relieved`.
+        """
+        self._journal.write_plan(task.plan)
+        renewed = task_for(task.plan)
+        sent = [lane for lane in range(task.plan.lanes) if self._has_sent(renewed, lane)]
+        plan = task.plan.with_jobs([_paused(job, row, renewed, sent) for job in task.plan.jobs])
+        self._journal.write_plan(plan)
+        log.error(
+            "job_paused",
+            job=row.job,
+            code=Code.RECORD_TOO_LARGE,
+            key=row.key,
+            found=row.found,
+            expected=row.expected,
+            next_step="raise the limit and resume the job, or drop it",
+        )
+        return task_for(plan)
+
     def nothing_was_sent(self, task: LaneTask) -> bool:
         """Whether all lanes' partitions end with the barrier before the batch; then all lanes are fenced."""
         return not any(self._has_sent(task, lane) for lane in range(task.plan.lanes))
@@ -74,6 +103,26 @@ class Overruns:
             if is_superseded(task.storage, task.journal_version):
                 raise self._journal.fenced()
             return any(writers.already_sent(before, task.plan.epoch, {}))
+
+
+def _paused(job: JobPlan, row: LongRow, task: LaneTask, sent: Sequence[int]) -> JobPlan:
+    if job.state.name != row.job:
+        return job
+    parts = {part for lane in sent for part in task.parts(job.state.definition, lane)}
+    kept = tuple(item for item in job.slices if item.part in parts)
+    return JobPlan(replace(job.state, paused=True, paused_by=reason_of(row)), kept)
+
+
+def reason_of(row: LongRow) -> str:
+    """The error of a row that its job's output does not take, in one line."""
+    remedy = f"raise it and resume {row.job}, or drop {row.job}"
+    found = f"found {row.found}; expected {row.expected}; next: {remedy}"
+    return f"{Code.RECORD_TOO_LARGE} at the row {row.key}: {found}"
+
+
+def report_of(row: LongRow, plan: BatchPlan) -> MutationReport:
+    """The report of a job that is paused before a row."""
+    return MutationReport(plan.epoch, f"pause {row.job}: {reason_of(row)}", Code.RECORD_TOO_LARGE)
 
 
 def without_slices(plan: BatchPlan) -> BatchPlan:

@@ -13,6 +13,7 @@ import structlog
 
 from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.job import JobDefinition
+from schemas.kinds.lanes import lanes_misfit
 from schemas.records import RecordId
 from state.progress_table import ProgressTable
 from state.replica import Replica
@@ -145,9 +146,7 @@ class Planner:
     def _look_at_new(self, job: JobState, pin: Pin) -> None:
         try:
             misfit = self.scans.of(job.definition).misfit(job.definition, pin)
-            partitions, lanes = job.definition.output_partitions, self._setup.lane_count
-            if partitions % lanes:
-                misfit = f"{lanes} lanes don't divide {partitions} partitions"
+            misfit = lanes_misfit(job.definition, self._setup.lane_count) or misfit
             if misfit is not None:
                 raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
             self._setup.sink_of(job.definition).refuse_used(job.definition)

@@ -21,7 +21,7 @@ from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.lanes.redelivery import LogResets, NothingLogged, ReadsLogged
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.table_read import ReadsTable
-from streaming.sink.dead_letters import ReadLetters
+from streaming.sink.dead_letters import EarlyLetters, ReadLetters
 from streaming.sink.protocol import SinkOf
 
 
@@ -96,6 +96,7 @@ class BatchSetup:
 
     `first_offsets` are those of an empty state. `upstream_begins` gives the first offset that each partition still
     holds, None: `first_offsets` do. `reads` reads the table from its database, if it starts from there.
+    `rows_folder` is where lanes keep rows by key, as configured.
     `logged` reads records again whose positions fall, and `log_resets` says whether logs may begin anew.
     """
 
@@ -108,7 +109,9 @@ class BatchSetup:
     lane_count: int
     sink_of: SinkOf
     read_letters: ReadLetters
+    early_letters: EarlyLetters
     bad_records: BadRecords
+    rows_folder: str | None = None
     limits: Limits = Limits()  # noqa: RUF009 (a value)
     upstream_format: Format = DEFAULT
     upstream_begins: Callable[[], Sequence[int]] | None = None

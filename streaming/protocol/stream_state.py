@@ -13,9 +13,9 @@ from schemas.errors import BackfillError
 from schemas.job import JobDefinition
 from schemas.table import Column, TableSchema
 from state.progress_table import ProgressRow
+from state.values.marks import Marks
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Parts
-from state.values.seen import Seen
 from streaming.core.batch_sizer import BatchSizer
 from streaming.core.jobs import JobsOutcome, MutationReport, add_configured, jobs_after
 
@@ -34,8 +34,8 @@ class StreamState:
         """Of each job, its parts that were started."""
         self.built: tuple[int, ...] | None = None
         """Up to where parts of the interval behind the position are in the log."""
-        self.seen: Mapping[int, Seen] = {}
-        """How far the upstream's partitions have come, where records may come again."""
+        self.seen: Marks = {}
+        """What was seen of the upstream up to where the log ends, if its records may be sent again."""
         self.configured: tuple[JobDefinition, ...] = ()
         """Jobs of the configuration that are still to be added."""
         self._in_file: frozenset[str] = frozenset()
@@ -79,6 +79,10 @@ class StreamState:
             raise error
         self._refused.append(MutationReport(job.start, f"add {job.name}: {error}", error.code))
         self._remove(job)
+
+    def tell(self, report: MutationReport) -> None:
+        """Have the next batch report this."""
+        self._refused.append(report)
 
     def delay(self, job: JobState, problem: BackfillError) -> bool:
         """Have a new job of the configuration start one batch later; False for others, which nothing brings back."""

@@ -96,6 +96,8 @@ class Complete:
     """Holds records back until the barrier that closes them is there in all partitions.
 
     With `until` what lies behind that barrier is never given. `epoch` is the last barrier that was given, 0 if none.
+    Partitions whose oldest barriers were deleted may begin with different ones: the first interval is the one up to the
+    first barrier that all of them have.
     """
 
     def __init__(self, partitions: int, until: int | None = None) -> None:
@@ -116,8 +118,20 @@ class Complete:
         self._newest[number] = record.epoch
         self._held[number].append(self._open[number])
         self._open[number] = []
-        while all(self._held):
+        while all(self._held) and self._is_aligned():
             yield from self._next()
+
+    def _is_aligned(self) -> bool:
+        """Whether the next barriers are one; of the first ones, older ones are joined to the interval behind them."""
+        newest = max(held[0][-1].epoch for held in self._held)
+        for held in self._held if self.epoch == NO_EPOCH else ():
+            while held and held[0][-1].epoch < newest:
+                older = held.popleft()
+                if not held:
+                    held.append(older)
+                    return False
+                held[0][:0] = older
+        return all(held[0][-1].epoch == newest for held in self._held) or self._is_aligned()
 
     def _next(self) -> Iterator[Record]:
         interval = [held.popleft() for held in self._held]

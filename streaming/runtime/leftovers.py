@@ -66,15 +66,15 @@ def sweep_scratch() -> int:
     return len(found)
 
 
-def sweep_rows(unused_s: float = UNUSED_S) -> int:
-    """Delete this user's folders of rows (`streaming.lane.before`) not opened for so long; returns how many.
+def sweep_rows(root: Path, unused_s: float = UNUSED_S) -> int:
+    """Delete this user's folders of rows below a folder (`streaming.lane.before`) not opened for so long; how many.
 
     A lane that opens a store touches a file in it.
     """
     limit = time.time() - unused_s
     found = [
         folder
-        for folder in Path(tempfile.gettempdir()).iterdir()
+        for folder in root.glob("backfill-*")
         if _ROWS.fullmatch(folder.name) and _is_ours(folder) and _newest_in(folder) < limit
     ]
     for folder in found:

@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from schemas.errors import Code, EnvironmentProblem
 from streaming.runtime.java.spark_jvm import SparkJvm, started_jvm
-from streaming.runtime.leftovers import sweep_logs, sweep_rows, sweep_scratch
+from streaming.runtime.leftovers import sweep_logs, sweep_scratch
 from streaming.runtime.paths import log_folder
 from streaming.runtime.spark_settings import SparkSettings
 
@@ -89,7 +89,6 @@ def is_alive(session: SparkSession) -> bool:
 def _session_in(jvm: SparkJvm) -> Iterator[SparkSession]:
     sweep_scratch()
     sweep_logs(log_folder())
-    sweep_rows()
     try:
         session = _start(jvm)
         jvm.is_used = True

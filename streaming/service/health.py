@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Protocol, Self
 
 from schemas.errors import EnvironmentProblem
+from schemas.formats.names.lost import FieldsSeen
 from streaming.kafka.topics import Watermarks
 from streaming.runtime.periodic import repeated
 from streaming.service.vitals import Vitals
@@ -31,11 +32,19 @@ class Looking(Protocol):
     ) -> tuple[Margin, ...]: ...
 
 
+class LooksAtFields(Protocol):
+    """As `NewestRows`."""
+
+    def look(self, marks: Sequence[Watermarks]) -> FieldsSeen: ...  # noqa: D102
+
+    def close(self) -> None: ...  # noqa: D102
+
+
 class Watch:
     """Checks the upstream of one run while `running` is open. Call `check` often: it raises what was found."""
 
-    def __init__(self, guard: Looking, vitals: Vitals) -> None:
-        self._guard, self._vitals = guard, vitals
+    def __init__(self, guard: Looking, vitals: Vitals, fields: LooksAtFields | None = None) -> None:
+        self._guard, self._vitals, self._fields = guard, vitals, fields
         self.next_offsets: Callable[[], Sequence[int]] = tuple
         """What the batches have yet to handle, of each partition; none while the service has not recovered."""
         self._every_s = min(_EVERY_S, vitals.late_s / _LOOKS_UNTIL_LATE)
@@ -44,8 +53,12 @@ class Watch:
     @contextmanager
     def running(self) -> Iterator[Self]:
         """Checks are made while the block runs."""
-        with repeated(self._step, self._every_s, name="watch", end_within_s=_END_WITHIN_S):
-            yield self
+        try:
+            with repeated(self._step, self._every_s, name="watch", end_within_s=_END_WITHIN_S):
+                yield self
+        finally:
+            if self._fields is not None:
+                self._fields.close()
 
     def check(self) -> None:
         """Log a condition that has changed. Raises what a look has found, as `UpstreamGuard.look`."""
@@ -71,3 +84,5 @@ class Watch:
             self._vitals.broker_away(problem)
         else:
             self._vitals.broker_answers(marks, margins)
+            if self._fields is not None:
+                self._vitals.fields = self._fields.look(marks)

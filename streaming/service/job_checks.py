@@ -6,17 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
-from schemas.settings.config import ServiceConfig
+from schemas.kinds.lanes import lanes_misfit
+from schemas.settings.config import ServiceConfig, default_lanes
 from state.values.progress import Progress, is_complete
 
 
 def counted(config: ServiceConfig, partitions: int) -> ServiceConfig:
-    """The configuration with what follows from the number of the upstream's partitions, where vnodes are these.
+    """The configuration with what follows from the number of the upstream's partitions, where parts are these.
 
-    Raises: ConfigError(CONFIG_INVALID) for lanes that do not divide it.
+    Raises: ConfigError(CONFIG_INVALID) for lanes that don't divide it, where vnodes are partitions.
     """
     if not config.table.by_partition:
-        return config
+        if config.lanes:
+            return config
+        counted_jobs = [job.with_partitions(partitions) for job in config.jobs]
+        lanes = default_lanes(config.spark, config.table, counted_jobs)
+        return config.model_copy(update={"lanes": lanes})
     lanes = config.lanes or partitions
     if partitions % lanes:
         raise ConfigError(
@@ -41,14 +46,16 @@ def refuse_changed_jobs(known: Iterable[JobDefinition], configured: Iterable[Job
 
 
 def refuse_misfit_lanes(known: Iterable[JobDefinition], lanes: int) -> None:
-    """Raises: ConfigError(CONFIG_INVALID) unless `lanes` divides each job's partitions: one lane writes a partition."""
+    """Raises: ConfigError(CONFIG_INVALID) for lanes with which a job can't run, see `JobDefinition.lanes_misfit`."""
     for job in known:
-        if job.output_partitions % lanes:
+        misfit = lanes_misfit(job, lanes)
+        if misfit is not None:
             raise ConfigError(
                 Code.CONFIG_INVALID,
                 where="lanes",
-                found=f"{lanes} lanes, {job.output_partitions} partitions of {job.name}",
-                expected="lanes that divide the output_partitions of every job",
+                found=f"{misfit} of {job.name}",
+                expected="lanes that divide the output_partitions of every job, or, with read: topic, are no more "
+                "than the upstream's partitions",
                 next_step="choose another number of lanes",
             )
 

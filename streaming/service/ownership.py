@@ -21,10 +21,11 @@ from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.files.empty_ranges import EmptyRanges
 from state.files.schema_files import SchemaFiles
-from state.initial.start import DatabaseStart, Start
+from state.initial.start import AnyStart, DatabaseStart
 from state.journal import Journal
 from state.storage import Storage
 from state.values.plan import BatchPlan
+from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
 from streaming.protocol.bad_records import BadRecords
@@ -35,18 +36,21 @@ from streaming.protocol.lanes.redelivery import LogResets
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.recovery.steps import out_of_step
 from streaming.protocol.setup import BatchSetup
-from streaming.registry.book import SchemaBook
+from streaming.registry.book import AskedSchemas, SchemaBook
 from streaming.registry.client import Registry
 from streaming.registry.outputs import OutputSchemas, Registering
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.service.initial.offsets import start_of
 from streaming.sink.dead_letters import read_letters
+from streaming.sink.early_letters import TableLetters
+from streaming.sink.kafka_reader import begins as first_barriers
 from streaming.sink.kinds import Sinks, SinkSetup
 from streaming.source.barriers.kinds import barrier_source
 from streaming.source.barriers.last import newest_barrier
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
 from streaming.source.direct_read import DirectReader
+from streaming.source.first_rows import check_columns
 from streaming.source.gaps import Gaps, refuse_lost
 from streaming.source.kafka import UpstreamSource
 from streaming.source.logged import LoggedRecords
@@ -71,7 +75,7 @@ class Owned:
     source: UpstreamSource
     lanes: Lanes
     batches: Batches
-    start: Start | DatabaseStart | None
+    start: AnyStart | None
     reads: DatabaseReading | None
 
     def chunks_since_ms(self) -> int | None:
@@ -98,14 +102,7 @@ class Ownership:
     def sinks(self) -> Sinks:
         """The sinks of all jobs."""
         config = self.config
-        return Sinks(
-            SinkSetup(
-                kafka=self.kafka,
-                reserved=config.topics.all,
-                limits=config.limits,
-                parks=config.on_bad_record == "park",
-            )
-        )
+        return Sinks(SinkSetup.of(config, self.kafka, parks=config.on_bad_record == "park"))
 
     def check_topics(self) -> UpstreamIdentity:
         """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs say.
@@ -133,7 +130,7 @@ class Ownership:
 
         Raises: StateError for a state of another topic, table or start; InputError(DATA_LOST); TopicError for outputs
         that are used while the state is new, or not as the jobs say; ConfigError for a table to start from that is
-        not fit.
+        not fit, and for columns that no record has.
         """
         config, current = self.config, journal.current
         start = self._start(storage, journal, upstream)
@@ -167,9 +164,7 @@ class Ownership:
         batches.configure(config.jobs)
         return Owned(journal, upstream, source, lanes, batches, start, reads)
 
-    def _start(
-        self, storage: Storage, journal: Journal, upstream: UpstreamIdentity
-    ) -> Start | DatabaseStart | None:
+    def _start(self, storage: Storage, journal: Journal, upstream: UpstreamIdentity) -> AnyStart | None:
         config, current = self.config, journal.current
         if self.rebuild and config.initial_postgres is not None:
             raise out_of_step(
@@ -190,15 +185,18 @@ class Ownership:
             # Nothing was sent by this state, so what an output holds is not of it, unless it is made anew.
             for job in () if self.rebuild else self.config.jobs:
                 self.sinks(job).refuse_used(job)
+        if current is None:
+            asked = self.config.upstream_format.with_schemas(AskedSchemas(Registry(self.config.registry)))
+            check_columns(self.kafka, upstream.topic, asked, self.config.table, beginning)
 
-    def _upstream_format(self, start: Start | DatabaseStart | None) -> Format:
+    def _upstream_format(self, start: AnyStart | None) -> Format:
         if not isinstance(start, DatabaseStart):
             return self.config.upstream_format
         from streaming.service.initial.database import debezium_of
 
         return debezium_of(self.config).with_transactions()
 
-    def _reads(self, storage: Storage, start: Start | DatabaseStart | None) -> DatabaseReading | None:
+    def _reads(self, storage: Storage, start: AnyStart | None) -> DatabaseReading | None:
         declared = self.config.initial_postgres
         if declared is None or not isinstance(start, DatabaseStart):
             return None
@@ -218,6 +216,7 @@ class Ownership:
         config, kafka = self.config, self.kafka
         schemas = self._schemas(storage)
         newest = partial(newest_barrier, kafka, config.topics)
+        reads_letters = partial(read_letters, kafka, config.upstream)
         setup = BatchSetup(
             storage=storage,
             table=config.table,
@@ -226,9 +225,18 @@ class Ownership:
             lane_count=config.lanes,
             journal=journal,
             first_offsets=beginning,
-            read_letters=partial(read_letters, kafka, config.upstream),
+            read_letters=reads_letters,
+            early_letters=TableLetters(kafka, config.upstream, config.limits, reads_letters),
             bad_records=BadRecords(config.upstream, self.skip_records, parks=self.sinks.setup.parks),
-            forward=Forward(self.sinks, newest, config.table, config.lanes, rebuild=self.rebuild),
+            forward=Forward(
+                self.sinks,
+                newest,
+                config.table,
+                config.lanes,
+                rebuild=self.rebuild,
+                oldest=partial(_oldest, kafka, config.topics.barriers),
+            ),
+            rows_folder=config.rows_folder,
             limits=config.limits,
             upstream_format=upstream_format.with_schemas(schemas.known),
             schemas=schemas,
@@ -252,6 +260,12 @@ class Ownership:
         for sink in self.sinks.all_of([*jobs, *self.config.jobs]):
             sink.fence([f"{prefix}-{lane}" for lane in range(lanes)])
 
+    def keeping(self, owned: Owned, barriers: BarrierSource) -> BarrierKeeping:
+        """The part that deletes old barriers."""
+        return BarrierKeeping(
+            self.config.barriers_keep_ms, self.sinks, barriers, lambda: not owned.journal.is_superseded
+        )
+
     def barriers(self, owned: Owned) -> BarrierSource:
         """The source of the batches' barriers. Call its `start` before anything is read."""
         setup = BarrierSetup(
@@ -268,6 +282,12 @@ class Ownership:
             gaps=owned.source.gaps,
         )
         return barrier_source(self.config.barriers, setup)
+
+
+def _oldest(kafka: KafkaSettings, barriers: str | None) -> int:
+    """The first barrier that all partitions of a barrier topic may still have; 0 without such a topic."""
+    found = () if barriers is None else first_barriers(kafka, barriers, beside=True)
+    return max((barrier.curr for barrier in found if barrier is not None), default=0)
 
 
 def _begins(kafka: KafkaSettings, topic: str, beginning: Sequence[int]) -> list[int]:

@@ -36,6 +36,7 @@ _PASSING = frozenset(
         Code.SPARK_FAILED,
         Code.BARRIER_STALLED,
         Code.REGISTRY_UNREACHABLE,
+        Code.ROWS_DISK_FULL,
     }
 )
 _PAUSE_S = 1.0

@@ -34,23 +34,27 @@ from schemas.errors import (
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.initial.progress import CopyProgress
-from state.initial.start import Start
+from state.initial.start import Start, TopicStart
 from state.initial.table import checked_table
 from state.journal import Journal, is_superseded
 from state.values.plan import BatchPlan
 from state.values.progress import is_complete
+from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.compaction.compactor import COMPACTION_LEAST_ROWS, Compactor, log_compaction
 from streaming.compaction.spark_tasks import compact_on, merge_on
 from streaming.core.health import late_after_s
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.before import rows_name
+from streaming.lane.before.folder import rows_root
 from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.protocol.lanes.redelivery import LogResets
 from streaming.protocol.micro_batches import MicroBatches, stream_ended
 from streaming.protocol.report import BatchReport
+from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from streaming.runtime import failpoints
+from streaming.runtime.leftovers import sweep_rows
 from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.service.health import Watch
 from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
@@ -68,6 +72,7 @@ from streaming.service.spark_watch import SparkWatch
 from streaming.service.stream import Stream
 from streaming.service.vitals import Vitals
 from streaming.source.barriers.source import BarrierSource
+from streaming.source.newest_rows import NewestRows
 from streaming.source.upstream_checks import (
     UpstreamGuard,
     refuse_partial,
@@ -192,6 +197,7 @@ class Service:
         self._journal = journal
         with presence.shown(self.owner), noting_fenced(presence, journal):
             owned = ownership.take_over(storage, journal, upstream)
+            self.vitals.start = str(owned.start) if isinstance(owned.start, TopicStart) else None
             restart_policy.begins()
             guard = UpstreamGuard(self.kafka, upstream, storage.root, owned.source.gaps)
             self._watched(ownership, owned, restart_policy, guard)
@@ -199,10 +205,14 @@ class Service:
     def _watched(
         self, ownership: Ownership, owned: Owned, restart_policy: RestartPolicy, guard: UpstreamGuard
     ) -> None:
-        with Watch(guard, self.vitals).running() as watch:
+        known = self.config.upstream_format.with_schemas(AskedSchemas(Registry(self.config.registry)))
+        newest = NewestRows(self.kafka, self.config.upstream, known, self.config.table)
+        with Watch(guard, self.vitals, newest).running() as watch:
             try:
                 if self._copy(owned, restart_policy):
-                    self._recover_and_stream(owned, ownership.barriers(owned), restart_policy, watch)
+                    barriers = ownership.barriers(owned)
+                    keeping = ownership.keeping(owned, barriers)
+                    self._recover_and_stream(owned, barriers, keeping, restart_policy, watch)
             except EnvironmentProblem as problem:
                 reason = guard.reason(problem, owned.batches.next_offsets())
                 if reason is problem:
@@ -234,11 +244,16 @@ class Service:
         ).run()
 
     def _recover_and_stream(
-        self, owned: Owned, barriers: BarrierSource, restart_policy: RestartPolicy, watch: Watch
+        self,
+        owned: Owned,
+        barriers: BarrierSource,
+        keeping: BarrierKeeping,
+        restart_policy: RestartPolicy,
+        watch: Watch,
     ) -> None:
         batches, lanes = owned.batches, owned.lanes
         batches.on_each_part(partial(self._part_done, batches, restart_policy))
-        on_batch = partial(self._batch_done, batches, restart_policy)
+        on_batch = partial(self._batch_done, batches, restart_policy, keeping)
         compactor = Compactor(
             partial(compact_on, self.spark),
             partial(merge_on, self.spark),
@@ -258,8 +273,10 @@ class Service:
             watch.next_offsets = batches.next_offsets
             self.barriers = barriers
             micro_batches = MicroBatches(barriers, batches, compactor, on_batch)
-            self.vitals.rows_name = rows_name(transactional_id(batches.replica))
-            self.vitals.attach(barriers, micro_batches, compactor, owned.reads)
+            root = rows_root(self.config.rows_folder)
+            sweep_rows(root)
+            self.vitals.rows_folder = root / rows_name(transactional_id(batches.replica))
+            self.vitals.attach(barriers, micro_batches, compactor, owned.reads, keeping)
             micro_batches.run(known)
             threading.Thread(target=lanes.warm_up).start()
             stream = Stream(self.spark(), barriers, micro_batches, self._stop)
@@ -267,6 +284,7 @@ class Service:
         finally:
             barriers.close()
             compactor.close()
+            keeping.close()
 
     def _serves(self) -> None:
         self.vitals.streams()
@@ -297,8 +315,11 @@ class Service:
         self.on_part(plan)
         batches.ending = batches.ending or self._stop.is_set()
 
-    def _batch_done(self, batches: Batches, restart_policy: RestartPolicy, report: BatchReport) -> None:
+    def _batch_done(
+        self, batches: Batches, restart_policy: RestartPolicy, keeping: BarrierKeeping, report: BatchReport
+    ) -> None:
         restart_policy.worked()
+        keeping.behind(report.plan)
         self.vitals.batch_done()
         for mutation in report.outcome.reports:
             log.info("mutation", epoch=mutation.epoch, what=mutation.text, refused=mutation.refused)

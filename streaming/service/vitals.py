@@ -10,14 +10,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from schemas.errors import BackfillError, EnvironmentProblem
+from schemas.formats.names.lost import FieldsSeen
 from state.initial.progress import CopyProgress
 from streaming.compaction.turns import Maintenance
 from streaming.core.health import Condition, Facts, Health, Interruption, Marks, health, held_now
+from streaming.service.held_log import HeldRecordsLog
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.retention import Margin
 
@@ -58,16 +61,21 @@ class Vitals:
         self._facts = Facts(upstream, interval_ms, late_s, clock(), injects=injects)
         self._marks: tuple[Marks, ...] = ()
         self._margins: tuple[Margin, ...] = ()
+        self.start: str | None = None
+        """What the state starts from, where only the state knows it."""
         self._barriers: BarrierSource | None = None
         self._batches: Batching | None = None
-        self._maintains: Maintains | None = None
+        self._maintains: tuple[Maintains, ...] = ()
         self._stopping = False
         self.copy: CopyProgress | None = None
         """How far the table is copied that the state starts from; None before that and behind it."""
         self.reads: DatabaseReading | None = None
         """What reads the table from its database; None where there is none, and between two runs."""
-        self.rows_name: str | None = None
-        """Of the folder with the rows by key of this state; None before the first run."""
+        self.fields = FieldsSeen()
+        """Of the upstream's newest rows, as of the last look."""
+        self.rows_folder: Path | None = None
+        """The folder with the rows by key of this state, here; None before the first run."""
+        self._held_log = HeldRecordsLog()
         self._logged: Health | None = None
         self._logged_s = 0.0
 
@@ -93,8 +101,7 @@ class Vitals:
 
     def maintenance(self) -> tuple[Maintenance, ...]:
         """How the work beside the batches goes; nothing between two runs."""
-        maintains = self._maintains
-        return maintains.maintenance() if maintains else ()
+        return tuple(each for work in self._maintains for each in work.maintenance())
 
     def held_s(self) -> dict[int, float]:
         """For how long each partition was seen to be held by an open transaction; those that are."""
@@ -113,13 +120,16 @@ class Vitals:
         batches: Batching,
         maintains: Maintains,
         reads: DatabaseReading | None = None,
+        *also: Maintains,
     ) -> None:
         """Set the components of a run, which `health` asks for what waits in them."""
-        self._barriers, self._batches, self._maintains, self.reads = barriers, batches, maintains, reads
+        self._barriers, self._batches, self.reads = barriers, batches, reads
+        self._maintains = (maintains, *also)
 
     def detach(self) -> None:
         """The run is over."""
-        self._barriers = self._batches = self._maintains = self.reads = None
+        self._barriers = self._batches = self.reads = None
+        self._maintains = ()
         self._know(streaming=False)
 
     def copies(self, progress: CopyProgress | None) -> None:
@@ -171,7 +181,7 @@ class Vitals:
         facts = replace(
             self._facts,
             stopping=self._stopping,
-            pending=batches.pending if batches else 0,
+            pending=(batches.pending if batches else 0) + (barriers.untaken if barriers else 0),
             missing=self._missing([count for _, count in barriers.newest()]) if barriers else (),
             hindered=barriers.hindrance if barriers else None,
         )
@@ -188,7 +198,8 @@ class Vitals:
         )
 
     def look(self) -> None:
-        """Log a condition that has begun or is over; to be called often."""
+        """Log a condition that has begun or is over, and held records; to be called often."""
+        self._held_log.update(self._facts, self._clock())
         with self._lock:
             now, before, self_s = self.health(), self._logged, self._clock()
             if before is not None and _kind(now) == _kind(before):

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.formats.protocol import KeyEncoder, Origins, ValueEncoder
 from schemas.job import JobDefinition
@@ -74,7 +75,7 @@ class Output:
         return Origins(self.definition.name, self.table.name, parts, intervals, barriers)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Records:
     """Records as a format writes them: keys and values, each with a null for none. Record i goes to `partitions[i]`."""
 
@@ -84,6 +85,20 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.partitions)
+
+    @cached_property
+    def _sizes(self) -> npt.NDArray[np.int64]:
+        keys, values = (pc.binary_length(each).fill_null(0) for each in (self.keys, self.values))
+        sizes: npt.NDArray[np.int64] = keys.to_numpy().astype(np.int64) + values.to_numpy()
+        return sizes
+
+    def size(self, number: int) -> int:
+        """Bytes of a record's key and value."""
+        return int(self._sizes[number])
+
+    def longer_than(self, limit: int) -> list[int]:
+        """The records with more than so many bytes."""
+        return np.flatnonzero(self._sizes > limit).tolist() if len(self) else []
 
     def slice(self, low: int, high: int) -> Records:
         """Records `low` to `high` (exclusive), without a copy."""
@@ -126,6 +141,10 @@ class Rows:
 
     def records(self) -> Records:
         """These rows, encoded in the output's format."""
+        return self._records
+
+    @cached_property
+    def _records(self) -> Records:
         origins = self.output.origins(self.parts, np.zeros(len(self), np.int64), [self.barrier])
         values, encode_keys = self.output.values.inserts(self.columns, origins), self.output.keys
         assert encode_keys is not None, "what has no key of its own is not read from a replica"
@@ -223,6 +242,10 @@ class ChangeColumns:
         if self.output.definition.format.tombstone_follows:
             lengths += self.ops == Op.DELETE
         return lengths
+
+    def change_of(self, record: int) -> int:
+        """The index of the change that a record stands for."""
+        return int(np.searchsorted(self.record_bounds, record, side="right")) - 1
 
     @cached_property
     def record_bounds(self) -> npt.NDArray[np.int64]:

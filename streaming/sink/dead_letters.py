@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from state.values.plan import Parked
 from streaming.kafka.clients import KafkaSettings
@@ -64,3 +65,21 @@ def read_letters(kafka: KafkaSettings, topic: str, parked: Sequence[Parked]) -> 
 
 def _bytes(data: str | bytes | None) -> bytes | None:
     return data.encode() if isinstance(data, str) else data
+
+
+class EarlyLetters(Protocol):
+    """Takes the letters of records that were parked while no job was open."""
+
+    def write(self, parked: Sequence[Parked], writer_id: str) -> None:
+        """Write those that are not there yet; `writer_id` is a transactional id that nothing else uses.
+
+        Raises: TopicError when the topic can't be made; InputError(DATA_LOST); EnvironmentProblem.
+        """
+
+
+def missing_letters(
+    read_letters: ReadLetters, parked: Sequence[Parked], places: set[str], upstream: str
+) -> list[Letter]:
+    """The letters whose place is not among those that are there."""
+    missing = [item for item in parked if f"{upstream}-{item.partition}@{item.offset}" not in places]
+    return list(read_letters(missing)) if missing else []

@@ -10,19 +10,25 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, TopicError
+from schemas.formats.outputs.lengths import record_bytes, topic_bytes
 from schemas.job import JobDefinition
+from schemas.kinds.full_barriers import barrier_topic_bytes
 from schemas.records import Barrier
 from schemas.settings.limits import KAFKA_MESSAGE_BYTES, Limits
 from schemas.settings.topic_config import BARRIER_TOPIC, RETENTION_KEYS, is_finite
+from schemas.table import Column
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
+from streaming.kafka.old_barriers import Cut, delete_barriers
 from streaming.kafka.topics import (
     admin,
     create_topic,
     describe_topic,
+    known_settings,
     partitions_of,
     topic_settings,
     watermarks,
@@ -33,6 +39,8 @@ from streaming.sink.dead_letters import PARTITIONS
 from streaming.sink.kafka_client import open_kafka_writer
 from streaming.sink.protocol import Ending, OpenWriter, Sink
 
+log = structlog.get_logger(__name__)
+
 _FENCED_AT_ONCE = 16
 
 
@@ -40,18 +48,26 @@ _FENCED_AT_ONCE = 16
 class KafkaSink(Sink):
     """Makes topics, or refuses those that are there.
 
-    `reserved` are none for outputs. `parks`: records at fault go to the jobs' dead letters.
+    `reserved` are none for outputs. `parks`: records at fault go to the jobs' dead letters. `key_columns` are those of
+    the table's key, which positions in barriers are made of.
     """
 
     kafka: KafkaSettings
     reserved: frozenset[str]
     limits: Limits
     parks: bool
+    key_columns: tuple[Column, ...]
 
     @property
     def open_writer(self) -> OpenWriter:
         """Of transactions on these topics."""
         return partial(open_kafka_writer, self.kafka)
+
+    def delete_barriers(self, job: JobDefinition, cut: Cut) -> int:
+        """Of its barrier topic."""
+        if job.barrier_topic is None:
+            return 0
+        return delete_barriers(self.kafka, job.barrier_topic, cut)
 
     def fence(self, writer_ids: Sequence[str]) -> None:
         """By their transactional ids, some at a time."""
@@ -66,7 +82,7 @@ class KafkaSink(Sink):
         """Of its topic."""
         return kafka_reader.tails(self.kafka, job.with_barriers, beside=job.barrier_topic is not None)
 
-    def begins(self, job: JobDefinition) -> Sequence[int | None]:
+    def begins(self, job: JobDefinition) -> Sequence[Barrier | None]:
         """Of its topic."""
         return kafka_reader.begins(self.kafka, job.with_barriers, beside=job.barrier_topic is not None)
 
@@ -91,7 +107,7 @@ class KafkaSink(Sink):
         self._refuse_same(job)
         client = admin(self.kafka)  # one for all: to connect takes longer than the rest
         if self.parks and partitions_of(self.kafka, job.dead_letters, client=client) is not None:
-            _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits, client=client)
+            _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits.message_bytes, client=client)
         for topic in self._outputs(job):
             if partitions_of(self.kafka, topic, client=client) is not None:
                 self._refuse_unfit_output(job, topic, client)
@@ -134,10 +150,23 @@ class KafkaSink(Sink):
 
     def _outputs(self, job: JobDefinition) -> dict[str, dict[str, str]]:
         """The topics of its output, with what they are made with."""
-        outputs = {job.output: {**self._topic_config(), **dict(job.topic_config)}}
+        outputs = {job.output: {**_taking(topic_bytes(job, self.limits)), **dict(job.topic_config)}}
         if job.barrier_topic is not None:
-            outputs[job.barrier_topic] = {**self._topic_config(), **BARRIER_TOPIC}
+            size = max(self._barrier_bytes(job), KAFKA_MESSAGE_BYTES)
+            outputs[job.barrier_topic] = {**_taking(size), **BARRIER_TOPIC}
         return outputs
+
+    def record_bytes(self, job: JobDefinition) -> int | None:
+        """As the topic's `max.message.bytes` says; None without the right to know, and for a topic that is gone."""
+        try:
+            settings = known_settings(self.kafka, job.output)
+        except TopicError:  # lanes find it, and say what that means for an output
+            return None
+        return None if settings is None else record_bytes(int(settings["max.message.bytes"]))
+
+    def _barrier_bytes(self, job: JobDefinition) -> int:
+        columns = () if job.scan.reads_upstream else self.key_columns
+        return barrier_topic_bytes(job, columns, self.limits)
 
     def open_letters(self, job: JobDefinition) -> None:
         """Make the topic for a job's dead letters if it is not there.
@@ -151,11 +180,11 @@ class KafkaSink(Sink):
             self.kafka,
             job.dead_letters,
             PARTITIONS,
-            config=self._topic_config(),
+            config=_taking(self.limits.message_bytes),
             replication_factor=job.replication_factor,
             client=client,
         )
-        _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits, client=client)
+        _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits.message_bytes, client=client)
 
     def _refuse_same(self, job: JobDefinition) -> None:
         if taken := self.reserved.intersection(job.topics):
@@ -167,9 +196,12 @@ class KafkaSink(Sink):
 
     def _refuse_unfit_output(self, job: JobDefinition, topic: str, client: AdminClient) -> None:
         may_compact = topic == job.output and job.may_compact
+        least = self._barrier_bytes(job) if topic == job.barrier_topic else Limits().message_bytes
         settings = _refuse_unfit(
-            self.kafka, topic, job.output_partitions, self.limits, may_compact=may_compact, client=client
+            self.kafka, topic, job.output_partitions, least, may_compact=may_compact, client=client
         )
+        if topic == job.output:
+            self._warn_of_less(job, int(settings["max.message.bytes"]))
         losing = {key: settings[key] for key in RETENTION_KEYS if is_finite(settings[key])}
         if (
             "delete" in settings["cleanup.policy"]
@@ -182,8 +214,23 @@ class KafkaSink(Sink):
                 found=", ".join(f"{key}={value}" for key, value in losing.items()),
             )
 
-    def _topic_config(self) -> dict[str, str]:
-        return {"max.message.bytes": str(max(self.limits.message_bytes, KAFKA_MESSAGE_BYTES))}
+    def _warn_of_less(self, job: JobDefinition, taken: int) -> None:
+        """An output that takes what most rows need is used; its job stops at a row that is longer."""
+        needed = topic_bytes(job, self.limits)
+        if taken < needed:
+            log.warning(
+                "output_takes_less",
+                job=job.name,
+                topic=job.output,
+                code=Code.OUTPUT_TOPIC_MISMATCH,
+                found=f"max.message.bytes={taken}",
+                expected=f"{needed}, as its form and limits.record_bytes may need",
+                next_step="raise it, or see docs/outputs.md for what becomes of longer records",
+            )
+
+
+def _taking(message_bytes: int) -> dict[str, str]:
+    return {"max.message.bytes": str(max(message_bytes, KAFKA_MESSAGE_BYTES))}
 
 
 def _filled(kafka: KafkaSettings, topic: str, client: AdminClient) -> int | None:
@@ -208,7 +255,7 @@ def _refuse_unfit(
     kafka: KafkaSettings,
     topic: str,
     partitions: int,
-    limits: Limits,
+    message_bytes: int,
     *,
     client: AdminClient,
     may_compact: bool = False,
@@ -221,12 +268,12 @@ def _refuse_unfit(
     settings = topic_settings(kafka, topic, client=client)
     policy, taken = settings["cleanup.policy"], int(settings["max.message.bytes"])
     is_kept = may_compact or "compact" not in policy
-    if count == partitions and is_kept and taken >= limits.message_bytes:
+    if count == partitions and is_kept and taken >= message_bytes:
         return settings
     raise TopicError(
         Code.OUTPUT_TOPIC_MISMATCH,
         where=topic,
         found=f"{count} partitions, cleanup.policy={policy}, max.message.bytes={taken}",
         partitions=partitions,
-        size=limits.message_bytes,
+        size=message_bytes,
     )

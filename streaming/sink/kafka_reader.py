@@ -36,7 +36,7 @@ def tails(kafka: KafkaSettings, topic: str, *, beside: bool) -> Sequence[Barrier
     return [found.get(partition) for partition in spans]
 
 
-def begins(kafka: KafkaSettings, topic: str, *, beside: bool) -> Sequence[int | None]:
+def begins(kafka: KafkaSettings, topic: str, *, beside: bool) -> Sequence[Barrier | None]:
     """See `Sink.begins`."""
     if partitions_of(kafka, topic) is None:
         return ()
@@ -46,7 +46,7 @@ def begins(kafka: KafkaSettings, topic: str, *, beside: bool) -> Sequence[int | 
     barriers = {partition: barrier_in(message, beside=beside) for partition, message in first.items()}
     if None in barriers.values():
         return ()
-    return [barrier.curr if (barrier := barriers.get(partition)) else None for partition in spans]
+    return [barriers.get(partition) for partition in spans]
 
 
 def endings(kafka: KafkaSettings, topic: str, after: int, *, beside: bool) -> Sequence[Ending]:

@@ -184,7 +184,11 @@ class KafkaWriter(Writer):
 
     def letter(self, output: Output, letter: Letter) -> None:
         """Queue it for the topic of the job's dead letters."""
-        self._client.send_letter(output.definition.dead_letters, letter)
+        self.letter_to(output.definition.dead_letters, letter)
+
+    def letter_to(self, topic: str, letter: Letter) -> None:
+        """Queue it for a topic of dead letters."""
+        self._client.send_letter(topic, letter)
 
     def ends(self) -> dict[OutputPartition, Mark]:
         """The ends found before, plus what was sent, plus the commit's marker.

@@ -11,7 +11,9 @@ from typing import Any
 
 from schemas.job import JobDefinition
 from schemas.kinds.sinks import DEFAULT, SinkConfig, ToKafka
+from schemas.settings.config import ServiceConfig
 from schemas.settings.limits import Limits
+from schemas.table import Column
 from streaming.kafka.clients import KafkaSettings
 from streaming.sink.kafka import KafkaSink
 from streaming.sink.protocol import Sink
@@ -21,17 +23,32 @@ from streaming.sink.protocol import Sink
 class SinkSetup:
     """What a sink is made from, beside the settings of its kind.
 
-    `parks`: records at fault go to the jobs' dead letters. `limits` say how large a record may be.
+    `parks`: records at fault go to the jobs' dead letters. `limits` say how large a record may be. `key_columns`: of
+    the table, which positions are made of.
     """
 
     kafka: KafkaSettings
     reserved: frozenset[str]
     limits: Limits
     parks: bool
+    key_columns: tuple[Column, ...]
+
+    @classmethod
+    def of(cls, config: ServiceConfig, kafka: KafkaSettings, *, parks: bool) -> SinkSetup:
+        """Of a service's configuration."""
+        return cls(
+            kafka=kafka,
+            reserved=config.topics.all,
+            limits=config.limits,
+            parks=parks,
+            key_columns=config.table.key_columns,
+        )
 
 
 SINKS: dict[type[SinkConfig], Callable[[Any, SinkSetup], Sink]] = {
-    ToKafka: lambda _, setup: KafkaSink(setup.kafka, setup.reserved, setup.limits, setup.parks),
+    ToKafka: lambda _, setup: KafkaSink(
+        setup.kafka, setup.reserved, setup.limits, setup.parks, setup.key_columns
+    ),
 }
 """By its model, an instance of which is the first argument."""
 

@@ -25,6 +25,7 @@ from typing import Protocol
 from schemas.errors import Code, StateError, TopicError
 from schemas.job import JobDefinition
 from schemas.records import Barrier
+from streaming.kafka.old_barriers import Cut
 from streaming.sink.columns import Output, OutputPartition, Rows, Run
 from streaming.sink.dead_letters import Letter
 
@@ -135,6 +136,13 @@ class Sink(Protocol):
         """
         return
 
+    def record_bytes(self, job: JobDefinition) -> int | None:
+        """Key and value that a record of its output may have at most; None if that is not known. Read-only.
+
+        Raises: EnvironmentProblem.
+        """
+        return None
+
     def open_letters(self, job: JobDefinition) -> None:
         """Create the place for the job's dead letters, before lanes write any. Idempotent. Raises: TopicError."""
         return
@@ -144,6 +152,14 @@ class Sink(Protocol):
         for writer_id in writer_ids:
             with self.open_writer(writer_id, FENCE_TIMEOUT_MS):
                 pass
+
+    def delete_barriers(self, job: JobDefinition, cut: Cut) -> int:
+        """Delete what lies before the newest full barrier within the cut, by partition, where barriers stand apart.
+
+        Called by a thread of its own, behind a finished batch. Returns how much is gone; 0 in a sink that keeps all.
+        Raises: EnvironmentProblem, TopicError when it is refused, which is no fault.
+        """
+        return 0
 
     # By these a state that is older than its outputs is brought forward (`streaming.protocol.recovery`). They are
     # read-only, and read what committed readers see, once no transaction there is open. A sink without them refuses
@@ -156,8 +172,11 @@ class Sink(Protocol):
         """
         return None
 
-    def begins(self, job: JobDefinition) -> Sequence[int | None]:
-        """The epoch of each partition's first barrier (None: it is empty). () if there is no output of this service."""
+    def begins(self, job: JobDefinition) -> Sequence[Barrier | None]:
+        """Each partition's first barrier (None: it is empty). () if there is no output of this service.
+
+        It is the one that the job starts with, unless those before a full one were deleted.
+        """
         return ()
 
     def endings(self, job: JobDefinition, after: int) -> Sequence[Ending]:

@@ -70,6 +70,10 @@ class LaneWriters:
         """The writer for an output's columns."""
         return self._writing[output.definition.sink]
 
+    def lacks(self, output: Output) -> bool:
+        """Whether what is written for an output is sent: its sink has not the batch."""
+        return not isinstance(self.of(output), NullWriter)
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """One transaction in each sink that lacks the batch. They commit one after another, not atomically."""

@@ -71,7 +71,7 @@ class Exchange:
         """The rows `BLOCK_ROWS` of records (`RAW_SCHEMA`)."""
         keys = lane_keys(self.routes.lanes)
         for batch in batches:
-            records = Records.concatenated([batch.rename_columns(RAW_SCHEMA.names)])
+            records = Records.concatenated([batch])
             blocks = list(self._blocks(records, keys))
             yield pa.RecordBatch.from_arrays(
                 [

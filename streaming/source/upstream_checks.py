@@ -20,7 +20,7 @@ from schemas.errors import BackfillError, Code, EnvironmentProblem, StateError, 
 from schemas.formats.protocol import Format, Images
 from schemas.table import TableSchema
 from state.initial.start import KEY as START
-from state.initial.start import DatabaseStart, Start
+from state.initial.start import AnyStart
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.progress_table import PATH as PROGRESS_PATH
@@ -74,9 +74,7 @@ class UpstreamIdentity:
             )
 
 
-def binding(
-    table: TableSchema, upstream: UpstreamIdentity, start: Start | DatabaseStart | None = None
-) -> str:
+def binding(table: TableSchema, upstream: UpstreamIdentity, start: AnyStart | None = None) -> str:
     """What a state is of, table, topic and start, as JSON for the journal."""
     bound = {} if start is None else start.bound()
     return json.dumps({**table.to_dict(), "upstream": asdict(upstream), **bound})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from schemas.errors import Code, InputError
+from schemas.errors import InputError
 from schemas.records import Change, Op
 from streaming.verify.expectation import Expectation
 from streaming.verify.findings import Findings, Place, Rule, Side, digest
@@ -51,7 +51,7 @@ class Explainer:
         where = partition.at(entry.offset)
         try:
             if entry.key is None or entry.value is None:
-                raise _incomplete(where)
+                raise entry.no_change(where)
             key = known.get(entry.key)
             if key is None:
                 key = known[entry.key] = self._keys.canonical(entry.key, self._keys.values(entry.key))
@@ -171,9 +171,3 @@ def _described(records: Sequence[bytes]) -> str:
 def _name(record: bytes) -> str:
     op: Op | None = op_of(record)
     return f"{op.name if op is not None else 'no op'} ({digest(record)})"
-
-
-def _incomplete(where: Place) -> InputError:
-    return InputError(
-        Code.EMPTY_RECORD, where=str(where), found="a record without key or value that is no barrier"
-    )

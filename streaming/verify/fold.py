@@ -108,7 +108,7 @@ class UpstreamFold:
     def _apply(self, partition: PartitionHistory, entry: Entry) -> None:
         key, value = entry.key, entry.value
         if not key or not value:
-            raise _no_change(key, value)
+            raise entry.no_change(partition.at(entry.offset))
         live = self._live[partition.partition * self._apart].get(key) or self._find(partition, key)
         present = live.row
         halves = before, after = self._rows.split(value, present)
@@ -248,13 +248,6 @@ class UpstreamFold:
     ) -> None:
         where, expected = partition.at(entry.offset), expectation(code, partition=home)
         self._findings.add(Side.UPSTREAM, code, where, expected=expected, found=found, vnode=live.vnode)
-
-
-def _no_change(key: bytes | None, value: bytes | None) -> InputError:
-    return InputError(
-        Code.TOMBSTONE_UNSUPPORTED if key and value is None else Code.EMPTY_RECORD,
-        found=f"a record with {len(key or b'')} bytes of key and {len(value or b'')} of value",
-    )
 
 
 def _placed(error: InputError, where: Place) -> InputError:

@@ -9,8 +9,8 @@ the next barrier that the upstream knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, Self
 
 from schemas.avro.codec import decode_barrier
 from schemas.error_table import expectation
@@ -19,11 +19,27 @@ from schemas.records import Barrier
 from streaming.verify.findings import Findings, Place, Rule, Side
 
 
+class RecordFault(NamedTuple):
+    """Why a record is none of its format: an InputError as a value."""
+
+    code: Code
+    found: str
+    expected: str
+    next_step: str
+
+    @classmethod
+    def of(cls, error: InputError) -> Self:
+        """Without its place."""
+        return cls(error.code, error.found, error.expected, error.next_step)
+
+
 class Entry(NamedTuple):
     """One record as it lies in a partition. `barrier` is the value of that header, None for a change.
 
     `given` is its key and value as they came, where it was brought into another form. `epoch` is the header of that
-    name.
+    name. `fault` is why it is none of its format, where that is known. `full`: of a barrier that lists all parts of its
+    partition, which its value in Avro does not say. `joined`: it closes the intervals of barriers that were deleted as
+    well, and lists what is known of all parts.
     """
 
     offset: int
@@ -32,6 +48,21 @@ class Entry(NamedTuple):
     barrier: bytes | None = None
     given: tuple[bytes | None, bytes | None] | None = None
     epoch: bytes | None = None
+    fault: RecordFault | None = None
+    full: bool = False
+    joined: bool = False
+
+    def no_change(self, where: Place) -> InputError:
+        """The error for a record that lacks one half, or is none of its format."""
+        if self.fault is not None:
+            code, found, expected, next_step = self.fault
+            return InputError(code, where=str(where), found=found, expected=expected, next_step=next_step)
+        key, value = self.key, self.value
+        return InputError(
+            Code.TOMBSTONE_UNSUPPORTED if key and value is None else Code.EMPTY_RECORD,
+            where=str(where),
+            found=f"a record with {len(key or b'')} bytes of key and {len(value or b'')} of value",
+        )
 
 
 class Source(Protocol):
@@ -46,10 +77,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A barrier and where it lies."""
+    """A barrier and where it lies; `joined` as in `Entry`."""
 
     barrier: Barrier
     where: Place
+    joined: bool = False
 
 
 class PartitionHistory:
@@ -97,7 +129,7 @@ class PartitionHistory:
                     raise
                 on_malformed(where, error)
                 continue
-            self.closed = Closed(barrier, where)
+            self.closed = Closed(replace(barrier, full=entry.full), where, entry.joined)
             return
 
 
@@ -233,11 +265,14 @@ class OutputPartition:
         self._reported_end = False
 
     def start(self) -> int | None:
-        """The epoch of the first barrier, None on an empty partition. To be called before `take`, once."""
+        """The epoch of the first barrier, None on an empty partition. To be called before `take`, once.
+
+        It is the first record, unless it closes the intervals of others as well.
+        """
         interval = self._peek()
         if interval is None:
             return None
-        if interval.changes:
+        if interval.changes and not interval.closed.joined:
             self._say(
                 Rule.START_NOT_BARRIER,
                 self.history.at(interval.changes[0].offset),

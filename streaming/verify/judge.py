@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
-from schemas.errors import Code, TopicError
+from schemas.errors import Code, EnvironmentProblem, TopicError
 from schemas.filter.ast import Filter
 from schemas.filter.parse import parse_filter
 from schemas.formats.protocol import Format
@@ -29,6 +29,7 @@ from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.redelivered import WentBack
 from streaming.verify.records.rows import View
+from streaming.verify.sources.shortened import Folded
 from streaming.verify.sources.topics import TopicPair, read_letters
 
 SETTLE_S = 60.0
@@ -78,13 +79,18 @@ def verify_topics(
     tested = None if condition is None else condition_of(condition, table)
     view = View(table, columns, tested, formats[1].images)
     findings, went_back = Findings(keep), list[str]()
+    # Those of the table itself were parked while it had no job.
     elsewhere = _listed(settings, [other for other in siblings if other != output])
+    with suppress(EnvironmentProblem):  # without the right to see them
+        elsewhere |= _listed(settings, [upstream])
     letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)
     begins = () if initial is None else initial.offsets
     pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
     with pair(on_read=count, barriers=barriers, begins=begins) as topics, _collector_paused():
         count.total = topics.offsets
         up, out = _sources((upstream, output), topics, formats, table, view, went_back)
+        if topics.since is not None and not reads_upstream:
+            out = out[0], [Folded(source, view) for source in out[1]]
         checked = partial(
             Checker, table, view, up, out, findings, letters, formats[0].images, initial=initial
         )
@@ -176,11 +182,14 @@ def _dead_letters(
     elsewhere: frozenset[RecordId],
     named: frozenset[RecordId],
 ) -> DeadLetters | None:
-    """None for an output without a topic for them, whose service has never parked."""
+    """None where there are none, and none elsewhere: the service has never parked."""
     topic = output + DEAD_LETTERS_SUFFIX
-    if partitions_of(settings, topic) is None:
+    has_topic = partitions_of(settings, topic) is not None
+    if not (has_topic or elsewhere):
         return None
-    return DeadLetters(table, findings, lambda: read_letters(settings, topic), elsewhere, named)
+    return DeadLetters(
+        table, findings, lambda: read_letters(settings, topic) if has_topic else (), elsewhere, named
+    )
 
 
 def _listed(settings: KafkaSettings, outputs: Sequence[str]) -> frozenset[RecordId]:

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from schemas.errors import Code, InputError
+from schemas.errors import InputError
 from schemas.formats.protocol import Images
 from schemas.position import Key
 from schemas.table import TableSchema
@@ -100,7 +100,7 @@ class TableLaw(Law):
 
 def check_count(findings: Findings, closed: Closed, move: Move, passed: int) -> None:
     """Add a finding unless the row counts in a barrier are those of the rows that its positions passed."""
-    if passed != move.rows_claimed:
+    if move.rows_claimed is not None and passed != move.rows_claimed:
         findings.add(
             Side.OUTPUT,
             Rule.ROW_COUNT_WRONG,
@@ -160,9 +160,7 @@ class RecordsLaw(Law):
     def apply(self, partition: PartitionHistory, entry: Entry) -> None:
         """Hold a record until the position of its partition passes it."""
         if not entry.value or (self._keys is not None and not entry.key):
-            raise InputError(
-                Code.EMPTY_RECORD, where=str(partition.at(entry.offset)), found="a record without one half"
-            )
+            raise entry.no_change(partition.at(entry.offset))
         halves = self._rows.split(entry.value, None)
         value = self._view.change(*map(self._view.of, halves))
         record = _Record(entry.offset, self._interval, self._key(entry.key), value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from schemas.position import Key
@@ -38,11 +38,14 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The progress of one vnode in a barrier: its new position, and how many rows were read since the last one."""
+    """The progress of one vnode in a barrier: its new position, and how many rows were read since the last one.
+
+    `rows_claimed` is None where that can't be known: in a barrier that stands for others, too.
+    """
 
     vnode: int
     standing: Standing
-    rows_claimed: int
+    rows_claimed: int | None
 
 
 class Positions:
@@ -73,8 +76,18 @@ class Positions:
                 seen.add(vnode)
                 move = self._moved(progress, closed)
                 if move is not None:
-                    moves.append(move)
+                    moves.append(replace(move, rows_claimed=None) if closed.joined else move)
+        if closed.barrier.full:
+            self._check_full(partition, closed, seen)
         return moves
+
+    def _check_full(self, partition: int, closed: Closed, listed: set[int]) -> None:
+        for vnode in range(self._keys.vnode_count):
+            if vnode not in listed and self._keys.partition_of(vnode) == partition:
+                self._invalid(
+                    closed, vnode, "a full barrier to list each vnode of its partition", "none of it"
+                )
+                return
 
     def _moved(self, progress: VnodeProgress, closed: Closed) -> Move | None:
         old = self._standings[progress.vnode]
@@ -93,7 +106,7 @@ class Positions:
         return Move(progress.vnode, new, new.row_count - old.row_count)
 
     def _check(self, old: Standing, new: Standing, vnode: int, closed: Closed) -> None:
-        if new == old:
+        if new == old and not closed.barrier.full:
             self._say(
                 Rule.PROGRESS_UNCHANGED,
                 closed,

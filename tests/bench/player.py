@@ -38,7 +38,7 @@ from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH, write_log_file
 from state.retention import Retention
 from state.storage import Storage
-from state.values.plan import AlignedBarrier, JobPlan, Pin, Slice
+from state.values.plan import AlignedBarrier, JobPlan, Parked, Pin, Slice
 from state.values.progress import is_complete
 from streaming.compaction.cleaning import clean_state
 from streaming.compaction.compactor import CompactionReport, Compactor
@@ -48,6 +48,7 @@ from streaming.protocol.batches import Batches
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.setup import BatchSetup
 from streaming.scan.arrangement import Arrangement
+from streaming.sink.dead_letters import EarlyLetters
 from streaming.sink.protocol import OpenWriter, Sink
 from tests.bench.expected import (
     EPOCH_STEP,
@@ -170,6 +171,7 @@ class Player:
             journal=journal,
             first_offsets=[0],
             read_letters=_never,
+            early_letters=_NoLetters(),
             bad_records=BadRecords("played"),
             forward=Forward(lambda job: _NoSink(), lambda: 0, TABLE, _LANES),
             now_ms=lambda: self._number * 1_000,
@@ -282,6 +284,11 @@ def _sizes(folder: str) -> Iterator[int]:
             with suppress(FileNotFoundError):
                 if entry.is_file():
                     yield entry.stat().st_size
+
+
+class _NoLetters(EarlyLetters):
+    def write(self, parked: Sequence[Parked], writer_id: str) -> None:
+        raise AssertionError("nothing is parked")
 
 
 def _never(*_: object) -> NoReturn:

@@ -244,7 +244,9 @@ class OfKafka(TestOutput):
     def __init__(self, bootstrap: str, name: str, upstream: str, *, beside: bool = False) -> None:
         super().__init__(name, beside=beside)
         self._kafka = KafkaSettings(bootstrap)
-        self.sink = KafkaSink(self._kafka, UpstreamTopics.of(upstream).all, Limits(), parks=True)
+        self.sink = KafkaSink(
+            self._kafka, UpstreamTopics.of(upstream).all, Limits(), parks=True, key_columns=()
+        )
 
     def _messages(self, topic: str) -> Iterator[Message]:
         count = partitions_of(self._kafka, topic) or 0

@@ -27,7 +27,9 @@ from tests.simulation.without_faults import without_faults
 
 TABLE = table()
 COPY = {"name": "copy", "output": "copy", "output_partitions": 2, "rate_limit": 2}
-SETUP = SinkSetup(kafka=KafkaSettings("none"), reserved=frozenset(), limits=Limits(), parks=False)
+SETUP = SinkSetup(
+    kafka=KafkaSettings("none"), reserved=frozenset(), limits=Limits(), parks=False, key_columns=()
+)
 
 
 class ToFiles(SinkConfig):

@@ -96,6 +96,17 @@ def test_a_source_that_waits_needs_no_micro_batch_to_know_of_a_barrier(upstream:
             assert len(found) == 1 + upstream.injects
 
 
+def test_a_barrier_that_is_committed_counts_until_it_is_taken(upstream: TestUpstream) -> None:
+    """However long Spark takes to ask for it: the service is at work then, and does not wait for barriers."""
+    with begun(upstream) as (source, _):
+        upstream.more(source)
+        assert source.untaken == 0
+        upstream.barrier()
+        assert source.untaken == upstream.injects  # of others' barriers nothing is known before they are read
+        upstream.more(source)
+        assert source.untaken == 0
+
+
 def is_chain(barriers: Sequence[AlignedBarrier], prev: int = 0) -> bool:
     return [each.barrier.prev for each in barriers] == [prev, *(each.epoch for each in barriers)][:-1]
 

@@ -254,7 +254,7 @@ def test_a_start_learns_how_an_output_begins_and_ends(output: TestOutput) -> Non
     assert sink.begins(job) == [None, None]
     send_first(output)
     assert sink.tails(job) == [THIRD, THIRD]
-    assert sink.begins(job) == [FIRST.curr, FIRST.curr]
+    assert [each and each.curr for each in sink.begins(job)] == [FIRST.curr, FIRST.curr]
     assert [(each.last, each.reported) for each in sink.endings(job, 0)] == [(THIRD.curr, ())] * PARTITIONS
 
 

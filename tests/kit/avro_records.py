@@ -65,8 +65,15 @@ def _decimals(kind: ColumnType) -> list[tuple[Schema, st.SearchStrategy[Any]]]:
         cut = numbers.filter(lambda n: abs(n) * 10 <= most)
         wider = _logical("bytes", "decimal", precision=38, scale=kind.scale - 1)
         found.append((wider, cut.map(_unscaled)))
-    text = numbers.map(lambda n: f"{'-' if n < 0 else ''}{abs(n)}e-{kind.scale}")
     own = st.fixed_dictionaries({"scale": st.just(kind.scale), "value": numbers.map(_unscaled)})
+    whole = (kind.precision or 0) - (kind.scale or 0)
+    if whole > 2:
+        hundreds = integers_around_powers_of_two(-(10 ** (whole - 2)) + 1, 10 ** (whole - 2) - 1).map(
+            _unscaled
+        )
+        found.append((_logical("bytes", "decimal", precision=38, scale=-2), hundreds))
+        own |= st.fixed_dictionaries({"scale": st.just(-2), "value": hundreds})
+    text = numbers.map(lambda n: f"{'-' if n < 0 else ''}{abs(n)}e-{kind.scale}")
     return [*found, ("string", text), (OWN_SCALE, own)]
 
 
@@ -120,7 +127,7 @@ OUTSIDE = {
     "bytes": st.binary(max_size=20),
     "record": st.fixed_dictionaries(
         {
-            "scale": st.sampled_from([-1, 0, 1, 3, 38, 39, 999, 1_000]),
+            "scale": st.sampled_from([-1_000, -999, -39, -38, -2, -1, 0, 1, 3, 38, 39, 999, 1_000]),
             "value": st.sampled_from([b"", b"\x00", b"\x64", b"\xff\x38"]) | st.binary(max_size=20),
         }
     ),
@@ -133,6 +140,19 @@ _INNER = {
     "name": "Inner",
     "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": ["null", "string", "double"]}],
 }
+TREE = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [
+        {"name": "left", "type": ["null", "Tree"]},
+        {"name": "all", "type": {"type": "array", "items": "Tree"}},
+    ],
+}
+_TREES = st.recursive(
+    st.just({"left": None, "all": []}),
+    lambda trees: st.fixed_dictionaries({"left": st.none() | trees, "all": st.lists(trees, max_size=2)}),
+    max_leaves=6,
+)
 EXTRAS: list[tuple[Schema, st.SearchStrategy[Any]]] = [
     ("boolean", st.booleans()),
     (["int", "string", "null"], INTS | st.text(max_size=5) | st.none()),
@@ -148,6 +168,9 @@ EXTRAS: list[tuple[Schema, st.SearchStrategy[Any]]] = [
     ),
     ({"type": "enum", "name": "Colour", "symbols": ["red", "green"]}, st.sampled_from(["red", "green"])),
     (_logical("bytes", "decimal", precision=5, scale=2), st.binary(min_size=1, max_size=3)),
+    (_logical("bytes", "decimal", precision=64, scale=127), st.binary(max_size=3)),
+    (_logical("string", "date"), st.text(max_size=3)),
+    (TREE, _TREES),
     ("null", st.none()),
 ]
 
@@ -200,7 +223,7 @@ def _renamed(schema: Schema, number: int) -> Schema:
             return [_renamed(each, number) for each in schema]
         case dict():
             inner = {key: _renamed(schema[key], number) for key in ("items", "values") if key in schema}
-            is_free = "name" in schema and schema != OWN_SCALE  # which is known by its name
+            is_free = "name" in schema and schema not in (OWN_SCALE, TREE)  # which are known by their names
             name = {"name": f"{schema['name']}{number}"} if is_free else {}
             return {**schema, **inner, **name}
     return schema

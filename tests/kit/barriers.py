@@ -90,6 +90,10 @@ class MemoryInjector:
     stopped: int = 0
     hastened: int = 0
 
+    @property
+    def last_barrier(self) -> Barrier | None:
+        return self.newest()
+
     def start(self) -> None:
         self.inject()
 

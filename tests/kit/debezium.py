@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
-from schemas.json.debezium_values import UNAVAILABLE
+from schemas.json.parsing.placeholder import UNAVAILABLE
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import Column, declare
@@ -48,7 +48,7 @@ RECORDED = declare(
 )
 """The table that `tests/records` is of. The unit of `at_ms` is in frames alone."""
 
-_FOLDER = Path(__file__).parents[1] / "records"
+RECORDS = Path(__file__).parents[1] / "records"
 
 
 UNLISTED = declare(
@@ -70,9 +70,12 @@ class Recorded(NamedTuple):
     value: bytes | None
 
 
-def recorded(name: str) -> list[Recorded]:
-    """`plain`, `schemas`, whose records have frames, or `avro`, by `recorded_schemas`."""
-    lines = (_FOLDER / f"debezium-postgres-{name}.jsonl").read_text(encoding="utf-8").splitlines()
+def recorded(name: str, server: str = "postgres") -> list[Recorded]:
+    """`plain`, `schemas`, whose records have frames, or `avro`, by `recorded_schemas`.
+
+    Of `mariadb` and `mysql`, whose topics begin with the connector's name, `settings` as well: see `tests.kit.servers`.
+    """
+    lines = (RECORDS / f"debezium-{server}-{name}.jsonl").read_text(encoding="utf-8").splitlines()
     found = map(json.loads, lines)
     return [
         Recorded(each["topic"], each["partition"], *(_bytes(each[part], name) for part in ("key", "value")))
@@ -80,9 +83,9 @@ def recorded(name: str) -> list[Recorded]:
     ]
 
 
-def recorded_schemas() -> KnownSchemas:
+def recorded_schemas(server: str = "postgres") -> KnownSchemas:
     """What a registry had for the recording `avro`."""
-    found = json.loads((_FOLDER / "debezium-postgres-avro-schemas.json").read_text(encoding="utf-8"))
+    found = json.loads((RECORDS / f"debezium-{server}-avro-schemas.json").read_text(encoding="utf-8"))
     return KnownSchemas(
         tuple(WriterSchema(int(number), json.dumps(schema)) for number, schema in found.items())
     )
@@ -123,10 +126,11 @@ class DebeziumUpstream(RealUpstream):
         after = {**self._cells(row), self._NOTE: UNAVAILABLE}
         self._event(self.table.key_of(row), "u", after)
 
-    def again(self, events: int) -> None:
-        """Start once more, so many events back."""
+    def again(self, events: int) -> int:
+        """Start once more, so many events back. Returns the number of their records."""
         for event in self._events[-events:]:
             self._send(event)
+        return sum(map(len, self._events[-events:]))
 
     def envelope(self, op: str, after: dict[str, Any] | None) -> bytes:
         """As the connector writes it now."""

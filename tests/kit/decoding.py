@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from schemas.avro.codec import ChangeCodec
 from schemas.avro.columnar import encode_changes
+from schemas.avro.registered import framed_id
 from schemas.errors import InputError
 from schemas.formats.protocol import Format, Images
 from schemas.records import Barrier, BarrierKind, UpstreamRecord
@@ -61,8 +63,10 @@ def by_reference(format_: Format, table: TableSchema, found: Sequence[Record]) -
 def differences(format_: Format, table: TableSchema, found: Sequence[Record]) -> list[object]:
     """Records that are decoded, all together or each by itself, to something else than the reference decoder reads.
 
-    By itself a record is read by whole columns if these take it, whatever stands beside it elsewhere.
+    By itself a record is read by whole columns if these take it, whatever stands beside it elsewhere. Ids of schemas
+    that the format does not know are such as the registry does not know.
     """
+    format_ = _asked(format_, found)
     changes = changes_of(format_, table, found)
     wrong = _wrong(changes, format_, table, found)
     together = changes.rows.to_pylist()
@@ -73,6 +77,14 @@ def differences(format_: Format, table: TableSchema, found: Sequence[Record]) ->
         if repr(alone) != repr(together[offset]):  # as equal as NaN is to NaN, and -0.0 is not to 0.0
             wrong.append((record, "alone", alone, "together", together[offset]))
     return wrong
+
+
+def _asked(format_: Format, found: Sequence[Record]) -> Format:
+    if not format_.framed:
+        return format_
+    ids = {framed_id(half) for record in found for half in record if half is not None}
+    unknown = format_.known.unanswered(each for each in ids if each is not None)
+    return format_.with_schemas(replace(format_.known, refused=unknown))
 
 
 def _wrong(changes: Changes, format_: Format, table: TableSchema, found: Sequence[Record]) -> list[object]:

@@ -43,9 +43,11 @@ DISK = DiskStatus(
     progress_bytes=2 << 20,
     initial_bytes=None,
     rows_bytes=4 * _GIB,
+    rows_free_bytes=30 * _GIB,
     free_bytes=50 * _GIB,
     disk_bytes=200 * _GIB,
     is_low=False,
+    rows_low=False,
 )
 
 

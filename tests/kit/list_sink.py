@@ -62,9 +62,9 @@ class Lists(Sink):
     def tails(self, job: JobDefinition) -> list[Barrier | None] | None:
         return [_last(entries) for entries in self.partitions(job)] or None
 
-    def begins(self, job: JobDefinition) -> list[int | None]:
+    def begins(self, job: JobDefinition) -> list[Barrier | None]:
         barriers = map(_barriers, self.partitions(job))
-        return [each[0].curr if each else None for each in barriers]
+        return [each[0] if each else None for each in barriers]
 
     def endings(self, job: JobDefinition, after: int) -> list[Ending]:
         return [

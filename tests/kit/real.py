@@ -65,8 +65,8 @@ class RealUpstream:
     ) -> None:
         self.table, self.kafka, self.name, self.partitions = table, kafka, topic, partitions
         self.rows: dict[Key, Row] = {}
-        self.age_ms = 0
-        """How long ago records are said to be written."""
+        self.age_ms = self.ahead_ms = 0
+        """How long ago records are said to be written, and how far the barriers' clock is ahead."""
         self.last: Barrier | None = None
         for made in (topic, barriers):
             if made is not None:  # before a service looks for it
@@ -74,7 +74,8 @@ class RealUpstream:
         self.changes, self.keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
         self._producer = Producer(kafka.producer(**{"message.max.bytes": 2_000_000}))
         self.topics = UpstreamTopics.of(topic, barriers=barriers)
-        self._injector = BarrierInjector(kafka, target_of(self.topics), interval_ms=1_000)
+        target = target_of(self.topics)
+        self._injector = BarrierInjector(kafka, target, 1_000, clock=lambda: unix_ms() + self.ahead_ms)
 
     def close(self) -> None:
         self._producer.flush(30)

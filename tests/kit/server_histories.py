@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 from schemas.records import Op
-from tests.kit.servers import (
+from tests.kit.server_logs import (
     PARTITIONS,
     START_MS,
     Clock,

@@ -1,181 +1,123 @@
-"""Logs of database servers, and the sources that Debezium's connectors write of them."""
+"""Tables of real MariaDB and MySQL servers as they were in the end, and what records of connectors fold to.
+
+`tests/records/rows-<server>.json` has the servers' rows as texts; `recorded(..., server)` the records. Server and
+connector are those of `debezium-<server>-*.jsonl`: MariaDB 10.11 with Debezium 3.5, MySQL 8.0 with Debezium 3.6.
+"""
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass
+import datetime as dt
+import json
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
 
-from schemas.formats.events.logs import LogPosition, log_position
+from schemas.formats.protocol import Format
+from schemas.position import Key
 from schemas.records import Op
+from schemas.table import Column, TableSchema, declare
+from schemas.types import TypeName, Value
+from tests.kit.debezium import RECORDS, Recorded
 
-START_MS = 1_700_000_000_000
-PARTITIONS = 2
+SERVERS = ("mariadb", "mysql")
 
-
-@dataclass(frozen=True)
-class Sent:
-    """A record. `is_known`: the rule can know that it was sent before, if it was."""
-
-    key: int
-    op: Op
-    source: dict[str, object] | None
-    is_new: bool = True
-    is_known: bool = True
-
-    @property
-    def partition(self) -> int:
-        return self.key % PARTITIONS
-
-    @property
-    def position(self) -> LogPosition | None:
-        return None if self.source is None else log_position(self.source)
-
-
-@dataclass
-class Clock:
-    """Of a server: it runs, and steps back and forth."""
-
-    chance: random.Random
-    now_ms: int = START_MS
-    steps: bool = True
-
-    def __call__(self) -> int:
-        self.now_ms += self.chance.randint(0, 40)
-        if self.steps and self.chance.random() < 0.1:
-            self.now_ms += self.chance.randint(-3_000, 500)
-        return self.now_ms
-
-
-class Log:
-    """A log: `next` gives the source of the next change; `of_snapshot` that of a row of a snapshot."""
-
-    connector = "postgresql"
-    name, db = "shop", "shop"
-
-    def __init__(self, chance: random.Random, clock: Clock) -> None:
-        self.chance, self.clock = chance, clock
-
-    def next(self, *, same: bool = False) -> dict[str, object]:
-        source = self._place(same=same)
-        return (
-            self._base() | source | {"ts_ms": self.clock(), "snapshot": self.chance.choice(["false", None])}
-        )
-
-    def of_snapshot(self) -> dict[str, object]:
-        return self._base() | {
-            "snapshot": self.chance.choice(["first", "true", "last"]),
-            "ts_ms": self.clock.now_ms,
-        }
-
-    def _base(self) -> dict[str, object]:
-        return {"connector": self.connector, "name": self.name, "db": self.db}
-
-    def _place(self, *, same: bool) -> dict[str, object]:
-        raise NotImplementedError
+ORDERS = {
+    "region": "string",
+    "id": "bigint",
+    "qty": "bigint",
+    "amount": "decimal(20,4)",
+    "remark": "string",
+    "at": "timestamp",
+    "placed": "timestamp",
+    "status": "string",
+}
+TYPES = {
+    **dict.fromkeys(("id", "ti", "tiu", "t1", "si", "siu", "mi", "miu", "i"), "int"),
+    **dict.fromkeys(("iu", "bi"), "bigint"),
+    "biu": "decimal(20,0)",
+    "b1": "boolean",
+    **dict.fromkeys(("b8", "b64"), "binary"),
+    "f": "float",
+    "d": "double",
+    "dec4": "decimal(20,4)",
+    "dec0": "decimal(38,0)",
+    **dict.fromkeys(("en", "se"), "string"),
+    "yr": "int",
+    "da": "date",
+    **dict.fromkeys(("dt0", "dt3", "dt6", "ts0", "ts6"), "timestamp"),
+    **dict.fromkeys(("tm0", "tm3", "tm6"), "bigint"),
+    "js": "string",
+    **dict.fromkeys(("bin8", "vb", "bl"), "binary"),
+    **dict.fromkeys(("tx", "vc", "la", "ch", "ge"), "string"),
+    **dict.fromkeys(("gv", "gs", "nn"), "int"),
+    "nda": "date",
+    "ndt": "timestamp",
+}
+"""But for MariaDB's uuid. `ge`, a geometry, is an object in JSON, and in Avro nothing that a column has."""
+BIG_KEY = {"id": "decimal(20,0)", "at": "timestamp", "v": "int"}
+COLUMNS: Mapping[str, tuple[Mapping[str, Any], list[str]]] = {
+    "orders": (ORDERS, ["region", "id"]),
+    "types": (TYPES, ["id"]),
+    "bigkey": (BIG_KEY, ["id", "at"]),
+}
+"""Columns and primary key of each table."""
 
 
-class Postgres(Log):
-    """Transactions overlap: a change's own LSN may be lower than that of one committed before it."""
-
-    def __init__(self, chance: random.Random, clock: Clock, at: int = 10_000) -> None:
-        super().__init__(chance, clock)
-        self.commit = self.lsn = at
-
-    def _place(self, *, same: bool) -> dict[str, object]:
-        if not same:
-            if self.chance.random() < 0.5:
-                self.lsn += self.chance.randint(1, 9)
-            else:
-                self.commit = max(self.commit + 1, self.lsn)
-                self.lsn = self.commit + self.chance.randint(-5, 9)
-        return {"sequence": f'["{self.commit}","{self.lsn}"]', "lsn": self.lsn}
+def server_table(name: str, *, without: Iterable[str] = (), **over: Any) -> TableSchema:
+    """The declaration of a table, with other declarations for some columns, and without some."""
+    columns, key = COLUMNS[name]
+    left = {column: kind for column, kind in {**columns, **over}.items() if column not in without}
+    return declare({"name": name, "columns": left, "primary_key": key})
 
 
-class MySql(Log):
-    """`uuid` None: without GTIDs. `cluster`: a server of a cluster, whose numbers come from blocks."""
-
-    connector = "mysql"
-
-    def __init__(
-        self,
-        chance: random.Random,
-        clock: Clock,
-        uuid: str | None = "aaaa",
-        *,
-        server: int = 1,
-        number: int = 1,
-        file: int = 2,
-        pos: int = 200,
-    ) -> None:
-        super().__init__(chance, clock)
-        self.uuid, self.server, self.number = uuid, server, number
-        self.file, self.pos, self.row = file, pos, 0
-
-    def _gtid(self) -> str | None:
-        return None if self.uuid is None else f"{self.uuid}:{self.number}"
-
-    def _place(self, *, same: bool) -> dict[str, object]:
-        if not same:
-            self._advance()
-        return {
-            "file": f"bin.{self.file:06}",
-            "pos": self.pos,
-            "row": self.row,
-            "server_id": self.server,
-            "gtid": self._gtid(),
-        }
-
-    def _advance(self) -> None:
-        match self.chance.randrange(4):
-            case 0:
-                self.row += 1
-            case 1:
-                self.file, self.pos, self.row, self.number = self.file + 1, 4, 0, self.number + 1
-            case _:
-                self.pos, self.row, self.number = self.pos + self.chance.randint(30, 400), 0, self.number + 1
-
-    def of_snapshot(self) -> dict[str, object]:
-        place = {"file": f"bin.{self.file:06}", "pos": self.pos, "row": 0, "server_id": 0, "gtid": None}
-        return super().of_snapshot() | place
+def server_rows(server: str, table: TableSchema) -> dict[Key, dict[str, Value]]:
+    """The rows of the server, in the values of the table's columns, by primary key."""
+    found = json.loads((RECORDS / f"rows-{server}.json").read_text(encoding="utf-8"))[table.name]
+    rows = [{each.name: _value(row[each.name], each) for each in table.columns} for row in found]
+    return {tuple(row[name] for name in table.primary_key): row for row in rows}
 
 
-class MariaDb(MySql):
-    """Its times are those of statements, in seconds, and fall where a long transaction commits."""
-
-    connector = "mariadb"
-
-    def _gtid(self) -> str | None:
-        return f"0-{self.server}-{self.number}"
-
-    def next(self, *, same: bool = False) -> dict[str, object]:
-        source = super().next(same=same)
-        ts_ms = source["ts_ms"]
-        assert isinstance(ts_ms, int)
-        return source | {"ts_ms": (ts_ms - self.chance.choice([0, 0, 0, 9_000])) // 1_000 * 1_000}
-
-
-class SqlServer(Log):
-    """Transactions overlap in `change_lsn`."""
-
-    connector = "sqlserver"
-
-    def __init__(self, chance: random.Random, clock: Clock, at: int = 1_000) -> None:
-        super().__init__(chance, clock)
-        self.commit, self.change, self.serial = at, at, 0
-
-    def _place(self, *, same: bool) -> dict[str, object]:
-        if not same:
-            if self.chance.random() < 0.5:
-                self.change, self.serial = self.change + self.chance.randint(1, 3), 1
-            else:
-                self.commit += self.chance.randint(3, 9)
-                self.change, self.serial = self.commit - self.chance.randint(1, 20), 1
-        return {
-            "commit_lsn": _lsn(self.commit),
-            "change_lsn": _lsn(self.change),
-            "event_serial_no": self.serial,
-        }
+def folded(records: Iterable[Recorded], format_: Format, table: TableSchema) -> dict[Key, dict[str, Value]]:
+    """The rows after these records, each of which is read by itself. Raises: InputError."""
+    reader, rows = format_.rows(table.columns, table.key_columns), dict[Key, dict[str, Value]]()
+    for record in records:
+        change = reader.read_record(record.key, record.value).change
+        if change is None:
+            continue
+        key = table.key_of(change.row)
+        if change.op is Op.DELETE:
+            rows.pop(key, None)
+        else:
+            rows[key] = dict(zip(table.column_names, change.row, strict=True))
+    return rows
 
 
-def _lsn(number: int) -> str:
-    return f"{number >> 16:08x}:{number & 0xFFFF:08x}:0003"
+def _value(text: str | None, column: Column) -> Value:
+    """A zero date, which no column has, stays a text."""
+    if text is None:
+        return None
+    match column.type.name:
+        case TypeName.BOOLEAN:
+            return text == "1"
+        case TypeName.INT | TypeName.BIGINT:
+            return _micros(text) if ":" in text else int(text)
+        case TypeName.FLOAT | TypeName.DOUBLE:
+            return float(text)
+        case TypeName.DECIMAL:
+            return Decimal(text)
+        case TypeName.BINARY if column.name in ("b8", "b64"):
+            return int(text).to_bytes(int(column.name[1:]) // 8, "little")  # as the connector writes bits
+        case TypeName.BINARY:
+            return bytes.fromhex(text)
+        case TypeName.DATE if "-00" not in text:
+            return dt.date.fromisoformat(text)
+        case TypeName.TIMESTAMP if "-00" not in text:
+            return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC)
+    return text
+
+
+def _micros(time: str) -> int:
+    """Of a TIME, which may be longer than a day, and negative."""
+    hours, minutes, seconds = time.removeprefix("-").split(":")
+    whole = (int(hours) * 60 + int(minutes)) * 60 + Decimal(seconds)
+    return int(whole * 1_000_000) * (-1 if time.startswith("-") else 1)

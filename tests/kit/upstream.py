@@ -47,6 +47,8 @@ class Upstream:
         self.table, self.topic = table, MemoryTopic.empty(partitions)
         self.rows: dict[Key, Row] = {}
         self.barriers: list[Barrier] = []
+        self.every_ms = 0
+        """Between two barriers, by their own time."""
         self._changes, self._keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
 
     def put(self, row: Row, *, partition: int | None = None) -> None:
@@ -76,7 +78,8 @@ class Upstream:
         prev = self.barriers[-1].curr if self.barriers else 0
         kind = BarrierKind.CHECKPOINT if prev else BarrierKind.INITIAL
         count = len(self.topic.partitions)
-        self.barriers.append(Barrier(prev + EPOCH_STEP, prev, kind, count, 1_700_000_000_000, mutation))
+        injected_at_ms = 1_700_000_000_000 + len(self.barriers) * self.every_ms
+        self.barriers.append(Barrier(prev + EPOCH_STEP, prev, kind, count, injected_at_ms, mutation))
         self.repeat_barrier(range(count))
         return self.barriers[-1]
 

@@ -10,20 +10,20 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.test_debezium_twin import FRAMED, PRECISE, TABLE, TEXT, WHOLE, WHOLE_FRAMED, events
-from tests.property.test_upsert_twin import Record
 
 from schemas.errors import InputError
 from schemas.formats.by_columns.log_positions import positions_in
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Format
-from schemas.json.debezium_values import UNAVAILABLE
+from schemas.json.parsing.placeholder import UNAVAILABLE
 from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NUMBER
 from schemas.records import NO_DATA, Change, OddRecordError, Op, UpstreamRecord
 from schemas.table import TableSchema, declare
 from tests.kit.debezium import RECORDED, recorded
+from tests.kit.decoding import Record
 from tests.kit.examples import examples
 from tests.property.test_column_readers import as_text, mutations
+from tests.property.test_decoded_events import FRAMED, PRECISE, TABLE, TEXT, WHOLE, WHOLE_FRAMED, events
 
 PLAIN = {"precise": PRECISE, "transactions": PRECISE.with_transactions(), "text": TEXT, "whole": WHOLE}
 FORMATS = PLAIN | {"framed": FRAMED, "whole framed": WHOLE_FRAMED}

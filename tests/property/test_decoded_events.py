@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from schemas.errors import Code
 from schemas.formats.debezium import DebeziumFormat
-from schemas.json.debezium_values import UNAVAILABLE, UNAVAILABLE_BYTES, UNAVAILABLE_TEXTS, TimeMode
+from schemas.json.debezium_values import TimeMode
+from schemas.json.parsing.placeholder import UNAVAILABLE, placeholder
 from schemas.records import Op
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType, TypeName
@@ -157,7 +158,7 @@ MEANINGS = {
 }
 ODD_CELLS = [
     *ODD,
-    *(f'"{UNAVAILABLE}"', f'"{UNAVAILABLE_BYTES}"', f'["{UNAVAILABLE}"]', '"infinity"', '"-infinity"'),
+    *(f'"{UNAVAILABLE}"', f'"{placeholder().base64}"', f'["{UNAVAILABLE}"]', '"infinity"', '"-infinity"'),
     *("253402300800000000", "-62135596800000001", "9223372036832400000", "2932897", "-719163", "1.0", '"17"'),
     *(
         '"AQ=="',
@@ -181,7 +182,7 @@ ODD_CELLS = [
     ),
 ]
 
-LEFT_OUT = [each if each[0] in "[{" else f'"{each}"' for each in UNAVAILABLE_TEXTS]
+LEFT_OUT = [each if each[0] in "[{" else f'"{each}"' for each in sorted(placeholder().texts)]
 """As cells of a column of texts, arrays or maps."""
 
 
@@ -203,7 +204,7 @@ def _events(draw: st.DrawFn, table: TableSchema, format_: DebeziumFormat, *, odd
         if odd and draw(st.integers(0, 29)) == 0:
             return draw(st.sampled_from(ODD_CELLS))
         if name in ("note", "raw") and may_lack and draw(st.integers(0, 9)) == 0:
-            return draw(st.sampled_from(LEFT_OUT)) if name == "note" else f'"{UNAVAILABLE_BYTES}"'
+            return draw(st.sampled_from(LEFT_OUT)) if name == "note" else f'"{placeholder().base64}"'
         if name not in table.primary_key and draw(st.integers(0, 9)) == 0:
             return "null"
         return draw(sound(kind, format_.time, scales.get(name, 0) if framed else None, meaning))

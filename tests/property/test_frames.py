@@ -37,7 +37,7 @@ def read(frames: Frames, data: bytes) -> Any:
         fields, schemas = frames.unframed(data)
     except JsonError as reason:
         return str(reason)
-    return [(name, each.kind, each.text) for name, each in fields], schemas
+    return [(name, each.kind, each.text) for name, each in fields or ()], fields is None, schemas
 
 
 @given(st.lists(records(), max_size=8))

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from schemas.formats.outputs.json_records import read_row
 from schemas.json.base64_columns import base64_texts, base64_values
-from schemas.json.objects import read_objects
+from schemas.json.objects import parsed, read_objects
 from schemas.json.parsing.scan import read_object
 from schemas.json.written import written_row
 from schemas.records import OddRecordError, Row
 from schemas.table import Column
+from tests.kit.examples import examples
 from tests.kit.values import TYPES, column_types, rows_of
 
 ALL_TYPES = tuple(
@@ -149,3 +150,31 @@ def test_names_are_not_looked_for_within_texts() -> None:
     one = (Column("c", next(kind for kind in TYPES if str(kind) == "string"), nullable=True),)
     text = json.dumps({"c": '{"c":1}\\"'}, separators=(",", ":")).encode()
     assert read(one, [text]) == [text]
+
+
+FRAGMENTS = [
+    *('{"a":1}', '{"a":1,"b":"x"}', '{"a":', '{"a":1', '{"a":{', '{"a":[', '"a":1}', '1}', "}", "}}", "]}"),
+    *("[", "{", ",", ":", '"', '"b":"x"}', '"z":', ",{", " ", "\t", "null", "7", "\x0b"),
+    *('{"z":[{"a":2}]}', '{"z":"}{"}', '{"b":"\\"}', '{"a":1}{"a":2,"z":', '{"q":1}}', '{"a":3}{'),
+]  # fmt: skip
+
+
+@settings(max_examples=examples(400))
+@given(
+    st.lists(
+        st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=4).map("".join), min_size=1, max_size=4
+    )
+)
+@example(['{"a":1}{"a":2,"z":', '{"q":1}}'])
+@example(['{"a":1}{"a":2', "}"])
+@example(['{"a":1,"b":"x', '","z":2}{"a":3}'])
+@example(['{"z":[{"a":1}', '{"a":1}]}'])
+@example(['{"a":1}', '{"a":2}{"a":3}', '{"a":4'])
+def test_no_object_is_taken_out_of_two_texts_or_two_out_of_one(texts: list[str]) -> None:
+    fields = [pa.field("a", pa.int64()), pa.field("b", pa.string())]
+    try:
+        found = parsed(pa.array([text.encode() for text in texts]), fields, others="ignore").to_pylist()
+    except OddRecordError:
+        return
+    own = [json.loads(text) for text in texts]
+    assert found == [{"a": each.get("a"), "b": each.get("b")} for each in own]

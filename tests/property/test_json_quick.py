@@ -66,7 +66,7 @@ def texts(draw: st.DrawFn) -> str:
 def shown(token: Token) -> Any:
     """All that a reader may ask a value for."""
     inside = None
-    if token.text.startswith("{") and token.kind in (Kind.NESTED, Kind.NESTED_FRACTION):
+    if token.text.startswith("{") and token.kind is Kind.NESTED:
         inside = listed(fields_in(token))
     return token.kind, token.text, inside
 

@@ -32,7 +32,7 @@ from streaming.source.decoded import POSITION
 from streaming.verify.records.redelivered import Redelivered
 from tests.kit import server_histories as servers
 from tests.kit.examples import examples
-from tests.kit.servers import PARTITIONS, Sent
+from tests.kit.server_logs import PARTITIONS, Sent
 from tests.kit.tables import table
 
 TABLE = table()

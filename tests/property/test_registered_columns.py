@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.test_registry_twin import ORDERS, RECORDED
-from tests.property.test_upsert_twin import WIDE, Record
 
 from schemas.avro.registered import KnownSchemas, WriterSchema
 from schemas.formats.debezium import DebeziumFormat
@@ -23,9 +21,12 @@ from schemas.types import ColumnType, TypeName
 from tests.kit.avro_events import events
 from tests.kit.avro_records import OUTSIDE, bare, batches, fields_for
 from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
+from tests.kit.decoding import Record
 from tests.kit.examples import examples
 from tests.kit.values import TYPES
 from tests.property.test_debezium_columns import agree, one_by_one
+from tests.property.test_decoded_registered import ORDERS, RECORDED
+from tests.property.test_decoded_upserts import WIDE
 from tests.unit.test_registered_rows import MISFITS, OTHER_TYPES, written
 
 UPSERT = UpsertFormat(encoding="avro-registry")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.debezium import DebeziumFormat
-from schemas.json.debezium_values import UNAVAILABLE
+from schemas.json.parsing.placeholder import UNAVAILABLE
 from schemas.records import Op
 from streaming.verify.history import Entry
 from streaming.verify.records import canonical as module

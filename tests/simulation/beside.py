@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from schemas.kinds.full_barriers import begins_period
 from state.columns import OP
 from streaming.kafka.barrier_records import FoundBeside
+from streaming.kafka.old_barriers import Cut
 from streaming.lane.task import LaneTask
 from streaming.source.barriers.beside import BarrierTopic, EmbeddedBeside
 from streaming.source.decoded import MARKED
@@ -30,7 +33,7 @@ class BesideChangelog(Changelog):
         return rows.filter(pc.not_equal(pc.fill_null(rows[OP], -1), MARKED))
 
     def source(self, arrivals: Arrivals, wait: Wait) -> EmbeddedBeside:
-        return EmbeddedBeside(ArrivedTopic(self, arrivals, wait), self.count, begins=self.begins)
+        return OwnBeside(ArrivedTopic(self, arrivals, wait), self.count, begins=self.begins)
 
     def beside(self, number: int) -> list[FoundBeside]:
         """The barriers of a partition, each with its end among the data."""
@@ -51,6 +54,25 @@ class BesideChangelog(Changelog):
             offset += 1
 
 
+def oldest(arrivals: Arrivals) -> int:
+    """The barrier that the upstream begins with."""
+    places = zip(arrivals.changelog.barriers, arrivals.deleted, strict=True)
+    found = [barriers[deleted].barrier for barriers, deleted in places]
+    return max((barrier.curr for barrier in found if barrier is not None), default=0)
+
+
+class OwnBeside(EmbeddedBeside):
+    """The service's own topic, of which it may delete what it has handled."""
+
+    def delete_barriers(self, cut: Cut) -> int:
+        return self._topic.delete(cut)
+
+    def delete_all(self) -> None:
+        """What no owner does: also barriers that no batch has handled."""
+        assert isinstance(self._topic, ArrivedTopic)
+        self._topic.delete_all()
+
+
 class ArrivedTopic(BarrierTopic):
     """As much of the barrier topic as has arrived; `wait` lets others run until a condition holds."""
 
@@ -60,6 +82,7 @@ class ArrivedTopic(BarrierTopic):
         self._barriers = [changelog.beside(number) for number in range(changelog.count)]
         self._arrivals, self._wait = arrivals, wait
         self._taken = [0] * changelog.count
+        self._trimmed: list[int] = []
 
     def require(self) -> None:
         return
@@ -68,11 +91,38 @@ class ArrivedTopic(BarrierTopic):
         return
 
     def behind(self, epoch: int) -> list[FoundBeside]:
-        self._taken = [
+        known = [
             sum(found.barrier.curr <= epoch for found in barriers[:arrived])
             for barriers, arrived in zip(self._barriers, self._arrivals.counts, strict=True)
         ]
+        self._taken = list(map(max, known, self._arrivals.deleted))
+        self._trimmed = [
+            number
+            for number, (count, deleted) in enumerate(zip(known, self._arrivals.deleted, strict=True))
+            if deleted and deleted >= count
+        ]
         return self._take()
+
+    @property
+    def trimmed(self) -> list[int]:
+        return self._trimmed
+
+    def delete_all(self) -> None:
+        if self._arrivals.deletes_upstream:
+            self._arrivals.deleted = list(self._arrivals.counts)
+
+    def delete(self, cut: Cut) -> int:
+        before = sum(self._arrivals.deleted)
+        for number, barriers in enumerate(self._barriers if self._arrivals.deletes_upstream else ()):
+            self._wait(lambda: True)
+            there = [found.barrier for found in barriers[: self._arrivals.counts[number]]]
+            full = [
+                place
+                for place, (one, other) in enumerate(pairwise(there), 1)
+                if begins_period(one, other) and cut.has(other)
+            ]
+            self._arrivals.deleted[number] = max([self._arrivals.deleted[number], *full])
+        return sum(self._arrivals.deleted) - before
 
     def poll(self, timeout_s: float) -> list[FoundBeside]:
         if timeout_s:

@@ -1,4 +1,4 @@
-"""A barrier source that gets one thing wrong."""
+"""Barriers that get one thing wrong: their source, their deletion, what is in them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from schemas.records import RecordId
-from state.values.plan import AlignedBarrier
+from schemas.records import Barrier, RecordId
+from state.values.plan import AlignedBarrier, BatchPlan
+from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.source.barriers.source import BarrierSource, Newest
+from tests.simulation.beside import OwnBeside
+from tests.simulation.broker import Broker, Producer
 from tests.simulation.instance import Instance
 
 
@@ -44,3 +47,34 @@ class TakesEndsForOffsets(Instance):
 
     def source(self) -> BarrierSource:
         return _EndsAreInclusive(super().source())
+
+
+class _DeletesAhead(BarrierKeeping):
+    def delete(self, plan: BatchPlan) -> None:
+        if isinstance(self._source, OwnBeside):
+            self._source.delete_all()
+
+
+class DeletesBarriersThatAreToCome(Instance):
+    """What is deleted of the upstream's barriers does not end with the last finished batch."""
+
+    keeping_type = _DeletesAhead
+
+
+class _LeavesOutOne(Producer):
+    def send_barrier_beside(self, topic: str, partition: int, barrier: Barrier, end: int) -> None:
+        if barrier.full:
+            barrier = replace(barrier, progress=barrier.progress[1:])
+        super().send_barrier_beside(topic, partition, barrier, end)
+
+
+class _SendsPartlyFull(Broker):
+    def producer(self, transactional_id: str) -> Producer:
+        made = super().producer(transactional_id)
+        return _LeavesOutOne(self, self.scheduler, transactional_id, made.epoch)
+
+
+class SendsPartlyFullBarriers(Instance):
+    """A full barrier lacks a vnode."""
+
+    broker_type = _SendsPartlyFull

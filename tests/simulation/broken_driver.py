@@ -17,13 +17,13 @@ from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import ProgressRow, ProgressTable
 from state.replica import LOG_PATH, Replica, ReplicaFiles
 from state.storage import DataFile
+from state.values.marks import Marks
 from state.values.plan import BatchPlan, Pin, ReplicaVersion
 from state.values.progress import InProgress, Progress
-from streaming.lane.task import LaneTask
+from state.values.seen import merged
 from streaming.protocol.batches import Batches
 from streaming.protocol.effects import AppendLog, CommitProgress, Effect, RunLanes, WritePlan
 from streaming.protocol.executor import Done, Executor
-from streaming.protocol.overrun import Overruns, without_slices
 from streaming.protocol.recovery.recover import Recovery
 from streaming.protocol.report import BatchReport
 from streaming.scan.kinds import Scans
@@ -100,39 +100,15 @@ class SendsOneRecordMore(Batches):
     scans_type = _ScansTooFar
 
 
-class _GivesUpAnyway(Overruns):
-    """The slices of a plan, although a lane may have sent its part."""
-
-    def nothing_was_sent(self, task: LaneTask) -> bool:
-        super().nothing_was_sent(task)
-        return True
-
-
-class _LooksBeforeTheJournal(Overruns):
-    """The journal gets its new version when the lanes were looked at already."""
-
-    def relieved(self, task: LaneTask, task_for: Callable[[BatchPlan], LaneTask]) -> LaneTask:
-        if not self.nothing_was_sent(task):
-            return task
-        plan = without_slices(task.plan)
-        self._journal.write_plan(plan)
-        return task_for(plan)
-
-
-class GivesUpSentPlans(Batches):
-    overruns_type = _GivesUpAnyway
-
-
-class GivesUpUnlockedPlans(Batches):
-    overruns_type = _LooksBeforeTheJournal
-
-
 # 3 Replicate -----------------------------------------------------------------------------------------------
 
 
 class _AppendsAlways(Replica):
-    def append(self, files: Sequence[DataFile], epoch: int) -> None:
+    def append(self, files: Sequence[DataFile], epoch: int, seen: Marks | None = None) -> None:
         self.log.commit([file for file in files if file.rows], epoch=max(epoch, self.log_epoch))
+
+    def holds(self, plan: BatchPlan) -> bool:
+        return False
 
 
 class UnboundLog(Batches):
@@ -140,12 +116,68 @@ class UnboundLog(Batches):
 
 
 class _ForgetsParts(Replica):
-    def has_part(self, records: int) -> bool:
-        return False
+    def append_part(self, files: Sequence[DataFile], records: int, seen: Marks | None = None) -> None:
+        self.log.commit([file for file in files if file.rows], epoch=None, records=records)
+
+    def holds(self, plan: BatchPlan) -> bool:
+        return plan.until is None and super().holds(plan)
 
 
 class AppendsPartsAgain(Batches):
     replica_type = _ForgetsParts
+
+
+class RemembersMarks(Replica):
+    """What it commits is not what it knows, until it is opened once more."""
+
+    known: Marks | None = None
+
+    @property
+    def seen(self) -> Marks | None:
+        return super().seen if self.known is None else self.known
+
+    def append(self, files: Sequence[DataFile], epoch: int, seen: Marks | None = None) -> None:
+        super().append(files, epoch, self.committed())
+        self.known = seen
+
+    def append_part(self, files: Sequence[DataFile], records: int, seen: Marks | None = None) -> None:
+        super().append_part(files, records, self.committed())
+        self.known = seen
+
+    def committed(self) -> Marks | None:
+        return {}
+
+
+class CommitsNoMarks(Batches):
+    """What was seen of the upstream is in the memory of the process alone."""
+
+    replica_type = RemembersMarks
+
+
+class _CommitsOldMarks(RemembersMarks):
+    def committed(self) -> Marks:
+        return self.seen or {}
+
+
+class CommitsMarksLate(Batches):
+    """What was seen is committed with the next batch."""
+
+    replica_type = _CommitsOldMarks
+
+
+class _ReadsOnceMore(Recovery):
+    def go_on_behind(self, plan: BatchPlan) -> None:
+        super().go_on_behind(plan)
+        executor = self.executor
+        if plan.reading is None:
+            results = executor.attempts.run(replace(plan, silent=True), {}).results
+            executor.state.seen = merged(plan.seen, (result.seen for result in results))
+
+
+class ReadsDoneBatches(Batches):
+    """A restart looks what was seen in the last batch, though it is done."""
+
+    recovery_type = _ReadsOnceMore
 
 
 class BuildsFromTheBeginning(Batches):

@@ -13,6 +13,7 @@ from state.values.progress import Progress
 from streaming.protocol.batches import Batches
 from streaming.protocol.effects import Effect, RunLanes, Settle
 from streaming.protocol.recovery.forward import Forward
+from streaming.protocol.recovery.published import progress_of
 from streaming.protocol.recovery.steps import Step
 
 
@@ -28,7 +29,7 @@ class TakesPositionsLate(Forward):
 
     def rows(self, jobs: Iterable[JobState], upto: int) -> list[ProgressRow]:
         return [
-            ProgressRow(job.name, vnode, self._progress(job, published))
+            ProgressRow(job.name, vnode, progress_of(job.definition, published, self._table))
             for job in jobs
             for vnode, published in sorted(self._published(job, math.inf).items())
         ]
@@ -89,6 +90,13 @@ class SendsWhileReplicating(Batches):
 class GoesOnRegardless(Forward):
     """Nobody looks whether the outputs are ahead."""
 
-    def look(self, jobs: Sequence[JobState], position: int, *, open_plan: BatchPlan | None = None) -> bool:
+    def look(
+        self,
+        jobs: Sequence[JobState],
+        position: int,
+        progress: Mapping[str, Mapping[int, Progress]],
+        *,
+        open_plan: BatchPlan | None = None,
+    ) -> bool:
         self.close()
         return False

@@ -9,12 +9,16 @@ from typing import Any
 
 from schemas.errors import OutcomeUnknown
 from schemas.records import Barrier
+from state.replica import Replica, ReplicaFiles
+from state.values.plan import ReplicaVersion
 from streaming.lane.before.normal import Written
+from streaming.protocol.batches import Batches
 from streaming.sink.columns import Output, OutputPartition, Records
 from streaming.sink.kafka_writer import KafkaWriter, LastBarrier, _Filled
 from streaming.sink.protocol import Mark
 from streaming.verify.history import Entry
-from tests.simulation.broker import Broker, Producer, last_of
+from tests.simulation.broker import Broker, Producer
+from tests.simulation.broker_answers import last_of
 from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
 
@@ -232,3 +236,21 @@ class FollowsNothing(SimulatedStore):
             rows, keys=rows.keys[:0], columns=tuple(c[:0] for c in rows.columns), gone=rows.gone[:0]
         )
         return super().write(nothing, after=after, epoch=epoch)
+
+
+class _SinceFiles(ReplicaFiles):
+    def since(self, epoch: int) -> ReplicaFiles | None:
+        found = super().since(epoch)
+        return found and replace(found, compacted_epoch=self.compacted_epoch)
+
+
+class _GivesWholeFiles(Replica):
+    def files(self, version: ReplicaVersion) -> ReplicaFiles:
+        found = super().files(version)
+        return _SinceFiles(found.compacted_epoch, found.base, found.log)
+
+
+class FollowsWholeFiles(Batches):
+    """A store that is behind takes all rows of a merged file, those from before the barrier that it is at as well."""
+
+    replica_type = _GivesWholeFiles

@@ -158,7 +158,7 @@ class _KeepsThoseThatWaited(Executor):
     def perform(self, effect: Effect, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:
         reading = effect.plan.reading
         if isinstance(effect, KeepWaiting) and reading is not None:
-            effect = KeepWaiting(replace(effect.plan, reading=reading.without_release()))
+            effect = KeepWaiting(replace(effect.plan, reading=replace(reading, due=0)))
         return super().perform(effect, left, done)
 
 

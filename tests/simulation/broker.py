@@ -10,19 +10,19 @@ Modelled, after Kafka's transaction coordinator (KIP-98):
                  transaction of the same producer is open by then: the old protocol, before KIP-890
     timeout      the coordinator aborts what was open for too long, and fences its producer
 
-Not modelled: several brokers, retention, quotas, records out of order within one producer.
+Not modelled: several brokers, retention by time, quotas, records out of order within one producer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from schemas.avro.codec import barrier_header, encode_barrier
-from schemas.errors import Code, EnvironmentProblem, Fenced, OutcomeUnknown, TopicError
-from schemas.json.barriers import decode_beside, encode_beside
+from schemas.errors import Code, Fenced, TopicError
+from schemas.json.barriers import encode_beside
 from schemas.records import EPOCH_HEADER, Barrier
 from streaming.kafka.topics import PartitionId
 from streaming.sink import dead_letters
@@ -32,6 +32,7 @@ from streaming.sink.protocol import foreign_records, output_missing
 from streaming.verify.dead_letters import Letter
 from streaming.verify.findings import Place
 from streaming.verify.history import Entry
+from tests.simulation.broker_answers import last_of, no_answer, too_large, unknown
 from tests.simulation.scheduler import Killed, Scheduler
 
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -49,6 +50,8 @@ class Record(NamedTuple):
     """Of a dead letter, the place that it names."""
     epoch: bytes | None = None
     """The header of that name."""
+    code: str = ""
+    """Likewise, of a dead letter."""
 
 
 @dataclass
@@ -64,7 +67,7 @@ class Transaction:
 
 @dataclass
 class Topics:
-    """All that the broker holds. It is changed by whole effects only, so it can be copied between any two."""
+    """All that the broker holds; `begins` is what was not deleted. It is changed by whole effects only."""
 
     logs: dict[PartitionId, list[Record]] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
@@ -74,12 +77,13 @@ class Topics:
     late: list[tuple[str, int]] = field(default_factory=list)
     """Commit requests on their way: transactional id and producer epoch."""
     count: int = 0
+    begins: dict[PartitionId, int] = field(default_factory=dict)
 
     def copy(self) -> Topics:
         """The same once more."""
         current = {name: replace(txn, places=dict(txn.places)) for name, txn in self.current.items()}
         logs = {place: list(log) for place, log in self.logs.items()}
-        return Topics(logs, dict(self.epochs), current, list(self.late), self.count)
+        return Topics(logs, dict(self.epochs), current, list(self.late), self.count, dict(self.begins))
 
     # the coordinator ---------------------------------------------------------------------------------------
 
@@ -131,11 +135,13 @@ class Topics:
             transaction.places[place] = None
             self.logs[place].append(record._replace(transaction=transaction.number))
 
-    def committed(self, place: PartitionId) -> list[Entry]:
-        """What a committed reader sees: nothing from the first undecided record on."""
+    def committed(self, place: PartitionId, *, deleted_too: bool = False) -> list[Entry]:
+        """What a committed reader sees: nothing from the first undecided record on, and nothing that was deleted."""
+        begin = 0 if deleted_too else self.begins.get(place, 0)
         return [
             Entry(offset, each.key, each.value, each.barrier, epoch=each.epoch)
             for offset, each in self._visible(place)
+            if offset >= begin
         ]
 
     def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
@@ -155,7 +161,7 @@ class Topics:
     def letters(self, topic: str) -> list[Letter]:
         """The dead letters of a topic that a committed reader sees."""
         return [
-            Letter(Place(topic, 0, offset), each.letter or "", each.key, each.value)
+            Letter(Place(topic, 0, offset), each.letter or "", each.key, each.value, each.code)
             for offset, each in self._visible((topic, 0))
         ]
 
@@ -180,6 +186,8 @@ class Broker:
 
     def __init__(self, topics: Topics, scheduler: Scheduler) -> None:
         self.topics, self.scheduler = topics, scheduler
+        self.takes: Callable[[], int | None] = lambda: None
+        """Key and value that a record of an output may have now."""
 
     def writer(self, transactional_id: str) -> KafkaWriter:
         """A lane's, with a producer of its own."""
@@ -189,7 +197,7 @@ class Broker:
         """A producer fresh from `init_transactions`."""
         self.scheduler.step(f"init {transactional_id}")
         if self.scheduler.outcome("init", "answered", "no answer") == "no answer":
-            raise _no_answer(transactional_id)
+            raise no_answer(transactional_id)
         return Producer(self, self.scheduler, transactional_id, self.topics.init(transactional_id))
 
     def refuse_used(self, topic: str) -> None:
@@ -222,11 +230,9 @@ class Broker:
                 self.topics.mark(name, place)
 
     def _decided(self) -> list[tuple[str, PartitionId]]:
+        current = self.topics.current.items()
         return [
-            (name, place)
-            for name, transaction in self.topics.current.items()
-            if transaction.decision is not None
-            for place in transaction.places
+            (name, place) for name, open_ in current if open_.decision is not None for place in open_.places
         ]
 
 
@@ -254,10 +260,13 @@ class Producer:
         return self._broker.topics.last_barrier(place)
 
     def first_offset(self, topic: str, partition: int) -> int:
-        return 0  # no retention here
+        return self._broker.topics.begins.get((topic, partition), 0)
 
     def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
         epoch = headers.get(EPOCH_HEADER)
+        limit = self._broker.takes()
+        if limit is not None and records.longer_than(limit):
+            raise too_large(topic)
         columns = records.partitions.tolist(), records.keys.to_pylist(), records.values.to_pylist()
         for partition, key, value in zip(*columns, strict=True):
             self._produce((topic, partition), Record(0, key, value, epoch=epoch))
@@ -274,7 +283,7 @@ class Producer:
         self._produce((topic, partition), Record(0, key, value, barrier_header(barrier)))
 
     def send_letter(self, topic: str, letter: dead_letters.Letter) -> None:
-        self._produce((topic, 0), Record(0, letter.key, letter.value, letter=letter.place))
+        self._produce((topic, 0), Record(0, letter.key, letter.value, letter=letter.place, code=letter.code))
 
     def _produce(self, place: PartitionId, record: Record) -> None:
         self._broker.topics.produce(self._name, self.epoch, place, record)
@@ -308,42 +317,19 @@ class Producer:
         topics = self._broker.topics
         match self._scheduler.outcome("commit", "answered", "answer lost", "request lost", "late", "aborted"):
             case "request lost":
-                raise _unknown(self._name)
+                raise unknown(self._name)
             case "late":
                 topics.late.append((self._name, self.epoch))
-                raise _unknown(self._name)
+                raise unknown(self._name)
             case "aborted" if not self._is_fenced():
                 topics.decide(self._name, "abort")
-                raise _no_answer(self._name)
+                raise no_answer(self._name)
             case outcome:
                 done = topics.commit(self._name, self.epoch)
                 if outcome == "answer lost":
-                    raise _unknown(self._name)
+                    raise unknown(self._name)
         if not done:
             raise Fenced(
                 Code.FENCED, where=self._name, found="a newer producer", expected="none", next_step="stop"
             )
         self._scheduler.step(f"answer of the commit of {self._name}")
-
-
-def last_of(entry: Entry, place: OutputPartition) -> LastBarrier:
-    """What the last entry of a partition, or of that of its barriers, says. Raises: TopicError(FOREIGN_RECORDS)."""
-    if entry.barrier is None:
-        where = f"{place.topic}-{place.partition}@{entry.offset}"
-        raise foreign_records(where, "a record behind the last barrier")
-    if place.barriers is None:
-        return LastBarrier(int(entry.barrier))
-    found = decode_beside(entry.barrier, entry.key, entry.value, partition=place.partition)
-    return LastBarrier(found.barrier.curr, found.end)
-
-
-def _unknown(name: str) -> OutcomeUnknown:
-    return OutcomeUnknown(
-        Code.OUTCOME_UNKNOWN, where=name, found="no answer", expected="one", next_step="look at the tail"
-    )
-
-
-def _no_answer(name: str) -> EnvironmentProblem:
-    return EnvironmentProblem(
-        Code.BROKER_UNREACHABLE, where=name, found="no answer", expected="one", next_step="try again"
-    )

@@ -7,7 +7,7 @@ service knows of them. Steps are those of the order of effects (`streaming.proto
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -20,20 +20,23 @@ from tests.simulation import broken_disk as disk
 from tests.simulation import broken_driver as driver
 from tests.simulation import broken_forward as ahead
 from tests.simulation import broken_lanes as lanes
+from tests.simulation import broken_plans as plans
 from tests.simulation import broken_reading as reading
 from tests.simulation import broken_scan as scan
 from tests.simulation.broker import Broker
 from tests.simulation.cases import Case
 from tests.simulation.crashes import ORDERS, play_on, twelve_epochs
 from tests.simulation.from_database import quiet_reading, small_reading
-from tests.simulation.histories import play, play_from_database
+from tests.simulation.histories import play, play_from_database, play_rows_behind
 from tests.simulation.instance import Instance
 from tests.simulation.power import power_failures
+from tests.simulation.redelivery import crashes_of, redeliveries
 from tests.simulation.restores import jobs_that_come_and_go, restores
 from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
 from tests.simulation.table_reader import TableReader
-from tests.simulation.world import Durable
+from tests.simulation.too_long import long_rows
+from tests.simulation.world import Durable, Setting
 
 WITHIN_SEEDS = 1_000
 DEATHS = Path(__file__).with_name("deaths.json")
@@ -53,6 +56,10 @@ class Canary:
     """Looked for among older states that are restored."""
     reading: bool = False
     """Looked for where a table is read from its database."""
+    behind: bool = False
+    """Looked for where lanes' rows fall behind."""
+    crashes_of: Callable[[], Setting] | None = None
+    """Looked for among all crashes of this setting, in which it may die of none."""
 
     def __str__(self) -> str:
         return self.broken
@@ -79,14 +86,17 @@ class Canary:
         if self.power:
             setting = small_reading() if self.reading else twelve_epochs()
             return power_failures(setting, ORDERS[0], self.instance_type)
+        if self.crashes_of is not None:
+            return crashes_of(self.crashes_of(), ORDERS[0], self.instance_type)
         return self._seeds()
 
     def _seeds(self) -> Iterator[Case]:
-        kind = " from a database" if self.reading else ""
-        return (Case(f"seed {seed}{kind}", partial(self._play, seed)) for seed in range(WITHIN_SEEDS))
+        kind = " from a database" if self.reading else " of rows behind" if self.behind else ""
+        seeds = range(WITHIN_SEEDS * (2 if self.behind else 1))  # few of them have all that it takes
+        return (Case(f"seed {seed}{kind}", partial(self._play, seed)) for seed in seeds)
 
     def _play(self, seed: int) -> list[str]:
-        played = play_from_database if self.reading else play
+        played = play_from_database if self.reading else play_rows_behind if self.behind else play
         return played(seed, self.instance_type).violations
 
 
@@ -135,7 +145,7 @@ _READING: dict[str, type[Instance]] = {
 CANARIES = (
     Canary("1 plan", "the plan is written behind the lanes", _breaking(batches=driver.WritesPlanLate)),
     Canary("1 plan", "what is half done gets a new plan", _breaking(batches=driver.PlansAnew)),
-    Canary("1 plan", "slices are given up that were sent", _breaking(batches=driver.GivesUpSentPlans)),
+    Canary("1 plan", "slices are given up that were sent", _breaking(batches=plans.GivesUpSentPlans)),
     Canary("1 plan", "slices are read from the newest replica", _breaking(batches=driver.ReadsNewest)),
     Canary("1 plan", "a position covers its own offset", _breaking(batches=driver.SendsOneRecordMore)),
     Canary("1 plan", "slices go by hash, changes by partition", _breaking(batches=scan.ReadsByHash)),
@@ -143,6 +153,7 @@ CANARIES = (
     Canary("1 plan", "an end beside the data is taken for an offset", barriers.TakesEndsForOffsets),
     Canary("2 lanes", "a producer is used again", _breaking(broker=lanes.KeepsProducers)),
     Canary("2 lanes", "rows do not follow the log", _breaking(store=lanes.FollowsNothing)),
+    Canary("2 lanes", "rows follow whole files", _breaking(batches=lanes.FollowsWholeFiles), behind=True),
     Canary("2 lanes", "the looks come before init", _breaking(broker=lanes.InitsBehindLooks)),
     Canary("2 lanes", "a successor is not looked for", _breaking(storage=lanes.SeesNoSuccessor)),
     Canary("2 lanes", "the tails are not looked at", _breaking(broker=lanes.LooksAtNoTail)),
@@ -151,6 +162,7 @@ CANARIES = (
     Canary("2 lanes", "an unknown outcome counts as done", _breaking(broker=lanes.TakesUnknownForDone)),
     Canary("2 lanes", "a batch is two transactions", _breaking(broker=lanes.CommitsHalves)),
     Canary("2 lanes", "a barrier beside comes apart", _breaking(broker=lanes.CommitsBarriersApart)),
+    Canary("2 lanes", "a full barrier lacks a vnode", barriers.SendsPartlyFullBarriers),
     Canary("2 lanes", "an end is from before the data", _breaking(broker=lanes.EndsBeforeTheData)),
     Canary("2 lanes", "a fault keeps what was sent before it", _breaking(broker=lanes.CommitsFaultyParts)),
     Canary("3 replicate", "a part is appended again", _breaking(batches=driver.AppendsPartsAgain)),
@@ -165,12 +177,33 @@ CANARIES = (
     Canary("4 progress", "progress comes before the log", _breaking(batches=driver.ProgressBeforeLog)),
     Canary("4 progress", "progress is not bound to its barrier", _breaking(batches=driver.ProgressTwice)),
     Canary("4 progress", "progress is written over a rival's", _breaking(storage=driver.BlindProgress)),
+    Canary("5 mutations", "barriers to come are deleted", barriers.DeletesBarriersThatAreToCome),
     Canary("5 mutations", "a restart forgets them", _breaking(batches=driver.ForgetsMutations)),
     Canary("take over", "the journal keeps its owner", _breaking(journal=driver.TakesNothingOver)),
     Canary(
         "take over",
         "a lost answer is taken for a successor",
         _breaking(batches=driver.TakesConflictForSuccessor),
+    ),
+    *(
+        Canary("3 replicate", broken, _breaking(batches=how), crashes_of=redeliveries)
+        for broken, how in {
+            "marks are not committed": driver.CommitsNoMarks,
+            "marks are committed a batch late": driver.CommitsMarksLate,
+            "a restart reads the last batch": driver.ReadsDoneBatches,
+        }.items()
+    ),
+    Canary(
+        "2 lanes",
+        "records are not measured",
+        _breaking(batches=plans.MeasuresNothing),
+        crashes_of=long_rows,
+    ),
+    Canary(
+        "1 plan",
+        "a row that is too long takes slices that were sent",
+        _breaking(batches=plans.GivesUpSentSlices),
+        crashes_of=long_rows,
     ),
     Canary("power", "the journal is not synced", _breaking(storage=disk.UnsyncedJournal), power=True),
     Canary("power", "the log is not synced", _breaking(storage=disk.UnsyncedLog), power=True),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -152,15 +152,16 @@ class Changelog:
         )
         return next(homes)
 
-    def rows_at(self, epoch: int) -> dict[Key, Row]:
-        """The table as of a barrier."""
+    def rows_at(self, epoch: int, faulty: frozenset[tuple[int, int]] | None = None) -> dict[Key, Row]:
+        """The table as of a barrier, without the records that are at fault."""
+        faulty = self.faulty if faulty is None else faulty
         codec, content = ChangeCodec(self.table.columns), () if self.initial is None else self.initial.content
         rows = {self.table.key_of(row): row for row in content}
         for number, entries in enumerate(self.entries):
             for entry in entries:
                 if entry.barrier is not None and int(entry.barrier) >= epoch:
                     break
-                if entry.barrier is None and (number, entry.offset) not in self.faulty:
+                if entry.barrier is None and (number, entry.offset) not in faulty:
                     change = codec.decode(entry.value or b"")
                     key = self.table.key_of(change.row)
                     rows.pop(key, None)
@@ -171,11 +172,8 @@ class Changelog:
     def letters(self, parked: Sequence[Parked]) -> list[Letter]:
         """The records as they lie in the topic."""
         by_place = {(n, entry.offset): entry for n, entries in enumerate(self.records) for entry in entries}
-        found = ((item, by_place[item.partition, item.offset]) for item in parked)
-        return [
-            Letter(entry.key, entry.value, item.code, f"up-{item.partition}@{item.offset}")
-            for item, entry in found
-        ]
+        found = ((by_place[item.partition, item.offset], item) for item in parked)
+        return [Letter(e.key, e.value, item.code, f"up-{item.partition}@{item.offset}") for e, item in found]
 
     def source(self, arrivals: Arrivals, wait: Wait) -> BarrierSource:
         """The barriers as they arrive, for one run of the service; `wait` lets others run until a condition holds."""
@@ -260,19 +258,24 @@ class Arrivals:
     the one before gave. `most` says how many may come so far.
 
     `moment` is how far the database is by then, from which the changes come: it may be ahead of what arrives.
+    `deletes`: old barriers of outputs are deleted; `deleted` counts those of the upstream that are.
     """
 
     changelog: Changelog
     most: int
     counts: list[int] = field(default_factory=list)
     moment: int = 0
+    deleted: list[int] = field(default_factory=list)
+    deletes: bool = False
+    deletes_upstream: bool = False
 
     def __post_init__(self) -> None:
         self.counts = self.counts or [0] * self.changelog.count
+        self.deleted = self.deleted or [0] * self.changelog.count
 
     def copy(self) -> Arrivals:
         """The same once more."""
-        return Arrivals(self.changelog, self.most, list(self.counts), self.moment)
+        return replace(self, counts=list(self.counts), deleted=list(self.deleted))
 
     def arrive(self, number: int) -> None:
         """The next barrier of a partition."""

@@ -133,6 +133,8 @@ class Compactor:
         """Beside a compaction only what begins behind it."""
         every = self._replica.files(self._replica.pin()).log
         files = [file for file in every if file.bounds[EPOCH][0] > self._compacting_to]
+        if len(files) > 2:  # a large one stays alone, as ever: what is merged has a gap in the order of time
+            files.remove(max(files, key=lambda file: file.rows))
         if len(files) > 1:
             rows = storage.read_parquet(LOG_PATH, [file.path for file in files], log.schema)
             rows = rows.sort_by([(VNODE, "ascending"), (OFFSET, "ascending")])

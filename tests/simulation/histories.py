@@ -18,7 +18,7 @@ from schemas.records import Change, Op, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.upstream import Upstream
-from tests.simulation import from_database
+from tests.simulation import from_database, rows_behind
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
 from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFromConnector
@@ -59,6 +59,10 @@ FROM_TOPIC = 0.35
 
 FROM_DATABASE = 0.1
 """Of all histories, those whose table starts from its database."""
+
+
+ROWS_BEHIND = 0.05
+"""Of all histories, those in which lanes' rows fall behind while the log is merged."""
 
 
 NO_SHUFFLE = 0.2
@@ -118,6 +122,12 @@ def _in_form(job: JobDefinition, form: str) -> JobDefinition:
     return JobDefinition.declare(declaration, table_of(job.part_count))
 
 
+DELETES = 0.5
+"""Of the histories with a topic of barriers, those in which old ones are deleted at every chance."""
+PERIOD_SHARE_MS = 1_200_000
+"""Between two barriers, so that two of three are full."""
+
+
 def _upstream(
     table: TableSchema, partitions: int, jobs: Iterable[JobDefinition], connector: random.Random | None
 ) -> Upstream:
@@ -154,6 +164,7 @@ def draw_setting(rng: random.Random) -> Setting:
     configured = (jobs["copy"],) if is_configured else ()
     connector = random.Random(apart.random()) if apart.random() < CONNECTOR and not from_topic else None
     upstream = _upstream(table, partitions, jobs.values(), connector)
+    upstream.every_ms = PERIOD_SHARE_MS
     vandal = Vandal(upstream, apart)
     riding = mutations(list(jobs.values()), rng)
     for _ in range(rng.randint(3, 6)):
@@ -178,10 +189,12 @@ def draw_setting(rng: random.Random) -> Setting:
             [rng.choice([1, 2, 2]) for _ in range(4)],
             partitions if from_topic or is_coupled else 2,
             otherwise=partitions if is_coupled else 1,
+            share=not is_coupled,
         ),
         compactions=rng.random() < 0.5,
         closing=len(CLOSING),
         limits=limits,
+        deletes=random.Random(f"deletes {apart.getstate()}").random() < DELETES,
     )
 
 
@@ -190,9 +203,11 @@ def reading_topic(job: JobDefinition) -> JobDefinition:
     return replace(job, scan=TopicScan(), output_partitions=0)
 
 
-def _lanes(drawn: list[int], partitions: int, *, otherwise: int) -> tuple[int, ...]:
-    """Those that divide the partitions of every output."""
-    return tuple(lanes if partitions % lanes == 0 else otherwise for lanes in drawn)
+def _lanes(drawn: list[int], partitions: int, *, otherwise: int, share: bool) -> tuple[int, ...]:
+    """Those that divide the partitions of every output, or are no more than that, where lanes may have some each."""
+    return tuple(
+        lanes if partitions % lanes == 0 or (share and lanes <= partitions) else otherwise for lanes in drawn
+    )
 
 
 def _limits(chance: random.Random) -> Limits:
@@ -252,8 +267,16 @@ def play(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
     """The history of a seed."""
     if random.Random(f"database {seed}").random() < FROM_DATABASE:
         return play_from_database(seed, instance_type)
+    if random.Random(f"behind {seed}").random() < ROWS_BEHIND:
+        return play_rows_behind(seed, instance_type)
     rng = random.Random(seed)
     return played(draw_setting(rng), rng, seed, instance_type)
+
+
+def play_rows_behind(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
+    """A history in which lanes' rows fall behind, whatever kind the seed itself has."""
+    rng = random.Random(seed)
+    return played(rows_behind.draw_setting(rng), rng, seed, instance_type, rows_behind.Merging)
 
 
 def play_from_database(seed: int, instance_type: type[Instance] = Instance) -> Verdict:
@@ -263,10 +286,14 @@ def play_from_database(seed: int, instance_type: type[Instance] = Instance) -> V
 
 
 def played(
-    setting: Setting, rng: random.Random, seed: int = 0, instance_type: type[Instance] = Instance
+    setting: Setting,
+    rng: random.Random,
+    seed: int = 0,
+    instance_type: type[Instance] = Instance,
+    policy_type: type[Seeded] = Seeded,
 ) -> Verdict:
     """A random history of a setting, whose last barriers have to let every job finish, as `CLOSING` does."""
-    policy = Seeded(rng)
+    policy = policy_type(rng)
     world = World(setting, policy, instance_type=instance_type)
     world.start()
     try:
@@ -283,6 +310,8 @@ def played(
 def _run(world: World, policy: Seeded) -> None:
     rng = policy.rng
     backup = world.durable.files.copy() if rng.random() < RESTORED else None
+    # A state that is restored from before the oldest barrier has missed its mutations.
+    world.durable.arrivals.deletes_upstream = world.setting.deletes and backup is None
     while world.scheduler.turn():
         if backup is not None and rng.random() < 0.01:
             if rng.random() < 0.6:

@@ -7,7 +7,7 @@ and it may give up on a job while tasks of it go on.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -21,6 +21,7 @@ from schemas.errors import (
     ConfigError,
     EnvironmentProblem,
     Fenced,
+    InputError,
     OutcomeUnknown,
 )
 from schemas.job import JobDefinition
@@ -33,6 +34,7 @@ from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.replica import Replica
 from state.values.plan import BatchPlan
+from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.lane.run import run_lane
 from streaming.lane.task import Failed, LaneOutcome, LaneTask, Undone
 from streaming.protocol.bad_records import BadRecords
@@ -48,6 +50,7 @@ from streaming.sink.kinds import SINKS, SinkSetup
 from streaming.sink.protocol import Sink
 from streaming.source.barriers.source import BarrierSource
 from tests.kit.barriers import NO_RECORDS
+from tests.simulation.beside import oldest
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
 from tests.simulation.compaction import Compactor
@@ -55,7 +58,7 @@ from tests.simulation.initial import SimulatedWorkers
 from tests.simulation.logged import SimulatedLogged
 from tests.simulation.rows import Disk, SimulatedStore
 from tests.simulation.scheduler import Process, Scheduler
-from tests.simulation.sink import SimulatedSink
+from tests.simulation.sink import SimulatedLetters, SimulatedSink
 from tests.simulation.storage import Files, MemoryStorage
 from tests.simulation.table_reader import TableReader
 
@@ -73,6 +76,7 @@ class Instance:
     forward_type: type[Forward] = Forward
     store_type: type[SimulatedStore] = SimulatedStore
     reader_type: type[TableReader] = TableReader
+    keeping_type: type[BarrierKeeping] = BarrierKeeping
 
     def __init__(
         self,
@@ -88,10 +92,12 @@ class Instance:
         lanes: int,
         compactions: bool,
         limits: Limits,
+        takes: Callable[[int], int | None] = lambda barriers: None,
     ) -> None:
         self.process = Process(name)
         self.scheduler = scheduler
         self.broker = self.broker_type(topics, scheduler)
+        self.broker.takes = lambda: takes(arrivals.counts[0])
         self.storage = self.storage_type(files, scheduler)
         self.arrivals, self.table, self.jobs, self.lane_count = arrivals, table, jobs, lanes
         self.disk = disk
@@ -99,7 +105,9 @@ class Instance:
         self.found_older = False
         """Whether it found the state, while that was its own, older than its outputs."""
         self.rebuilds = False
+        self._earliest: tuple[int, ...] = arrivals.changelog.begins
         self._reader: TableReader | None = None
+        self._keeping: BarrierKeeping | None = None
         self._worked = False
         self.ended_as_owner = False
         """Whether it ended as superseded although no other instance had taken the state over."""
@@ -138,16 +146,34 @@ class Instance:
     def run(self, journal: Journal) -> None:
         batches = self.take_over(journal)
         self.copy(journal, batches.replica)
+        self.lose_what_is_done(journal, batches)
         compactor = Compactor(self, batches.replica)
         if batches.recover() is not None:
             self._worked = True
         self.refuse_rescale(batches)
         source = self.source()
+        self._keeping = self.keeping_type(0, self.sink_of, source, lambda: not journal.is_superseded)
         known = source.begin(batches.position, batches.next_offsets())
         micro_batches = MicroBatches(source, batches, compactor, self.batch_done)  # type: ignore[arg-type]  # narrower
         micro_batches.run(known)
         while True:
             micro_batches.run(source.aligned(NO_RECORDS))
+
+    def lose_what_is_done(self, journal: Journal, batches: Batches) -> None:
+        """Retention takes all records of batches that are done, at every start."""
+        plan = None if journal.current is None else journal.current.plan
+        if plan is not None:
+            is_part = plan.until is not None and plan.reading is None
+            is_done = batches.executor.progress_table.epoch >= plan.epoch
+            is_done = batches.replica.holds(plan) if is_part else is_done
+            self._earliest = plan.end_offsets if is_done else plan.first_offsets
+
+    def refuse_lost(self, plan: BatchPlan) -> None:
+        """As a reader of the topic does it. Raises: InputError(DATA_LOST)."""
+        for number, (first, earliest) in enumerate(zip(plan.first_offsets, self._earliest, strict=True)):
+            if first < min(earliest, plan.end_offsets[number]):
+                found = f"records from offset {earliest} on"
+                raise InputError(Code.DATA_LOST, where=f"up-{number}@{first}", found=found, expected="all")
 
     def copy(self, journal: Journal, replica: Replica) -> None:
         """The table that the history starts from, if it does."""
@@ -187,6 +213,7 @@ class Instance:
             journal=journal,
             first_offsets=self.arrivals.changelog.begins,
             read_letters=self.arrivals.changelog.letters,
+            early_letters=SimulatedLetters(self.broker, self.arrivals.changelog.letters),
             bad_records=BadRecords("up", self.arrivals.changelog.faulty, parks=True),
             forward=self._forward(),
             limits=self.limits,
@@ -217,6 +244,7 @@ class Instance:
             self.table,
             self.lane_count,
             rebuild=self.rebuilds,
+            oldest=partial(oldest, self.arrivals),
             on_older=self._find_older,
         )
 
@@ -237,7 +265,7 @@ class Instance:
     def fence(self, prefix: str, lanes: int) -> None:
         SimulatedSink(self.broker).fence([f"{prefix}-{lane}" for lane in range(lanes)])
 
-    def open_store(self, name: str, table: TableSchema) -> SimulatedStore:
+    def open_store(self, name: str, table: TableSchema, rows_folder: str | None) -> SimulatedStore:
         """Of a lane's rows."""
         return self.store_type(self.disk, name, table, self.scheduler)
 
@@ -251,6 +279,8 @@ class Instance:
     def batch_done(self, report: BatchReport) -> None:
         """A batch is done."""
         self._worked = True
+        if self.arrivals.deletes and self._keeping is not None:
+            self._keeping.delete(report.plan)
 
 
 class Lanes:
@@ -265,6 +295,7 @@ class Lanes:
     def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
         results: dict[int, LaneOutcome] = {}
         lost: list[int] = []
+        self.instance.refuse_lost(task.plan)
         self._jobs += 1
         for lane in range(task.plan.lanes):
             self._start(task, lane, results, lost)

@@ -12,13 +12,13 @@ ends          an instance that ended by itself was fenced, or came second in tak
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
 from schemas.avro.codec import decode_barrier
-from schemas.errors import CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
+from schemas.errors import Code, CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
 from schemas.position import Key, position_to_text
@@ -29,10 +29,9 @@ from state.ledger import Ledger
 from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import SCHEMA, ProgressTable
 from state.replica import Replica
-from state.values.plan import JobState
+from state.values.plan import JobPlan, JobState
 from state.values.progress import Completed, Progress
 from streaming.core.jobs import jobs_after
-from streaming.protocol.overrun import without_slices
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters, Letter
 from streaming.verify.findings import Findings
@@ -48,6 +47,7 @@ from tests.simulation.changelog import Changelog
 from tests.simulation.compaction import changes_of, rows_of
 from tests.simulation.initial import rows_as
 from tests.simulation.judge_reading import places_of_released, plans_of, violations_of_reading
+from tests.simulation.sink import EARLY_LETTERS
 from tests.simulation.world import World
 
 ENDS = Fenced, CommitConflict, EnvironmentProblem, OutcomeUnknown
@@ -68,6 +68,11 @@ def _violations(world: World) -> Iterator[str]:
             yield f"{instance.process.name} found a state that is older than its outputs"
         if instance.ended_as_owner:
             yield f"{instance.process.name} ended although the state was its own: {error!r}"
+    early = (
+        world.durable.topics.letters(EARLY_LETTERS) if (EARLY_LETTERS, 0) in world.durable.topics.logs else []
+    )
+    counts = Counter(letter.place for letter in early)
+    yield from (f"{place} has {count} letters of the table" for place, count in counts.items() if count > 1)
     last = world.setting.changelog.last.curr
     entry = Journal(world.storage, world.setting.table).current
     plan = None if entry is None else entry.plan
@@ -93,7 +98,7 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
     condition = None if job.filter is None else condition_of(parse_filter(job.filter, table), table)
     sources = [[ListSource(entries) for entries in topic] for topic in (changelog.entries, partitions)]
     view, findings = View(table, job.columns, condition, job.format.images), Findings()
-    letters = DeadLetters(table, findings, partial(_letters, world, job), changelog.faulty)
+    letters = DeadLetters(table, findings, partial(_letters, world, job), _faulty(world))
     output = canonical(sources[1], job.format, view.rows.columns, table.key_columns)
     checker = Checker(
         table,
@@ -128,11 +133,11 @@ def _initial(changelog: Changelog) -> InitialTable | None:
 
 
 def _committed(topics: Topics, job: JobDefinition, number: int) -> list[Entry]:
-    """Changes and barriers of a partition, wherever these stand."""
+    """Changes and barriers of a partition, wherever these stand, and whether or not they were deleted since."""
     data = topics.committed((job.output, number))
     if job.barrier_topic is None:
         return data
-    barriers = topics.committed((job.barrier_topic, number))
+    barriers = topics.committed((job.barrier_topic, number), deleted_too=True)
     return list(Merged(ListSource(data), ListSource(barriers), job.barrier_topic, number).entries())
 
 
@@ -176,7 +181,7 @@ def _plans(world: World) -> Iterator[str]:
     table = world.setting.table
     for before, plan in pairwise(plans_of(world)):
         same = replace(before, skipped=plan.skipped, parked=plan.parked)
-        if plan in (same, without_slices(same)):
+        if replace(plan, jobs=same.jobs) == same and _is_less(plan.jobs, same.jobs):
             continue  # the same without records at fault, or without slices that were too much
         if before.until is not None:
             if (plan.start, plan.first_offsets) != (before.start, before.until):
@@ -192,6 +197,22 @@ def _plans(world: World) -> Iterator[str]:
         new = [job.name for job in jobs if job not in left and job.start < before.epoch]
         if lost or new:
             yield f"the plan of {plan.epoch} has lost {lost} and invented {new}"
+
+
+def _is_less(jobs: Sequence[JobPlan], others: Sequence[JobPlan]) -> bool:
+    """Whether jobs are the same ones, which may be paused and read less."""
+    return len(jobs) == len(others) and all(
+        job.state in (other.state, replace(other.state, paused=True, paused_by=job.state.paused_by))
+        and set(job.slices) <= set(other.slices)
+        for job, other in zip(jobs, others, strict=True)
+    )
+
+
+def _faulty(world: World) -> frozenset[tuple[int, int]]:
+    """Records at fault, and those of which a change was too long for an output."""
+    parked = (item for plan in plans_of(world) for item in plan.parked)
+    too_long = ((item.partition, item.offset) for item in parked if item.code is Code.RECORD_TOO_LARGE)
+    return world.setting.changelog.faulty.union(too_long)
 
 
 def _replica(world: World, last: int) -> Iterator[str]:
@@ -213,7 +234,7 @@ def _replica(world: World, last: int) -> Iterator[str]:
     if [place for place in places if place not in changelog.extra] != wanted:
         yield f"the log holds {places}, the upstream {wanted}"
     rows = rows_of(files, memory, table, upto=last)
-    if not _are_equal(rows, changelog.rows_at(last + 1)):
+    if not _are_equal(rows, changelog.rows_at(last + 1, _faulty(world))):
         yield "base and log do not fold to the upstream's table"
 
 
@@ -227,10 +248,11 @@ def _are_equal(rows: dict[Key, Row], others: dict[Key, Row]) -> bool:
 
 
 def _places(world: World, after: int) -> Iterator[tuple[int, int]]:
+    faulty = _faulty(world)
     for number, entries in enumerate(world.setting.changelog.entries):
         closed = 0
         for entry in entries:
             if entry.barrier is not None:
                 closed = int(entry.barrier)
-            elif closed >= after and (number, entry.offset) not in world.setting.changelog.faulty:
+            elif closed >= after and (number, entry.offset) not in faulty:
                 yield number, entry.offset

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from schemas.avro.codec import decode_barrier
 from schemas.job import JobDefinition
 from schemas.json.barriers import decode_beside
 from schemas.records import Barrier
+from state.values.plan import Parked
+from streaming.kafka.old_barriers import Cut
 from streaming.kafka.topics import PartitionId
 from streaming.sink.columns import OutputPartition
-from streaming.sink.dead_letters import PARTITIONS
+from streaming.sink.dead_letters import PARTITIONS, EarlyLetters, ReadLetters, missing_letters
 from streaming.sink.protocol import Ending, OpenWriter, Sink, Writer
 from streaming.verify.history import Entry
 from tests.simulation.broker import Broker
+
+EARLY_LETTERS = "up.dead-letters"
 
 
 class SimulatedSink(Sink):
@@ -44,8 +49,24 @@ class SimulatedSink(Sink):
         for topic in _outputs(job):
             self._broker.create_topic(topic, job.output_partitions)
 
+    def record_bytes(self, job: JobDefinition) -> int | None:
+        self._broker.scheduler.step(f"ask what {job.output} takes")
+        return self._broker.takes()
+
     def open_letters(self, job: JobDefinition) -> None:
         self._broker.create_topic(job.dead_letters, PARTITIONS)
+
+    def delete_barriers(self, job: JobDefinition, cut: Cut) -> int:
+        assert job.barrier_topic is not None
+        topics, deleted = self._broker.topics, 0
+        for place in topics.partitions(job.barrier_topic):
+            self._broker.scheduler.step(f"trim {place[0]}-{place[1]}")
+            barriers = [(each.offset, _barrier(job, place[1], each)) for each in topics.committed(place)]
+            full = [offset for offset, barrier in barriers if barrier.full and cut.has(barrier)]
+            if full:
+                deleted += full[-1] - topics.begins.get(place, 0)
+                topics.begins[place] = full[-1]
+        return deleted
 
     def tails(self, job: JobDefinition) -> list[Barrier | None] | None:
         topics = self._broker.topics
@@ -56,8 +77,8 @@ class SimulatedSink(Sink):
             topics.last_barrier(OutputPartition(topic, partition, job.barrier_topic))
         return found
 
-    def begins(self, job: JobDefinition) -> list[int | None]:
-        return [barriers[0].curr if barriers else None for barriers in self._barriers(job)]
+    def begins(self, job: JobDefinition) -> list[Barrier | None]:
+        return [barriers[0] if barriers else None for barriers in self._barriers(job)]
 
     def endings(self, job: JobDefinition, after: int) -> list[Ending]:
         return [
@@ -79,6 +100,26 @@ class SimulatedSink(Sink):
 
     def _is_decided(self, place: PartitionId) -> bool:
         return not self._broker.topics.is_undecided(place)
+
+
+@dataclass(frozen=True)
+class SimulatedLetters(EarlyLetters):
+    """Of a table without a job."""
+
+    broker: Broker
+    read_letters: ReadLetters
+
+    def write(self, parked: Sequence[Parked], writer_id: str) -> None:
+        self.broker.create_topic(EARLY_LETTERS, PARTITIONS)
+        place = EARLY_LETTERS, 0
+        writer = self.broker.writer(writer_id)
+        self.broker.scheduler.step("look at letters", lambda: not self.broker.topics.is_undecided(place))
+        there = {letter.place for letter in self.broker.topics.letters(EARLY_LETTERS)}
+        missing = missing_letters(self.read_letters, parked, there, "up")
+        if missing:
+            with writer.transaction():
+                for letter in missing:
+                    writer.letter_to(EARLY_LETTERS, letter)
 
 
 def _outputs(job: JobDefinition) -> list[str]:

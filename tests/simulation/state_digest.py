@@ -67,7 +67,7 @@ def _version(files: Files, path: str, number: int) -> str:
     if version not in _TEXTS:
         rows = [files.contents[f"{path}/{name}"].to_pylist() for name in version.files]
         content = [_plan(files, entry["plan"]) for (entry,) in rows] if path == JOURNAL_PATH else rows
-        _TEXTS[version] = repr((path, content, sorted(version.marks.items())))
+        _TEXTS[version] = repr((path, content, sorted(version.marks.items()), version.info))
     return _TEXTS[version]
 
 

@@ -30,10 +30,14 @@ from tests.simulation.scheduler import Scheduler
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """Files by path, as `get_add_actions` tells them, and the `txn` versions by application. Itself and no other."""
+    """Files by path, as `get_add_actions` tells them, the `txn` versions by application, and what the commit tells.
+
+    Itself and no other.
+    """
 
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
+    info: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def actions(self) -> pa.Table:
@@ -180,6 +184,11 @@ class MemoryStorage(Storage):
         path, number = "/".join(parts[:-2]), int(parts[-1].removesuffix(".json"))
         return number < len(self.memory.tables[path])
 
+    def read_file(self, *parts: str) -> bytes:
+        """Only commits of tables are read so, and of those only what they tell of themselves."""
+        path, number = "/".join(parts[:-2]), int(parts[-1].removesuffix(".json"))
+        return json.dumps({"commitInfo": self.memory.tables[path][number].info}).encode()
+
     def delta(self, path: str, *, version: int | None = None) -> MemoryTable:  # type: ignore[override]  # the part that is used
         if version is None:
             self.scheduler.step(f"open {path}")
@@ -291,4 +300,4 @@ def _after(
             files.pop(action.path, None)
     for transaction in properties.app_transactions or ():
         marks[transaction.app_id] = transaction.version
-    return replace(version, files=files, marks=marks)
+    return replace(version, files=files, marks=marks, info=properties.custom_metadata or {})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from state.journal import PATH as JOURNAL_PATH
-from tests.simulation.broken_driver import GivesUpUnlockedPlans
+from tests.simulation.broken_plans import GivesUpUnlockedPlans
 from tests.simulation.crashes import job_of_epochs
 from tests.simulation.fault_policies import NoFaults
 from tests.simulation.instance import Instance

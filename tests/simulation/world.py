@@ -9,6 +9,7 @@ how crash points are enumerated (`tests.simulation.crashes`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from schemas.job import JobDefinition
@@ -42,6 +43,10 @@ class Setting:
     """Barriers at the end of the changelog that stay back until everything else is done."""
     limits: Limits = Limits()  # noqa: RUF009 (a value)
     """From which size on intervals go in parts."""
+    takes: Callable[[int], int | None] = lambda barriers: None
+    """Key and value that a record of an output may have once so many barriers have arrived."""
+    deletes: bool = False
+    """Whether old barriers are deleted from topics of their own, at every chance."""
 
 
 @dataclass
@@ -62,7 +67,7 @@ class Durable:
     def beginning(cls, setting: Setting) -> Durable:
         """Nothing is there yet."""
         most = len(setting.changelog.barriers[0]) - setting.closing
-        return cls(Topics(), Files(), Arrivals(setting.changelog, most))
+        return cls(Topics(), Files(), Arrivals(setting.changelog, most, deletes=setting.deletes))
 
     def copy(self) -> Durable:
         """The same once more: what happens to one leaves the other as it is."""
@@ -149,6 +154,7 @@ class World:
             lanes=lanes,
             compactions=self.setting.compactions,
             limits=self.setting.limits,
+            takes=self.setting.takes,
         )
         self.instances.append(instance)
         instance.start()

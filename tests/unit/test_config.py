@@ -48,6 +48,22 @@ def test_by_default_there_are_as_many_lanes_as_cores_that_suit_every_job(
     assert read(tmp_path, LEAST | {"table": table, "jobs": jobs}).lanes == lanes
 
 
+@pytest.mark.parametrize(
+    ("declared", "kept_ms"),
+    [({}, 30 * 86_400_000), ("2d", 2 * 86_400_000), ("12h", 43_200_000), ("0s", 0), ("forever", None)],
+)
+def test_barriers_are_kept_for_days_or_for_ever(tmp_path: Path, declared: Any, kept_ms: int | None) -> None:
+    said = {"barriers_keep": declared} if declared else {}
+    assert read(tmp_path, LEAST | said).barriers_keep_ms == kept_ms
+
+
+def test_a_job_that_reads_the_topic_takes_any_number_of_lanes(tmp_path: Path) -> None:
+    jobs = [job(read="topic", output_partitions=4)]
+    for lanes in (1, 2, 3, 4):
+        assert read(tmp_path, LEAST | {"lanes": lanes, "jobs": jobs}).lanes == lanes
+    assert "5 lanes for 4 partitions" in refusal_of(tmp_path, LEAST | {"lanes": 5, "jobs": jobs}).found
+
+
 def test_a_cluster_is_taken_to_have_cores_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
     assert read(tmp_path, LEAST | {"spark": {"master": "spark://host:7077"}}).lanes == 4
@@ -91,6 +107,17 @@ def test_a_relative_state_is_below_the_files_folder(
     assert config.state == resolved.format(folder=(tmp_path / "conf").resolve())
 
 
+def test_the_folder_of_rows_is_a_path_below_the_files_folder(tmp_path: Path) -> None:
+    assert read(tmp_path, LEAST).rows_folder is None
+    assert read(tmp_path, {**LEAST, "rows_folder": "rows"}).rows_folder == str(tmp_path / "rows")
+    assert read(tmp_path, {**LEAST, "rows_folder": "/var/rows"}).rows_folder == "/var/rows"
+    for refused in ("", "s3://bucket/rows", "a\nb"):
+        assert (
+            "rows_folder: no path of a folder"
+            in refusal_of(tmp_path, {**LEAST, "rows_folder": refused}).found
+        )
+
+
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
@@ -115,6 +142,8 @@ def test_a_relative_state_is_below_the_files_folder(
         ({"barrier_interval": "0s"}, "'0s' is not in 100ms..1h"),
         ({"barrier_interval": "2h"}, "'2h' is not in 100ms..1h"),
         ({"barrier_interval": "-1s"}, "with a unit"),
+        ({"barriers_keep": 30}, "barriers_keep: 30 is neither forever nor a time as in 30d or 12h"),
+        ({"barriers_keep": "never"}, "is neither forever nor a time as in 30d or 12h"),
         ({"lanes": 0}, "lanes is 0"),
         ({"lanes": -4}, "lanes is -4"),
         ({"lanes": "4"}, "lanes is '4'"),

@@ -147,7 +147,7 @@ def test_messages_and_heartbeats_say_nothing_of_the_table() -> None:
         (event("c", None), Code.CHANGE_MALFORMED),
         (event(after={**AFTER, "id": 8}), Code.KEY_MISMATCH),
         (event(after={**AFTER, "amount": {"scale": 3, "value": b"\x01"}}), Code.VALUE_OUT_OF_RANGE),
-        (event(after={**AFTER, "amount": {"scale": -1, "value": b"\x01"}}), Code.CHANGE_MALFORMED),
+        (event(after={**AFTER, "amount": {"scale": -1_000, "value": b"\x01"}}), Code.CHANGE_MALFORMED),
         (event(after={**AFTER, "amount": {"scale": 2, "value": b""}}), Code.CHANGE_MALFORMED),
         (event()[:-1], Code.AVRO_TRUNCATED),
         (event() + b"\x00", Code.AVRO_TRAILING),

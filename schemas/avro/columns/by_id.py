@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from schemas.avro.cells import MisfitError
 from schemas.avro.columns.cells import optional, read_cell
 from schemas.avro.columns.cursor import Cursor, Places
 from schemas.avro.columns.passing import pass_over
-from schemas.avro.projection import Project, Projection, projected
+from schemas.avro.projection import Project, Projection, plain_name, projected
 from schemas.avro.registered import FRAME_BYTES, MAGIC, Schemas
+from schemas.avro.writers.meanings import MisfitError, Schema
 from schemas.by_op import in_order
 from schemas.records import OddRecordError, refuse
 
@@ -66,17 +66,20 @@ def _ids(cursor: Cursor) -> Places:
 
 def _rows(cursor: Cursor, projection: Projection, kind: pa.StructType) -> pa.StructArray:
     """The next record of each, which is no union."""
-    cells = {cell.column.name: cell for cell in projection.cells}
-    found = dict[str, pa.Array]()
+    cells = {plain_name(cell.column.name): cell for cell in projection.cells}
+    found, named = dict[str, pa.Array](), dict[str, Schema]()
     for field in projection.writer["fields"]:
         name, schema = field["name"], field["type"]
         if name in cells:
-            found[name] = read_cell(cursor, cells[name])
+            found[cells[name].column.name] = read_cell(cursor, cells[name])
         elif name in projection.parts:
             part = partial(_rows, projection=projection.parts[name], kind=kind.field(name).type)
             found[name] = optional(cursor, schema, part)
         else:
-            pass_over(cursor, schema)
+            pass_over(cursor, schema, named)
     count = len(cursor.at)
-    arrays = [found[each.name] if each.name in found else pa.nulls(count, each.type) for each in kind]
+    arrays = [
+        found[each.name].cast(each.type) if each.name in found else pa.nulls(count, each.type)
+        for each in kind
+    ]
     return pa.StructArray.from_arrays(arrays, fields=list(kind))

@@ -8,10 +8,12 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from schemas.avro.cells import Cell, Form, Schema
+from schemas.avro.cells import Cell, Form
 from schemas.avro.columns.cursor import Cursor, Places, spread
+from schemas.avro.writers.meanings import Schema
 from schemas.by_op import in_order
 from schemas.json.parsing import text_columns
+from schemas.json.parsing.text_columns import unsigned
 from schemas.records import OddRecordError, refuse
 from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName
 
@@ -56,6 +58,8 @@ def _value(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
             return cursor.values(kind)
         case Form.AS_IS:
             return _as_is(cursor, cell, kind)
+        case Form.WRAPPED:
+            return unsigned(pa.array(cursor.number()), kind)
         case Form.REAL:
             # By way of a double the nearest of 32 bits would be missed at times.
             return pa.array(cursor.number().astype(kind.arrow.to_pandas_dtype()))
@@ -66,7 +70,7 @@ def _value(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
         case Form.DECIMAL:
             return _decimals(cursor, cell, kind)
         case Form.OWN_SCALE:
-            return _of_own_scale(cursor, cell, kind)
+            return _of_own_scale(cursor, kind)
         case Form.TIME:
             return _instants(cursor, cell, kind)
         case Form.TEXT:
@@ -90,27 +94,30 @@ def _decimals(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
     plain = _of_value(cell.plain)
     places = cursor.of_size(plain["size"]) if isinstance(plain, dict) else cursor.sized()
     cursor.check_within()
-    return _scaled(cursor, places, cell, kind, cell.scale)
+    return _scaled(cursor, places, kind, cell.scale)
 
 
-def _scaled(
-    cursor: Cursor, places: tuple[Places, Places], cell: Cell, kind: ColumnType, scale: int
-) -> pa.Array:
+def _scaled(cursor: Cursor, places: tuple[Places, Places], kind: ColumnType, scale: int) -> pa.Array:
     # Arrow's cast to more digits behind the point lets some numbers wrap around: so they have to fit before it.
     added = (kind.scale or 0) - scale
-    digits = cell.digits if added < 0 else min(cell.digits, (kind.precision or 0) - added)
+    digits = min(MAX_DECIMAL_PRECISION, (kind.precision or 0) - added)
     refuse(digits < 1 and len(places[0]) > 0)
-    return cursor.decimals(ColumnType(kind.name, max(digits, 1), scale), *places).cast(kind.arrow)
+    own = ColumnType(kind.name, max(digits, 1), max(scale, 0))
+    if scale >= 0:
+        return cursor.decimals(own, *places).cast(kind.arrow)
+    # Arrow has no scale below zero: the whole number gets its zeros, and the point is put where the column has it.
+    widened = cursor.decimals(own, *places).cast(pa.decimal128(kind.precision, min(added, kind.precision)))
+    return pa.Array.from_buffers(kind.arrow, len(widened), widened.buffers(), offset=widened.offset)
 
 
-def _of_own_scale(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
+def _of_own_scale(cursor: Cursor, kind: ColumnType) -> pa.Array:
     scales, (starts, sizes) = cursor.number(), cursor.sized()
     cursor.check_within()
     groups = []
     for scale in np.unique(scales).tolist():
-        refuse(not 0 <= scale <= MAX_DECIMAL_PRECISION)
+        refuse(abs(scale) > MAX_DECIMAL_PRECISION)
         rows = np.flatnonzero(scales == scale)
-        groups.append((rows, _scaled(cursor, (starts[rows], sizes[rows]), cell, kind, scale)))
+        groups.append((rows, _scaled(cursor, (starts[rows], sizes[rows]), kind, scale)))
     return in_order(groups, len(scales)) if groups else pa.nulls(0, kind.arrow)
 
 
@@ -121,7 +128,7 @@ def _instants(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
     if cell.unit >= _MICRO:
         return pa.array(ticks * (cell.unit // _MICRO)).view(kind.arrow)
     a_micro = _MICRO // cell.unit
-    refuse((ticks % a_micro).any())
+    refuse(cell.sub_micros == "refuse" and (ticks % a_micro).any())
     return pa.array(ticks // a_micro).view(kind.arrow)
 
 

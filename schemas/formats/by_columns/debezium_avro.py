@@ -11,10 +11,13 @@ from schemas.avro.columns.by_id import RegisteredColumns
 from schemas.avro.registered import Schemas
 from schemas.formats.by_columns.debezium import Events
 from schemas.formats.by_columns.upserts import struct_of
-from schemas.formats.events.debezium_avro import LEFT_OUT, projects, source_columns
+from schemas.formats.events.debezium_avro import left_out, projects, source_columns
 from schemas.formats.events.rows import halves
+from schemas.json.parsing.placeholder import Placeholder
+from schemas.json.values import SubMicros
 from schemas.records import OddRecordError, refuse
 from schemas.table import Column
+from schemas.types import ColumnType
 
 
 class RegisteredEvents:
@@ -25,11 +28,17 @@ class RegisteredEvents:
         columns: Sequence[Column],
         key_columns: Sequence[Column],
         schemas: Schemas,
+        unavailable: Placeholder,
         *,
         whole: bool,
         transactions: bool,
+        sub_micros: SubMicros = "refuse",
     ) -> None:
-        read = projects(columns, key_columns, whole=whole, transactions=transactions)
+        self._unavailable = {
+            kind: pa.array(sorted(forms), ColumnType(kind).arrow)
+            for kind, forms in left_out(unavailable).items()
+        }
+        read = projects(columns, key_columns, whole=whole, transactions=transactions, sub_micros=sub_micros)
         self._halves = halves(whole=whole)
         parts = {name: struct_of(columns) for name in self._halves}
         source = struct_of(source_columns(transactions=transactions))
@@ -51,8 +60,8 @@ class RegisteredEvents:
 
     def placeholders(self, column: Column, found: pa.Array) -> pa.BooleanArray | None:
         """Where the connector left the value out."""
-        left_out = LEFT_OUT.get(column.type.name)
-        return None if left_out is None else pc.equal(found, pa.scalar(left_out, found.type))
+        forms = self._unavailable.get(column.type.name)
+        return None if forms is None else pc.is_in(found, forms)
 
     def values(self, column: Column, found: pa.Array) -> pa.Array:
         """They are read already."""

@@ -47,6 +47,8 @@ class JsonEvents:
     def read(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> Events:
         """Raises: OddRecordError."""
         check_limits(values)
+        for column in self.columns:
+            self.settings.check_schema(column)
         zones = self._with_zones(values)
         own = JsonKeys(self.key_columns, self.settings).read(keys, zones)
         return Events(own, parsed(values, self._fields(zones), others="ignore"))
@@ -104,6 +106,8 @@ class JsonKeys:
     def read(self, texts: pa.BinaryArray, zones: frozenset[str]) -> list[pa.Array]:
         """The key columns, in key order; instants of the columns `zones` are texts. Raises: OddRecordError."""
         check_limits(texts)
+        for column in self.key_columns:
+            self.settings.check_schema(column)
         fields = [self.settings.field(each, has_zone=each.name in zones) for each in self.key_columns]
         found = parsed(texts, fields).flatten()
         refuse(any(each.null_count for each in found))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from schemas.formats.events.frames import FRAMED, begin_of_payload
 from schemas.formats.protocol import ColumnReader, KeyReader, ReadColumns
-from schemas.json.debezium_values import FieldSchema
+from schemas.json.parsing.field_schemas import FieldSchema
 from schemas.records import OddRecordError, refuse
 
 Schemas = Mapping[str, FieldSchema]

@@ -1,4 +1,4 @@
-"""Rows in JSON by whole columns, with their columns in any order: what `schemas.formats.upsert_json.read_row` reads.
+"""Rows in JSON by whole columns, with their columns in any order: what `formats.upsert_json.JsonObjects` reads.
 
 Arrow's reader takes from an object what it is asked for. Only the usual forms of values are read (docs/formats.md), and
 what the reference decoder refuses and Arrow takes is looked for: limits and `NaN` in the bytes, numbers that are not
@@ -19,6 +19,7 @@ from schemas.formats.by_columns.limits import check_limits
 from schemas.json.base64_columns import base64_texts, base64_values
 from schemas.json.objects import parsed
 from schemas.json.parsing import text_columns
+from schemas.json.parsing.text_columns import unsigned
 from schemas.json.written import text
 from schemas.records import OddRecordError, refuse
 from schemas.table import Column
@@ -31,12 +32,14 @@ _QUOTED = rb'"%s"\s*:\s*"'
 def read_rows(columns: Sequence[Column], texts: pa.BinaryArray, *, exact: bool = False) -> list[pa.Array]:
     """The columns of objects, null where one lacks it; with `exact` objects have no other fields.
 
-    Raises: OddRecordError.
+    Raises: OddRecordError; also for an object that has none of them, as it may be a frame.
     """
     check_limits(texts)
     found = _parsed(columns, texts, exact=exact)
+    if not exact:
+        _check_frames(found, texts)
     try:
-        return [_values(column.type, array) for column, array in zip(columns, found.flatten(), strict=True)]
+        return [_values(column, array) for column, array in zip(columns, found.flatten(), strict=True)]
     except (pa.ArrowInvalid, ValueError):
         raise OddRecordError from None
 
@@ -44,15 +47,29 @@ def read_rows(columns: Sequence[Column], texts: pa.BinaryArray, *, exact: bool =
 def _parsed(columns: Sequence[Column], texts: pa.BinaryArray, *, exact: bool) -> pa.StructArray:
     """Decimals are texts in all objects, or numbers in all."""
     others: Literal["error", "ignore"] = "error" if exact else "ignore"
-    decimals = [column for column in columns if column.type.name is TypeName.DECIMAL]
+    decimals = [each for each in columns if each.type.name is TypeName.DECIMAL and not each.unsigned]
     if decimals and len(texts) and not _are_texts(decimals, texts):
         refuse(any(_is_quoted(column, texts) for column in decimals))
         return parsed(texts, [_field(each, each.type.arrow) for each in columns], others=others)
     return parsed(texts, [_field(each, pa.string()) for each in columns], others=others)
 
 
+def _check_frames(found: pa.StructArray, texts: pa.BinaryArray) -> None:
+    """A frame of Kafka Connect's has none of the columns, and what it holds is not looked at here.
+
+    Its name may be written with escapes.
+    """
+    has_none = np.ones(len(found), np.bool_)
+    for array in found.flatten():
+        has_none &= array.is_null().to_numpy(zero_copy_only=False)
+    suspects = texts.filter(pa.array(has_none))
+    refuse(pc.any(pc.match_substring_regex(suspects, rb'"payload"|\\u'), min_count=0).as_py())
+
+
 def _field(column: Column, decimal: pa.DataType) -> pa.Field:
     match column.type.name:
+        case TypeName.DECIMAL if column.unsigned:
+            return pa.field(column.name, pa.int64())
         case TypeName.DECIMAL:
             return pa.field(column.name, decimal)
         case name if name in _TEXTS:
@@ -74,8 +91,11 @@ def _escaped(name: bytes) -> bytes:
     return b"".join(b"\\x%02x" % byte for byte in name)
 
 
-def _values(kind: ColumnType, found: pa.Array) -> pa.Array:
+def _values(column: Column, found: pa.Array) -> pa.Array:
+    kind = column.type
     match kind.name:
+        case TypeName.DECIMAL if column.unsigned:
+            return unsigned(found, kind)
         case TypeName.FLOAT | TypeName.DOUBLE:
             held = found.drop_null().to_numpy()
             # An integer -0 is 0.0, and -0.0 is not.

@@ -68,7 +68,8 @@ class ValueKeys:
             return [_texts(keys)]
         refuse(keys.null_count)
         refuse(self.plain and pc.any(pc.match_substring_regex(keys, _SYNTAX), min_count=0).as_py())
-        quote = b'"' if self.plain and self.column.type.name not in _UNQUOTED else b""
+        has_quotes = self.column.type.name not in _UNQUOTED and not self.column.unsigned
+        quote = b'"' if self.plain and has_quotes else b""
         name = text(self.column.name).encode()
         return ObjectKeys((self.column,))(join([b"{%s:%s" % (name, quote), keys, quote + b"}"]))
 

@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any, Literal
 
 from schemas.avro.by_id import RegisteredRecords
-from schemas.avro.cells import MisfitError, Schema, cell_of
+from schemas.avro.cells import cell_of
 from schemas.avro.projection import Project, Projection, fields_of, of_record
 from schemas.avro.registered import Schemas
+from schemas.avro.writers.meanings import MisfitError, Schema
 from schemas.errors import Code, InputError
 from schemas.formats.events.logs import NUMBERS, TEXTS, log_position
 from schemas.formats.events.rows import (
@@ -27,7 +28,8 @@ from schemas.formats.events.rows import (
     mismatch,
     transaction_of,
 )
-from schemas.json.debezium_values import UNAVAILABLE
+from schemas.json.parsing.placeholder import Placeholder
+from schemas.json.values import SubMicros
 from schemas.records import UpstreamRecord
 from schemas.table import Column
 from schemas.types import ColumnType, TypeName, Value
@@ -43,22 +45,35 @@ SOURCE = (
 """The fields of an event's source that are read. Texts are read as bytes, for they need not be UTF-8."""
 TRANSACTION = Column("txId", ColumnType(TypeName.BIGINT), nullable=True)
 """Read as well, where transactions are asked for."""
-LEFT_OUT: Mapping[TypeName, Value] = {TypeName.STRING: UNAVAILABLE, TypeName.BINARY: UNAVAILABLE.encode()}
-"""In place of a value that is what it was."""
 
 
 def projects(
-    columns: Sequence[Column], key_columns: Sequence[Column], *, whole: bool, transactions: bool = False
+    columns: Sequence[Column],
+    key_columns: Sequence[Column],
+    *,
+    whole: bool,
+    transactions: bool = False,
+    sub_micros: SubMicros = "refuse",
 ) -> dict[Literal["key", "value"], Project]:
     """How a `value` and a `key` are read. `whole`: the row before, too; `transactions`: the transaction's id, too."""
     parts: dict[str, Project] = {
         "source": partial(_of_source, columns=source_columns(transactions=transactions))
     }
     for half in halves(whole=whole):
-        parts[half] = partial(of_record, columns=columns, name=f"backfill.{half.title()}")
+        parts[half] = partial(
+            of_record, columns=columns, name=f"backfill.{half.title()}", sub_micros=sub_micros
+        )
     return {
         "value": partial(_of_event, parts=parts),
-        "key": partial(of_record, columns=key_columns, exact=True),
+        "key": partial(of_record, columns=key_columns, exact=True, sub_micros=sub_micros),
+    }
+
+
+def left_out(unavailable: Placeholder) -> Mapping[TypeName, frozenset[Value]]:
+    """By type, what stands in place of a value that is what it was: the placeholder in each of its forms."""
+    return {
+        TypeName.STRING: unavailable.texts,
+        TypeName.BINARY: frozenset(text.encode() for text in unavailable.texts),
     }
 
 
@@ -94,13 +109,16 @@ class AvroEvents(EventRows):
         columns: Sequence[Column],
         key_columns: Sequence[Column],
         schemas: Schemas,
+        unavailable: Placeholder,
         *,
         whole: bool = False,
         transactions: bool = False,
+        sub_micros: SubMicros = "refuse",
     ) -> None:
         super().__init__(columns, key_columns, whole=whole)
         self._transactions = transactions
-        read = projects(columns, key_columns, whole=whole, transactions=transactions)
+        self._unavailable = left_out(unavailable)
+        read = projects(columns, key_columns, whole=whole, transactions=transactions, sub_micros=sub_micros)
         self._values = RegisteredRecords(schemas, read["value"], "a value")
         self._key_records = RegisteredRecords(schemas, read["key"], "a key")
 
@@ -138,8 +156,7 @@ class AvroEvents(EventRows):
             index
             for index, column in enumerate(self._columns)
             if column.name not in self._keys
-            and column.type.name in LEFT_OUT
-            and row.get(column.name) == LEFT_OUT[column.type.name]
+            and row.get(column.name) in self._unavailable.get(column.type.name, ())
         ]
         for index in found:
             del row[self._columns[index].name]

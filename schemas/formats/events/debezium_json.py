@@ -22,25 +22,21 @@ from schemas.formats.events.rows import (
     mismatch,
     transaction_of,
 )
-from schemas.json.debezium_values import (
-    UNAVAILABLE_BYTES,
-    UNAVAILABLE_TEXTS,
-    DebeziumValues,
-    DecimalMode,
-    FieldSchema,
-    TimeMode,
-)
+from schemas.json.debezium_values import DebeziumValues
+from schemas.json.parsing.field_schemas import UNDESCRIBED, FieldSchema
+from schemas.json.parsing.placeholder import Placeholder
 from schemas.json.parsing.scan import fields_in
 from schemas.json.parsing.tokens import JsonError, Kind, Token
+from schemas.json.values import Reader, read_by
 from schemas.records import UpstreamRecord
 from schemas.table import Column
 from schemas.types import TypeName, Value
 
 _LONG_MAX = 2**63 - 1
 _NOTHING = Token(Kind.NULL, "null")
-_UNAVAILABLE = {TypeName.STRING: UNAVAILABLE_TEXTS, TypeName.BINARY: (UNAVAILABLE_BYTES,)}
 
 _Fields = Mapping[str, Token]
+_Schemas = Mapping[str, FieldSchema]
 
 
 class DebeziumRows(EventRows):
@@ -50,15 +46,21 @@ class DebeziumRows(EventRows):
         self,
         columns: Sequence[Column],
         key_columns: Sequence[Column],
-        time: TimeMode | None,
-        decimal: DecimalMode | None,
+        values: DebeziumValues,
+        placeholder: Placeholder,
         *,
         whole: bool = False,
         transactions: bool = False,
     ) -> None:
         super().__init__(columns, key_columns, whole=whole)
         self._transactions = transactions
-        self._values = DebeziumValues(time, decimal)
+        forms = {TypeName.STRING: placeholder.texts, TypeName.BINARY: frozenset([placeholder.base64])}
+        left_out = [
+            forms.get(column.type.name, _NEVER) if column.name not in self._keys else _NEVER
+            for column in self._columns
+        ]
+        self._rows = _Cells(self._columns, values, left_out)
+        self._key_cells = _Cells(self._key_columns, values, [_NEVER] * len(self._key_columns))
         self._key_frames, self._frames = Frames(), Frames("after")
 
     def read_record(
@@ -69,6 +71,8 @@ class DebeziumRows(EventRows):
             return self._without_value(key, where)
         try:
             fields, schemas = self._frames.unframed(value)
+            if fields is None:
+                return self._without_value(key, where)
             envelope = _set(fields)
             if _is_no_data(envelope):
                 return UpstreamRecord(None)
@@ -79,7 +83,9 @@ class DebeziumRows(EventRows):
         keys = self._key(key, where)
         try:
             before, after = (
-                Half(*self._row(fields_in(envelope[name]), schemas)) if name in envelope and is_read else None
+                Half(*self._rows.read(fields_in(envelope[name]), schemas))
+                if name in envelope and is_read
+                else None
                 for name, is_read in (("before", self._whole), ("after", True))
             )
         except JsonError as reason:
@@ -88,40 +94,56 @@ class DebeziumRows(EventRows):
         event = Event(op, before, after, log_position(said), said["snapshot"], transaction)
         return self._record(event, keys, where)
 
-    def _row(
-        self, fields: list[tuple[str, Token]], schemas: Mapping[str, FieldSchema]
-    ) -> tuple[dict[str, Value], tuple[int, ...]]:
-        tokens, row, unchanged = dict(fields), dict[str, Value](), []
-        for index, column in enumerate(self._columns):
-            token = tokens.get(column.name, _NOTHING)
-            if column.name not in self._keys and token.text in _UNAVAILABLE.get(column.type.name, ()):
-                unchanged.append(index)
-            else:
-                row[column.name] = self._values.value_of(token, column, schemas.get(column.name))
-        return row, tuple(unchanged)
-
     def _key(self, data: bytes | None, where: str | None) -> dict[str, Value]:
         if not data:
             raise mismatch("a record without a key", where)
         try:
             fields, schemas = self._key_frames.unframed(data)
-            keys = self._key_values(fields, schemas)
+            if sorted(name for name, _ in fields or ()) != sorted(self._keys):
+                raise JsonError("other fields than the key columns", Code.KEY_MISMATCH)
+            keys, _ = self._key_cells.read(fields or [], schemas)
         except JsonError as reason:
             raise _error(reason, "a key", where) from None
         if None in keys.values():
             raise InputError(Code.PK_NULL, where=where, found="a null in a key column")
         return keys
 
-    def _key_values(
-        self, fields: list[tuple[str, Token]], schemas: Mapping[str, FieldSchema]
-    ) -> dict[str, Value]:
-        if sorted(name for name, _ in fields) != sorted(self._keys):
-            raise JsonError("other fields than the key columns", Code.KEY_MISMATCH)
-        tokens = dict(fields)
-        return {
-            column.name: self._values.value_of(tokens[column.name], column, schemas.get(column.name))
-            for column in self._key_columns
-        }
+
+_NEVER: frozenset[str] = frozenset()
+
+
+class _Cells:
+    """Reads rows of some columns. `left_out`: by column, the texts that stand for a value that is left out."""
+
+    def __init__(
+        self, columns: Sequence[Column], values: DebeziumValues, left_out: Sequence[frozenset[str]]
+    ) -> None:
+        self._columns, self._left_out = columns, left_out
+        self._values = [values.for_column(column) for column in columns]
+        self._known: tuple[_Schemas | None, Sequence[Reader]] = (None, ())
+
+    def read(
+        self, fields: list[tuple[str, Token]], schemas: _Schemas
+    ) -> tuple[dict[str, Value], tuple[int, ...]]:
+        """The row by column, and the indices of the columns that it leaves out. Raises: JsonError."""
+        tokens, row, unchanged = dict(fields), dict[str, Value](), []
+        for index, (column, reader) in enumerate(zip(self._columns, self._readers(schemas), strict=True)):
+            token, placeholders = tokens.get(column.name, _NOTHING), self._left_out[index]
+            if placeholders and token.text in placeholders:
+                unchanged.append(index)
+            else:
+                row[column.name] = read_by(reader, token, column)
+        return row, tuple(unchanged)
+
+    def _readers(self, schemas: _Schemas) -> Sequence[Reader]:
+        """Those of the last schemas are kept: most records have the same."""
+        if self._known[0] is not schemas:
+            pairs = zip(self._columns, self._values, strict=True)
+            readers = [
+                values.reader_of(column, schemas.get(column.name, UNDESCRIBED)) for column, values in pairs
+            ]
+            self._known = schemas, readers
+        return self._known[1]
 
 
 def _set(fields: list[tuple[str, Token]]) -> _Fields:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from schemas.json.debezium_values import FieldSchema, field_schemas
+from schemas.json.parsing.field_schemas import NO_SCHEMAS, FieldSchema, field_schemas
 from schemas.json.parsing.scan import fields_in, read_object
 from schemas.json.parsing.tokens import MAX_DEPTH, Fields, JsonError, Kind, Token
 
 FRAMED = '{"schema"'
 """The first bytes of a key or value that comes with its schema."""
 
-_NOTHING = Token(Kind.NULL, "null")
+_MISSING = Token(Kind.BOOLEAN, "false")
+"""In place of a payload that is not there: no object, and no null."""
 _PARTS = ["schema", "payload"]
 _PAYLOAD = b'"payload":'
 
@@ -25,12 +26,15 @@ class Frames:
     def __init__(self, half: str | None = None) -> None:
         self._half = half
         self._begin = b""
-        self._schemas: Mapping[str, FieldSchema] = {}
+        self._schemas = NO_SCHEMAS
 
-    def unframed(self, data: bytes) -> tuple[Fields, Mapping[str, FieldSchema]]:
-        """The payload's fields, and their schemas in the frame, if there is one. Raises: JsonError."""
+    def unframed(self, data: bytes) -> tuple[Fields | None, Mapping[str, FieldSchema]]:
+        """The payload's fields, None for null, and their schemas in the frame, if there is one.
+
+        Raises: JsonError; SCHEMA_INCOMPATIBLE as `field_schemas`.
+        """
         if not data.startswith(FRAMED.encode()):
-            return read_object(data), {}
+            return read_object(data), NO_SCHEMAS
         if self._is_known(data):
             try:
                 return read_object(data[len(self._begin) : -1]), self._schemas
@@ -40,8 +44,12 @@ class Frames:
         parts = dict(fields)
         if len(parts) < len(fields):
             raise JsonError("a part of its frame that comes twice")
+        schemas = field_schemas(parts["schema"], self._half)
+        payload = parts.get("payload", _MISSING)
+        if payload.kind is Kind.NULL:
+            return None, schemas
         self._remember(data)
-        return fields_in(parts.get("payload", _NOTHING)), field_schemas(parts["schema"], self._half)
+        return fields_in(payload), schemas
 
     def _is_known(self, data: bytes) -> bool:
         if not self._begin or not (data.startswith(self._begin) and data.endswith(b"}")):
@@ -59,8 +67,8 @@ def begin_of_payload(data: bytes, half: str | None) -> tuple[bytes, Mapping[str,
     begin = b"".join(data.partition(_PAYLOAD)[:2])
     try:
         parts = read_object(begin + b"null}")
+        if [name for name, _ in parts] != _PARTS or parts[1][1].kind is not Kind.NULL:
+            return None
+        return begin, field_schemas(parts[0][1], half)
     except JsonError:
         return None
-    if [name for name, _ in parts] != _PARTS or parts[1][1].kind is not Kind.NULL:
-        return None
-    return begin, field_schemas(parts[0][1], half)

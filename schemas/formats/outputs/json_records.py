@@ -11,8 +11,9 @@ import pyarrow as pa
 from schemas.errors import Code, InputError
 from schemas.formats.outputs.halves import Keys, mismatch
 from schemas.json.columnar import encode_objects
-from schemas.json.debezium_values import DebeziumValues, FieldSchema
+from schemas.json.debezium_values import DebeziumValues
 from schemas.json.frames import connect_row, framed, json_row
+from schemas.json.parsing.field_schemas import FieldSchema
 from schemas.json.parsing.scan import fields_in, read_object
 from schemas.json.parsing.tokens import JsonError, Token
 from schemas.json.values import value_of

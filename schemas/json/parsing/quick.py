@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Fields, Kind, Token
 
-_FRACTIONS = (Kind.FRACTION, Kind.NESTED_FRACTION)
 _PLAIN = {
     None: Token(Kind.NULL, "null"),
     True: Token(Kind.BOOLEAN, "true"),
@@ -35,32 +34,23 @@ def _token(value: Any) -> Token:
     if type(value) is str:
         return Token(Kind.TEXT, value)
     if type(value) is list:
-        items = [_token(each) for each in value]
-        return Token(_kind(items), None, items=items)
+        return Token(Kind.NESTED, None, items=[_token(each) for each in value])
     return _PLAIN[value]
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Token:
     fields: Fields = []
-    kind = Kind.NESTED
     for name, value in pairs:
         if len(name) > MAX_NAME:
             raise ValueError
-        token = Token(Kind.TEXT, value) if type(value) is str else _token(value)
-        if token.kind in _FRACTIONS:
-            kind = Kind.NESTED_FRACTION
-        fields.append((name, token))
-    return Token(kind, None, fields)
-
-
-def _kind(items: list[Token]) -> Kind:
-    return Kind.NESTED_FRACTION if any(item.kind in _FRACTIONS for item in items) else Kind.NESTED
+        fields.append((name, Token(Kind.TEXT, value) if type(value) is str else _token(value)))
+    return Token(Kind.NESTED, None, fields)
 
 
 def _integer(digits: str) -> Token:
     if len(digits) > MAX_NUMBER:
         raise ValueError
-    return Token(Kind.INTEGER, "0" if digits == "-0" else digits)
+    return Token(Kind.INTEGER, digits)
 
 
 def _fraction(digits: str) -> Token:

@@ -42,13 +42,10 @@ def scanned_object(text: str) -> Fields:
     return fields
 
 
-def read_scalar(data: bytes) -> Token:
-    """The value that `data` is. Raises: JsonError, as `read_object`; for an object or a list too."""
+def read_value(data: bytes) -> Token:
+    """The value that `data` is. Raises: JsonError, as `read_object`."""
     text = decoded_text(data)
-    token = quick(text) or scanned(text)
-    if token.kind in (Kind.NESTED, Kind.NESTED_FRACTION):
-        raise JsonError("an object or a list")
-    return token
+    return quick(text) or scanned(text)
 
 
 def scanned(text: str) -> Token:
@@ -60,8 +57,12 @@ def scanned(text: str) -> Token:
 
 
 def fields_in(token: Token) -> Fields:
-    """The fields of an object that was read. Raises: JsonError for any other value."""
-    return list(_Scan(token.text).fields()) if token.fields is None else token.fields
+    """The fields of an object that was read. Raises: JsonError for any other value, a text that holds one, too."""
+    if token.fields is not None:
+        return token.fields
+    if token.kind is not Kind.NESTED:
+        raise JsonError("no object where one has to be")
+    return list(_Scan(token.text).fields())
 
 
 def decoded_text(data: bytes) -> str:
@@ -109,7 +110,7 @@ class _Scan:
             case 1:
                 return Token(Kind.TEXT, _text(raw))
             case 2 if raw.lstrip("-").isdigit():
-                return Token(Kind.INTEGER, "0" if raw == "-0" else raw)
+                return Token(Kind.INTEGER, raw)
             case 2:
                 return Token(Kind.FRACTION, raw)
             case 3:
@@ -121,14 +122,14 @@ class _Scan:
 
     def _nested(self, opening: str) -> Token:
         """An object or a list, without recursion: how deep it is is up to the record."""
-        parts, open_, kind = [opening], [opening], Kind.NESTED
+        parts, open_ = [opening], [opening]
         group, raw = self._next()
         while True:
             if raw == _CLOSING[open_[-1]] and parts[-1] != ",":
                 parts.append(raw)
                 open_.pop()
                 if not open_:
-                    return Token(kind, "".join(parts))
+                    return Token(Kind.NESTED, "".join(parts))
                 raw = self._separator(_CLOSING[open_[-1]])
                 if raw == ",":
                     parts.append(raw)
@@ -146,7 +147,6 @@ class _Scan:
                 group, raw = self._next()
                 continue
             token = self._plain(group, raw)
-            kind = Kind.NESTED_FRACTION if token.kind is Kind.FRACTION else kind
             parts.append(quoted(token.text) if token.kind is Kind.TEXT else token.text)
             raw = self._separator(_CLOSING[open_[-1]])
             if raw == ",":

@@ -42,6 +42,11 @@ def decimals(texts: pa.StringArray, kind: ColumnType) -> pa.Decimal128Array:
     return texts.cast(kind.arrow)
 
 
+def unsigned(numbers: pa.Int64Array, kind: ColumnType) -> pa.Decimal128Array:
+    """From numbers of 64 bits that have no sign, and were read with one."""
+    return numbers.view(pa.uint64()).cast(pa.decimal128(20, 0)).cast(kind.arrow)
+
+
 def check_within(numbers: pa.Array, least: int, most: int) -> None:
     """Raises: OddRecordError for a number below or above."""
     bounds = pc.min_max(numbers)

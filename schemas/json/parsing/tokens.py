@@ -30,12 +30,12 @@ class Kind(Enum):
     NULL = auto()
     NESTED = auto()
     """An object or a list."""
-    NESTED_FRACTION = auto()
-    """One that holds a number with a fraction or an exponent somewhere."""
 
 
 class Token:
     """A value. `text` is the text that a string stands for, and of everything else the JSON text without spaces.
+
+    A number, also one within an object or a list, has the characters that it was written with.
 
     An object or list that was read with what is in it writes its text when it is asked for; an object has its `fields`.
     """

@@ -28,9 +28,9 @@ def command(
 ) -> None:
     """Look at everything that a service with this configuration needs, a line each with what to do.
 
-    Java, jars, disk, state, broker, topics, the rights to them, transactions, clock, schema registry, and the table of
-    PostgreSQL that a state starts from. Nothing is created or changed. The exit status is 7 if anything would keep the
-    service from running.
+    Java, jars, disk, state, broker, topics, the rights to them, transactions, clock, the declared columns in the first
+    records, schema registry, and the table of PostgreSQL that a state starts from. Nothing is created or changed. The
+    exit status is 7 if anything would keep the service from running.
     """
     findings = []
     console = Console(highlight=False)
@@ -73,7 +73,15 @@ def _kafka(config: ServiceConfig) -> Iterator[Finding]:
     if config.kafka.bootstrap is None:
         yield kafka.UNASKED
         return
-    yield from kafka.looked_at(replace(KafkaSettings.of(config.kafka), wait_s=_WAIT_S), topic_needs(config))
+    settings = replace(KafkaSettings.of(config.kafka), wait_s=_WAIT_S)
+    findings = list[Finding]()
+    for finding in kafka.looked_at(settings, topic_needs(config)):
+        findings.append(finding)
+        yield finding
+    if worst(findings) is not Verdict.FAILED:
+        from streaming.cli.doctor import columns
+
+        yield from columns.looked_at(config, settings)
 
 
 def _show(console: Console, finding: Finding) -> None:

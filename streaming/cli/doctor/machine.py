@@ -82,6 +82,8 @@ def disks(config: ServiceConfig) -> Iterator[Finding]:
     folders = {"temporary files": Path(tempfile.gettempdir())}
     if "://" not in config.state:
         folders = {"state": _existing(Path(config.state)), **folders}
+    if config.rows_folder is not None:
+        folders["rows by key"] = _existing(Path(config.rows_folder))
     for what, folder in folders.items():
         free = shutil.disk_usage(folder).free
         found = f"{free / 1024**3:,.1f} GiB free in {folder}, for {what}"
@@ -89,7 +91,7 @@ def disks(config: ServiceConfig) -> Iterator[Finding]:
             yield Finding.ok("disk", found)
         else:
             verdict = Verdict.FAILED if free < _LEAST_BYTES else Verdict.WARNING
-            way = "TMPDIR" if what != "state" else "state"
+            way = {"state": "state", "rows by key": "rows_folder"}.get(what, "TMPDIR")
             yield Finding("disk", verdict, found, f"make room, or name a folder on another disk as {way}")
 
 

@@ -146,6 +146,7 @@ def as_dict(job: JobView) -> dict[str, object]:
         "job": job.name,
         "state": job.phase,
         "paused": job.state.paused,
+        "paused_by": job.state.paused_by,
         "rate_limit": job.state.rate_limit,
         "share": round(job.extent.share, 4),
         "rows_read": job.extent.rows_read,

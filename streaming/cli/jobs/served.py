@@ -63,9 +63,8 @@ class Served:
         """Checks the outputs of new jobs. Raises: as `kafka`."""
         from streaming.sink.kinds import Sinks, SinkSetup
 
-        parks = self.config.on_bad_record == "park"
-        limits = self.config.limits
-        return Sinks(SinkSetup(kafka=self.kafka, reserved=self.config.topics.all, limits=limits, parks=parks))
+        config = self.config
+        return Sinks(SinkSetup.of(config, self.kafka, parks=config.on_bad_record == "park"))
 
     def counted(self, job: JobDefinition) -> JobDefinition:
         """The job with as many partitions as the upstream has, where that is what it says."""

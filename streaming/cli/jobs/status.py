@@ -28,6 +28,7 @@ from streaming.core.health import late_after_s
 _TWO_LOOKS_S = 3.0
 _BLOCKS = "·▁▂▃▄▅▆▇█"
 _MOST_BLOCKS = 64
+_MOST_FIELDS = 20
 
 
 def command(
@@ -61,10 +62,7 @@ def command(
         condition = _condition(answer, view, late_after_s(served.config.barrier_interval_ms))
         keeps = served.config.table.has_key
         reading = None if view.read is None else reading_text(view, answer)
-        troubles = () if answer is None else answer.troubles
-        _show(
-            Console(), condition, view, jobs, forecasts, has_replica=keeps, reading=reading, troubles=troubles
-        )
+        _show(Console(), condition, view, jobs, forecasts, has_replica=keeps, reading=reading, answer=answer)
 
 
 def _two_looks(state_reader: StateReader) -> tuple[StateView, dict[str, Forecast]]:
@@ -109,15 +107,19 @@ def _show(
     *,
     has_replica: bool,
     reading: str | None = None,
-    troubles: Sequence[str] = (),
+    answer: Answer | None = None,
 ) -> None:
     facts = Table.grid(padding=(0, 3))
     words, reason = condition
     facts.add_row("condition", words)
     if reason is not None:
         facts.add_row("", reason)
-    for trouble in troubles:
+    for trouble in () if answer is None else answer.troubles:
         facts.add_row("trouble", trouble)
+    if answer is not None and answer.undeclared:
+        more = len(answer.undeclared) - _MOST_FIELDS
+        names = ", ".join(answer.undeclared[:_MOST_FIELDS])
+        facts.add_row("not declared", names if more <= 0 else f"{names} and {more:,} more fields")
     facts.add_row("owner", view.owner)
     facts.add_row("lanes", str(view.lanes))
     facts.add_row(
@@ -127,6 +129,9 @@ def _show(
         facts.add_row("copying", _copy_text(view.copy))
     if reading is not None:
         facts.add_row("reading", reading)
+    for job in jobs:
+        if job.state.paused_by is not None:
+            facts.add_row("paused", f"{job.name}: {job.state.paused_by}")
     age_s = _age_s(view)
     facts.add_row("barrier", "none yet" if age_s is None else f"{view.epoch}, {seconds_text(age_s)} ago")
     console.print(facts, highlight=False)
@@ -195,6 +200,7 @@ def _as_dict(
         "ready": answer.ready if answer else None,
         "reason": answer.reason if answer else None,
         "troubles": list(answer.troubles) if answer else None,
+        "undeclared": list(answer.undeclared) if answer else None,
         "owner": view.owner,
         "lanes": view.lanes,
         "barrier": view.epoch,

@@ -9,7 +9,7 @@ import pyarrow as pa
 from schemas.errors import Code, StateError
 from schemas.settings.config import ServiceConfig
 from schemas.table import TableSchema
-from state.initial.start import Start
+from state.initial.start import Start, TopicStart
 from state.initial.table import checked_table
 from state.storage import Storage
 from streaming.cli.configuration import usage
@@ -19,20 +19,23 @@ from streaming.verify.records.initial import InitialTable
 _ROWS_AT_ONCE = 1_000_000
 
 
-def start_in(config: ServiceConfig) -> Start | None:
+def start_in(config: ServiceConfig) -> Start | TopicStart | None:
     """Where the table of a configuration starts; the state's word, where there is one, as it does in the service.
+
+    Rows without identity start at the topic's first record unless the state says otherwise.
 
     Raises: ConfigError(USAGE) for a timestamp where the state is not at hand, which knows its offsets.
     """
-    if config.initial is None:
+    if config.initial is None and config.table.has_key:
         return None
     try:
-        known = StateReader(Storage(str(config.state)), config.table).look().start
+        view = StateReader(Storage(str(config.state)), config.table).look()
+        known = view.start or view.earliest
     except StateError as error:
         if error.code is not Code.STATE_PATH_INVALID:
             raise
         known = None
-    if known is not None:
+    if known is not None or config.initial is None:
         return known
     if config.initial.offsets is None:
         raise usage(
@@ -41,8 +44,10 @@ def start_in(config: ServiceConfig) -> Start | None:
     return Start(config.initial, config.initial.offsets, None)
 
 
-def initial_table(start: Start, table: TableSchema) -> InitialTable:
+def initial_table(start: Start | TopicStart, table: TableSchema) -> InitialTable:
     """Its rows, read as they are asked for. Raises: ConfigError, as `SourceTable`."""
+    if isinstance(start, TopicStart):
+        return InitialTable(start.offsets, ())
     source = checked_table(start.declared, table)
 
     def rows() -> Iterator[pa.Table]:

@@ -51,16 +51,8 @@ def command(
 
 
 def _samples(settings: KafkaSettings, topic: str, records: int) -> Iterator[Sample]:
-    """The first records of each partition, as many of each."""
     with RangeReader(settings) as reader:
-        marks = reader.watermarks(topic)
-        share = max(1, records // len(marks))
-        ranges = {
-            number: (mark.earliest, min(mark.earliest + share, mark.stable))
-            for number, mark in enumerate(marks)
-        }
-        for chunk in reader.read(topic, ranges):
-            yield from map(_sample, chunk)
+        yield from map(_sample, reader.first(topic, records))
 
 
 def _sample(message: Message) -> Sample:

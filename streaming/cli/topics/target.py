@@ -16,7 +16,7 @@ from schemas.settings.documents import read_mapping
 from schemas.settings.registry import RegistryConfig
 from schemas.table import Column, TableSchema, declare, nearest
 from schemas.topics import UpstreamTopics
-from state.initial.start import Start
+from state.initial.start import Start, TopicStart
 from streaming.cli.configuration import usage
 from streaming.cli.jobs.definitions import job_named, known_jobs
 from streaming.cli.topics.initial import start_in
@@ -54,7 +54,7 @@ class Target:
     """Whether its parts are the upstream's partitions: then it is complete partition by partition."""
     registry: RegistryConfig | None = None
     """Of the configuration, if there is one."""
-    start: Start | None = None
+    start: Start | TopicStart | None = None
     """Of an upstream: what its changes begin from, where that is not an empty table."""
 
 

@@ -8,7 +8,7 @@ a state that was replaced by an older one; what the log can't bridge is read ane
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,10 +45,9 @@ class Replicated:
 
     def since(self, epoch: int) -> Written | None:
         """The result of the changes after a barrier; None where the log no longer has them all."""
-        if epoch < self.files.compacted_epoch:
+        files = self.files.since(epoch)
+        if files is None:
             return None
-        news = tuple(file for file in self.files.log if file.bounds[EPOCH][1] > epoch)
-        files = replace(self.files, base={}, log=news)
         reader = SnapshotReader(self.storage, self.table, files)
         overlay = reader.overlay(frozenset(self.vnodes), self._columns)
         newest = overlay.newest

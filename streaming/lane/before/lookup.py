@@ -19,6 +19,7 @@ from schemas.formats.protocol import KeyEncoder
 from schemas.formats.registry import DEFAULT
 from schemas.table import TableSchema
 from streaming.lane.before import rows_name
+from streaming.lane.before.folder import explained, make_root
 from streaming.lane.before.follow import Replicated, bring
 from streaming.lane.before.normal import (
     KeyOrder,
@@ -48,6 +49,7 @@ class RowsBefore:
     keys: KeyEncoder
     view: View
     opened: ExitStack
+    rows_folder: str | None = None
     _own: RowStore | None = field(default=None, init=False)
     _left: Written | None = field(default=None, init=False)
 
@@ -79,7 +81,10 @@ class RowsBefore:
 
     def _keep(self, rows: Written) -> None:
         if self._own is None:
-            scratch = self.opened.enter_context(tempfile.TemporaryDirectory(prefix="backfill-rows-"))
+            root = make_root(self.rows_folder)
+            with explained(root):
+                made = tempfile.TemporaryDirectory(prefix="backfill-rows-", dir=root)
+            scratch = self.opened.enter_context(made)
             self._own = self.opened.enter_context(closing(LocalStore(Path(scratch) / "own", self.table)))
         self._own.fill(rows)
 
@@ -88,19 +93,21 @@ class RowsBefore:
 def rows_before_of(task: LaneTask, lane: int) -> Iterator[RowsBefore | None]:
     """What gives the changes of a lane, in order, their rows before; None where they have them, or need none.
 
-    Raises: StoreMovedError.
+    Raises: StoreMovedError; EnvironmentProblem where rows can't be kept, as `folder.own_folder`.
     """
     if task.replica is None:
         yield None
         return
     vnodes, keys = task.vnodes(lane), DEFAULT.keys(task.table.key_columns)
     replicated = Replicated(task.storage, task.table, task.replica.of_vnodes(vnodes), vnodes, keys)
-    store = task.open_store(f"{rows_name(task.transactional_id)}/{vnodes.start}-{vnodes.stop}", task.table)
+    name = f"{rows_name(task.transactional_id)}/{vnodes.start}-{vnodes.stop}"
+    store = task.open_store(name, task.table, task.rows_folder)
     start = task.plan.start
     with (
         closing(store),
         open_rows_before(store, replicated, start.epoch if start else NO_EPOCH) as rows_before,
     ):
+        rows_before.rows_folder = task.rows_folder
         yield rows_before
 
 

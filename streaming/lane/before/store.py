@@ -2,7 +2,8 @@
 
 LMDB, because several worker processes may have the same lane one after another, or two at once: opening takes a
 fraction of a millisecond, readers have a snapshot of their own, and a process that is killed leaves the last commit.
-Nothing is synced: after a failure of the machine the store is made anew, which another boot id gives away.
+Nothing is synced: after a failure of the machine the store is made anew, which another boot id gives away. Pages are
+written, not mapped for writing: a full disk is an error then, where a store to a mapped page would end the process.
 Source: https://lmdb.readthedocs.io/.
 
     key      the encoded primary key; its digest where that is too long for LMDB
@@ -12,8 +13,8 @@ Source: https://lmdb.readthedocs.io/.
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -30,10 +31,12 @@ import pyarrow as pa
 from schemas.avro.binary import change_schema
 from schemas.avro.columnar import encode_inserts
 from schemas.table import Column, TableSchema
+from streaming.lane.before.folder import explained, is_full, make_root, own_folder, problem_of
 from streaming.lane.before.normal import Stored, Written
 
-_MAX_BYTES = 1 << 40
-"""Of address space, not of disk: the file grows as it is filled."""
+_MAP_BYTES = tuple(1 << shift for shift in (40, 36, 33, 30, 28))
+"""Of address space, not of disk: the file grows as it is filled. The first that the process may have."""
+_LOCK = "making.lock"
 _MAX_KEY_BYTES = 480
 _META, _ROWS = b"meta", b"rows"
 _EPOCH, _BOOT = b"epoch", b"boot"
@@ -79,12 +82,14 @@ class RowStore(Protocol):
         """Release it; other processes may go on using it."""
 
 
-def local_store(name: str, table: TableSchema) -> RowStore:
-    """A store below the machine's folder for what does not outlive a boot: `<state>/<first vnode>-<end>`.
+def local_store(name: str, table: TableSchema, rows_folder: str | None = None) -> RowStore:
+    """A store below the machine's folder for rows (see `folder`): `<state>/<first vnode>-<end>`.
 
     A new one takes the place of those that have some of its vnodes: those of other lanes, before a rescale.
+    Raises: EnvironmentProblem, as `own_folder`.
     """
-    folder = Path(tempfile.gettempdir()) / name
+    folder = make_root(rows_folder) / name
+    own_folder(folder.parent)
     if not folder.exists():
         _remove_overlapping(folder)
     return LocalStore(folder, table)
@@ -99,27 +104,28 @@ def _remove_overlapping(folder: Path) -> None:
 
 
 class LocalStore(RowStore):
-    """A store in one folder."""
+    """A store in one folder. What can't be written raises EnvironmentProblem, as `explained`."""
 
     def __init__(self, folder: Path, table: TableSchema) -> None:
-        """Open it; one that was filled before the machine was started is emptied."""
+        """Open it; one that was filled before the machine was started is emptied. Raises: as `own_folder`."""
         self._folder, self._table = folder, table
-        try:
-            boot = self._open()
-        except lmdb.Error:  # no store, or a torn one
-            boot = None
-        if boot != _boot():
-            self._open_anew()
+        own_folder(folder)
+        with explained(folder):
+            try:
+                boot = self._open()
+            except lmdb.Error as error:  # no store, or a torn one
+                if is_full(error, folder) or isinstance(error, lmdb.MemoryError):
+                    raise
+                boot = None
+            if boot != _boot():
+                self._open_anew()
 
     def _open(self) -> bytes:
         """Open what is there, or an empty store; the start of the machine in which it was made. Raises: lmdb.Error."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._env = lmdb.open(
-            str(self._folder), map_size=_MAX_BYTES, max_dbs=2, writemap=True, sync=False, metasync=False
-        )
-        self._lock = (self._folder / "making.lock").open(
-            "w"
-        )  # goes with the store, should the folder be deleted
+        self._env = _environment(self._folder)
+        # Goes with the store, should the folder be deleted.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._lock = os.fdopen(os.open(self._folder / _LOCK, flags, 0o600), "r+")
         self._meta, self._rows = self._env.open_db(_META), self._env.open_db(_ROWS)
         with self._env.begin() as txn:
             boot = txn.get(_BOOT, db=self._meta)
@@ -129,14 +135,19 @@ class LocalStore(RowStore):
         return _boot() if boot is None else bytes(boot)
 
     def _open_anew(self) -> None:
-        if "_env" in self.__dict__:
-            self.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._give_back()
+        own_folder(self._folder)
         self._open()
+
+    def _give_back(self) -> None:
+        """Free what the store takes on the disk."""
+        self.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def close(self) -> None:
         """Idempotent."""
-        self._env.close()
+        if "_env" in self.__dict__:
+            self._env.close()
         if "_lock" in self.__dict__:
             self._lock.close()
 
@@ -153,7 +164,7 @@ class LocalStore(RowStore):
     def write(self, rows: Written, *, after: int | None, epoch: int) -> bool:
         """In one transaction."""
         pairs = self._pairs(rows)
-        with self._env.begin(write=True) as txn:
+        with explained(self._folder), self._env.begin(write=True) as txn:
             if self._epoch_in(txn) != after:
                 return False
             self._put(txn, pairs)
@@ -164,15 +175,23 @@ class LocalStore(RowStore):
 
     def clear(self) -> None:
         """In one transaction."""
-        with self._env.begin(write=True) as txn:
+        with explained(self._folder), self._env.begin(write=True) as txn:
             txn.drop(self._rows, delete=False)
             txn.delete(_EPOCH, db=self._meta)
 
     def fill(self, rows: Written) -> None:
-        """In one transaction."""
+        """In one transaction. Where the disk is full, others get back what the store had taken of it."""
         pairs = sorted([*self._pairs(rows), *((key, b"") for key in _short(rows.gone))])
-        with self._env.begin(write=True) as txn:
-            self._put(txn, pairs)
+        with explained(self._folder):
+            try:
+                with self._env.begin(write=True) as txn:
+                    self._put(txn, pairs)
+            except lmdb.Error as error:
+                if not is_full(error, self._folder):
+                    raise
+                problem = problem_of(self._folder, error)
+                self._give_back()
+                raise problem from error
 
     def _pairs(self, rows: Written) -> list[tuple[bytes, bytes]]:
         """In key order, in which LMDB takes them fastest."""
@@ -201,6 +220,19 @@ class LocalStore(RowStore):
     def __len__(self) -> int:
         with self._env.begin() as txn:
             return int(txn.stat(self._rows)["entries"])
+
+
+def _environment(folder: Path) -> lmdb.Environment:
+    """LMDB's, with as much address space as the process may have. Raises: lmdb.Error."""
+    for map_bytes in _MAP_BYTES:
+        try:
+            return lmdb.open(
+                str(folder), map_size=map_bytes, max_dbs=2, mode=0o600, sync=False, metasync=False
+            )
+        except lmdb.MemoryError:
+            if map_bytes == _MAP_BYTES[-1]:
+                raise
+    raise AssertionError("unreachable")
 
 
 class _LocalView:

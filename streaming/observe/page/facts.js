@@ -93,6 +93,9 @@ function showState(now) {
   if (disk !== null && disk.free_bytes !== null) {
     terms.push(["free", bytes(disk.free_bytes), `of ${bytes(disk.disk_bytes)} of the state's disk`, disk.is_low]);
   }
+  if (disk !== null && disk.rows_free_bytes !== null) {
+    terms.push(["free for rows", bytes(disk.rows_free_bytes), "on the disk of the rows by key", disk.rows_low]);
+  }
   showTerms(byId("state-facts"), terms);
   let when = "is being measured";
   if (disk !== null) when = disk.age_s === null ? "in an object store, as its tables name them" : `measured ${seconds(disk.age_s)} ago`;
@@ -105,9 +108,19 @@ function troublesOf(now) {
     const again = each.running_s === null ? `again in ${seconds(each.again_in_s)}` : "under way again";
     return { key: each.work, text: `The ${each.work} fails: ${each.error}, ${each.failures} in a row, ${again}. Next: ${each.next_step}.` };
   });
+  for (const each of now.partitions) {
+    if (each.held_s === null || each.held_s <= HELD_S) continue;
+    const since = new Date(Date.now() - 1000 * each.held_s).toLocaleTimeString();
+    const text = `An open transaction holds back partition ${each.partition} at offset ${number(each.held_offset)} since ${since}: ${number(each.unstable)} records there are late by ${seconds(each.held_s)}. Next: end its producer, or abort the transaction (kafka-transactions.sh).`;
+    troubles.push({ key: `held ${each.partition}@${each.held_offset}`, text });
+  }
   if (now.disk?.is_low) {
     const text = `The state's disk has ${bytes(now.disk.free_bytes)} left. Next: make room on it, or move the state to a larger one.`;
     troubles.push({ key: "disk", text });
+  }
+  if (now.disk?.rows_low) {
+    const text = `The rows by key have ${bytes(now.disk.rows_free_bytes)} left on their disk. Next: make room on it, or name a folder on a larger one as rows_folder.`;
+    troubles.push({ key: "rows", text });
   }
   return troubles;
 }
@@ -115,6 +128,15 @@ function troublesOf(now) {
 function barriersText({ barriers, barrier_topic, barrier_interval_s }) {
   const place = barrier_topic === null ? "in the topic" : `in ${barrier_topic}`;
   return `${place}, ${barriers === "inject" ? "by this service" : "by others"}, every ${seconds(barrier_interval_s)}`;
+}
+
+// Columns that rows lack, and fields that are no columns.
+function fieldTerms({ lost, never, undeclared, more }) {
+  const absent = [...lost, ...never];
+  const terms = [];
+  if (absent.length) terms.push(["absent columns", number(absent.length), `in none of the newest rows: ${absent.join(", ")}`, true]);
+  if (undeclared.length) terms.push(["not declared", `${number(undeclared.length)}${more ? " and more" : ""}`, undeclared.slice(0, 20).join(", ")]);
+  return terms;
 }
 
 function showUpstream(now) {
@@ -131,7 +153,7 @@ function showUpstream(now) {
     ["unread kept for", margins.length ? seconds(least) : "as long as the topic, or not known", null, margins.length && least <= 0],
   ];
   if (source.start !== null) terms.push(["starts from", source.start]);
-  showTerms(byId("source"), terms);
+  showTerms(byId("source"), [...terms, ...fieldTerms(now.fields)]);
   showPartitions(partitions);
 }
 

@@ -13,6 +13,10 @@ Each step is an ordinary batch, with its plan in the journal: a crash in it is a
 rest is found again in the same way. A job that was created in the lost interval starts with the first barrier of its
 output; a state that knows no job looks for one at each barrier that adds one, up to the newest barrier of its start.
 
+Where the first barriers of an output were deleted it begins with a full one, which has all positions. A job that is not
+known is known then at once, as if it had started where the state stands: nothing is sent before its first barrier.
+So is one that started before the oldest barrier that the upstream has.
+
 A state may also be in disagreement with itself, as when it was copied while the service ran. Then its position is what
 the journal says, unless the log is behind that (`Recovery`); what log and progress are ahead is skipped.
 """
@@ -27,12 +31,13 @@ from functools import cached_property
 import structlog
 
 from schemas.job import JobDefinition
-from schemas.position import position_from_text, position_to_text
+from schemas.kinds.lanes import lanes_misfit
 from schemas.records import Barrier, VnodeProgress
 from schemas.table import TableSchema
 from state.progress_table import ProgressRow
 from state.values.plan import BatchPlan, JobPlan, JobState, Slice
-from state.values.progress import Completed, InProgress, NotStarted, Progress
+from state.values.progress import Completed, NotStarted, Progress
+from streaming.protocol.recovery.published import is_of_another_plan, mark, progress_of
 from streaming.protocol.recovery.steps import Step, out_of_step
 from streaming.sink.protocol import Ending, SinkOf
 
@@ -47,8 +52,9 @@ def warn_older(position: int) -> None:
 class Forward:
     """What the outputs hold that the state does not know of. `rebuild`: the state is new, and its outputs are not.
 
-    `newest` gives the newest barrier of the upstream, aligned or not; 0 without any. `on_older` is called with the
-    state's position, when it turns out to be older.
+    `newest` gives the newest barrier of the upstream, aligned or not; 0 without any. `oldest` gives the one that it
+    begins with, where those before were deleted; else 0. `on_older` is called with the state's position, when it turns
+    out to be older.
     """
 
     def __init__(
@@ -59,13 +65,15 @@ class Forward:
         lane_count: int,
         *,
         rebuild: bool = False,
+        oldest: Callable[[], int] = lambda: 0,
         on_older: Callable[[int], None] = warn_older,
     ) -> None:
         self._sink_of, self._newest_barrier, self._on_older = sink_of, newest, on_older
+        self._oldest_barrier = oldest
         self._table, self._lane_count = table, lane_count
         self.active = rebuild
         self._rebuild = rebuild
-        self._begins: dict[str, Sequence[int | None]] = {}
+        self._begins: dict[str, Sequence[Barrier | None]] = {}
         self._endings: dict[str, Sequence[Ending]] = {}
         self._progress_epoch = 0
         self._over = False
@@ -77,8 +85,18 @@ class Forward:
 
     # looking -----------------------------------------------------------------------------------------------
 
-    def look(self, jobs: Sequence[JobState], position: int, *, open_plan: BatchPlan | None = None) -> bool:
-        """Whether the outputs of the jobs are ahead of `position`, other than by the open plan; then it is active."""
+    def look(
+        self,
+        jobs: Sequence[JobState],
+        position: int,
+        progress: Mapping[str, Mapping[int, Progress]],
+        *,
+        open_plan: BatchPlan | None = None,
+    ) -> bool:
+        """Whether the outputs of the jobs are ahead of `position`, other than by the open plan; then it is active.
+
+        `progress` is the jobs' at that position.
+        """
         definitions = [job.definition for job in jobs]
         tails = {each.output: self._sink_of(each).tails(each) for each in definitions}
         lasts = [tail for found in tails.values() for tail in found or () if tail is not None]
@@ -86,7 +104,7 @@ class Forward:
             past = any(tail.curr > position for tail in lasts)
         else:
             past = any(tail.curr > position and tail.curr != open_plan.epoch for tail in lasts)
-            past = past or self._another_plan(open_plan, tails)
+            past = past or is_of_another_plan(open_plan, progress, tails, self._table)
         if past or (open_plan is not None and open_plan.silent):
             self._activate(position)
         return past
@@ -95,25 +113,6 @@ class Forward:
         if not self.active:
             self._on_older(position)
         self.active = True
-
-    def _another_plan(self, plan: BatchPlan, tails: Mapping[str, Sequence[Barrier | None] | None]) -> bool:
-        """Whether an output was sent by a plan that is not the journal's: its last barrier has other positions."""
-        if len(plan.barriers) > 1:
-            return False  # positions are in the first barrier of a batch
-        for job in plan.jobs:
-            definition = job.state.definition
-            for partition, tail in enumerate(tails[definition.output] or ()):
-                if tail is None or tail.curr != plan.epoch:
-                    continue
-                planned = {
-                    item.part: None if item.upto is None else position_to_text(item.upto)
-                    for item in job.slices
-                    if definition.partition_of(item.part) == partition
-                }
-                published = {item.vnode: None if item.finished else item.position for item in tail.progress}
-                if planned != published:
-                    return True
-        return False
 
     def begin_anew(self) -> None:
         """The state is new: what its outputs hold is foreign, unless a lost state is to be rebuilt."""
@@ -134,13 +133,15 @@ class Forward:
         return self._endings[definition.output]
 
     def _has_begun(self, job: JobState) -> bool:
-        return job.opened or self._first(job.definition) == job.start
+        first = self._first(job.definition)
+        return job.opened or (first is not None and (first.curr == job.start or first.full))
 
-    def _first(self, job: JobDefinition) -> int | None:
+    def _first(self, job: JobDefinition) -> Barrier | None:
         """The barrier that its output begins with."""
         if job.output not in self._begins:
             self._begins[job.output] = self._sink_of(job).begins(job)
-        return min((first for first in self._begins[job.output] if first is not None), default=None)
+        begins = (first for first in self._begins[job.output] if first is not None)
+        return min(begins, key=lambda first: first.curr, default=None)
 
     # jobs --------------------------------------------------------------------------------------------------
 
@@ -150,16 +151,29 @@ class Forward:
         """The jobs as their outputs say, with those of the configuration that start with this position's barrier."""
         if self._over:
             return jobs
-        started = (definition for definition, first in self._unknown(jobs, configured) if first == position)
+        started = (
+            definition
+            for definition, first in self._unknown(jobs, configured)
+            if first.curr == position or (first.curr > position and self._is_trimmed(first))
+        )
         jobs = (*jobs, *(JobState(each, position, rate_limit=each.rate_limit) for each in started))
         adopted = self.adopted(jobs, position)
-        if any(not job.opened and (self._first(job.definition) or 0) >= position for job in jobs):
+        firsts = [self._first(job.definition) for job in jobs if not job.opened]
+        if any(first is not None and first.curr >= position for first in firsts):
             self._activate(position)
         return adopted
 
+    def _is_trimmed(self, first: Barrier) -> bool:
+        """Whether the barrier that a job started with is gone: from its output, or from the upstream."""
+        return first.full or first.curr < self._oldest
+
+    @cached_property
+    def _oldest(self) -> int:
+        return self._oldest_barrier()
+
     def _unknown(
         self, jobs: Sequence[JobState], configured: Iterable[JobDefinition]
-    ) -> Iterator[tuple[JobDefinition, int]]:
+    ) -> Iterator[tuple[JobDefinition, Barrier]]:
         """Jobs of the configuration that the state does not know, and where their outputs begin."""
         known = {job.name for job in jobs} | {job.definition.output for job in jobs}
         for definition in configured:
@@ -174,10 +188,11 @@ class Forward:
 
     def _adopted(self, job: JobState, position: int) -> JobState:
         first = self._first(job.definition)
-        if first is None or first < position:
+        if first is None or first.curr < position:
             return job  # it has not started; or the records are foreign, and it is refused when it is to open
         begins = self._begins[job.definition.output]
-        return replace(job, start=first, opened=all(each is not None for each in begins))
+        start = job.start if first.curr > position and self._is_trimmed(first) else first.curr
+        return replace(job, start=start, opened=all(each is not None for each in begins))
 
     # steps -------------------------------------------------------------------------------------------------
 
@@ -195,7 +210,8 @@ class Forward:
         if self._over:
             return None
         ahead = [epoch for epoch in tables if epoch > position]
-        begins = [first for _, first in self._unknown(jobs, configured) if first > position]
+        unknown = self._unknown(jobs, configured)
+        begins = [first.curr for _, first in unknown if first.curr > position]
         if ahead or begins:
             self._activate(position)
         if not self.active and jobs:
@@ -256,21 +272,28 @@ class Forward:
     def _slices(self, job: JobState, progress: Mapping[int, Progress]) -> Iterator[Slice]:
         """Those that were read for what is sent: from where the state is to where the barriers say."""
         for published in self._published(job, math.inf).values():
-            after = progress.get(published.vnode, NotStarted()).position
-            now = self._progress(job, published)
-            yield Slice(published.vnode, after, None if isinstance(now, Completed) else now.position)
+            before = progress.get(published.vnode, NotStarted())
+            now = progress_of(job.definition, published, self._table)
+            if mark(now) != mark(before):
+                yield Slice(
+                    published.vnode, before.position, None if isinstance(now, Completed) else now.position
+                )
 
     def lanes_of(self, step: Step, jobs: Sequence[JobPlan]) -> int:
         """A number of lanes with which the partitions of each lane end with the same barrier.
 
-        The number of lanes that sent them divides the partitions of every job. So with a common divisor of these, each
-        lane has partitions of one former lane only.
+        Where all else fails that is the number that sent them.
         """
         if step.silent or not jobs:
             return self._lane_count
-        most = math.gcd(*(job.state.definition.output_partitions for job in jobs))
-        counts = [self._lane_count, *(n for n in range(1, most + 1) if most % n == 0)]
-        fitting = [n for n in counts if most % n == 0 and all(self._agree(step, jobs, n))]
+        definitions = [job.state.definition for job in jobs]
+        most: int = min(each.output_partitions for each in definitions)
+        counts: list[int] = [self._lane_count, *range(1, most + 1)]
+        fitting = [
+            n
+            for n in counts
+            if not any(lanes_misfit(each, n) for each in definitions) and all(self._agree(step, jobs, n))
+        ]
         if not fitting:
             raise out_of_step(
                 "partitions of one lane that end with different barriers", "lanes that commit at once"
@@ -290,9 +313,10 @@ class Forward:
     def rows(self, jobs: Iterable[JobState], upto: int) -> list[ProgressRow]:
         """The progress in the outputs' barriers up to `upto`, of vnodes that have an older position in the state."""
         return [
-            ProgressRow(job.name, vnode, self._progress(job, published))
+            ProgressRow(job.name, vnode, progress)
             for job in jobs
             for vnode, published in sorted(self._published(job, upto).items())
+            if (progress := progress_of(job.definition, published, self._table)) != NotStarted()
         ]
 
     def _published(self, job: JobState, upto: float) -> dict[int, VnodeProgress]:
@@ -303,10 +327,3 @@ class Forward:
             if self._progress_epoch < barrier.curr <= upto
             for published in barrier.progress
         }
-
-    def _progress(self, job: JobState, published: VnodeProgress) -> Progress:
-        text, columns = published.position, job.definition.scan.position_columns(self._table)
-        position = None if text is None else position_from_text(text, columns)
-        if published.finished:
-            return Completed(position, published.row_count)
-        return NotStarted() if position is None else InProgress(position, published.row_count)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from state.values.plan import BatchPlan
 from state.values.progress import Parts
-from streaming.protocol.effects import Effect, EndPart, TakeProgress, journaled, repeated
+from streaming.protocol.effects import Effect, TakeProgress, journaled, repeated
 from streaming.protocol.executor import Executor
 from streaming.runtime.stopwatch import Stopwatch
 
@@ -27,9 +27,11 @@ class Recovery:
             executor.setup.forward.begin_anew()
             return ()
         executor.state.position = plan.start
+        # A log of the version before tells nothing: then what the last plan says is the best that is known.
+        executor.state.seen = plan.seen if executor.replica.seen is None else executor.replica.seen
         executor.reading.begin_from(plan)
         if plan.until is not None:
-            return self.finish_part(plan)
+            return journaled(executor.effects_of(plan))
         executor.state.jobs = tuple(job.state for job in plan.jobs)
         loaded = executor.progress_table.load_all(executor.state.starts, executor.state.position_columns)
         executor.state.progress = {name: Parts(states) for name, states in loaded.items()}
@@ -38,17 +40,9 @@ class Recovery:
             return ()
         return self.finish(plan)
 
-    def finish_part(self, part: BatchPlan) -> tuple[Effect, ...]:
-        """A part of a long interval may be half done."""
-        if part.reading is None and self.executor.replica.has_part(part.end_records):
-            self.executor.look_again(part)
-            return (EndPart(part),)
-        return journaled(self.executor.effects_of(part))
-
     def go_on_behind(self, plan: BatchPlan) -> None:
         """The plan is done."""
         self.executor.settle(plan, ())
-        self.executor.look_again(plan)
         is_past = self._look(None)
         self._repair_tables(plan)
         if is_past:
@@ -66,7 +60,7 @@ class Recovery:
 
     def _look(self, open_plan: BatchPlan | None) -> bool:
         state = self.executor.state
-        return self.executor.setup.forward.look(state.jobs, state.epoch, open_plan=open_plan)
+        return self.executor.setup.forward.look(state.jobs, state.epoch, state.progress, open_plan=open_plan)
 
     def _adopt(self) -> None:
         state = self.executor.state
@@ -81,7 +75,7 @@ class Recovery:
         log_epoch = executor.replica.log_epoch
         if log_epoch < here:
             for plan in executor.setup.journal.plans_after(log_epoch, here):
-                if plan.until is None or not executor.replica.has_part(plan.end_records):
+                if not executor.replica.holds(plan):
                     executor.carry_out(repeated(plan), Stopwatch())
         if executor.progress_table.epoch < here:
             executor.carry_out((TakeProgress(open_plan, here),), Stopwatch())

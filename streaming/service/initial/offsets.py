@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from schemas.errors import Code, ConfigError, StateError
 from schemas.kinds.initial import DeltaStart
 from schemas.settings.config import ServiceConfig
-from state.initial.start import DatabaseStart, Start
+from state.initial.start import AnyStart, DatabaseStart, Start, TopicStart
 from state.initial.table import checked_table
 from state.journal import Entry
 from streaming.kafka.clients import KafkaSettings, translated
@@ -25,23 +25,36 @@ log = structlog.get_logger(__name__)
 
 def start_of(
     config: ServiceConfig, known: Entry | None, kafka: KafkaSettings, *, state: str
-) -> Start | DatabaseStart | None:
+) -> AnyStart | None:
     """The start of a state whose journal has the entry `known`, or of a new one; None: the topic's first record.
+
+    Rows without identity stand for themselves alone, so their table starts at the earliest record that is there.
 
     Raises: StateError(INITIAL_CHANGED); ConfigError for a table that is not fit (`SourceTable`) and offsets that are
     not the topic's (INITIAL_OFFSETS_MISFIT); EnvironmentProblem; as `database_start`.
     """
     if known is not None:
         _refuse_changed(config, known, state)
-        return Start.of(known.table) or DatabaseStart.of(known.table, config.table)
+        of_topic = TopicStart.of(known.table)
+        return of_topic or Start.of(known.table) or DatabaseStart.of(known.table, config.table)
     if config.initial_postgres is not None:
         # psycopg takes a fifth of a second to import, which other starts should not pay.
         from streaming.service.initial.database import database_start
 
         return database_start(config, config.initial_postgres, kafka)
     if config.initial is None:
-        return None
+        return None if config.table.has_key else _start_from_earliest(config.upstream, kafka)
     return _start_from_delta(config.initial, config, kafka)
+
+
+def _start_from_earliest(topic: str, kafka: KafkaSettings) -> TopicStart | None:
+    offsets = tuple(marks.earliest for marks in watermarks(kafka, topic))
+    if not any(offsets):
+        return None
+    log.warning(
+        "starts_at", upstream=topic, offsets=list(offsets), reason="older records are gone from the topic"
+    )
+    return TopicStart(offsets)
 
 
 def _start_from_delta(declared: DeltaStart, config: ServiceConfig, kafka: KafkaSettings) -> Start:

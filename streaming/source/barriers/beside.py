@@ -7,15 +7,17 @@ known some milliseconds after its commit; Spark's stream of that topic only trig
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from pyspark.sql import DataFrame
 
+from schemas.epoch import NO_EPOCH
 from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
 from streaming.kafka.barrier_records import FoundBeside
 from streaming.kafka.consumer import stable_pauses_s
+from streaming.kafka.old_barriers import Cut
 from streaming.source.barriers.injected import Injecting, WithInjector
 from streaming.source.barriers.source import BarrierSource, Newest
 
@@ -41,10 +43,15 @@ class BarrierTopic(Protocol):
         Raises: as `decode_beside`; EnvironmentProblem; TopicError(TOPIC_MISSING).
         """
 
+    @property
+    def trimmed(self) -> Collection[int]:
+        """Partitions whose first barrier may lie later than right behind that one, as older ones were deleted."""
+        return ()
+
     def poll(self, timeout_s: float) -> list[FoundBeside]:
         """The next barriers, in offset order within a partition; none when nothing comes in time.
 
-        Raises: as `behind`; InputError(DATA_LOST).
+        Raises: as `behind`; TopicError(BARRIER_STALLED) if they were deleted, and a new start goes on behind them.
         """
 
     def stream(self) -> DataFrame:
@@ -52,6 +59,10 @@ class BarrierTopic(Protocol):
 
     def stable(self) -> Sequence[int]:
         """The last stable offset of each partition of the data: committed readers get that far now."""
+
+    def delete(self, cut: Cut) -> int:
+        """As `BarrierSource.delete_barriers`, for the service that writes the topic."""
+        return 0
 
     def close(self) -> None:
         """Leave the broker; idempotent."""
@@ -77,7 +88,9 @@ class EmbeddedBeside(BarrierSource):
         """As `BarrierSource.begin`: looks back in the barrier topic for the position."""
         self._topic.refuse_lost(first)
         self._aligner = self._make_aligner(position)
-        self._feed(self._topic.behind(position.epoch if position else 0))
+        found = self._topic.behind(position.epoch if position else NO_EPOCH)
+        self._aligner.trimmed(self._topic.trimmed)
+        self._feed(found)
         return self._take_readable()
 
     def stream(self) -> DataFrame:
@@ -101,6 +114,11 @@ class EmbeddedBeside(BarrierSource):
     def waits(self) -> bool:
         """Always: the barrier topic is polled here."""
         return True
+
+    @property
+    def untaken(self) -> int:
+        """Barriers that wait for their data."""
+        return len(self._aligned)
 
     def newest(self) -> Newest:
         """As `BarrierSource.newest`."""
@@ -151,3 +169,7 @@ class InjectedBeside(WithInjector, EmbeddedBeside):
     ) -> None:
         super().__init__(topic, partitions, begins=begins)
         self._injector = injector
+
+    def delete_barriers(self, cut: Cut) -> int:
+        """As `BarrierSource.delete_barriers`."""
+        return self._topic.delete(cut)

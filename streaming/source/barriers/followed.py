@@ -6,16 +6,17 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
+import structlog
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
-from schemas.epoch import NO_EPOCH
-from schemas.errors import Code, InputError
+from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER
 from schemas.topics import UpstreamTopics
 from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
 from streaming.kafka.clients import KafkaSettings, translate, translated
 from streaming.kafka.consumer import RangeReader, header_of, located, place
+from streaming.kafka.old_barriers import Cut, delete_barriers
 from streaming.kafka.topics import stable_offsets_of
 from streaming.source.barriers.beside import EmbeddedBeside, InjectedBeside
 from streaming.source.barriers.injecting.injector import BarrierInjector
@@ -29,6 +30,7 @@ _FIRST_BARRIERS = 20_000
 _FETCH_WAIT_MS = 500
 """The broker answers a fetch as soon as there is something, else after this long."""
 _POLL_RECORDS = 10_000
+_log = structlog.get_logger(__name__)
 
 
 class FollowedTopic:
@@ -45,9 +47,7 @@ class FollowedTopic:
         self._gaps = Gaps() if gaps is None else gaps
         self._kafka, self._topics, self._partitions, self._spark = kafka, topics, partitions, spark
         self._next: dict[int, int] = {}
-        self._epoch = NO_EPOCH
-        self._trimmed: set[int] = set()
-        """Partitions that no longer hold the barrier to begin behind, until their first barrier was checked."""
+        self._trimmed = frozenset[int]()
         self._busy, self._closed = threading.Lock(), False
 
     @property
@@ -70,15 +70,14 @@ class FollowedTopic:
             marks = reader.watermarks(self.name)
             behind = [self._first_behind(reader, number, epoch) for number in range(len(marks))]
             self._next = {number: behind[number] or each.earliest for number, each in enumerate(marks)}
-            self._epoch = epoch
-            self._trimmed = {
-                number
-                for number, each in enumerate(marks)
-                if epoch and each.earliest and behind[number] is None
-            }
+            self._trimmed = frozenset(
+                number for number, each in enumerate(marks) if each.earliest and behind[number] is None
+            )
+            if epoch and self._trimmed:
+                _log.warning("barriers_deleted", topic=self.name, behind=epoch, partitions=len(self._trimmed))
             ranges = {number: (self._next[number], each.stable) for number, each in enumerate(marks)}
             for chunk in reader.read(self.name, ranges):
-                barriers += self._following(found_beside(chunk))
+                barriers += found_beside(chunk)
                 self._next |= _next_offsets(chunk)
                 if len(barriers) >= _FIRST_BARRIERS:
                     break
@@ -112,25 +111,25 @@ class FollowedTopic:
             if first is None:
                 return []
             records = [first, *self._consumer.consume(_POLL_RECORDS, 0)]
-        return self._following(found_beside([each for each in records if self._is_record(each)]))
+        return found_beside([each for each in records if self._is_record(each)])
 
-    def _following(self, found: list[FoundBeside]) -> list[FoundBeside]:
-        """The same barriers, once it is sure that none is missing before them.
-
-        Where the topic no longer has the barrier to begin behind, the first one that it has must follow that one.
-        Raises: InputError(DATA_LOST).
-        """
-        for each in found:
-            if each.partition in self._trimmed:
-                self._trimmed.discard(each.partition)
-                if each.barrier.prev != self._epoch:
-                    raise _barriers_lost(self.name, self._epoch, each)
-        return found
+    @property
+    def trimmed(self) -> frozenset[int]:
+        """As `BarrierTopic.trimmed`."""
+        return self._trimmed
 
     def _is_record(self, message: Message) -> bool:
         error = message.error()
         if error is None:
             return True
+        if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
+            raise TopicError(
+                Code.BARRIER_STALLED,
+                where=place(message) if message.topic() else self.name,
+                found="barriers that their owner deleted before they were read here",
+                expected="a reader that keeps up with barriers_keep",
+                next_step="nothing: it goes on with the oldest barrier that is there",
+            )
         if not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
             raise translate(error, self._kafka, what=place(message) if message.topic() else self.name)
         return False
@@ -143,6 +142,10 @@ class FollowedTopic:
     def stable(self) -> Sequence[int]:
         """As `BarrierTopic.stable`; one round trip."""
         return self._stable_offsets()
+
+    def delete(self, cut: Cut) -> int:
+        """As `BarrierTopic.delete`."""
+        return delete_barriers(self._kafka, self.name, cut)
 
     @cached_property
     def _stable_offsets(self) -> Callable[[], tuple[int, ...]]:
@@ -159,19 +162,6 @@ class FollowedTopic:
 def found_beside(records: Sequence[Message]) -> list[FoundBeside]:
     """The barriers among the records of a barrier topic. Raises: as `decode_beside`."""
     return [found for record in records if (found := beside_barrier_in(record)) is not None]
-
-
-def _barriers_lost(topic: str, epoch: int, first: FoundBeside) -> InputError:
-    barrier = first.barrier
-    return InputError(
-        Code.DATA_LOST,
-        where=f"{topic}-{first.partition}@{first.offset}",
-        found=f"a barrier topic that begins with barrier {barrier.curr} behind {barrier.prev}, without barrier {epoch} "
-        "and those behind it",
-        expected=f"every barrier behind {epoch}, the last one that was handled",
-        next_step="take the retention from the topic of the barriers (retention.ms=-1, retention.bytes=-1), and begin "
-        "with a new state folder and new output topics",
-    )
 
 
 def _next_offsets(chunk: Sequence[Message]) -> Mapping[int, int]:

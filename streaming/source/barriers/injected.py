@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from schemas.epoch import NO_EPOCH
 from schemas.errors import BackfillError
+from schemas.records import Barrier
 from streaming.source.barriers.source import BarrierSource
 
 
@@ -12,6 +14,9 @@ class Injecting(Protocol):
     """The part of `BarrierInjector` that a source needs."""
 
     hindrance: BackfillError | None
+
+    @property
+    def last_barrier(self) -> Barrier | None: ...
 
     def start(self) -> None: ...  # noqa: D102
 
@@ -31,6 +36,13 @@ class WithInjector(BarrierSource):
     def hindrance(self) -> BackfillError | None:
         """As `BarrierInjector.hindrance`."""
         return self._injector.hindrance
+
+    @property
+    def untaken(self) -> int:
+        """As `BarrierSource.untaken`; the newest barrier of the injector counts until it is read in every partition."""
+        last = self._injector.last_barrier
+        read = [barrier.curr if barrier else NO_EPOCH for barrier, _ in self.newest()]
+        return max(super().untaken, int(last is not None and any(epoch < last.curr for epoch in read)))
 
     def start(self) -> None:
         """Raises: as `BarrierInjector.start`."""

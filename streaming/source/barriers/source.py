@@ -21,6 +21,7 @@ from schemas.records import Barrier, RecordId
 from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.old_barriers import Cut
 from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.gaps import Gaps
 
@@ -101,6 +102,11 @@ class BarrierSource(Protocol):
         """Whether `aligned` waits for the next barrier by itself, and needs no micro-batch to know of it."""
         return False
 
+    @property
+    def untaken(self) -> int:
+        """Barriers that are known to be committed, at least so many, and that `aligned` has not given yet."""
+        return 0
+
     def take_duplicates(self, end: AlignedBarrier) -> Sequence[RecordId]:
         """Records of the data before `end` that belong to no interval: repeated markers. Each is given once."""
         return ()
@@ -116,6 +122,13 @@ class BarrierSource(Protocol):
         changes behind it with it. A source whose barriers others write does nothing.
         """
         return
+
+    def delete_barriers(self, cut: Cut) -> int:
+        """Delete barriers of a topic of this service's own, as far as the cut allows; returns how much is gone.
+
+        Called by any thread, behind a finished batch. Raises: EnvironmentProblem, TopicError when it is refused.
+        """
+        return 0
 
     def check(self) -> None:
         """Raise the error that has ended the writing of barriers for good, if any. Called by any thread, often.

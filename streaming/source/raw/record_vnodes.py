@@ -60,11 +60,7 @@ class RecordVnodes:
         if not self._is_hashed:
             return Vnodes(pc.if_else(pa.array(plain), records.partitions, None), np.zeros_like(plain))
         are_unknown = self._unknown(records.keys) & plain
-        read = (
-            plain
-            & ~are_unknown
-            & pc.greater(pc.binary_length(records.keys), 0).fill_null(False).to_numpy(zero_copy_only=False)
-        )
+        read = plain & ~are_unknown & records.keys.is_valid().to_numpy(zero_copy_only=False)
         numbers = self._numbers(records.keys if read.all() else records.keys.filter(pa.array(read)))
         if not read.all():
             numbers = numbers.take(pa.array(np.cumsum(read) - 1, mask=~read))

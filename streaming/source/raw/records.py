@@ -40,8 +40,9 @@ class Records(NamedTuple):
 
     @classmethod
     def concatenated(cls, batches: Iterable[pa.RecordBatch]) -> Records:
-        """From batches of `RAW_SCHEMA`, one after another."""
-        table = pa.Table.from_batches(list(batches), RAW_SCHEMA).combine_chunks()
+        """From batches of the columns of `RAW_SCHEMA`, in order; what Spark calls not null may be null here."""
+        own = [pa.RecordBatch.from_arrays(each.columns, schema=RAW_SCHEMA) for each in batches]
+        table = pa.Table.from_batches(own, RAW_SCHEMA).combine_chunks()
         return cls(*(_one_chunk(column) for column in table.columns))
 
     @property

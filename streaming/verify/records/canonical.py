@@ -80,8 +80,8 @@ class _Rows:
         given = entry.key, entry.value
         try:
             change = self._rows.read_record(*given).change
-        except InputError:
-            return entry._replace(value=b"", given=given)
+        except InputError as error:
+            return at_fault(entry, error)
         return None if change is None else entry._replace(value=self._changes.encode(change), given=given)
 
 
@@ -124,7 +124,12 @@ class _Recoded:
             for entry in chunk:
                 if entry.barrier is not None and self._in_order is not None:
                     self._in_order.end_interval(entry.barrier)
-                yield entry, self._ordered(next(recoded)) if self._is_change(entry) else entry
+                if self._is_change(entry):
+                    yield entry, self._ordered(next(recoded))
+                elif entry.barrier is None and entry.key is None:
+                    yield entry, self._recoded(entry).entry
+                else:
+                    yield entry, entry
 
     def _ordered(self, recoded: Recoded) -> Entry | None:
         return recoded.entry if self._in_order is None else self._in_order.take(recoded)
@@ -172,8 +177,8 @@ class _Recoded:
             own = entry._replace(
                 key=self._key(given[0]), value=self._changes.encode(record.change), given=given
             )
-        except InputError:
-            return Recoded(at_fault(entry))
+        except InputError as error:
+            return Recoded(at_fault(entry, error))
         return Recoded(own, record.position, record.unchanged)
 
     def _key(self, data: bytes) -> bytes:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from schemas.avro.codec import ChangeCodec
+from schemas.errors import InputError
 from schemas.formats.events.logs import LogId, LogPosition
 from schemas.records import Op, Row
-from streaming.verify.history import Entry
+from streaming.verify.history import Entry, RecordFault
 from streaming.verify.records.redelivered import Redelivered, WentBack
 from streaming.verify.records.rows import op_of
 
@@ -91,7 +92,8 @@ class ChangesInOrder:
         return self._changes.decode(stored).after if stored else None
 
 
-def at_fault(entry: Entry) -> Entry:
+def at_fault(entry: Entry, error: InputError | None = None) -> Entry:
     """A record that is none of its format: it has no value, and is what it came as."""
     given = entry.given or (entry.key, entry.value)
-    return entry._replace(key=given[0], value=b"", given=given)
+    fault = None if error is None else RecordFault.of(error)
+    return entry._replace(key=given[0], value=b"", given=given, fault=fault)

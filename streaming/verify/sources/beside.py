@@ -47,7 +47,8 @@ class Merged:
             if found.end < self._begin:
                 continue
             yield from self._below(found.end)
-            yield Entry(record.offset, None, encode_barrier(found.barrier), record.barrier)
+            value = encode_barrier(found.barrier)
+            yield Entry(record.offset, None, value, record.barrier, full=found.barrier.full)
         yield from self._below(None)
 
     def _below(self, end: int | None) -> Iterator[Entry]:

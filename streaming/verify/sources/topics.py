@@ -29,6 +29,7 @@ from streaming.verify.history import Entry, Source
 from streaming.verify.sources.beside import DataSource, Merged
 from streaming.verify.sources.ends import Ends, await_decided
 from streaming.verify.sources.feed import Feed, feeds
+from streaming.verify.sources.shortened import Shortened, shared_since
 
 OnRead = Callable[[int], None]
 """Called with how many more offsets were passed, transaction markers and aborted records included."""
@@ -137,6 +138,7 @@ class TopicPair:
     upstream's, and those of a barrier topic before those of its data, so every barrier of the output lies within the
     upstream's ends. `settle_s` is how long ends are waited for to move, in all. Records of the upstream that are
     `left_out`, (partition, offset), are as good as not there, and so are those before `begins`, one offset a partition.
+    Where barriers beside the data were deleted, both begin with the oldest one that all partitions have.
 
     Raises: TopicError for a topic that is missing, compacted, or whose beginning is gone: an output can't be
     judged by a part of its upstream.
@@ -158,13 +160,15 @@ class TopicPair:
         _refuse_compacted(client, settings, (upstream, output))
 
         def marks_of(topic: str | None) -> tuple[Watermarks, ...]:
-            return () if topic is None else _whole(topic, watermarks(settings, topic, client=client))
+            return () if topic is None else watermarks(settings, topic, client=client)
 
         of_upstream, of_output = barriers
         marks = [marks_of(of_output)]
         if of_output is not None:
             await_decided(settings, output)
-        marks += [marks_of(topic) for topic in (output, of_upstream)]
+        marks += [_whole(output, marks_of(output)), marks_of(of_upstream)]
+        self.since = shared_since(settings, (of_output, marks[0]), (of_upstream, marks[2]))
+        """The barrier to begin with, where those before it were deleted."""
         marks.append(_whole(upstream, watermarks(settings, upstream, client=client), begins))
         self.offsets = sum(each.stable - each.earliest for topic in marks for each in topic)
         read = [topic for topic in marks if topic]
@@ -193,8 +197,15 @@ class TopicPair:
         topics = [of_output, output, of_upstream, upstream]
         without = [frozenset[RecordId]()] * 3 + [left_out]
         every_source = list(map(sources, topics, marks, without))
-        self.output = _merged(every_source[1], of_output, every_source[0])
-        self.upstream = _merged(every_source[3], of_upstream, every_source[2], begins)
+        self.output = self._shortened(_merged(every_source[1], of_output, every_source[0]), lists=True)
+        self.upstream = self._shortened(
+            _merged(every_source[3], of_upstream, every_source[2], begins), lists=False
+        )
+
+    def _shortened(self, sources: Sequence[Source], *, lists: bool) -> Sequence[Source]:
+        if self.since is None:
+            return sources
+        return [Shortened(source, self.since, lists) for source in sources]
 
     def __enter__(self) -> TopicPair:
         return self
@@ -225,9 +236,10 @@ def read_letters(settings: KafkaSettings, topic: str) -> list[Letter]:
         for chunk in reader.read(topic, ranges):
             for message in chunk:
                 where = Place(topic, *located(message))
-                place = header_of(message, "place") or b""
-                key, value = message.key(), message.value()
-                letters.append(Letter(where, place.decode("utf-8", "replace"), _bytes(key), _bytes(value)))
+                place, code = (
+                    (header_of(message, name) or b"").decode("utf-8", "replace") for name in ("place", "code")
+                )
+                letters.append(Letter(where, place, _bytes(message.key()), _bytes(message.value()), code))
     return letters
 
 

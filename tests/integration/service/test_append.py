@@ -77,11 +77,14 @@ def _raw(data: str | bytes | None) -> bytes | None:
         pytest.param(True, id="barriers beside"),
     ],
 )
-def test_every_row_goes_out_once_through_a_restart_with_other_lanes(set_up: SetUp, beside: bool) -> None:
+def test_every_row_goes_out_once_through_restarts_with_any_number_of_lanes(
+    set_up: SetUp, beside: bool
+) -> None:
     stage = set_up(
-        ALL, SOME, table=EVENTS, partitions=3, lanes=3, beside=beside, upstream_type=AppendUpstream
+        ALL, SOME, table=EVENTS, partitions=4, lanes=3, beside=beside, upstream_type=AppendUpstream
     )
-    upstream, chance, wanted = stage.upstream, random.Random(7), [list[Any](), list[Any](), list[Any]()]
+    upstream, chance = stage.upstream, random.Random(7)
+    wanted: Wanted = [[], [], [], []]
     if not beside:
         stage.jobs = [{**job, "barrier_topic": job["output"]} for job in stage.jobs]
     append(stage, 1_500, chance, wanted)
@@ -93,6 +96,12 @@ def test_every_row_goes_out_once_through_a_restart_with_other_lanes(set_up: SetU
         assert any(isinstance(each, InProgress) for each in run.reports[-1].progress["some"].values())
     append(stage, 200, chance, wanted)
     upstream.barrier()
+    with stage.running(lanes=2) as run:
+        append(stage, 20, chance, wanted)
+        run.reach(upstream.barrier())
+        assert any(isinstance(each, InProgress) for each in run.reports[-1].progress["some"].values())
+    with stage.running(lanes=3) as run:
+        run.reach(upstream.barrier())
     with stage.running(lanes=1) as run:
         run.reach(upstream.barrier(Throttle("some", None)))
         while not (run.is_complete("all") and run.is_complete("some")):
@@ -104,7 +113,7 @@ def test_every_row_goes_out_once_through_a_restart_with_other_lanes(set_up: SetU
     for number in range(2):
         report = stage.verify(number)
         assert report.clean, report
-        assert (report.parts, report.vnode_count) == ("partitions", 3)
+        assert (report.parts, report.vnode_count) == ("partitions", 4)
     every, some = (sent(stage, stage.config().jobs[number].output) for number in range(2))
     assert every == [
         [(key, {"id": row[0], "region": row[1], "amount": f"{row[2]}.00"}) for key, row in part]
@@ -114,6 +123,17 @@ def test_every_row_goes_out_once_through_a_restart_with_other_lanes(set_up: SetU
         [(key, {"amount": f"{row[2]}.00", "id": row[0]}) for key, row in part if row[2] >= 100]
         for part in wanted
     ]
+
+
+def test_lanes_beyond_the_partitions_are_refused_and_none_are_taken_by_default(set_up: SetUp) -> None:
+    stage = set_up(ALL, table=EVENTS, partitions=2, lanes=3, beside=True, upstream_type=AppendUpstream)
+    append(stage, 20, random.Random(1), [[], []])
+    with stage.running(lanes=None) as run:
+        run.reach(stage.upstream.barrier())
+        assert run.service.config.lanes in (1, 2)
+    error = stage.fails()
+    assert isinstance(error, ConfigError)
+    assert (error.code, error.found) == (Code.CONFIG_INVALID, "3 lanes for 2 partitions of all")
 
 
 def test_nothing_is_kept_of_a_row_and_null_values_are_counted(set_up: SetUp) -> None:

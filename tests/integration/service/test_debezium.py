@@ -16,6 +16,7 @@ from streaming.protocol.lane_attempts import transactional_id
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from tests.kit.debezium import AvroDebeziumUpstream, DebeziumUpstream, WholeDebeziumUpstream
+from tests.kit.kafka_topics import remove_beginning
 from tests.kit.real import Stage, records
 from tests.kit.registry import FakeRegistry
 
@@ -75,6 +76,30 @@ def test_a_connectors_topic_goes_out_as_the_changelog_that_it_amounts_to(set_up:
     assert stage.verify(1).clean
     assert folded(stage) == upstream.rows
     assert row_stores(stage)
+
+
+def test_a_restart_knows_what_was_seen_though_nothing_of_it_is_there(set_up: SetUp) -> None:
+    """Retention has taken the last batch: nothing is lost, and what the connector repeats is known all the same."""
+    stage, upstream = stage_of(set_up, COPY)
+    for number in range(300):
+        upstream.put(order(number))
+    with stage.running() as run:
+        while not run.is_complete("copy"):
+            run.reach(upstream.barrier())
+        stir(upstream, 1)
+        run.reach(upstream.barrier())
+    for lanes in (4, 2):
+        for partition in range(upstream.partitions):
+            remove_beginning(upstream.kafka.bootstrap, upstream.name, -1, partition=partition)
+        repeated = upstream.again(40)
+        barrier = upstream.barrier()
+        stage.lanes = lanes
+        with stage.running() as run:
+            report = run.reach(barrier)
+            assert (report.redelivered, any(report.sent_live.values())) == (repeated, False)
+            stir(upstream, lanes)
+            run.reach(upstream.barrier())
+    assert folded(stage) == upstream.rows
 
 
 def test_so_does_one_in_avro_whose_schema_changes(set_up: SetUp) -> None:

@@ -6,6 +6,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from schemas.errors import BackfillError, Code
+from schemas.records import Change, Op
 from schemas.table import declare
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.core.health import LEAST_LATE_S, Condition, Health
@@ -116,6 +119,44 @@ def test_an_open_transaction_upstream_is_named_and_the_service_goes_on_after_it(
     said = conditions(logs)
     assert said.count(named) == said.count(("over", Condition.UPSTREAM_STUCK))
     assert stage.verify(complete=barriers == "inject").clean
+
+
+def test_records_that_an_open_transaction_holds_are_logged_where_barriers_beside_the_data_go_on(
+    set_up: SetUp, open_transaction: Callable[[str], Producer]
+) -> None:
+    stage = set_up({"name": "copy"}, beside=True)
+    upstream = stage.upstream
+    for number in range(20):
+        upstream.put(row(number))
+
+    def lines(event: str) -> list[Any]:
+        return [each for each in logs if each["event"] == event]
+
+    with capture_logs() as logs:
+        run = started(stage, barriers="inject", barrier_interval="200ms")
+        run.until(lambda: run.is_complete("copy"))
+        upstream.flush()
+        producer = open_transaction(upstream.name)
+        upstream.change(Change(Op.INSERT, None, row(100)), partition=1)
+        await_condition(lambda: bool(lines("records_held")), "the line of what is held")
+        (line,) = lines("records_held")
+        place = f"{upstream.name}-1@{run.service.vitals.marks[1].stable}"
+        assert (line["where"], line["log_level"], line["records"]) == (place, "warning", 2)
+        assert line["late_s"] >= 1
+        assert datetime.fromisoformat(line["since"]) <= datetime.now(UTC)
+        batches = len(run.reports)
+        run.until(lambda: len(run.reports) > batches + 3)
+        assert run.service.vitals.health() == replace(
+            run.service.vitals.health(), condition=Condition.SERVING, ready=True, reason=None
+        )
+        assert run.service.vitals.held_s().keys() == {1}
+        producer.abort_transaction(30)
+        await_condition(lambda: bool(lines("records_held_over")), "the line that it is over")
+        assert [line["where"] for line in lines("records_held_over")] == [place]
+        run.until(lambda: run.reports[-1].plan.end_offsets[1] >= run.service.vitals.marks[1].stable)
+        run.stop()
+    assert len(lines("records_held")) == 1
+    assert stage.verify().clean
 
 
 def test_barriers_that_stop_and_one_that_is_missing_in_a_partition_are_named_apart(set_up: SetUp) -> None:

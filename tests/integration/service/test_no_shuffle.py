@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -37,7 +37,7 @@ def test_lanes_are_tied_to_the_partitions_until_all_is_complete_and_free_then(
     plans: list[str] = []
     made = UpstreamSource.in_place
 
-    def seen(self: UpstreamSource, *args: Any, **more: Any) -> tuple[DataFrame, list[int]]:
+    def seen(self: UpstreamSource, *args: Any, **more: Any) -> tuple[DataFrame, Sequence[int]]:
         rows, places = made(self, *args, **more)
         plans.append(rows._jdf.queryExecution().executedPlan().toString())
         return rows, places

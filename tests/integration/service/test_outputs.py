@@ -26,7 +26,7 @@ WEEK_MS = "604800000"
 def outputs(bootstrap: str, topic: Topic) -> KafkaSink:
     upstream = topic(partitions=2)
     reserved = UpstreamTopics.of(upstream, barriers=f"{upstream}.barriers").all
-    return KafkaSink(KafkaSettings(bootstrap), reserved, Limits(), parks=True)
+    return KafkaSink(KafkaSettings(bootstrap), reserved, Limits(), parks=True, key_columns=())
 
 
 def job(output: str, **more: Any) -> JobDefinition:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from schemas.errors import Code, InputError
+from schemas.errors import Code
 from schemas.topics import DEAD_LETTERS_SUFFIX
 from streaming.kafka.consumer import header_of
 from streaming.sink.dead_letters import CODE_HEADER, PLACE_HEADER
 from tests.kit.faulty_records import BROKEN, BROKEN_KEYS, KEY, ROW, TABLE, insert
+from tests.kit.folded import folded
 from tests.kit.real import Stage, records
 
 SetUp = Callable[..., Stage]
@@ -28,16 +29,11 @@ def test_every_kind_of_record_at_fault_is_parked_once_for_every_job(
         upstream.put((number, *ROW[1:]))
     early = upstream.send(1, KEY, b"")
     upstream.barrier()
-    error = stage.fails(on_bad_record="park", limits=limits)
-    assert isinstance(error, InputError)
-    assert (error.code, error.exit_status) == (Code.EMPTY_RECORD, 4)
-    assert "it can't be parked: no job is open" in str(error)
 
     given: list[tuple[bytes | None, bytes | None, Code]]
     given = [(KEY, value, code) for value, code in BROKEN.values()]
     given += [(key, insert(), code) for key, code in BROKEN_KEYS.values()]
-    skip = frozenset({(1, early)})
-    with stage.running(on_bad_record="park", skip=skip, limits=limits) as run:
+    with stage.running(on_bad_record="park", limits=limits) as run:
         run.reach(upstream.barrier())
         expected: dict[bytes, tuple[bytes, bytes | None, bytes | None]] = {}
         for number, (key, value, code) in enumerate(given):
@@ -59,5 +55,38 @@ def test_every_kind_of_record_at_fault_is_parked_once_for_every_job(
         }
         assert len(letters) == len(given)
         assert found == expected
-        verdict = stage.verify(number, left_out=skip, siblings=outputs)
+        verdict = stage.verify(number, siblings=outputs)
         assert verdict.clean, verdict.findings[:3]
+    assert places_of_the_table(stage) == [f"{upstream.name}-1@{early}"]
+
+
+def places_of_the_table(stage: Stage) -> list[str]:
+    """Of its letters, in their order."""
+    [letters] = records(stage.upstream.kafka, stage.upstream.name + DEAD_LETTERS_SUFFIX)
+    return [str((header_of(letter, PLACE_HEADER) or b"").decode()) for letter in letters]
+
+
+def test_what_is_at_fault_before_there_is_a_job_is_parked_once_with_the_table(set_up: SetUp) -> None:
+    stage = set_up(table=TABLE.to_dict(), lanes=2)
+    upstream = stage.upstream
+    for number in range(6):
+        upstream.put((number, *ROW[1:]))
+    first = upstream.send(0, KEY, b"")
+    upstream.put((7, *ROW[1:]))
+    with stage.running(on_bad_record="park", limits={"interval_records": 3}) as run:
+        run.reach(upstream.barrier())
+        second = upstream.send(1, KEY, b"?")
+        run.reach(upstream.barrier())
+    places = [f"{upstream.name}-0@{first}", f"{upstream.name}-1@{second}"]
+    assert places_of_the_table(stage) == places
+    with stage.running(state="anew", on_bad_record="park") as run:  # finds the letters there
+        run.reach(upstream.barrier())
+    assert places_of_the_table(stage) == places
+    stage.jobs = [{"name": "late", "output": f"{upstream.name}-late"}]
+    with stage.running(on_bad_record="park") as run:
+        run.reach(upstream.barrier())
+        while not run.is_complete("late"):
+            run.reach(upstream.barrier())
+    verdict = stage.verify(0)
+    assert verdict.clean, verdict.findings[:3]
+    assert folded(stage) == upstream.rows

@@ -11,7 +11,7 @@ import pytest
 from schemas.records import Change, Op
 from state.values.plan import AlignedBarrier, BatchPlan
 from streaming.kafka.clients import KafkaSettings
-from streaming.protocol.lanes import on_spark, short
+from streaming.protocol.lanes import direct, on_spark
 from streaming.runtime import tasks
 from streaming.source.quiet import QuietIntervals
 from tests.kit.kafka_topics import remove_beginning
@@ -37,7 +37,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return counting
 
     monkeypatch.setattr(on_spark, "run_each", counted(tasks.run_each))
-    monkeypatch.setattr(short, "run_numbers", counted(tasks.run_numbers))
+    monkeypatch.setattr(direct, "run_numbers", counted(tasks.run_numbers))
     return began
 
 

@@ -118,7 +118,9 @@ def test_topics_and_intervals_that_are_not_as_they_must_be_end_it(set_up: SetUp,
         upstream.put(row(number, "x" * 900_000))
     end = upstream.barrier()
     refused(stage, Code.RECORD_TOO_LARGE, 4, f"{upstream.name}-0@{large}", on_bad_record="park")
-    refused(stage, Code.OUTPUT_TOPIC_MISMATCH, 5, output, limits={"record_bytes": 1_040_000})
+    _set(admin, output, "max.message.bytes", "900000")
+    refused(stage, Code.OUTPUT_TOPIC_MISMATCH, 5, output)
+    _set(admin, output, "max.message.bytes", "3000000")
     skip = frozenset({(0, large)})
     service = stage.service(skip=skip)
     run = Run(service)
@@ -133,14 +135,14 @@ def test_topics_and_intervals_that_are_not_as_they_must_be_end_it(set_up: SetUp,
     refused(stage, Code.OUTPUT_TOPIC_MISSING, 5, output)
     create_topic(upstream.kafka, output, 4)
     refused(stage, Code.OUTPUT_TOPIC_MISSING, 5, output)
-    _set(admin, output, "compact")
+    _set(admin, output, "cleanup.policy", "compact")
     refused(stage, Code.OUTPUT_TOPIC_MISMATCH, 5, output)
 
     # the upstream: compacted, without what was not read yet, with more partitions, gone, and made again
-    _set(admin, upstream.name, "compact")
+    _set(admin, upstream.name, "cleanup.policy", "compact")
     refused(stage, Code.COMPACTED_INPUT, 5, upstream.name)
-    _set(admin, upstream.name, "delete")
-    _set(admin, output, "delete")
+    _set(admin, upstream.name, "cleanup.policy", "delete")
+    _set(admin, output, "cleanup.policy", "delete")
     # on the way: where the limit says so, the large record is one like others
     large_jobs = [{**stage.jobs[0], "output": f"{output}-large"}]
     lost = str(stage.folder / "lost")
@@ -172,8 +174,8 @@ def _insert(stage: Stage, number: int, note: str | None = None) -> tuple[bytes, 
     return upstream.keys.encode((number,)), upstream.changes.encode(change)
 
 
-def _set(admin: AdminClient, topic: str, policy: str) -> None:
-    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+def _set(admin: AdminClient, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     for answer in admin.incremental_alter_configs([resource]).values():
         answer.result(30)

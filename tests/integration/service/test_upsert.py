@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -20,7 +21,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from schemas.errors import Code, InputError, TopicError
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
-from schemas.records import Op
+from schemas.records import Add, Change, Drop, Op
+from state.maintenance.merge import LEAST_FILES
 from state.replica import Replica
 from state.storage import Storage
 from streaming.kafka.clients import KafkaSettings
@@ -94,6 +96,57 @@ def test_rows_by_key_go_out_as_the_changelog_that_they_amount_to(set_up: SetUp) 
     assert stage.verify(1).clean
     assert ops(stage, 0) == set(Op)
     shutil.rmtree(folder)
+
+
+def test_rows_before_are_the_newest_where_no_job_asked_for_them_while_the_log_was_merged(
+    set_up: SetUp,
+) -> None:
+    """A merge of small files leaves a larger one out, which has the newest row of a key that is in a small one too."""
+    keeper = {"name": "keeper", "format": "upsert", "encoding": "json", "output_partitions": 1}
+    stage = set_up({"name": "first"}, keeper, upstream_type=UpsertUpstream, partitions=1, lanes=1)
+    upstream = stage.upstream
+
+    def step(*rows: tuple[Any, ...]) -> None:
+        for row in rows:
+            upstream.put(row)
+        run.reach(upstream.barrier())
+
+    with stage.running() as run:
+        step(noted(1_000, "x"))
+        while not (run.is_complete("first") and run.is_complete("keeper")):
+            run.reach(upstream.barrier())
+        step(noted(7, "ONE"))
+        step(*(noted(number, "y") for number in range(100, 160)), noted(7, "TWO"))
+        step(noted(1_001, "x"))  # the lane's rows are at this barrier
+        run.reach(upstream.barrier(Drop("first")))
+        for number in range(2_000, 2_000 + LEAST_FILES):
+            step(noted(number, "z"))
+        while not is_merged(stage):
+            run.reach(upstream.barrier())
+        second = {"name": "second", "output": f"second-{upstream.name}", "output_partitions": 1}
+        run.reach(upstream.barrier(Add(json.dumps(second))))
+        while not run.is_complete("second"):
+            run.reach(upstream.barrier())
+        step(noted(7, "THREE"))
+    stage.jobs = [keeper | {"output": stage.jobs[1]["output"]}, second]
+    found = [message for part in records(upstream.kafka, str(second["output"])) for message in part]
+    changes = [upstream.changes.decode(each.value() or b"") for each in found if each.key() is not None]
+    two, three = noted(7, "TWO"), noted(7, "THREE")
+    assert [each for each in changes if each.row[0] == 7] == [
+        Change(Op.INSERT, None, two),
+        Change(Op.UPDATE, two, three),
+    ]
+    assert stage.verify(1).clean
+    shutil.rmtree(rows_folder(stage))
+
+
+def noted(number: int, note: str) -> tuple[Any, ...]:
+    return (number, "EU", Decimal("1.00"), note)
+
+
+def is_merged(stage: Stage) -> bool:
+    replica = Replica(Storage(str(stage.folder / "state")), stage.upstream.table)
+    return any("merged" in file.path for file in replica.files(replica.pin()).log)
 
 
 def test_a_record_at_fault_stops_it_with_its_place_and_without_its_value(set_up: SetUp) -> None:

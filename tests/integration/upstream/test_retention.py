@@ -101,25 +101,23 @@ def test_an_idle_topic_that_retention_empties_lacks_nothing_where_only_ends_of_t
     assert [each.earliest for each in guard.look(behind_barriers)] == [2, 0]
 
 
-def test_barriers_that_are_gone_from_their_topic_are_named_and_one_that_was_handled_may_go(
-    bootstrap: str, topic: Topic
-) -> None:
-    kafka, topics = KafkaSettings(bootstrap), UpstreamTopics.of(topic(1), barriers=topic(1))
+def test_intervals_before_the_oldest_barrier_of_a_topic_count_as_one(bootstrap: str, topic: Topic) -> None:
+    kafka, topics = KafkaSettings(bootstrap), UpstreamTopics.of(topic(2), barriers=topic(2))
     injector = BarrierInjector(kafka, Beside(topics), HOUR_MS)
-    first, second, third = (injector.inject_one() for _ in range(3))
-    remove_beginning(bootstrap, topics.with_barriers, 4)
+    first, second, third, fourth = (injector.inject_one() for _ in range(4))
+    remove_beginning(bootstrap, topics.with_barriers, 2, partition=0)
+    remove_beginning(bootstrap, topics.with_barriers, 4, partition=1)
 
-    def begun(position: Barrier) -> list[int]:
-        source = EmbeddedBeside(FollowedTopic(kafka, topics, 1, no_spark), 1)
+    def begun(position: Barrier | None) -> list[tuple[int, int]]:
+        source = EmbeddedBeside(FollowedTopic(kafka, topics, 2, no_spark), 2)
+        start = None if position is None else AlignedBarrier(position, (0, 0), in_data=False)
         with closing(source):
-            found = source.begin(AlignedBarrier(position, (0,), in_data=False), (0,))
-        return [each.epoch for each in found]
+            return [(each.barrier.prev, each.epoch) for each in source.begin(start, (0, 0))]
 
-    assert begun(second) == [third.curr]
-    with pytest.raises(InputError) as caught:
-        begun(first)
-    assert (caught.value.code, caught.value.where) == (Code.DATA_LOST, f"{topics.with_barriers}-0@4")
-    assert "retention" in caught.value.next_step
+    rest = [(third.curr, fourth.curr)]
+    assert begun(second) == [(second.curr, third.curr), *rest]
+    assert begun(first) == [(first.curr, third.curr), *rest]
+    assert begun(None) == [(second.curr, third.curr), *rest]
     injector.stop()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,7 +54,6 @@ def shown(
     out = io.StringIO()
     condition = status._condition(answer, view, late_s)
     forecasts = forecasts_after(RateEstimators(), view)
-    troubles = answer.troubles if answer else ()
     status._show(
         Console(file=out, width=80),
         condition,
@@ -61,7 +61,7 @@ def shown(
         [seen],
         forecasts,
         has_replica=has_replica,
-        troubles=troubles,
+        answer=answer,
     )
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
@@ -101,6 +101,10 @@ def test_without_an_address_the_state_tells_whether_barriers_come_out() -> None:
     assert "no barrier for" in shown(None, 64, at_ms=1_700_000_000_000)[0]
 
 
+def held(partition: int, seconds: float | None) -> dict[str, object]:
+    return {"partition": partition, "held_s": seconds, "held_offset": 7_000, "unstable": 1_234}
+
+
 def work(name: str, failures: int) -> dict[str, object]:
     return {
         "work": name,
@@ -126,7 +130,14 @@ class Answers(BaseHTTPRequestHandler):
                 "reason": reason,
                 "batch_age_s": 77.0,
                 "maintenance": [work("cleaning", 0), work("compaction", 3)],
-                "disk": {"is_low": True, "free_bytes": 3 << 29},
+                "partitions": [held(0, None), held(3, 9.0), held(4, 65.2)],
+                "disk": {
+                    "is_low": True,
+                    "free_bytes": 3 << 29,
+                    "rows_low": True,
+                    "rows_free_bytes": 40 << 20,
+                    "rows_bytes": 300 << 20,
+                },
             }
             self.say(200, json.dumps(answer).encode())
         else:
@@ -157,10 +168,20 @@ def test_the_service_is_asked_at_its_address_with_its_token(monkeypatch: pytest.
         assert replace(said, troubles=()) == Answer(
             "stuck", False, "NO_PROGRESS: found nothing; next: look", 77.0
         )
-        assert said.troubles == (
-            "compaction has failed 3 times in a row (OSError: no space), again in 40 s; next: look at the disk",
-            "1.5 GiB are free on the state's disk, less than a compaction may write; next: give it more room",
+        compaction, transaction, *disks = said.troubles
+        assert compaction == (
+            "compaction has failed 3 times in a row (OSError: no space), again in 40 s; next: look at the disk"
         )
+        assert re.fullmatch(
+            r"an open transaction holds back partition 4 at offset 7000 since \d\d:\d\d:\d\d: "
+            r"1,234 records there are late by 65 s; next: end its producer, .*",
+            transaction,
+        )
+        assert disks == [
+            "1.5 GiB are free on the state's disk, less than a compaction may write; next: give it more room",
+            "40 MiB are free for rows by key, beside the 300 MiB that they take; next: make room, or name a folder on "
+            "a larger disk as rows_folder",
+        ]
 
 
 def test_what_goes_wrong_beside_the_batches_is_shown() -> None:

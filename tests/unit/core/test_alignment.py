@@ -128,3 +128,53 @@ def test_partitions_that_are_read_from_their_first_record_can_not_lack_a_barrier
     for begins in ((), (0, 2)):
         with pytest.raises(InputError, match="BARRIER_DISAGREE"):
             aligner(*begins).aligned()
+
+
+def beside(
+    *copies: tuple[int, int, Barrier], last: AlignedBarrier | None, trimmed: tuple[int, ...] = (0, 1)
+) -> Aligner:
+    """An aligner of a barrier topic that was fed (partition, end, barrier); offsets are those left there."""
+    aligner = Aligner("up.barriers", 2, last, in_data=False)
+    aligner.trimmed(trimmed)
+    offsets = [7, 7]
+    for partition, end, copy in copies:
+        aligner.feed_beside(partition, offsets[partition], copy, end)
+        offsets[partition] += 2
+    return aligner
+
+
+def test_intervals_before_the_oldest_barrier_are_one_that_goes_on_from_the_last() -> None:
+    copies = [(p, 10 * n, barrier(n)) for n in (5, 6, 7) for p in (0, 1)]
+    last = AlignedBarrier(barrier(2), (3, 3), in_data=False)
+    aligner = beside(*copies, last=last)
+    assert aligner.aligned() == [
+        AlignedBarrier(barrier(5, prev=2), (50, 50), in_data=False),
+        AlignedBarrier(barrier(6), (60, 60), in_data=False),
+        AlignedBarrier(barrier(7), (70, 70), in_data=False),
+    ]
+
+
+@pytest.mark.parametrize("last", [None, AlignedBarrier(barrier(2), (3, 3), in_data=False)])
+def test_partitions_that_were_trimmed_apart_begin_with_the_first_barrier_that_all_have(
+    last: AlignedBarrier | None,
+) -> None:
+    aligner = beside((0, 50, barrier(5)), (0, 60, barrier(6)), last=last)
+    assert aligner.aligned() == []
+    aligner.feed_beside(1, 7, barrier(6), 61)
+    aligner.feed_beside(1, 9, barrier(7), 71)
+    [found] = aligner.aligned()
+    assert (found.epoch, found.ends, found.barrier.prev >> 16) == (
+        6 << 16,
+        (60, 61),
+        5 if last is None else 2,
+    )
+
+
+def test_a_gap_is_one_where_nothing_was_trimmed_and_behind_the_oldest_barrier() -> None:
+    last = AlignedBarrier(barrier(2), (3, 3), in_data=False)
+    with pytest.raises(InputError) as caught:
+        beside((0, 50, barrier(5)), last=last, trimmed=(1,))
+    assert caught.value.code is Code.BARRIER_GAP
+    with pytest.raises(InputError) as caught:
+        beside((0, 50, barrier(5)), (0, 70, barrier(7)), last=last)
+    assert caught.value.code is Code.BARRIER_GAP

@@ -15,12 +15,14 @@ import pytest
 
 from schemas.formats.change_avro import AvroKeys
 from schemas.records import Op
+from state.maintenance import merge
 from state.replica import Replica
 from state.storage import Storage
 from streaming.lane.before.follow import Replicated, bring
 from streaming.lane.before.lookup import open_rows_before
 from streaming.lane.before.store import LocalStore, decoded
 from streaming.lane.changes import Changes
+from tests.kit.examples import examples
 from tests.kit.tables import vnode_of
 from tests.unit.state.test_compaction import TABLE, Changelog
 
@@ -49,36 +51,53 @@ def rows_of(folder: Path, epoch: int, changelog: Changelog) -> dict[object, obje
     return {key: tuple(column[i] for column in columns) for i, key in enumerate(every) if stored.present[i]}
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_it_comes_to_every_barrier(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(examples(24)))
+def test_it_comes_to_every_barrier(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever became of log and store since it was at one; merges, as the service chooses them, are frequent."""
+    monkeypatch.setattr(merge, "LEAST_FILES", 3)  # a history of dozens of batches has merges then
     chance = random.Random(seed)
     changelog = Changelog(Replica(Storage(str(tmp_path / "state")), TABLE))
     middle = TABLE.vnode_count // 2
     halves = (range(middle), range(middle, TABLE.vnode_count))
     lanes = {tmp_path / f"lane-{number}": half for number, half in enumerate(halves)}
-    for _ in range(12):
-        for _ in range(chance.choice([0, 1, 8])):
-            row = draw(chance)
-            if TABLE.key_of(row) in changelog.rows and chance.random() < 0.4:
-                changelog.delete(TABLE.key_of(row))
-            else:
-                changelog.put(row)
+    for _ in range(30):
+        some_changes(changelog, chance)
         changelog.barrier()
-        if chance.random() < 0.3:
+        if chance.random() < 0.1:
             changelog.compaction()
+        if chance.random() < 0.6:
+            merge_log(changelog)
         for folder, vnodes in lanes.items():
             misfortune = chance.random()
-            if misfortune < 0.2:
+            if misfortune < 0.5:
                 continue  # behind by more than a batch
-            if misfortune < 0.3:
+            if misfortune < 0.55:
                 shutil.rmtree(folder, ignore_errors=True)
-            elif misfortune < 0.4 and (folder / "data.mdb").exists():
+            elif misfortune < 0.6 and (folder / "data.mdb").exists():
                 (folder / "data.mdb").write_bytes(b"torn" * 2_000)
             with closing(LocalStore(folder, TABLE)) as store:
                 bring(store, replicated(changelog, vnodes), changelog.epoch)
                 assert store.epoch == changelog.epoch
             expected = {key: row for key, row in changelog.rows.items() if vnode_of(TABLE, key) in vnodes}
             assert rows_of(folder, changelog.epoch, changelog) == expected
+
+
+def some_changes(changelog: Changelog, chance: random.Random) -> None:
+    """Few or many, so that log files are of several tiers."""
+    for _ in range(chance.choice([0, 1, 1, 1, 8, 30])):
+        row = draw(chance)
+        if TABLE.key_of(row) in changelog.rows and chance.random() < 0.4:
+            changelog.delete(TABLE.key_of(row))
+        else:
+            changelog.put(row)
+
+
+def merge_log(changelog: Changelog) -> None:
+    """The merges that the service would choose."""
+    replica = changelog.replica
+    for group in merge.choose_merges(replica.files(replica.pin()).log):
+        merged = merge.merge_files(merge.Merge(replica.storage, TABLE, group))
+        replica.replace_log_files(merged.files, merged.into)
 
 
 def test_what_the_log_holds_is_taken_from_it_and_a_state_that_went_back_is_read_anew(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from schemas.errors import Code, ConfigError, EnvironmentProblem
+from schemas.formats.names.lost import FieldsSeen
 from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from state.values.progress import Completed, InProgress, Progress
@@ -157,6 +158,23 @@ def test_readiness_is_that_barriers_come_out() -> None:
         assert said(client) == (200, "serving")
         cache.vitals.stops()
         assert said(client) == (503, "stopping")
+
+
+def test_columns_that_rows_lack_show_in_the_status_and_in_metrics() -> None:
+    app, cache, *_ = application()
+    cache.vitals.fields = FieldsSeen(12_000, ("a",), ("b",), ("x", "y"), more=True)
+    with TestClient(app) as client:
+        assert client.get("/api/v1/status").json()["fields"] == {
+            "rows": 12_000,
+            "lost": ["a"],
+            "never": ["b"],
+            "undeclared": ["x", "y"],
+            "more": True,
+        }
+        families = text_string_to_metric_families(client.get("/metrics").text)
+        samples = {s.name: s.value for family in families for s in family.samples}
+    assert samples["backfill_absent_columns"] == 2
+    assert samples["backfill_undeclared_fields"] == 3
 
 
 def test_an_open_transaction_shows_in_the_status_and_in_metrics() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -26,6 +25,7 @@ from streaming.observe import state_size
 from streaming.observe.models import DiskStatus
 from streaming.observe.state_size import (
     LEAST_FREE_BYTES,
+    LEAST_ROWS_FREE_BYTES,
     MOST_PAUSE_S,
     PAUSE_S,
     StateSize,
@@ -98,6 +98,7 @@ def test_the_lag_is_what_no_batch_holds() -> None:
     cache.note(report())  # up to offset 9 in both
     cache.vitals.broker_answers([Watermarks(0, 109, 120), Watermarks(0, 7, 7), Watermarks(0, 7, 7)])
     assert [each.lag for each in cache.status().partitions] == [100, 0, None]
+    assert [each.held_offset for each in cache.status().partitions] == [109, None, None]
 
 
 def test_every_kind_of_backfill_is_named() -> None:
@@ -128,9 +129,8 @@ def test_the_source_is_as_it_is_configured(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def state(tmp_path: Path) -> Path:
     """A folder that looks like a state, and rows by key of it."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     for number, path in enumerate((BASE_PATH, LOG_PATH, "journal/_delta_log", "progress", CHUNKS_PATH)):
         (tmp_path / "state" / path).mkdir(parents=True)
         (tmp_path / "state" / path / "file").write_bytes(b"x" * 10_000 * (number + 1))
@@ -150,7 +150,7 @@ def measured(size: StateSize, files: ReplicaFiles | None = None) -> DiskStatus:
 
 
 def test_each_part_of_the_state_is_measured_in_blocks(state: Path) -> None:
-    size = StateSize(Storage(str(state)), lambda: "of-this-state")
+    size = StateSize(Storage(str(state)), lambda: state.parent / "tmp" / "of-this-state")
     found = measured(size)
     parts = (
         found.base_bytes,
@@ -164,11 +164,15 @@ def test_each_part_of_the_state_is_measured_in_blocks(state: Path) -> None:
         assert taken is not None
         assert least <= taken < least + 10_000
     assert found.rows_bytes == 0, "a terabyte of holes"
+    assert found.rows_free_bytes == found.free_bytes
     assert found.free_bytes is not None
     assert found.disk_bytes is not None
     assert 0 < found.free_bytes <= found.disk_bytes
     assert measured(StateSize(Storage(str(state)), lambda: None)).rows_bytes is None
-    assert measured(StateSize(Storage(str(state)), lambda: "of-another")).rows_bytes is None
+    assert (
+        measured(StateSize(Storage(str(state)), lambda: state.parent / "tmp" / "of-another")).rows_bytes
+        is None
+    )
 
 
 def test_what_is_deleted_meanwhile_ends_no_measurement(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,6 +231,36 @@ def test_a_disk_is_low_where_a_compaction_may_not_fit(state: Path, monkeypatch: 
     assert not is_low(large)
     free[0] = LEAST_FREE_BYTES - 1
     assert is_low(None)
+
+
+@pytest.mark.parametrize("at", ["state", "s3://bucket/state"])
+def test_rows_by_key_are_low_where_they_may_outgrow_their_disk(
+    state: Path, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, taken = [LEAST_ROWS_FREE_BYTES], [0]
+    usage = type("Usage", (), {"free": property(lambda _: free[0]), "total": 1 << 50})()
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    monkeypatch.setattr(state_size, "taken_bytes", lambda folder: taken[0])
+    rows = state.parent / "tmp" / "of-this-state"
+
+    def is_low() -> bool:
+        root = str(state) if at == "state" else at
+        size = StateSize(Storage(root), lambda: rows)
+        size.look(FILES)
+        size.wait(30)
+        found = size.look(FILES)
+        assert found is not None
+        assert (found.rows_bytes, found.rows_free_bytes) == (taken[0], free[0])
+        return found.rows_low
+
+    assert not is_low()
+    free[0] -= 1
+    assert is_low()
+    free[0] = 1 << 30
+    taken[0] = 1 << 32
+    assert not is_low()
+    taken[0] += 4
+    assert is_low()
 
 
 def test_of_an_object_store_is_reported_what_needs_no_listing(monkeypatch: pytest.MonkeyPatch) -> None:

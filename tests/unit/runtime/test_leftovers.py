@@ -112,7 +112,7 @@ def test_rows_that_no_lane_has_opened_for_long_are_swept(temporary: Path) -> Non
         for path in (folder, *folder.rglob("*")):
             os.utime(path, (long_ago, long_ago))
     local_store(f"{names[1]}/0-8", table).close()  # nothing is written, but it is in use
-    assert sweep_rows() == 2
+    assert sweep_rows(temporary) == 2
     assert not (temporary / names[0]).exists()
     assert not scratches[0].exists()
     assert len(list(temporary.iterdir())) == 6

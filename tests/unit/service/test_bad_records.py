@@ -1,4 +1,4 @@
-"""What becomes of records at fault: parked where a job is open, left out where they are named, else the end."""
+"""What becomes of records at fault: parked where that is asked for, left out where they are named, else the end."""
 
 from __future__ import annotations
 
@@ -40,14 +40,30 @@ def test_with_a_job_every_record_is_parked_with_the_lane_that_found_it_named_one
     assert without_parked(more) == plan("a", "b")
 
 
+def test_a_record_whose_change_is_too_long_for_an_output_is_parked_as_others_are() -> None:
+    long = replace(fault(3, Code.RECORD_TOO_LARGE), output="a-out")
+    after = BadRecords("up", parks=True).leave_out(plan("a", "b"), [(long, 1)])
+    assert (after.parked, after.skipped) == ((Parked(0, 3, Code.RECORD_TOO_LARGE, 1),), ((0, 1), (0, 3)))
+    with pytest.raises(
+        InputError, match="next: raise what a-out takes; to leave this record out, start with"
+    ):
+        BadRecords("up").leave_out(plan("a", "b"), [(long, 1)])
+
+
+def test_without_a_job_a_record_is_parked_with_the_table() -> None:
+    after = BadRecords("up", parks=True).leave_out(plan(), [(fault(3), 1)])
+    assert after.parked == (Parked(0, 3, Code.EMPTY_RECORD, 1),)
+    assert after.parks_early
+    assert not BadRecords("up", parks=True).leave_out(plan("a"), [(fault(3), 1)]).parks_early
+
+
 @pytest.mark.parametrize(
     ("batch", "found"),
     [
-        (plan(), [(fault(3), 0)]),
         (plan("a"), [(fault(3, Code.RECORD_TOO_LARGE), 0)]),
         (plan("a"), [(fault(offset + 3), 0) for offset in range(MOST_PARKED + 1)]),
     ],
-    ids=["no job is open", "too large", "too many"],
+    ids=["too large", "too many"],
 )
 def test_what_can_not_be_parked_stops_it_unless_it_is_named(
     batch: BatchPlan, found: list[tuple[Fault, int]]

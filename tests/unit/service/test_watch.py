@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from schemas.errors import Code, EnvironmentProblem, TopicError
+from schemas.formats.names.lost import FieldsSeen
 from streaming.core.health import Condition
 from streaming.kafka.topics import Watermarks
 from streaming.service.health import Watch
@@ -58,6 +59,26 @@ def test_until_the_service_has_recovered_nothing_is_missed_upstream() -> None:
         watch.next_offsets = lambda: (7, 9)
         await_condition(lambda: guard.asked[-1] == (7, 9), "a look behind the last batch")
         await_condition(lambda: vitals.margins_s() == {0: 60.0, 1: 60.0}, "what it keeps")
+
+
+class Fields:
+    """Says of so many records that it has seen them, and whether it was closed."""
+
+    closed = False
+
+    def look(self, marks: Sequence[Watermarks]) -> FieldsSeen:
+        return FieldsSeen(sum(mark.stable for mark in marks), lost=("a",))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_the_newest_rows_are_looked_at_as_often() -> None:
+    vitals, fields = Vitals("up", 1_000, late_s=LATE_S, injects=False), Fields()
+    with Watch(Guard((Watermarks(0, 3, 5),)), vitals, fields).running():
+        await_condition(lambda: vitals.fields == FieldsSeen(3, ("a",)), "its fields")
+        assert not fields.closed
+    assert fields.closed
 
 
 @pytest.mark.parametrize(

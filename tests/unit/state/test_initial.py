@@ -188,6 +188,82 @@ def test_rows_without_a_key_are_refused_and_counted(storage: Storage, tmp_path: 
     assert error.found == "2 rows with a null in the primary key"
 
 
+DAY_10000 = pa.array([0, 2_932_897, None], pa.int32()).cast(pa.date32())
+INFINITE = pa.array([0, -(2**63) + 1, 2**63 - 1], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+"""As Spark has PostgreSQL's infinity."""
+BEFORE_YEAR_1 = pa.array([-719_163, -719_162, 2_932_896], pa.int32()).cast(pa.date32())
+NO_TEXT = pa.Array.from_buffers(pa.string(), 3, pa.array([b"a", b"\xff", b"b\xc3"], pa.binary()).buffers())
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("of_key", [True, False])
+@pytest.mark.parametrize(
+    ("values", "declared", "found"),
+    [
+        (DAY_10000, "date", "a date outside the years 1 to 9999 in column v, 1 of them"),
+        (BEFORE_YEAR_1, "date", "a date outside the years 1 to 9999 in column v, 1 of them"),
+        (INFINITE, "timestamp", "a timestamp outside the years 1 to 9999 in column v, 2 of them"),
+    ],
+)
+def test_values_that_no_form_can_hold_are_refused_and_counted(
+    storage: Storage,
+    tmp_path: Path,
+    values: pa.Array,
+    declared: str,
+    found: str,
+    of_key: bool,
+    statistics: bool,
+) -> None:
+    schema = table({"id": "bigint", "v": declared}, key=["id", "v"] if of_key else ["id"])
+    uri, indexed = str(tmp_path / "source"), "32" if statistics else "1"
+    rows = pa.table({"id": pa.array([1, 2, 3]), "v": values}).filter(values.is_valid())
+    write_deltalake(uri, rows, configuration={"delta.dataSkippingNumIndexedCols": indexed})
+    source = newest(uri)
+    source.check(schema)
+    replica = Replica(storage, schema)
+    error = refusal(TableCopy(replica, source, 1))
+    assert (error.code, error.where, error.found) == (Code.VALUE_OUT_OF_RANGE, f"{uri}@0", found)
+    assert not replica.log.files()
+
+
+def test_a_day_that_files_are_partitioned_by_is_refused_with_their_rows(tmp_path: Path) -> None:
+    uri = str(tmp_path / "source")
+    days = pa.array([0, 2_932_897, 2_932_897], pa.int32()).cast(pa.date32())
+    write_deltalake(uri, pa.table({"id": pa.array([1, 2, 3]), "v": days}), partition_by=["v"])
+    with pytest.raises(BackfillError) as caught:
+        newest(uri).check(table({"id": "bigint", "v": "date"}))
+    assert caught.value.code is Code.VALUE_OUT_OF_RANGE
+    assert caught.value.found.endswith("in column v, 2 of them")
+
+
+def test_text_that_is_not_utf8_and_numbers_that_are_too_long_are_counted() -> None:
+    """Parquet has them, though Delta's writers do not make them."""
+    too_long = pa.Array.from_buffers(
+        pa.decimal128(2, 0), 3, pa.array([99, 100, -100], pa.decimal128(5, 0)).buffers()
+    )
+    schema = table({"id": "bigint", "n": "decimal(2,0)", "t": "string"})
+    rows = pa.table({"id": pa.array([1, 2, 3]), "n": too_long, "t": NO_TEXT})
+    assert initial_copy._invalid(rows, schema) == {
+        (Code.VALUE_OUT_OF_RANGE, "n", "a number with more digits than decimal(2,0)"): 2,
+        (Code.BAD_ENCODING, "t", "a text that is not UTF-8"): 2,
+    }
+
+
+def test_partitioned_tables_are_copied(storage: Storage, tmp_path: Path) -> None:
+    schema = table({"id": "bigint", "d": "date", "t": "timestamp", "s": "string"})
+    day, moment = dt.date(9999, 12, 31), dt.datetime(2020, 1, 2, tzinfo=dt.UTC)
+    rows: list[Row] = [(1, day, moment, "a"), (2, dt.date(1, 1, 1), moment, ""), (3, None, None, None)]
+    arrow = pa.schema([(column.name, column.type.arrow) for column in schema.columns])
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(schema.column_names)}
+    uri = str(tmp_path / "source")
+    write_deltalake(uri, pa.table(columns, schema=arrow), partition_by=["d", "s"])
+    source, replica = newest(uri), Replica(storage, schema)
+    source.check(schema)
+    assert copied(TableCopy(replica, source, 1))
+    kept = [(*row[:3], row[3] or None) for row in rows]  # Delta has no empty text there
+    assert stored(replica) == expected(schema, kept)
+
+
 def test_keys_that_several_rows_have_are_refused_and_counted(storage: Storage, tmp_path: Path) -> None:
     schema = table()
     uri = written(tmp_path, schema, [[(1, 1, "a"), (2, 2, "b")], [(1, 9, "c"), (3, 1, "d")], [(1, 1, "a")]])

@@ -71,6 +71,39 @@ def test_what_a_commit_brings_is_known_without_reading_the_commits(
     assert other.records == 40
 
 
+def test_a_note_stays_until_a_commit_brings_another_one(storage: Storage) -> None:
+    table = ledger(storage)
+    table.commit([file(storage, 1)], epoch=1)
+    assert ledger(storage).note is None
+    table.commit([], epoch=2, note="one \n\u00e4")
+    first = file(storage, 2)
+    table.commit([first], epoch=3)
+    table.commit([file(storage, 3)], [first], epoch=None, data_change=False)
+    assert {table.note, ledger(storage).note} == {"one \n\u00e4"}
+    rival = ledger(storage)
+    rival.commit([], epoch=4, note="two")
+    assert {table.note, rival.note} == {"one \n\u00e4", "two"}
+    table.reload()
+    assert (table.note, table.epoch) == ("two", 4)
+
+
+def test_the_note_of_a_refused_commit_is_not_kept(storage: Storage) -> None:
+    table, rival = ledger(storage), ledger(storage)
+    rival.commit([file(storage, 1)], epoch=7, note="theirs")
+    with pytest.raises(CommitConflict):
+        table.commit([file(storage, 2)], epoch=8, note="ours")
+    table.reload()
+    assert table.note == "theirs"
+
+
+def test_a_note_outlives_checkpoints_and_the_commits_before_them(storage: Storage) -> None:
+    table = ledger(storage)
+    table.commit([], epoch=1, note="kept")
+    for epoch in range(2, 2 * storage.retention.checkpoint_commits + 2):
+        table.commit([], epoch=epoch)
+    assert ledger(storage).note == "kept"
+
+
 def test_a_refused_commit_is_not_taken_for_one_s_own(storage: Storage) -> None:
     table, rival = ledger(storage), ledger(storage)
     assert table.epoch == 0

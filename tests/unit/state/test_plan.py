@@ -126,3 +126,10 @@ def test_a_plan_that_a_former_version_left_open_is_gone_on_with() -> None:
     assert plan.start == AlignedBarrier(FIRST, (5, 8))
     assert (plan.end, plan.end_offsets) == (AlignedBarrier(SECOND, (10, 10)), (10, 10))
     assert BatchPlan.from_json(plan.to_json(), TABLE) == plan
+
+
+def test_why_a_job_is_paused_comes_back_and_is_not_asked_of_older_plans() -> None:
+    definition = JobDefinition.declare({"name": "a", "output": "b"}, TABLE)
+    state = JobState(definition, 7, opened=True, paused=True, paused_by="RECORD_TOO_LARGE at the row [1]")
+    assert JobState.from_dict(json.loads(json.dumps(state.to_dict())), TABLE) == state
+    assert "paused_by" not in JobState(definition, 7).to_dict()

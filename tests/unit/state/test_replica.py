@@ -10,15 +10,19 @@ import pyarrow as pa
 import pytest
 
 from schemas.errors import CommitConflict
+from schemas.formats.events.logs import LogId
 from schemas.records import Op
 from state.columns import EPOCH, VNODE, base_schema, log_schema
 from state.replica import BASE_PATH, Replica, write_log_file
 from state.storage import DataFile, Storage
+from state.values.seen import Mark, Seen
 from tests.kit.tables import table
 
 pytestmark = pytest.mark.any_storage
 
 TABLE = table(vnode_count=8)
+
+LOG = LogId("postgresql", "shop", "shop")
 
 
 def opened(storage: Storage) -> Replica:
@@ -62,6 +66,24 @@ def test_the_changes_of_a_batch_are_appended_once(storage: Storage) -> None:
     again = opened(storage)
     assert (again.log_epoch, again.id) == (10, replica.id)
     assert sorted(file.bounds[VNODE] for file in again.files(again.pin()).log) == [(0, 3), (7, 7)]
+
+
+def test_what_was_seen_is_there_with_the_batch_and_after_what_maintenance_commits(storage: Storage) -> None:
+    replica, first, second = (
+        opened(storage),
+        Seen({LOG: Mark((1, 8))}),
+        Seen({LOG: Mark((2, 9), frozenset({"a"}))}, "key"),
+    )
+    assert opened(storage).seen is None
+    replica.append_part([log_file(storage, (0, 10, 1))], 1, {0: first})
+    assert opened(storage).seen == {0: first}
+    replica.append([log_file(storage, (0, 10, 2))], 10, {0: first, 1: second})
+    replica.append([log_file(storage, (0, 10, 2))], 10, {0: second})  # is there, with what was seen then
+    commit_compaction(storage, replica, 10, 1, 2)
+    assert replica.trim() == 2
+    assert (replica.seen, opened(storage).seen) == ({0: first, 1: second}, {0: first, 1: second})
+    replica.append([], 20, {})
+    assert opened(storage).seen == {}
 
 
 def test_a_batch_without_changes_moves_the_epoch_and_adds_no_file(storage: Storage) -> None:

@@ -10,11 +10,13 @@ import pytest
 
 from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
 from schemas.errors import Code, InputError
+from schemas.formats.debezium import DebeziumFormat
 from schemas.records import Barrier, BarrierKind, Change, Drop, Op, Row, VnodeProgress
 from schemas.table import declare
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
 from streaming.verify.history import Entry
+from streaming.verify.records.canonical import canonical
 from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.rows import View
 from tests.kit.encoded_histories import ListSource
@@ -221,3 +223,28 @@ def finished(*, rows: int) -> tuple[VnodeProgress, ...]:
     """Of the one vnode of key 1 and the other one."""
     own = vnode_of(TABLE, (1,))
     return tuple(VnodeProgress(vnode, None, True, rows if vnode == own else 0) for vnode in range(2))
+
+
+DEBEZIUM = DebeziumFormat(time="microseconds", decimal="precise")
+_ROW = b'"source":{"connector":"mysql"},"before":null,"after"'
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code"),
+    [
+        (None, b'{"op":"t",%s:null}' % _ROW, Code.TRUNCATE_UNSUPPORTED),
+        (b'{"id":1}', b'{"op":"t",%s:null}' % _ROW, Code.TRUNCATE_UNSUPPORTED),
+        (None, b'{"op":"c",%s:{"id":1}}' % _ROW, Code.KEY_MISMATCH),
+        (b'{"id":1}', b'{"op":"x",%s:null}' % _ROW, Code.UNKNOWN_OP),
+        (b'{"id":1}', b'{"op":"c",%s:{"id":1,"n":2147483648}}' % _ROW, Code.VALUE_OUT_OF_RANGE),
+    ],
+)
+def test_a_record_that_is_no_change_has_the_code_of_its_fault(
+    key: bytes | None, value: bytes, code: Code
+) -> None:
+    entries = [barrier(9, 0), Entry(0, key, value), barrier(20, 9)]
+    [source] = canonical([ListSource(entries)], DEBEZIUM, TABLE.columns, TABLE.key_columns)
+    with pytest.raises(InputError) as raised:
+        judge(list(source.entries()))
+    assert raised.value.code is code
+    assert str(raised.value.where) == "up-0@1"

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import Self
 
 import structlog
@@ -121,7 +122,9 @@ class _Session:
         if mutation is None:
             request = self._control_topic.take()
             mutation = request.mutation if request else None
-        return next_barrier(self.last, partitions=self._partitions, now_ms=now_ms, mutation=mutation)
+        barrier = next_barrier(self.last, partitions=self._partitions, now_ms=now_ms, mutation=mutation)
+        # In a topic of their own all of an upstream's barriers are full: they have no progress that could be missing.
+        return replace(barrier, full=self._target.topics.barriers is not None)
 
     def await_request(self, timeout_s: float) -> bool:
         """As `ControlTopic.await_request`."""

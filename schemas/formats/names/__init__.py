@@ -1,0 +1,1 @@
+"""Names of fields in upstream records, and which declared columns are among them."""

@@ -1,0 +1,67 @@
+"""Declared columns that rows have no more, and fields that are not declared, over the rows of a running upstream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from schemas.table import TableSchema
+
+LOST_AFTER = 10_000
+"""Rows without a column."""
+MOST_UNDECLARED = 1_000
+"""Names of fields that are kept; of further ones nothing but that they are there."""
+
+
+class FieldsSeen(NamedTuple):
+    """As of some row. `lost` columns were in an earlier one, `never` in none; `more`: further names are not listed."""
+
+    rows: int = 0
+    lost: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    undeclared: tuple[str, ...] = ()
+    more: bool = False
+
+
+@dataclass
+class FieldHistory:
+    """Takes the names of one row after another. The columns of the key are not looked for."""
+
+    table: TableSchema
+    rows: int = 0
+    _last: dict[str, int] = field(default_factory=dict)
+    _undeclared: dict[str, None] = field(default_factory=dict)
+    _more: bool = False
+
+    def __post_init__(self) -> None:
+        key = frozenset(self.table.primary_key)
+        self._names = {each.in_records.name: each for each in self.table.columns if each.name not in key}
+        self._declared = frozenset(each.in_records.name for each in self.table.columns)
+
+    def add(self, names: Iterable[str]) -> None:
+        """Those of the next row."""
+        self.rows += 1
+        for name in names:
+            if name in self._declared:
+                self._last[name] = self.rows
+            elif name not in self._undeclared:
+                self._more |= len(self._undeclared) >= MOST_UNDECLARED
+                if not self._more:
+                    self._undeclared[name] = None
+
+    def seen(self) -> FieldsSeen:
+        """As of now."""
+        gone = [
+            (each.name, name in self._last)
+            for name, each in self._names.items()
+            if self.rows - self._last.get(name, 0) >= LOST_AFTER
+            and not (each.has_fill and name not in self._last)
+        ]
+        return FieldsSeen(
+            self.rows,
+            tuple(name for name, was_there in gone if was_there),
+            tuple(name for name, was_there in gone if not was_there),
+            tuple(self._undeclared),
+            self._more,
+        )

@@ -1,0 +1,159 @@
+"""Columns of a table as they are declared: a name with a type, or with how records of the upstream have it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
+from typing import Any, Literal, cast
+
+from schemas.types import ColumnType, TypeName
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+RESERVED_PREFIX = "_bf_"
+"""Columns of our own beside the table's columns in the replica start with this."""
+
+ColumnTime = Literal[
+    "adaptive", "connect", "milliseconds", "microseconds", "nanoseconds", "isostring", "days"
+]
+ColumnDecimal = Literal["precise", "string"]
+Unsigned = Literal["wrapped"]
+
+_COLUMN_KEYS = ("type", "field", "time", "decimal", "unsigned", "fill")
+_UNITS: dict[str, dict[TypeName, tuple[str, ...]]] = {
+    "time": {
+        TypeName.DATE: ("days", "isostring", "adaptive"),
+        TypeName.TIMESTAMP: (
+            *("milliseconds", "microseconds", "nanoseconds", "connect"),
+            *("isostring", "adaptive"),
+        ),
+    },
+    "decimal": {TypeName.DECIMAL: ("precise", "string")},
+    "unsigned": {TypeName.DECIMAL: ("wrapped",)},
+}
+"""What a column may say of its values in records, by its type."""
+_MAX_FIELD = 1_000
+_UNSIGNED_DIGITS = 20
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column; `nullable` is false exactly for the primary key's.
+
+    `field` is its name in records of the upstream, None: its own name. `time`, `decimal` and `unsigned` say what its
+    values mean there; None: the upstream's format says it. Only readers of the upstream may look at these four: state
+    and outputs have the column's name and value alone.
+
+    `has_fill`: records may lack the column, which is null then; without it a column that no record has is an error. It
+    is no part of what a state is of, so that it may come and go.
+    """
+
+    name: str
+    type: ColumnType
+    nullable: bool
+    field: str | None = None
+    time: ColumnTime | None = None
+    decimal: ColumnDecimal | None = None
+    unsigned: Unsigned | None = None
+    has_fill: bool = dataclass_field(default=False, compare=False)
+
+    @property
+    def in_records(self) -> Column:
+        """The column under its name in records of the upstream."""
+        return self if self.field is None else replace(self, name=self.field, field=None)
+
+    @property
+    def keys_in_records(self) -> dict[str, str]:
+        """Those of `field`, `time`, `decimal` and `unsigned` that are given."""
+        given = {"field": self.field, "time": self.time, "decimal": self.decimal, "unsigned": self.unsigned}
+        return {key: value for key, value in given.items() if value is not None}
+
+    @property
+    def declared(self) -> str | dict[str, str]:
+        """The column as a declaration has it: its type, or a mapping."""
+        more = self.keys_in_records
+        return {"type": str(self.type), **more} if more else str(self.type)
+
+
+def in_records(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns under their names in records of the upstream."""
+    return tuple(column.in_records for column in columns)
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """` (did you mean ...?)` for a likely typing slip, else an empty text."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def declared_columns(declared: object, faults: list[str]) -> list[Column]:
+    """The columns of a declaration that can be read, each nullable; what is wrong is added to `faults`."""
+    if not isinstance(declared, Mapping) or not declared:
+        faults.append("columns is not a mapping of names to types")
+        return []
+    columns = []
+    for name, given in declared.items():
+        if not (isinstance(name, str) and IDENTIFIER.fullmatch(name)):
+            faults.append(
+                f"column name {name!r} is not letters, digits and _ (128 at most); "
+                "its name in records can be any text: field"
+            )
+        elif name.lower().startswith(RESERVED_PREFIX):
+            faults.append(
+                f"column name {name!r} starts with {RESERVED_PREFIX}, which is kept for the replica"
+            )
+        else:
+            try:
+                columns.append(_column(name, given))
+            except ValueError as error:
+                faults.append(f"column {name}: {error}")
+    if len({column.name.lower() for column in columns}) != len(columns):
+        faults.append("two column names differ only in case")  # Spark and Delta treat them as one
+    fields = [column.in_records.name for column in columns]
+    faults += [
+        f"two columns are read from {name!r}" for name in sorted(set(fields)) if fields.count(name) > 1
+    ]
+    return columns
+
+
+def _column(name: str, given: object) -> Column:
+    """Raises: ValueError, which says what is wrong."""
+    if not isinstance(given, Mapping):
+        return Column(name, ColumnType.parse(str(given)), nullable=True)
+    unknown = [str(key) for key in given if key not in _COLUMN_KEYS]
+    if unknown:
+        raise ValueError(f"unknown key {unknown[0]!r}{nearest(unknown[0], _COLUMN_KEYS)}")
+    kind = ColumnType.parse(str(given.get("type", "")))
+    if given.get("fill") is not None:
+        raise ValueError(f"fill {given['fill']!r} is not null, which is what a row without the column has")
+    field = given.get("field")
+    if field is not None and not (
+        isinstance(field, str) and 0 < len(field) <= _MAX_FIELD and _is_text(field)
+    ):
+        raise ValueError(f"field {field!r} is no text of 1 to {_MAX_FIELD} characters")
+    for key, kinds in _UNITS.items():
+        if (value := given.get(key)) is None:
+            continue
+        if kind.name not in kinds:
+            raise ValueError(f"{key} is for columns of type {' and '.join(kinds)}, not {kind}")
+        if value not in kinds[kind.name]:
+            raise ValueError(f"{key} {value!r} is not one of: {', '.join(kinds[kind.name])}")
+    if given.get("unsigned") is not None:
+        if kind.scale != 0 or (kind.precision or 0) < _UNSIGNED_DIGITS:
+            raise ValueError(f"unsigned is for decimal({_UNSIGNED_DIGITS},0), not {kind}")
+        if given.get("decimal") is not None:
+            raise ValueError("unsigned is for whole numbers, decimal for bytes and texts: one of them")
+    # `field: <its own name>` is the same declaration as none.
+    units = {key: cast("Any", given.get(key)) for key in _UNITS}
+    named = None if field == name else field
+    return Column(name, kind, nullable=True, field=named, **units, has_fill="fill" in given)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

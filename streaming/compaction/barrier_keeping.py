@@ -1,0 +1,94 @@
+"""How long barriers are kept that stand beside the data: behind finished batches the oldest ones are deleted.
+
+Only the owner of the state deletes, and only what no recovery needs: barriers before the last finished batch that are
+older than the configuration says. A state that is restored from an older copy than that finds the intervals before the
+oldest barrier as one. All topics of a service begin with the same barrier then, as far as each lets itself be trimmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import structlog
+
+from schemas.errors import BackfillError, Code
+from state.values.plan import BatchPlan
+from streaming.compaction.turns import Maintenance, Turn
+from streaming.kafka.old_barriers import Cut
+from streaming.sink.protocol import SinkOf
+from streaming.source.barriers.source import BarrierSource
+
+_ADVICE = "look up why the broker refuses it (the right to delete records); the topics grow meanwhile"
+
+log = structlog.get_logger(__name__)
+
+
+class BarrierKeeping:
+    """Of one service that owns its state. `keep_ms` None: barriers are kept for ever."""
+
+    def __init__(
+        self, keep_ms: int | None, sink_of: SinkOf, source: BarrierSource, is_ours: Callable[[], bool]
+    ) -> None:
+        self._keep_ms, self._sink_of, self._source, self._is_ours = keep_ms, sink_of, source, is_ours
+        self._refused: dict[str, Code] = {}
+        self._turn = Turn[None]("deletion of barriers", _ADVICE)
+
+    def maintenance(self) -> tuple[Maintenance, ...]:
+        """How it goes. A topic that refuses the deletion counts as a failure for as long as this instance runs."""
+        now = self._turn.maintenance()
+        if self._refused:
+            error = ", ".join(f"{code} of {topic}" for topic, code in sorted(self._refused.items()))
+            now = replace(now, failures=max(1, now.failures), error=error)
+        return (now,)
+
+    def behind(self, plan: BatchPlan) -> None:
+        """Call it behind each finished batch: once a period barriers are deleted, by a thread of its own."""
+        self._turn.take()
+        if plan.has_full and self._turn.is_free:
+            self._turn.begin(partial(self.delete, plan))
+
+    def close(self) -> None:
+        """Begin nothing more; what is under way may still be done."""
+        self._turn.close()
+
+    def delete(self, plan: BatchPlan) -> None:
+        """Delete what may go once this plan is done: of the outputs first, so that the upstream begins no later.
+
+        Raises: EnvironmentProblem(BROKER_UNREACHABLE).
+        """
+        cut = self.cut(plan)
+        if cut is None or not self._is_ours():
+            return
+        for topic, delete in self._topics(plan, cut):
+            if topic not in self._refused:
+                self._delete_in(topic, delete)
+
+    def cut(self, plan: BatchPlan) -> Cut | None:
+        """Up to where barriers may go: a full one before this batch, which is the last finished one."""
+        if self._keep_ms is None or plan.start is None:
+            return None
+        return Cut(plan.start.epoch, plan.end.barrier.injected_at_ms - self._keep_ms)
+
+    def _topics(self, plan: BatchPlan, cut: Cut) -> Iterator[tuple[str, Callable[[], int]]]:
+        for job in plan.jobs:
+            definition = job.state.definition
+            if definition.barrier_topic is not None:
+                sink = self._sink_of(definition)
+                yield definition.barrier_topic, partial(sink.delete_barriers, definition, cut)
+        yield "the upstream's barriers", partial(self._source.delete_barriers, cut)
+
+    def _delete_in(self, topic: str, delete: Callable[[], int]) -> None:
+        try:
+            count = delete()
+        except BackfillError as error:
+            if error.code is Code.BROKER_UNREACHABLE:
+                raise
+            self._refused[topic] = error.code
+            log.warning(
+                "barriers_not_deleted", topic=topic, code=error.code, found=error.found, next_step=_ADVICE
+            )
+        else:
+            if count:
+                log.info("barriers_deleted", topic=topic, offsets=count)

@@ -1,0 +1,87 @@
+"""Deletes the oldest barriers of a barrier topic, which then begins with a full one (`schemas.kinds.full_barriers`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from schemas.kinds.full_barriers import PERIOD_MS, begins_period
+from schemas.records import Barrier
+from streaming.kafka.barrier_records import beside_barrier_in
+from streaming.kafka.clients import KafkaSettings, translate
+from streaming.kafka.consumer import RangeReader
+from streaming.kafka.topics import PartitionId, admin
+
+_LATE_MS = 600_000
+"""A barrier is written at most so long before its time, by the clocks of the two machines."""
+_WINDOW_OFFSETS = 8_192
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Barriers before the one of `epoch` may be deleted, if they were injected before `before_ms` (Unix time)."""
+
+    epoch: int
+    before_ms: int
+
+    def has(self, barrier: Barrier) -> bool:
+        """Whether a topic may begin with this barrier."""
+        return barrier.curr <= self.epoch and barrier.injected_at_ms <= self.before_ms
+
+
+def delete_barriers(kafka: KafkaSettings, topic: str, cut: Cut) -> int:
+    """Delete what lies before the newest full barrier within the cut, by partition; returns how many offsets.
+
+    Of an upstream, all of whose barriers are full, the first of a period is taken, as it is in its outputs. The last
+    barrier of a partition is never deleted. Raises: EnvironmentProblem, TopicError when the broker refuses.
+    """
+    with RangeReader(kafka) as reader:
+        marks = reader.watermarks(topic)
+        firsts = reader.first_since(topic, cut.before_ms - PERIOD_MS - _LATE_MS)
+        begins: dict[PartitionId, int] = {}
+        for partition, each in enumerate(marks):
+            span = max(firsts.get(partition, each.earliest), each.earliest), each.stable
+            begin = _newest_full(reader, (topic, partition), span, cut)
+            if begin is not None and begin > each.earliest:
+                begins[topic, partition] = begin
+    _delete_before(kafka, begins)
+    return sum(begin - marks[partition].earliest for (_, partition), begin in begins.items())
+
+
+def _newest_full(reader: RangeReader, place: PartitionId, span: tuple[int, int], cut: Cut) -> int | None:
+    """The offset of the newest full barrier in the cut that is the first of its period; None without one."""
+    found, before = None, None
+    for offset, barrier in _barriers(reader, place, span):
+        if not cut.has(barrier):
+            break
+        if barrier.full and before is not None and begins_period(before, barrier):
+            found = offset
+        before = barrier
+    return found
+
+
+def _barriers(
+    reader: RangeReader, place: PartitionId, span: tuple[int, int]
+) -> Iterator[tuple[int, Barrier]]:
+    topic, partition = place
+    begin, end = span
+    while begin < end:
+        upto = min(begin + _WINDOW_OFFSETS, end)
+        for chunk in reader.read(topic, {partition: (begin, upto)}):
+            for found in filter(None, map(beside_barrier_in, chunk)):
+                yield found.offset, found.barrier
+        begin = upto
+
+
+def _delete_before(kafka: KafkaSettings, begins: Mapping[PartitionId, int]) -> None:
+    """Raises: EnvironmentProblem, TopicError."""
+    if not begins:
+        return
+    wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in begins.items()]
+    for place, answer in admin(kafka).delete_records(wanted, request_timeout=kafka.wait_s).items():
+        try:
+            answer.result()
+        except KafkaException as raised:
+            raise translate(raised.args[0], kafka, what=f"{place.topic}-{place.partition}") from None

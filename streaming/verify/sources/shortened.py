@@ -1,0 +1,146 @@
+"""Topics whose oldest barriers were deleted: all records up to a barrier that every topic still has are one interval.
+
+Shortened    a partition without the barriers before that one, which then lists all positions known by then
+Folded       of an output, what the records of that interval add up to: an INSERT of each row that is left
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from confluent_kafka import Message
+
+from schemas.avro.codec import decode_barrier, encode_barrier
+from schemas.errors import InputError
+from schemas.records import VnodeProgress
+from streaming.kafka.barrier_records import beside_barrier_in
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader
+from streaming.kafka.topics import Watermarks
+from streaming.verify.history import Entry, Source
+from streaming.verify.records.rows import View
+
+_WINDOW_OFFSETS = 4_096
+
+
+@dataclass
+class Shortened(Source):
+    """`source` from the barrier `since` on, behind all data before it. `lists`: of an output, which has positions."""
+
+    source: Source
+    since: int
+    lists: bool
+
+    def __post_init__(self) -> None:
+        self._progress: dict[int, VnodeProgress] | None = {}
+
+    def entries(self) -> Iterator[Entry]:
+        """As `Source.entries`."""
+        return (entry for entry in map(self._shortened, self.source.entries()) if entry is not None)
+
+    def extend(self) -> bool:
+        """As the source."""
+        return self.source.extend()
+
+    def _shortened(self, entry: Entry) -> Entry | None:
+        if self._progress is None or entry.barrier is None:
+            return entry
+        try:
+            barrier = decode_barrier(entry.barrier, entry.value)
+        except InputError:
+            return entry  # its reader makes a finding of it
+        is_start = not self._progress and not barrier.progress
+        self._progress |= {each.vnode: each for each in barrier.progress}
+        if barrier.curr < self.since:
+            return None
+        progress, self._progress = tuple(self._progress.values()), None
+        if is_start or not self.lists:
+            return entry
+        return entry._replace(value=encode_barrier(replace(barrier, progress=progress)), joined=True)
+
+
+@dataclass
+class Folded(Source):
+    """An output in canonical form, from the barrier on that closes what was shortened."""
+
+    source: Source
+    view: View
+    _begun: bool = field(default=False, init=False)
+
+    def entries(self) -> Iterator[Entry]:
+        """As `Source.entries`; records at fault stay as they are."""
+        rows: dict[bytes | None, _Last] = {}
+        for entry in self.source.entries():
+            if not self._begun and entry.barrier is None:
+                self._fold(entry, rows)
+                continue
+            if not self._begun:
+                self._begun = True
+                yield from filter(None, (last.shown for last in rows.values()))
+            yield entry
+
+    def extend(self) -> bool:
+        """As the source."""
+        return self.source.extend()
+
+    def _fold(self, entry: Entry, rows: dict[bytes | None, _Last]) -> None:
+        last = rows.pop(entry.key, _NOTHING)
+        try:
+            after = self.view.rows.split(entry.value or b"", last.row)[1]
+        except InputError:
+            rows[entry.key] = _Last(None, entry)
+            return
+        if after is not None:
+            rows[entry.key] = _Last(after, entry._replace(value=self.view.change(None, after)))
+
+
+class _Last(NamedTuple):
+    """The row of a key, and the entry that stands for it."""
+
+    row: bytes | None
+    shown: Entry | None
+
+
+_NOTHING = _Last(None, None)
+
+
+def shared_since(
+    settings: KafkaSettings,
+    of_output: tuple[str | None, tuple[Watermarks, ...]],
+    of_upstream: tuple[str | None, tuple[Watermarks, ...]],
+) -> int | None:
+    """The oldest barrier that both topics of barriers have in every partition, from where all positions are known.
+
+    Each is a topic, None for one that has its barriers in the data, with its watermarks. None: nothing was deleted.
+    """
+    if not any(marks.earliest for _, topic in (of_output, of_upstream) for marks in topic):
+        return None
+    with RangeReader(settings) as reader:
+        firsts = [
+            _first(reader, name, number, marks, is_output=topic is of_output)
+            for topic in (of_output, of_upstream)
+            for name in filter(None, topic[:1])
+            for number, marks in enumerate(topic[1])
+        ]
+    return max(firsts, default=0)
+
+
+def _first(reader: RangeReader, topic: str, partition: int, marks: Watermarks, *, is_output: bool) -> int:
+    """The first barrier of a partition to begin with: of one that lacks its oldest, a full one. 0 without any."""
+
+    def is_wanted(message: Message) -> int | None:
+        found = beside_barrier_in(message)
+        is_known = found is not None and (found.barrier.full or not is_output or not marks.earliest)
+        return found.barrier.curr if found is not None and is_known else None
+
+    begin = marks.earliest
+    while begin < marks.stable:
+        end = min(begin + _WINDOW_OFFSETS, marks.stable)
+        for chunk in reader.read(topic, {partition: (begin, end)}):
+            for message in chunk:
+                if (curr := is_wanted(message)) is not None:
+                    return curr
+        begin = end
+    return 0

@@ -1,0 +1,104 @@
+"""Topics of barriers don't grow for ever: old barriers are deleted, and every reader begins at a full one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Message
+
+from schemas.kinds.lanes import parts_of
+from streaming.kafka.barrier_records import beside_barrier_in
+from streaming.kafka.old_barriers import Cut, delete_barriers
+from streaming.kafka.topics import watermarks
+from streaming.service.service import Service
+from tests.kit.folded import folded
+from tests.kit.kafka_topics import remove_beginning
+from tests.kit.real import Run, Stage, await_condition, records
+
+SetUp = Callable[..., Stage]
+STEP_MS, HOUR_MS = 45 * 60_000, 3_600_000
+JOBS = {"name": "rows", "format": "upsert"}, {"name": "events", "format": "debezium", "filter": "id >= 3"}
+
+
+def row(number: int, version: int = 0) -> tuple[Any, ...]:
+    return (number, "EU", None, f"n{version}")
+
+
+def next_barrier(stage: Stage, run: Run, number: int) -> None:
+    """Three quarters of an hour later, with a change or two before it."""
+    stage.upstream.ahead_ms += STEP_MS
+    stage.upstream.put(row(number % 7, number))
+    if number % 3 == 0:
+        stage.upstream.delete(number % 7)
+    run.reach(stage.upstream.barrier())
+
+
+def first_barriers(stage: Stage, number: int) -> list[Any]:
+    topic = stage.config().jobs[number].with_barriers
+    firsts = [part[0] for part in records(stage.upstream.kafka, topic)]
+    return [found.barrier for message in firsts if (found := beside_barrier_in(message)) is not None]
+
+
+def is_trimmed(stage: Stage, number: int) -> bool:
+    topic = stage.config().jobs[number].with_barriers
+    return all(each.earliest > 0 for each in watermarks(stage.upstream.kafka, topic))
+
+
+def check(stage: Stage) -> None:
+    for number in range(len(stage.jobs)):
+        report = stage.verify(number)
+        assert report.clean, report.findings[:3]
+    assert folded(stage, number=0) == stage.upstream.rows
+
+
+def rebuilt(stage: Stage, **how: Any) -> Run:
+    service: Service = stage.service(**how)
+    service.rebuild = True
+    return Run(service)
+
+
+def test_old_barriers_are_deleted_and_readers_begin_at_a_full_one(set_up: SetUp) -> None:
+    stage = set_up(*JOBS, beside=True)
+    upstream, kafka = stage.upstream, stage.upstream.kafka
+    for key in range(7):
+        upstream.put(row(key))
+    with stage.running(barriers_keep="1h") as run:
+        run.reach(upstream.barrier())
+        for number in range(5):
+            next_barrier(stage, run, number)
+        await_condition(lambda: is_trimmed(stage, 0) and is_trimmed(stage, 1), "the deletion")
+        assert run.is_complete("rows")
+    for number in range(2):
+        job = stage.config().jobs[number]
+        for partition, barrier in enumerate(first_barriers(stage, number)):
+            assert barrier.full
+            assert [each.vnode for each in barrier.progress] == list(parts_of(job, partition))
+            assert upstream.last is not None
+            assert barrier.injected_at_ms <= upstream.last.injected_at_ms - HOUR_MS
+    check(stage)
+    with stage.running(barriers_keep="1h") as run:
+        next_barrier(stage, run, 5)
+    check(stage)
+
+    # A state that is lost is made anew, by what is left of the barriers.
+    run = rebuilt(stage, state="anew", barriers_keep="forever")
+    next_barrier(stage, run, 6)
+    run.stop()
+    check(stage)
+    # So it is where the upstream's own barriers are deleted as well, in one partition more than in the other.
+    last = first_barriers(stage, 0)[0].curr
+    assert upstream.topics.barriers is not None
+    assert delete_barriers(kafka, upstream.topics.barriers, Cut(last, 1 << 60))
+    torn = beside_of(records(kafka, upstream.topics.barriers)[1])[2]
+    remove_beginning(kafka.bootstrap, upstream.topics.barriers, torn, partition=1)
+    check(stage)
+    run = rebuilt(stage, state="once more", barriers_keep="forever")
+    next_barrier(stage, run, 7)
+    run.stop()
+    check(stage)
+
+
+def beside_of(messages: list[Message]) -> list[int]:
+    """The offsets of barriers."""
+    return [found.offset for message in messages if (found := beside_barrier_in(message)) is not None]

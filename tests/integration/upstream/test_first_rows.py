@@ -1,0 +1,122 @@
+"""Declared columns are looked for in a topic's first records: by `doctor`, and by a service before it makes a state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from schemas.errors import Code, ConfigError
+from schemas.formats.debezium import DebeziumFormat
+from schemas.formats.upsert import UpsertFormat
+from schemas.records import BARRIER_HEADER
+from schemas.table import TableSchema, declare
+from streaming.cli.app import main
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import watermarks
+from streaming.source.first_rows import OF_PARTITION, check_columns
+from streaming.source.newest_rows import OF_A_LOOK, NewestRows
+from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
+
+pytestmark = pytest.mark.kafka
+
+
+def table(**columns: Any) -> TableSchema:
+    return declare({"name": "t", "columns": {"id": "bigint"} | columns, "primary_key": ["id"]})
+
+
+def send(bootstrap: str, topic: str, rows: list[tuple[int, Any]], **more: Any) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number, (partition, row) in enumerate(rows):
+        value = None if row is None else json.dumps(row)
+        producer.produce(topic, value, json.dumps({"id": number}), partition, **more)
+    assert producer.flush(30) == 0
+
+
+def test_columns_are_looked_for_in_the_first_rows_of_each_partition(
+    bootstrap: str, topic: Callable[..., str]
+) -> None:
+    name, kafka, rows = topic(partitions=3), KafkaSettings(bootstrap), UpsertFormat()
+    assert check_columns(kafka, name, rows, table(a="bigint")) is not None  # there is nothing to judge
+    beyond: list[tuple[int, Any]] = [(0, {"x": 1})] * OF_PARTITION + [(0, {"a": 1})]
+    send(bootstrap, name, [*beyond, (1, None), (2, {"y": None})])
+    send(bootstrap, name, [(1, {"a": 1})], headers={BARRIER_HEADER: b"7"})
+    with pytest.raises(ConfigError) as caught:
+        check_columns(kafka, name, rows, table(a="bigint", x="bigint"))
+    assert (caught.value.code, caught.value.where) == (Code.COLUMN_ABSENT, name)
+    assert "1,001 rows without column a; their other fields: 'y'" in caught.value.found
+    seen = check_columns(kafka, name, rows, table(a="bigint", x="bigint"), [1, 0, 0])
+    assert seen is not None
+    assert seen.rows == OF_PARTITION + 1
+    assert check_columns(kafka, name, rows, table(x="int", y="int")) is not None
+
+
+@pytest.mark.parametrize("form", ["plain", "schemas", "avro"])
+def test_columns_of_recorded_events_are_found(bootstrap: str, topic: Callable[..., str], form: str) -> None:
+    name = topic(partitions=3)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for each in recorded(form):
+        if "orders" in each.topic:
+            producer.produce(name, each.value, each.key, each.partition)
+    assert producer.flush(30) == 0
+    format_ = DebeziumFormat(time="microseconds", decimal="precise")
+    if form == "avro":
+        format_ = DebeziumFormat(encoding="avro-registry").with_schemas(recorded_schemas())
+    seen = check_columns(KafkaSettings(bootstrap), name, format_, UNLISTED)
+    assert seen is not None
+    assert "tags" in seen.undeclared
+    declared = UNLISTED.to_dict()
+    wrong = declare({**declared, "columns": declared["columns"] | {"amout": "decimal(18,2)"}})
+    with pytest.raises(ConfigError, match="column amout"):
+        check_columns(KafkaSettings(bootstrap), name, format_, wrong)
+
+
+def test_doctor_says_it_as_a_start_would(
+    bootstrap: str, topic: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = topic(partitions=1)
+    send(bootstrap, name, [(0, {"a": number, "more": 1}) for number in range(3)])
+
+    def columns(**declared: Any) -> dict[str, str]:
+        config = {
+            "kafka": {"bootstrap": bootstrap},
+            "upstream": {"topic": name, "format": "upsert"},
+            "state": "state",
+            "table": {"name": "t", "columns": {"id": "int"} | declared, "primary_key": ["id"]},
+        }
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(config))
+        capsys.readouterr()
+        main(["doctor", str(path), "--json"])
+        [found] = [
+            each for each in json.loads(capsys.readouterr().out)["findings"] if each["subject"] == "columns"
+        ]
+        return dict(found)
+
+    found = columns(a="int")
+    assert (found["verdict"], found["found"]) == (
+        "ok",
+        "each is in some of 3 first rows, which have 1 fields that are not declared: more",
+    )
+    found = columns(b="int")
+    assert found["verdict"] == "failed"
+    assert found["found"].startswith(f"COLUMN_ABSENT at {name}: 3 rows without column b")
+    assert columns(a="int", b={"type": "int", "fill": None})["verdict"] == "ok"
+
+
+def test_newest_rows_are_looked_at_as_they_come(bootstrap: str, topic: Callable[..., str]) -> None:
+    name, kafka = topic(partitions=2), KafkaSettings(bootstrap)
+    newest = NewestRows(kafka, name, UpsertFormat(), table(a="bigint", b="bigint"))
+    try:
+        assert newest.look(watermarks(kafka, name)).rows == 0
+        send(bootstrap, name, [(0, {"a": 1, "x": 1}), (1, None), (1, {"b": None})])
+        assert newest.look(watermarks(kafka, name))[:4] == (2, (), (), ("x",))
+        assert newest.look(watermarks(kafka, name)).rows == 2
+        send(bootstrap, name, [(0, {"a": 1})] * OF_A_LOOK)
+        assert newest.look(watermarks(kafka, name)).rows == 2 + OF_A_LOOK // 2
+    finally:
+        newest.close()
