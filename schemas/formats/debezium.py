@@ -108,10 +108,6 @@ class DebeziumFormat(RegistryFormat):
     def comes_again(self) -> bool:
         return True
 
-    @property
-    def accepts_log_resets(self) -> bool:
-        return self.on_log_reset == "accept"
-
     _asks_transactions: bool = PrivateAttr(default=False)
 
     @property

@@ -248,11 +248,6 @@ class Format(BaseModel):
         return False
 
     @property
-    def accepts_log_resets(self) -> bool:
-        """Whether a log of a database may begin anew at lower positions without the operator's word."""
-        return False
-
-    @property
     def reads_transactions(self) -> bool:
         """Whether `UpstreamRecord.transaction` is read."""
         return False

@@ -31,6 +31,7 @@ from schemas.errors import (
     OutcomeUnknown,
     TopicError,
 )
+from schemas.formats.debezium import DebeziumFormat
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.initial.progress import CopyProgress
@@ -131,7 +132,9 @@ class Service:
     @cached_property
     def log_resets(self) -> LogResets:
         """The operator's word on logs that begin anew; it remembers which it was given for."""
-        return LogResets(self.config.upstream_format.accepts_log_resets, self.accept_log_reset)
+        upstream = self.config.upstream_format
+        accepts = isinstance(upstream, DebeziumFormat) and upstream.on_log_reset == "accept"
+        return LogResets(accepts, self.accept_log_reset)
 
     def stop(self) -> None:
         """Ask the running service to end after the open batch. Safe from signal handlers and other threads."""
