@@ -8,11 +8,10 @@ each job: the two are separate values, whatever their kinds. Its fields are the 
     a lane, whole columns          `Format.column_reader`, `Format.keys` and `OutputFormat.values`
     a lane, record by record       `Format.rows`, the reference decoder, for what the columnar readers refuse
 
-So a format is a small value: immutable, comparable, hashable, picklable, without open files or clients, and everything
-that it makes may be made again in another process at any time. What encodes must be repeatable: the same rows give the
-same bytes in every process and version, in batches of any size, because a batch that is run again has to send what it
-has sent before, and one primary key has one encoding for the life of an output. What decodes must depend on nothing but
-the record. Only `Rows` may loop over rows in Python.
+So a format is a small value: immutable, hashable, picklable, without open files or clients, and all that it makes may be
+made again in another process. What encodes must be repeatable: the same rows give the same bytes in every process and
+version, in batches of any size, and one primary key has one encoding for the life of an output. What decodes must depend
+on nothing but the record. Only `Rows` may loop over rows in Python.
 """
 
 from __future__ import annotations
@@ -46,11 +45,9 @@ class Images(Enum):
     FULL = "full"
     """INSERT has `after`, DELETE has `before`, UPDATE has both."""
     AFTER_ONLY = "after only"
-    """No change has the row that was there. INSERT only says what the row is now, whether it was there or not; the
-    `before` of a DELETE has the key columns, and nulls elsewhere."""
+    """INSERT says what the row is now, whether it was there or not; `before` of a DELETE has the key columns alone."""
     ROWS = "rows"
-    """Rows without identity: each record is an INSERT of one, of a table without a primary key. Its key is not looked
-    at, and goes on with it as it came, null too; equal rows are two rows."""
+    """Rows without identity, each an INSERT into a table without a primary key; the record's key goes on as it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +62,9 @@ class Framed:
 
 
 class Rows(Protocol):
-    """The strict twin of a format's columns, one record at a time, over one list of columns.
+    """The reference decoder of a format: one record at a time, over one list of columns.
 
-    It refuses every record that the format does not allow; from all others it reads the same row as the columns do.
-    Errors are InputError with the fault's own code, and `where` as their place.
+    Refuses every record that the format forbids: InputError with the fault's own code, and `where` as their place.
     """
 
     def read_key(self, data: bytes, *, where: str | None = None) -> Key:
@@ -112,10 +108,7 @@ class ColumnReader(Protocol):
     """Reads many records at once, as whole columns."""
 
     def __call__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> ReadColumns:
-        """Of n records. Keys are read, or left to the caller, as by `Rows.read_change`.
-
-        Raises: OddRecordError, where any record may not be sound; `Rows` say which, and why.
-        """
+        """Of n records; keys as by `Rows.read_change`. Raises: OddRecordError, where any may be invalid: ask `Rows`."""
 
 
 class KeyReader(Protocol):

@@ -306,9 +306,8 @@ def _find_same_topics(topics: UpstreamTopics, jobs: Sequence[JobDefinition], fau
         faults.add(f"{topic!r} is two of upstream, barrier_topic and control_topic", Code.SAME_TOPIC)
     for job in jobs:
         if job.output in topics.all:
-            found = f"job {job.name}: output {job.output!r} is the upstream or a topic beside it"
-            faults.add(found, Code.SAME_TOPIC)
-    for job in jobs:
+            what = "is the upstream or a topic beside it"
+            faults.add(f"job {job.name}: output {job.output!r} {what}", Code.SAME_TOPIC)
         _find_taken(job, topics, jobs, faults)
 
 
@@ -321,8 +320,7 @@ def _find_taken(
         taken[other.output] = f"output of job {other.name}"
         if other is not job and other.barrier_topic is not None:
             taken[other.barrier_topic] = f"barrier topic of job {other.name}"
-    beside = {"dead letters": job.dead_letters, "barriers": job.barrier_topic}
-    for what, topic in beside.items():
+    for what, topic in {"dead letters": job.dead_letters, "barriers": job.barrier_topic}.items():
         if topic in taken:
             faults.add(f"{taken[topic]} {topic!r} is for the {what} of job {job.name}", Code.SAME_TOPIC)
 
