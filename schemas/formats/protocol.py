@@ -8,10 +8,10 @@ each job: the two are separate values, whatever their kinds. Its fields are the 
     a lane, whole columns          `Format.column_reader`, `Format.keys` and `OutputFormat.values`
     a lane, record by record       `Format.rows`, the reference decoder, for what the columnar readers refuse
 
-So a format is a small value: immutable, hashable, picklable, without open files or clients, and all that it makes may be
-made again in another process. What encodes must be repeatable: the same rows give the same bytes in every process and
-version, in batches of any size, and one primary key has one encoding for the life of an output. What decodes must depend
-on nothing but the record. Only `Rows` may loop over rows in Python.
+So a format is a small value: immutable, hashable, picklable, without open files or clients, and all that it makes may
+be made again in another process. What encodes must be repeatable: the same rows give the same bytes in every process
+and version, in batches of any size, and one primary key has one encoding for the life of an output. What decodes must
+depend on nothing but the record. Only `Rows` may loop over rows in Python.
 """
 
 from __future__ import annotations
