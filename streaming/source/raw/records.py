@@ -40,7 +40,7 @@ class Records(NamedTuple):
 
     @classmethod
     def concatenated(cls, batches: Iterable[pa.RecordBatch]) -> Records:
-        """From batches of the columns of `RAW_SCHEMA`, in order; what Spark calls not null may be null here."""
+        """From batches of the columns of `RAW_SCHEMA`, one after another; Spark may call some of them not null."""
         own = [pa.RecordBatch.from_arrays(each.columns, schema=RAW_SCHEMA) for each in batches]
         table = pa.Table.from_batches(own, RAW_SCHEMA).combine_chunks()
         return cls(*(_one_chunk(column) for column in table.columns))

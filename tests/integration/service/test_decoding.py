@@ -44,7 +44,9 @@ def decode(spark: SparkSession) -> Decode:
         columns = keys or [KEY] * len(values), values, headers or [None] * len(values)
         rows = [(0, offset, *row) for offset, row in enumerate(zip(*columns, strict=True))]
         [batch] = exchanged(
-            source, spark.createDataFrame(rows, RECORDS), Exchange(DEFAULT, TABLE, Routes(1, 2))
+            source,
+            spark.createDataFrame(rows, RECORDS),
+            Exchange(DEFAULT, TABLE, Routes(1, TABLE.vnode_count)),
         )
         changes = order_changes([batch], batch.schema, _plan(len(values)), TABLE)
         return changes, find_faults(changes, TABLE)
@@ -133,7 +135,9 @@ def test_spark_sorts_records_by_the_intervals_that_end_before_them(spark: SparkS
     ends = (2, 0), (2, 1), (3, 3)
     rows = [(number, offset, KEY, insert(), None) for number in (0, 1) for offset in (0, 1, 2)]
     records = spark.createDataFrame(rows, RECORDS).repartition(2, "partition").sortWithinPartitions("offset")
-    found = pa.Table.from_batches(exchanged(source, records, Exchange(DEFAULT, TABLE, Routes(1, 2), ends)))
+    found = pa.Table.from_batches(
+        exchanged(source, records, Exchange(DEFAULT, TABLE, Routes(1, TABLE.vnode_count), ends))
+    )
     places = zip(*(found[name].to_pylist() for name in (PARTITION, OFFSET)), strict=True)
     assert list(places) == [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (1, 2)]
 
@@ -149,7 +153,7 @@ def test_a_lane_gets_records_in_order_from_many_batches_of_spark(spark: SparkSes
         "cast(null as array<struct<key string, value binary>>) as headers",
     )
     ends = (3,), (3,), (19_999,), (count,)
-    found = exchanged(source, records, Exchange(DEFAULT, TABLE, Routes(1, 2), ends))
+    found = exchanged(source, records, Exchange(DEFAULT, TABLE, Routes(1, TABLE.vnode_count), ends))
     assert [offset for batch in found for offset in batch[OFFSET].to_pylist()] == list(range(count))
 
 

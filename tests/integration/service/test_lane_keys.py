@@ -46,7 +46,7 @@ def test_where_jobs_read_the_upstream_a_record_comes_to_the_lanes_of_its_vnode_a
     early = [(*place, *record, None) for place, record in rows.items() if place[1] < 20]
     marked = (0, 100, None, b"-", [("barrier", b"1")])
     live = [(*place, *record, None) for place, record in rows.items() if place[1] >= 20]
-    broken_key = (3, 101, b"?", b"?", None)
+    broken_key = (3, 101, b"\x80", b"?", None)
     broken = (3, 102, keys.encode((102,)), b"?", None)
     routes = Routes(lanes, table_.vnode_count, partitions, (20,) * partitions)
     blocks = source.exchanged(

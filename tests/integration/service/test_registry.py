@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import zlib
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -163,8 +164,9 @@ def test_a_registry_that_is_away_delays_only_what_it_alone_knows(
     assert_lawful(stage)
 
 
-def test_an_id_that_the_registry_does_not_know_stops_every_lane_and_may_be_learnt_later(
-    set_up: SetUp, registry: FakeRegistry
+@pytest.mark.parametrize("part", ["key", "value"])
+def test_an_id_that_the_registry_does_not_know_stops_the_lanes_that_it_may_be_for_and_may_be_learnt_later(
+    set_up: SetUp, registry: FakeRegistry, part: str
 ) -> None:
     stage = staged(set_up, registry, COPY)
     upstream = stage.upstream
@@ -180,16 +182,21 @@ def test_an_id_that_the_registry_does_not_know_stops_every_lane_and_may_be_learn
     upstream.flush()
     key = upstream.written("key", KEY, {"id": 7})
     row = {"region": "EU", "amount": b"\x01", "note": "late"}
-    place = upstream.send(zlib.crc32(key) % upstream.partitions, key, frame(77) + encoded(row_schema(), row))
+    partition, value = zlib.crc32(key) % upstream.partitions, frame(77) + encoded(row_schema(), row)
+    if part == "key":
+        key, value = frame(77) + key[5:], upstream.written("value", row_schema(), row)
+    place = upstream.send(partition, key, value)
     upstream.barrier()
     error = stage.fails()
     assert isinstance(error, InputError)
     assert (error.code, error.where) == (
         Code.SCHEMA_UNKNOWN,
-        f"{upstream.name}-{zlib.crc32(key) % upstream.partitions}@{place}",
+        f"{upstream.name}-{partition}@{place}",
     )
-    assert [len(part) for part in records(upstream.kafka, stage.config().jobs[0].output)] == sent
-    registry.register(f"{upstream.name}-value", row_schema(), schema_id=77)
+    found = [len(each) for each in records(upstream.kafka, stage.config().jobs[0].output)]
+    assert (found == sent) is (part == "key")  # whose record it is, is not known
+    assert any(map(operator.eq, found, sent))
+    registry.register(f"{upstream.name}-{part}", KEY if part == "key" else row_schema(), schema_id=77)
     with stage.running() as run:
         run.reach(upstream.barrier())
         while not run.is_complete("copy"):
