@@ -65,7 +65,7 @@ class Seen:
 
     @classmethod
     def from_list(cls, raw: Sequence[Any]) -> Seen:
-        """From what `to_list` gave, or what it gave before logs were told apart."""
+        """From what `to_list` gave, or what it gave before each log had marks of its own."""
         if not isinstance(raw[0], dict):
             commit, lsn, dropped, *at_highest = raw
             return cls(dropped=dropped, former=((commit, lsn), frozenset(at_highest)))

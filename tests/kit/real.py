@@ -344,8 +344,7 @@ def records(kafka: KafkaSettings, topic: str) -> list[list[Message]]:
 
 def await_condition(condition: Callable[[], bool], what: str, *, limit_s: float = WAIT_S) -> None:
     """Wait for something that is not reported, by looking often."""
-    deadline = time.monotonic() + limit_s
-    ticks = threading.Event()
+    deadline, ticks = time.monotonic() + limit_s, threading.Event()
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not in time"
         ticks.wait(0.02)

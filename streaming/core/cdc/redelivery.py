@@ -150,7 +150,7 @@ class Redelivery:
             self._partition(number, each)
         self._snapshots = {row for each in seen.values() for row in each.snapshots}
         self._of_partition: dict[int, set[LogId]] = {n: set(each.snapshots) for n, each in seen.items()}
-        self._told, self._runs = list[LogId](), list[Run]()
+        self._reported, self._runs = list[LogId](), list[Run]()
         self._falls, self._doubtful = list[Fall](), list[Fall]()
 
     @property
@@ -216,7 +216,7 @@ class Redelivery:
             dropped={number: known.dropped for number, known in self._partitions.items() if known.dropped},
             runs=self._runs,
             falls=self._falls,
-            snapshots=self._told,
+            snapshots=self._reported,
             seen={number: self._seen_after(number, known) for number, known in self._partitions.items()},
         )
 
@@ -236,7 +236,7 @@ class Redelivery:
         return Seen(marks, known.last_dropped, snapshots, known.before.former if not marks else None)
 
     def _tell(self, known: _Partition, row: LogId) -> None:
-        if row in self._told:
+        if row in self._reported:
             return
         own = (each.highest is not None for log, each in known.logs.items() if is_of_snapshot(row, log))
         others = (
@@ -246,7 +246,7 @@ class Redelivery:
             if is_of_snapshot(row, log)
         )
         if any(own) or any(others):
-            self._told.append(row)
+            self._reported.append(row)
 
     def _is_again(self, known: _Partition, record: Logged, where: LogPosition) -> bool:
         log, position = where.log, where.position

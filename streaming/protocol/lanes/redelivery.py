@@ -74,7 +74,7 @@ class RedeliveryJudge:
     resets: LogResets
 
     def judgement(self, plan: BatchPlan, format_: Format) -> Judgement:
-        """What becomes of the batch's records. Of a silent plan the outputs hold it: nothing is refused or told.
+        """What becomes of the batch's records. Of a silent plan the outputs hold it: nothing is refused or reported.
 
         Raises: InputError(LOG_WENT_BACK); as `ReadsLogged.read`.
         """
@@ -152,14 +152,14 @@ class RedeliveryJudge:
 
 def tell_changes(topic: str, before: Mapping[int, Seen], after: Mapping[int, Seen]) -> None:
     """Log what lanes took without a judgement: where logs began anew, or a new snapshot was read of known ones."""
-    told = set[tuple[str, str]]()
+    reported = set[tuple[str, str]]()
     for partition, seen in after.items():
         for log_id, mark in seen.marks.items():
             known = before.get(partition, Seen()).marks.get(log_id)
             if known is None or known.highest is None or mark.highest == known.highest:
                 continue
-            if mark.may_fall and not known.may_fall and ("snapshot", log_id.name) not in told:
-                told.add(("snapshot", log_id.name))
+            if mark.may_fall and not known.may_fall and ("snapshot", log_id.name) not in reported:
+                reported.add(("snapshot", log_id.name))
                 log.warning("new_snapshot", upstream=topic, log=str(log_id), note=NEW_SNAPSHOT)
             elif mark.highest is not None and log_id.is_lower(mark.highest, known.highest):
                 log.warning(

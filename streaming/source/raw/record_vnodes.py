@@ -1,7 +1,7 @@
 """The vnodes of raw records, from their keys alone.
 
 A record's key holds the primary key, which holds the distribution key. So records can be brought to their lanes before
-anybody reads a value, and an invalid value is met by the lane that the record would be for.
+any value is read, and an invalid value is met by the lane that the record would be for.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def test_nothing_is_known_of_another_log() -> None:
     assert (found.dropped, found.falls) == ({}, [])
 
 
-def test_with_gtids_a_log_that_begins_anew_is_taken_and_told() -> None:
+def test_with_gtids_a_log_that_begins_anew_is_taken_and_reported() -> None:
     topic = Topic(
         [(0, at(70, 60, GTIDS)), (0, LogPosition(GTIDS, (60, 0, 0, 0), 61)), (0, at(61, 60, GTIDS))]
     )
