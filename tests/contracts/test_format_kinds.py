@@ -226,7 +226,7 @@ def test_barriers_of_append_are_beside_the_data_or_where_their_topic_is_the_data
     assert (config.topics.barriers, config.jobs[0].barrier_topic) == ("up.barriers", "out.barriers")
     config = keyless({"barrier_topic": "out"}, barrier_topic="up")
     assert (config.topics.barriers, config.jobs[0].barrier_topic) == (None, None)
-    assert config.topics.all == {"up", "up.control"}
+    assert config.topics.all == {"up", "up.control", "up.dead-letters"}
     for barriers in (None, "out", "other"):
         [job] = keyless({"barrier_topic": barriers}).jobs
         assert JobDefinition.from_json(job.to_json(), config.table) == job
