@@ -16,6 +16,11 @@ def lanes_misfit(job: JobDefinition, lanes: int) -> str | None:
     return f"{lanes} lanes don't divide {partitions} output_partitions" if partitions % lanes else None
 
 
+def share_of(lane: int, lanes: int, count: int) -> range:
+    """Which of `count` vnodes or partitions a lane has: a contiguous share; number n is in that of n * lanes // count."""
+    return range(-(-lane * count // lanes), -(-(lane + 1) * count // lanes))
+
+
 def parts_of(job: JobDefinition, partition: int) -> range:
     """The parts of a job that live in an output partition, see `JobDefinition.partition_of`."""
     first, end = (-(-n * job.part_count // job.output_partitions) for n in (partition, partition + 1))

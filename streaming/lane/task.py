@@ -19,7 +19,7 @@ from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition, JobSchemas
 from schemas.json.barriers import encode_beside
 from schemas.kinds.full_barriers import barrier_topic_bytes
-from schemas.kinds.lanes import parts_of
+from schemas.kinds.lanes import parts_of, share_of
 from schemas.kinds.scans import ScanConfig
 from schemas.kinds.sinks import SinkConfig
 from schemas.position import position_to_text
@@ -110,8 +110,7 @@ class LaneTask:
         return self._share(job.part_count, lane)
 
     def _share(self, count: int, lane: int) -> range:
-        lanes = self.plan.lanes
-        return range(-(-lane * count // lanes), -(-(lane + 1) * count // lanes))
+        return share_of(lane, self.plan.lanes, count)
 
 
 @dataclass(frozen=True)

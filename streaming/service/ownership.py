@@ -184,7 +184,7 @@ class Ownership:
             refuse_lost(self.kafka, upstream.topic, beginning, Gaps(named=self.skip_records))
             # Nothing was sent by this state, so what an output holds is not of it, unless it is made anew.
             for job in () if self.rebuild else self.config.jobs:
-                self.sinks(job).refuse_used(job)
+                self.sinks(job).refuse_used(job.with_partitions(upstream.partitions))
         if current is None:
             asked = self.config.upstream_format.with_schemas(AskedSchemas(Registry(self.config.registry)))
             check_columns(self.kafka, upstream.topic, asked, self.config.table, beginning)

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from schemas.avro.codec import MAX_BARRIER_BYTES
+from schemas.kinds.lanes import share_of
 from schemas.records import BARRIER_HEADER, RecordId
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
@@ -116,7 +117,8 @@ class UpstreamSource:
             records, places = self._records.range_in_place(*self._begun(first, end))
             rows = self._raw(records)
         else:
-            shares = (self._share(first, end, share, history) for share in _shares(count, lanes))
+            own = (share_of(lane, lanes, count) for lane in range(lanes))
+            shares = (self._share(first, end, share, history) for share in own)
             rows, places = reduce(DataFrame.unionAll, shares), list(range(lanes))
         return (sorted_rows(rows, _order(in_order_of)) if in_order_of else rows), places
 
@@ -171,11 +173,6 @@ class UpstreamSource:
     @cached_property
     def _raw_columns(self) -> list[Column]:
         return [*map(F.col, RAW_SCHEMA.names[:-1]), F.coalesce(self._is_marked, F.lit(False)).alias("marked")]
-
-
-def _shares(count: int, lanes: int) -> list[range]:
-    """The partitions of each lane: contiguous, as vnodes."""
-    return [range(lane * count // lanes, (lane + 1) * count // lanes) for lane in range(lanes)]
 
 
 def _order(barriers: Sequence[AlignedBarrier]) -> list[Column]:
