@@ -17,7 +17,7 @@ def lanes_misfit(job: JobDefinition, lanes: int) -> str | None:
 
 
 def share_of(lane: int, lanes: int, count: int) -> range:
-    """Which of `count` vnodes or partitions a lane has: a contiguous share; number n is in that of n * lanes // count."""
+    """The vnodes or partitions, of `count`, that a lane has: number n is in the share of lane n * lanes // count."""
     return range(-(-lane * count // lanes), -(-(lane + 1) * count // lanes))
 
 
