@@ -80,7 +80,8 @@ def _delete_before(kafka: KafkaSettings, begins: Mapping[PartitionId, int]) -> N
     if not begins:
         return
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in begins.items()]
-    for place, answer in admin(kafka).delete_records(wanted, request_timeout=kafka.wait_s).items():
+    client = admin(kafka)  # held: what a client that is gone was asked is never answered
+    for place, answer in client.delete_records(wanted, request_timeout=kafka.wait_s).items():
         try:
             answer.result()
         except KafkaException as raised:
