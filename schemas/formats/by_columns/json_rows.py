@@ -77,7 +77,6 @@ def _parsed(columns: Sequence[Column], texts: pa.BinaryArray, *, exact: bool) ->
     others: Literal["error", "ignore"] = "error" if exact else "ignore"
     decimals = [column for column in columns if column.type.name is TypeName.DECIMAL and not column.unsigned]
     if decimals and len(texts) and not _are_texts(decimals, texts):
-        refuse(any(_is_quoted(column, texts) for column in decimals))
         return parsed(texts, [_field(each, each.type.arrow) for each in columns], others=others)
     return parsed(texts, [_field(each, pa.string()) for each in columns], others=others)
 
@@ -94,8 +93,8 @@ def _field(column: Column, decimal: pa.DataType) -> pa.Field:
 
 
 def _are_texts(decimals: Sequence[Column], texts: pa.BinaryArray) -> bool:
-    """By the first object."""
-    return any(_is_quoted(column, texts.slice(0, 1)) for column in decimals)
+    """Seldom is more than the first object looked at: one may have nulls."""
+    return any(_is_quoted(column, each) for each in (texts.slice(0, 1), texts) for column in decimals)
 
 
 def _is_quoted(column: Column, texts: pa.BinaryArray) -> bool:
