@@ -124,6 +124,7 @@ class _Works:
 
 class _NoBarriers:
     hindrance = None
+    untaken = 0
 
     def newest(self) -> list[object]:
         return []

@@ -171,6 +171,7 @@ TROUBLES: Mapping[str, Callable[[int, str], str]] = {
     "BackfillRetentionShort": is_at(backfill_retention_margin_seconds=1_800),
     "BackfillMaintenanceFails": fails_again_and_again,
     "BackfillDiskLow": is_at(backfill_disk_low=1),
+    "BackfillColumnsAbsent": is_at(backfill_absent_columns=1),
     "BackfillNotCompacted": grows("backfill_compaction_age_seconds", 60, first=3_600),
 }
 
