@@ -96,7 +96,7 @@ class AvroUpserts(Rows):
     def _is_deleted(self, found: Value, where: str | None) -> bool:
         if type(found) not in (bool, str, type(None)) or found not in _DELETED:
             text = f"a value whose {self._deleted_field} is neither true nor false"
-            raise InputError(Code.CHANGE_MALFORMED, where=where, found=text)
+            raise InputError(Code.CHANGE_MALFORMED, where=where, found=text, expected="true, false or null")
         return _DELETED[found]
 
     def _registered_key(self, data: bytes, *, where: str | None = None) -> Key:

@@ -11,6 +11,7 @@ from schemas.avro.codec import ChangeCodec
 from schemas.avro.columnar import encode_changes
 from schemas.avro.registered import framed_id
 from schemas.errors import InputError
+from schemas.formats.by_columns.log_positions import POSITION_TYPE, positions_in
 from schemas.formats.protocol import Format, Images
 from schemas.records import Barrier, BarrierKind, UpstreamRecord
 from schemas.table import TableSchema
@@ -118,7 +119,7 @@ def _wrong_beside(
         own = [
             row[VNODE],
             tuple(row.get(UNCHANGED) or ()),
-            tuple(row[POSITION].values()) if row.get(POSITION) else None,
+            next(positions_in(pa.array([row.get(POSITION)], POSITION_TYPE))),
             row.get(TRANSACTION),
         ]
         wrong += [] if own == expected else [(own, expected)]

@@ -79,7 +79,16 @@ class Tasks:
 
 def attempts(runner: Runner, book: Book) -> tuple[LaneAttempts, Tasks]:
     journal, overruns = SimpleNamespace(is_superseded=False), cast("Any", None)
-    setup: Any = SimpleNamespace(lanes=runner, journal=journal, schemas=book, now_ms=lambda: 0)
+    bad_records = SimpleNamespace(topic="orders")
+    setup: Any = SimpleNamespace(
+        lanes=runner,
+        journal=journal,
+        schemas=book,
+        now_ms=lambda: 0,
+        bad_records=bad_records,
+        logged=None,
+        log_resets=None,
+    )
     tasks = Tasks(setup)
     return LaneAttempts(setup, cast("LaneTasks", tasks), overruns), tasks
 
