@@ -293,7 +293,9 @@ def test_an_output_is_the_upstream_of_a_second_service(set_up: SetUp) -> None:
 def test_rows_in_avro_go_out_by_a_registry_through_a_new_schema(set_up: SetUp) -> None:
     encoding = {"encoding": "avro-registry"}
     jobs = {**ALL, **encoding}, {**SOME, **encoding, "rate_limit": None}
-    stage = set_up(*jobs, table=EVENTS, partitions=3, lanes=3, beside=True, upstream_type=AppendUpstream)
+    later = {name: {"type": EVENTS["columns"][name], "fill": None} for name in ("region", "amount")}  # type: ignore[index]
+    table = {**EVENTS, "columns": {"id": "bigint", **later}}
+    stage = set_up(*jobs, table=table, partitions=3, lanes=3, beside=True, upstream_type=AppendUpstream)
     upstream, chance = stage.upstream, random.Random(8)
     fields = [{"name": "id", "type": "long"}, {"name": "region", "type": ["null", "string"]}]
     schemas = [{"type": "record", "name": "Event", "fields": fields[:count]} for count in (1, 2)]
