@@ -293,15 +293,16 @@ def test_an_output_is_the_upstream_of_a_second_service(set_up: SetUp) -> None:
 def test_rows_in_avro_go_out_by_a_registry_through_a_new_schema(set_up: SetUp) -> None:
     encoding = {"encoding": "avro-registry"}
     jobs = {**ALL, **encoding}, {**SOME, **encoding, "rate_limit": None}
-    later = {name: {"type": EVENTS["columns"][name], "fill": None} for name in ("region", "amount")}  # type: ignore[index]
-    table = {**EVENTS, "columns": {"id": "bigint", **later}}
-    stage = set_up(*jobs, table=table, partitions=3, lanes=3, beside=True, upstream_type=AppendUpstream)
+    later = {"region": {"type": "string", "fill": None}, "amount": {"type": "decimal(18,2)", "fill": None}}
+    declared = {**EVENTS, "columns": {"id": "bigint", **later}}
+    stage = set_up(*jobs, table=declared, partitions=3, lanes=3, beside=True, upstream_type=AppendUpstream)
     upstream, chance = stage.upstream, random.Random(8)
     fields = [{"name": "id", "type": "long"}, {"name": "region", "type": ["null", "string"]}]
     schemas = [{"type": "record", "name": "Event", "fields": fields[:count]} for count in (1, 2)]
     with FakeRegistry().serving() as registry:
         upstream.form = {"format": "append", **encoding}  # type: ignore[misc]
-        upstream.sections = {"registry": {"url": registry.url}, "barrier_topic": upstream.topics.barriers}
+        beside = {"registry": {"url": registry.url}, "barrier_topic": upstream.topics.barriers}
+        upstream.sections = {**beside, "table": declared}
 
         def write(schema: dict[str, Any], count: int) -> None:
             number, parsed = registry.register("any", schema), fastavro.parse_schema(schema)
