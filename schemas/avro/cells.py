@@ -85,7 +85,7 @@ class Cell:
     symbols: tuple[str, ...] = ()
     unit: int = 1
     sub_micros: SubMicros = "refuse"
-    """What becomes of digits of an instant beyond microseconds."""
+    """The treatment of digits of an instant beyond microseconds."""
 
     @property
     def ticks(self) -> tuple[int, int]:
@@ -202,7 +202,7 @@ _READERS: Mapping[Form, Callable[[Cell, Any], Value]] = {
 
 
 def cell_of(column: Column, field: Schema, sub_micros: SubMicros = "refuse") -> Cell | None:
-    """How a field is read for a column; None for one that can only be null. `field` has no names of other types.
+    """The reading of a field for a column; None for one that can only be null. `field` has no names of other types.
 
     Raises: MisfitError.
     """

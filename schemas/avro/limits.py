@@ -53,7 +53,7 @@ def check_claims(data: bytes, schema: Schema) -> None:
 
 
 def is_unbounded(schema: Any, inside: frozenset[str] = frozenset()) -> bool:
-    """Whether few bytes may ask for any number of steps: by a record that contains itself, or a list of nothing."""
+    """True where few bytes may ask for any number of steps: by a record that contains itself, or a list of nothing."""
     match schema:
         case list():
             return any(is_unbounded(branch, inside) for branch in schema)

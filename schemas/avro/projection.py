@@ -110,7 +110,7 @@ def fields_of(schema: Schema) -> dict[str, Schema]:
 
 
 def branches_of(field: Schema) -> list[Mapping[str, Any]]:
-    """What a field may be, but null."""
+    """The types that a field may have, but null."""
     branches = [unwrapped(each) for each in (field if isinstance(field, list) else [field])]
     return [branch for branch in branches if branch["type"] != "null"]
 
@@ -229,7 +229,7 @@ class _Skipped:
         return f"{self._record}Skipped{next(self._numbers)}"
 
     def _has_no_bytes(self, schema: Schema) -> bool:
-        """Whether every value of a type is written as nothing: many of them may stand for very many fields."""
+        """True where every value of a type is written as nothing: many of them may stand for very many fields."""
         match schema:
             case "null" | {"type": "null"} | {"type": "fixed", "size": 0}:
                 return True

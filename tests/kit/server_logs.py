@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from schemas.formats.events.logs import LogPosition, log_position
@@ -46,7 +47,7 @@ class Clock:
         return self.now_ms
 
 
-class Log:
+class Log(ABC):
     """A log: `next` gives the source of the next change; `of_snapshot` that of a row of a snapshot."""
 
     connector = "postgresql"
@@ -70,8 +71,9 @@ class Log:
     def _base(self) -> dict[str, object]:
         return {"connector": self.connector, "name": self.name, "db": self.db}
 
+    @abstractmethod
     def _place(self, *, same: bool) -> dict[str, object]:
-        raise NotImplementedError
+        """The position of the next change, or of the `same` one again, as the connector writes it."""
 
 
 class Postgres(Log):

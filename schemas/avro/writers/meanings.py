@@ -41,7 +41,7 @@ _BY_CONNECT = {
 """Kafka Connect's converters name some types by a property of their own beside, or in place of, `logicalType`."""
 _SCALE = re.compile("-?[0-9]{1,3}")
 _OWN_SCALE_NAME = "io.debezium.data.VariableScaleDecimal"
-"""What PostgreSQL's `numeric` becomes."""
+"""The form of PostgreSQL's `numeric`."""
 
 
 class MisfitError(ValueError):

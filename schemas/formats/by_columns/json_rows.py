@@ -93,7 +93,7 @@ def _field(column: Column, decimal: pa.DataType) -> pa.Field:
 
 
 def _are_texts(decimals: Sequence[Column], texts: pa.BinaryArray) -> bool:
-    """Seldom is more than the first object looked at: one may have nulls."""
+    """By the first object that has one; most often that is the first of all."""
     return any(_is_quoted(column, each) for each in (texts.slice(0, 1), texts) for column in decimals)
 
 
