@@ -33,6 +33,7 @@ class BarrierKeeping:
     ) -> None:
         self._keep_ms, self._sink_of, self._source, self._is_ours = keep_ms, sink_of, source, is_ours
         self._refused: dict[str, Code] = {}
+        self._due: BatchPlan | None = None
         self._turn = Turn[None]("deletion of barriers", _ADVICE)
 
     def maintenance(self) -> tuple[Maintenance, ...]:
@@ -46,8 +47,11 @@ class BarrierKeeping:
     def behind(self, plan: BatchPlan) -> None:
         """Call it behind each finished batch: once a period barriers are deleted, by a thread of its own."""
         self._turn.take()
-        if plan.has_full and self._turn.is_free:
-            self._turn.begin(partial(self.delete, plan))
+        if plan.has_full:
+            self._due = plan  # kept while another deletion is under way: the next full barrier is half an hour off
+        if self._due is not None and self._turn.is_free:
+            self._turn.begin(partial(self.delete, self._due))
+            self._due = None
 
     def close(self) -> None:
         """Begin nothing more; what is under way may still be done."""
