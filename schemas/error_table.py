@@ -30,6 +30,11 @@ _CONFIGURATION = {
         "every declared column in some of the first records",
         "correct the column's name, or its `field`; if the column came later, give it `fill: null`",
     ),
+    Code.LOG_SHARED: Advice(
+        "changes of one database under each name",
+        "give each connector a topic.prefix of its own, and begin with a new topic; if it is one database, set "
+        "upstream.on_log_reset: accept",
+    ),
     Code.JOB_INVALID: Advice(
         "a job with name and output and, if wanted, columns, filter, output_partitions, read, rate_limit, "
         "latency_budget, replication_factor, topic_config, allow_retention, barrier_topic, sink, format, encoding, "

@@ -48,7 +48,8 @@ class BarrierKeeping:
         """Call it behind each finished batch: once a period barriers are deleted, by a thread of its own."""
         self._turn.take()
         if plan.has_full:
-            self._due = plan  # kept while another deletion is under way: the next full barrier is half an hour off
+            # Kept while another deletion is under way, as the next full barrier is half an hour off.
+            self._due = plan
         if self._due is not None and self._turn.is_free:
             self._turn.begin(partial(self.delete, self._due))
             self._due = None

@@ -50,7 +50,7 @@ from streaming.source.barriers.kinds import barrier_source
 from streaming.source.barriers.last import newest_barrier
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
 from streaming.source.direct_read import DirectReader
-from streaming.source.fields.first_rows import check_columns
+from streaming.source.fields.first_rows import check_columns, check_logs
 from streaming.source.gaps import Gaps, refuse_lost
 from streaming.source.kafka import UpstreamSource
 from streaming.source.logged import LoggedRecords
@@ -188,6 +188,7 @@ class Ownership:
         if current is None:
             asked = self.config.upstream_format.with_schemas(AskedSchemas(Registry(self.config.registry)))
             check_columns(self.kafka, upstream.topic, asked, self.config.table, beginning)
+            check_logs(self.kafka, upstream.topic, asked, self.config.table, beginning)
 
     def _upstream_format(self, start: AnyStart | None) -> Format:
         if not isinstance(start, DatabaseStart):

@@ -28,7 +28,7 @@ def command(
 ) -> None:
     """Look at everything that a service with this configuration needs, a line each with what to do.
 
-    Java, jars, disk, state, broker, topics, the rights to them, transactions, clock, the declared columns in the first
+    Java, jars, disk, state, broker, topics, the rights to them, transactions, clock, columns and logs in the first
     records, schema registry, and the table of PostgreSQL that a state starts from. Nothing is created or changed. The
     exit status is 7 if anything would keep the service from running.
     """
@@ -79,9 +79,9 @@ def _kafka(config: ServiceConfig) -> Iterator[Finding]:
         findings.append(finding)
         yield finding
     if worst(findings) is not Verdict.FAILED:
-        from streaming.cli.doctor import columns
+        from streaming.cli.doctor import first_rows
 
-        yield from columns.looked_at(config, settings)
+        yield from first_rows.looked_at(config, settings)
 
 
 def _show(console: Console, finding: Finding) -> None:

@@ -18,7 +18,7 @@ from schemas.table import TableSchema, declare
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
-from streaming.source.fields.first_rows import OF_PARTITION, check_columns
+from streaming.source.fields.first_rows import OF_PARTITION, check_columns, check_logs
 from streaming.source.fields.newest_rows import OF_A_LOOK, NewestRows
 from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
 
@@ -120,3 +120,27 @@ def test_newest_rows_are_looked_at_as_they_come(bootstrap: str, topic: Callable[
         assert newest.look(watermarks(kafka, name)).rows == 2 + OF_A_LOOK // 2
     finally:
         newest.close()
+
+
+def event(number: int, lsn: int, ts_ms: int) -> dict[str, Any]:
+    source = {"connector": "postgresql", "name": "shop", "db": "shop", "snapshot": "false", "ts_ms": ts_ms}
+    place = {"sequence": f'["{lsn}","{lsn}"]', "lsn": lsn}
+    return {"op": "c", "before": None, "after": {"id": number, "a": 1}, "source": source | place}
+
+
+def test_two_connectors_under_one_name_are_told(bootstrap: str, topic: Callable[..., str]) -> None:
+    name, kafka, format_ = topic(partitions=2), KafkaSettings(bootstrap), DebeziumFormat()
+    assert check_logs(kafka, name, format_, table(a="bigint")) == 0
+    one = [event(n, 5_000 + n, n) for n in range(20)]
+    send(bootstrap, name, [(0, each) for each in one])
+    assert check_logs(kafka, name, format_, table(a="bigint")) == 1
+    # The other database's changes come between, in the other partition.
+    two = [event(n, n % 2 * 900_000 + n, 100 + n) for n in range(10)]
+    send(bootstrap, name, [(1, each) for each in two])
+    with pytest.raises(ConfigError) as caught:
+        check_logs(kafka, name, format_, table(a="bigint"))
+    assert (caught.value.code, caught.value.where) == (Code.LOG_SHARED, f"{name}-1")
+    assert "postgresql shop/shop goes back and forth" in caught.value.found
+    accepting = DebeziumFormat(on_log_reset="accept")
+    assert check_logs(kafka, name, accepting, table(a="bigint")) is None
+    assert check_logs(kafka, name, UpsertFormat(), table(a="bigint")) is None
