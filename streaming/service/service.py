@@ -298,7 +298,7 @@ class Service:
         known = [job.definition for job in batches.jobs]
         configured = [job.with_partitions(partitions) for job in self.config.jobs]
         refuse_changed_jobs(known, configured)
-        refuse_misfit_lanes(known, lanes)
+        refuse_misfit_lanes((*known, *configured), lanes)
         progress = [(job, batches.progress.get(job.name, {})) for job in known]
         refuse_rescale(progress, configured, lanes, partitions)
         if self.exit_when_complete:

@@ -163,6 +163,21 @@ def begun_anew(chance: random.Random, kind: str) -> list[list[Sent]]:
     return topic.intervals
 
 
+def begun_anew_between_lanes(chance: random.Random, kind: str) -> list[list[Sent]]:
+    """A server that is restored so early that no lane of four sees it; in the next interval the clock stands still."""
+    topic, old = Topic(chance), _log(kind, chance, Clock(chance))
+    for _ in range(50):
+        before = old.next()
+    topic.append(Sent(0, Op.INSERT, before))
+    new = _log(kind, chance, _later(topic))
+    first, second = new.next(), new.next()
+    same_time = {"ts_ms": first["ts_ms"], "snapshot": "false"}
+    return [
+        [Sent(0, Op.INSERT, before), Sent(2, Op.INSERT, first)],
+        [Sent(0, Op.INSERT, second | same_time)],
+    ]
+
+
 def new_snapshot(chance: random.Random, kind: str) -> list[list[Sent]]:
     """The same with a new snapshot each time, whose rows may all stand in one partition."""
     topic = Topic(chance)

@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -138,6 +137,7 @@ def test_records_that_an_open_transaction_holds_are_logged_where_barriers_beside
         upstream.flush()
         producer = open_transaction(upstream.name)
         upstream.change(Change(Op.INSERT, None, row(100)), partition=1)
+        upstream.flush()
         await_condition(lambda: bool(lines("records_held")), "the line of what is held")
         (line,) = lines("records_held")
         place = f"{upstream.name}-1@{run.service.vitals.marks[1].stable}"
@@ -146,9 +146,8 @@ def test_records_that_an_open_transaction_holds_are_logged_where_barriers_beside
         assert datetime.fromisoformat(line["since"]) <= datetime.now(UTC)
         batches = len(run.reports)
         run.until(lambda: len(run.reports) > batches + 3)
-        assert run.service.vitals.health() == replace(
-            run.service.vitals.health(), condition=Condition.SERVING, ready=True, reason=None
-        )
+        health = run.service.vitals.health()
+        assert (health.condition, health.ready, health.reason) == (Condition.SERVING, True, None)
         assert run.service.vitals.held_s().keys() == {1}
         producer.abort_transaction(30)
         await_condition(lambda: bool(lines("records_held_over")), "the line that it is over")
