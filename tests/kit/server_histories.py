@@ -166,8 +166,7 @@ def begun_anew(chance: random.Random, kind: str) -> list[list[Sent]]:
 def begun_anew_between_lanes(chance: random.Random, kind: str) -> list[list[Sent]]:
     """A server that is restored so early that no lane of four sees it; in the next interval the clock stands still."""
     topic, old = Topic(chance), _log(kind, chance, Clock(chance))
-    for _ in range(50):
-        before = old.next()
+    before = [old.next() for _ in range(50)][-1]
     topic.append(Sent(0, Op.INSERT, before))
     new = _log(kind, chance, _later(topic))
     first, second = new.next(), new.next()

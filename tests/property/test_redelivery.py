@@ -281,8 +281,8 @@ def play(history: History, kind: str, seed: int, resets: LogResets | None = None
         if found != expected:
             wrong.append(f"{lanes} lanes drop {sorted(found)}, and one reader {sorted(expected)}")
         judged += service.judged
-    if found := missed(topic, expected):
-        wrong.append(f"what came again is not dropped: {found}")
+    if again := missed(topic, expected):
+        wrong.append(f"what came again is not dropped: {again}")
     return Played(len(expected), judged, wrong)
 
 
