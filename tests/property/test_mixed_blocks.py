@@ -30,7 +30,7 @@ from tests.property import test_decoded_append, test_decoded_events
 from tests.property.test_decoded_changes import legal_changes
 from tests.property.test_decoded_upserts import WIDE
 
-COUNT, UNKNOWN = 240, 99
+COUNT, UNKNOWN = 120, 99
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def mixed(form: Form, draw: random.Random, many: bool) -> list[tuple[Record, boo
 def test_records_between_sound_ones_keep_to_themselves(name: str, many: bool) -> None:
     form = FORMS[name]()
     assert not [each for each in by_reference(form.format, form.table, form.sound) if isinstance(each, str)]
-    for seed in range(2):
+    for seed in range(1):
         found = mixed(form, random.Random(f"{name} {seed}"), many)
         records = [record for record, _ in found]
         filled = [each for each in records if each[1] is not None]  # null is no change, or no record, to some
