@@ -270,10 +270,14 @@ class Format(BaseModel):
             return f"format {name!r} needs a table with a primary key; without one there is `append`"
         if self.images is Images.ROWS and table.primary_key:
             return f"format {name!r} is for a table without a primary key"
+        return self.misfit_of_columns(table)
+
+    def misfit_as_upstream(self, table: TableSchema) -> str | None:
+        """As `misfit`, of an upstream's records: what columns say of them has to be read. Outputs leave it alone."""
         for column in table.columns:
             for key in sorted(column.keys_in_records.keys() - self.column_keys):
                 return f"{key} of column {column.name} is not read by format {self.form!r}"
-        return self.misfit_of_columns(table)
+        return self.misfit(table)
 
     @property
     def column_keys(self) -> frozenset[str]:

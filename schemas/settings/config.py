@@ -264,7 +264,7 @@ def _find_misfits(
 ) -> None:
     if upstream_format is None:
         return
-    if table is not None and (misfit := upstream_format.misfit(table)):
+    if table is not None and (misfit := upstream_format.misfit_as_upstream(table)):
         faults.add(f"upstream.{misfit}")
     for job in jobs:
         if misfit := job.scan.misfit(upstream_format):

@@ -121,14 +121,14 @@ def test_a_name_that_no_column_has_is_refused_with_the_way_to_read_it() -> None:
     ],
 )
 def test_a_format_says_which_of_it_it_reads(format_: Format, column: object, misfit: str | None) -> None:
-    found = format_.misfit(table(column))
+    found = format_.misfit_as_upstream(table(column))
     assert found is None if misfit is None else misfit in (found or "")
 
 
 def test_rows_without_identity_may_have_other_names() -> None:
     columns = {"name": "t", "columns": {"c": {"type": "int", "field": "a-b"}}}
     rows = declare(columns, has_key=False)
-    assert AppendFormat().misfit(rows) is None
+    assert AppendFormat().misfit_as_upstream(rows) is None
     change = AppendFormat().rows(rows.columns, ()).read_record(None, b'{"a-b":5}').change
     assert change is not None
     assert change.after == (5,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -21,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from schemas.errors import Code, InputError, TopicError
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
+from schemas.position import Key
 from schemas.records import Add, Change, Drop, Op
 from state.maintenance.merge import LEAST_FILES
 from state.replica import Replica
@@ -29,7 +31,8 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
 from streaming.protocol.lane_attempts import transactional_id
 from streaming.source.upstream_checks import refuse_compacted
-from tests.kit.real import Stage, UpsertUpstream, records
+from tests.kit.folded import folded
+from tests.kit.real import Stage, UpsertUpstream, json_of, records
 
 SetUp = Callable[..., Stage]
 COPY = {"name": "copy"}
@@ -64,6 +67,47 @@ def ops(stage: Stage, number: int) -> set[Op]:
     output = stage.config().jobs[number].output
     found = (message for part in records(stage.upstream.kafka, output) for message in part)
     return {codec.decode(message.value() or b"").op for message in found if message.key() is not None}
+
+
+NAMED = {
+    "name": "t",
+    "columns": {
+        "id": {"type": "bigint", "field": "order-id"},
+        "size": {"type": "string", "field": "größe"},
+        "count": {"type": "decimal(20,0)", "unsigned": "wrapped"},
+    },
+    "primary_key": ["id"],
+    "vnode_count": 8,
+}
+
+
+class NamedUpstream(UpsertUpstream):
+    """Its records have other names than the table, and numbers that are negative from 2^63 on."""
+
+    def _append(self, key: Key, change: Change) -> None:
+        data, value = json_of({"order-id": key[0]}), None
+        if change.after is not None:
+            _, size, count = change.after
+            wrapped = int(count) - ((count >= 1 << 63) << 64)
+            value = json_of({"order-id": key[0], "größe": size, "count": wrapped})
+        self._produce(value, data, zlib.crc32(data) % self.partitions)
+
+
+@pytest.mark.parametrize("form", ["upsert", "debezium", "change"])
+def test_outputs_have_the_columns_names_and_values_whatever_records_have(set_up: SetUp, form: str) -> None:
+    stage = set_up({"name": "copy", "format": form}, table=NAMED, upstream_type=NamedUpstream)
+    upstream = stage.upstream
+    for number in range(20):
+        upstream.put((number, "größe", Decimal((1 << 63) + number * 7 - 50)))
+    upstream.delete(3)
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+        upstream.put((4, None, Decimal((1 << 64) - 1)))
+        run.reach(upstream.barrier())
+        while not run.is_complete("copy"):
+            run.reach(upstream.barrier())
+    assert stage.verify().clean
+    assert folded(stage) == upstream.rows
 
 
 def test_rows_by_key_go_out_as_the_changelog_that_they_amount_to(set_up: SetUp) -> None:
