@@ -164,10 +164,12 @@ def test_each_part_of_the_state_is_measured_in_blocks(state: Path) -> None:
         assert taken is not None
         assert least <= taken < least + 10_000
     assert found.rows_bytes == 0, "a terabyte of holes"
-    assert found.rows_free_bytes == found.free_bytes
+    assert found.rows_free_bytes is not None
     assert found.free_bytes is not None
     assert found.disk_bytes is not None
     assert 0 < found.free_bytes <= found.disk_bytes
+    # One disk, asked twice, which others write to.
+    assert abs(found.rows_free_bytes - found.free_bytes) < found.disk_bytes / 100
     assert measured(StateSize(Storage(str(state)), lambda: None)).rows_bytes is None
     assert (
         measured(StateSize(Storage(str(state)), lambda: state.parent / "tmp" / "of-another")).rows_bytes
