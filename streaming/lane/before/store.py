@@ -215,7 +215,8 @@ class LocalStore(RowStore):
         try:
             yield
         finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            if not self._lock.closed:  # as where the disk was full: that has released it
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def __len__(self) -> int:
         with self._env.begin() as txn:

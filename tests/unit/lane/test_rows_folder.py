@@ -173,7 +173,7 @@ def test_a_full_map_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_full_file_system_is_an_error_and_gets_back_what_was_taken(tmp_path: Path) -> None:
     with small_tmpfs(tmp_path / "small", 6) as small:
         with closing(local_store(f"{NAME}/0-8", TABLE, str(small))) as store:
-            with pytest.raises(EnvironmentProblem) as caught:
+            with pytest.raises(EnvironmentProblem) as caught, store.alone():
                 store.fill(rows(100_000))
             assert (caught.value.code, caught.value.where) == (
                 Code.ROWS_DISK_FULL,
