@@ -6,7 +6,7 @@ make simulate SEED=123                      one history: its trace, and what is 
 make simulate CRASHES="40 5" ORDER=1        likewise: crashes before step 40, and before step 5 of the recovery
 make simulate CRASHES="40" READING=1        likewise, of a table that is read from its database
 make simulate HANDOVER="57 5" ORDER=0       likewise: stopped before step 57, going on after 5 of its rival's
-make simulate DEATHS=1                      the canaries alone; where each dies goes into deaths.json, for the tests
+make simulate DEATHS=1                      new histories for deaths.json, where one shows its canary no more
 """
 
 from __future__ import annotations
@@ -169,11 +169,23 @@ def _quiet() -> None:
 
 
 def _write_deaths() -> int:
+    console, deaths = Console(), dict[str, str]()
     with ProcessPoolExecutor(os.cpu_count(), initializer=_quiet) as pool:
-        found = list(pool.map(_canary, range(len(CANARIES))))
-    deaths = {str(canary): where for canary, (where, _) in zip(CANARIES, found, strict=True) if where}
+        found = zip(CANARIES, pool.map(_death, range(len(CANARIES))), strict=True)
+        for canary, (where, how) in found:
+            console.print(f"{canary}: {how}")
+            if where:
+                deaths[str(canary)] = where
     DEATHS.write_text(json.dumps(deaths, indent=1) + "\n", encoding="utf-8")
     return len(CANARIES) - len(deaths)
+
+
+def _death(number: int) -> tuple[str, str]:
+    known = CANARIES[number].dies_as_known()
+    if known is not None:
+        return known, "as known"
+    where, _ = CANARIES[number].dies_first() or ("", "")
+    return where, where or "it lives"
 
 
 def _print_canaries(console: Console, pool: ProcessPoolExecutor) -> int:

@@ -40,7 +40,7 @@ from tests.simulation.world import Durable, Setting
 
 WITHIN_SEEDS = 1_000
 DEATHS = Path(__file__).with_name("deaths.json")
-"""Of each canary, a history that shows it, for tests. `make simulate DEATHS=1` looks for them again."""
+"""Of each canary, a history that shows it, for tests. `make simulate DEATHS=1` looks for those that show it no more."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class Canary:
         """The first history that shows it, and what is wrong there; None if it lives."""
         return next(((case.where, wrong[0]) for case in self._cases() if (wrong := case.play())), None)
 
-    def dies(self) -> bool:
-        """Whether the history of `DEATHS` shows it. To look for another one takes minutes, so no test does it."""
+    def dies_as_known(self) -> str | None:
+        """The history of `DEATHS`, if it shows it. To look for another one takes minutes, so no test does it."""
         known = _deaths().get(str(self))
         found = next((case for case in self._cases() if case.where == known), None)
-        return bool(found and found.play())
+        return known if found and found.play() else None
 
     def _cases(self) -> Iterator[Case]:
         if self.restored:
