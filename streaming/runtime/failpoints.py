@@ -146,7 +146,7 @@ def obey(armed: Armed | None) -> None:
 def expect(*, last: bool) -> None:
     """In the driver, once a batch, before its effects. `last`: its plan reads a job to its end."""
     global _is_last, _for_lanes
-    _is_last = last
+    _is_last, _for_lanes = last, None
     if _armed is not None and _armed.point.is_in_lane and _is_due(_armed):
         _for_lanes = replace(_armed, count=1)
 
@@ -157,9 +157,11 @@ def names_a_lane() -> bool:
 
 
 def for_lanes() -> Armed | None:
-    """In the driver: the failpoint for the lanes of this batch; None for their second attempt."""
+    """In the driver: the failpoint for the lanes of this batch, at each attempt; what goes on happens in the first."""
     global _for_lanes
-    taken, _for_lanes = _for_lanes, None
+    taken = _for_lanes
+    if taken is not None and taken.action is not Action.KILL:
+        _for_lanes = None
     return taken
 
 

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import uuid
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from schemas.records import Row
-from schemas.settings.config import load
 from schemas.table import declare
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
-from streaming.runtime.failpoints import VARIABLE
 from tests.kit.debezium import DebeziumUpstream
-from tests.kit.folded import fold_of
-from tests.kit.kafka_topics import remove_beginning
-from tests.kit.process import Process
-from tests.kit.real import RealUpstream, UpsertUpstream, records
+from tests.kit.killed_service import KilledService
+from tests.kit.real import UpsertUpstream
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1_800)]
 TABLE = declare(
@@ -38,61 +30,8 @@ def row(number: int, note: str = "short") -> Row:
     return number, Decimal(number).quantize(Decimal("0.01")), note
 
 
-class Killed:
-    """A service of an upstream, whose barriers it injects beside the data, and one job; started as often as needed."""
-
-    def __init__(
-        self, broker: EmbeddedBroker, folder: Path, upstream_type: type[RealUpstream], **config: Any
-    ) -> None:
-        unique = uuid.uuid4().hex[:8]
-        self.kafka, self.output = KafkaSettings(broker.bootstrap), f"copy-{unique}"
-        name = f"up-{unique}"
-        self.upstream = upstream_type(TABLE, self.kafka, name, 2, f"{name}.barriers")
-        self.file, self._logs = folder / "config.json", folder / "logs"
-        declared = {
-            "kafka": {"bootstrap": broker.bootstrap},
-            "upstream": {"topic": name, **self.upstream.form},
-            "barrier_topic": self.upstream.topics.barriers,
-            "barrier_interval": "300ms",
-            "state": "state",
-            "table": TABLE.to_dict(),
-            "jobs": [{"name": "copy", "output": self.output}],
-            **config,
-        }
-        self.file.write_text(json.dumps(declared), encoding="utf-8")
-
-    def completes(self) -> None:
-        self.upstream.flush()
-        process = Process.start(self.file, "--exit-when-complete", BACKFILL_LOGS=str(self._logs))
-        try:
-            assert process.end() == 0, process.lines[-5:]
-        finally:
-            process.kill()
-
-    def falls(self, failpoint: str) -> None:
-        self.upstream.flush()
-        options = {"BACKFILL_LOGS": str(self._logs), VARIABLE: f"{failpoint}:kill"}
-        process = Process.start(self.file, **options)
-        try:
-            assert process.end() == -9, process.lines[-5:]
-        finally:
-            process.kill()
-
-    def loses_all(self) -> None:
-        for partition in range(self.upstream.partitions):
-            remove_beginning(self.kafka.bootstrap, self.upstream.name, -1, partition=partition)
-
-    def changes(self) -> int:
-        """Records of the output without its barriers, so far."""
-        found = records(self.kafka, self.output)
-        return sum(message.key() is not None for partition in found for message in partition)
-
-    def rows(self) -> dict[Any, Row]:
-        return fold_of(load(self.file), self.kafka, 0)[0]
-
-
 def test_retention_that_took_the_last_batch(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    tried = Killed(broker, tmp_path, DebeziumUpstream)
+    tried = KilledService(broker, tmp_path, TABLE, DebeziumUpstream)
     upstream = tried.upstream
     assert isinstance(upstream, DebeziumUpstream)
     for number in range(300):
@@ -113,7 +52,7 @@ def test_retention_that_took_the_last_batch(broker: EmbeddedBroker, tmp_path: Pa
 
 
 def test_a_record_that_grows_beyond_its_limit(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    tried = Killed(broker, tmp_path, UpsertUpstream, on_bad_record="park")
+    tried = KilledService(broker, tmp_path, TABLE, UpsertUpstream, on_bad_record="park")
     upstream = tried.upstream
     create_topic(tried.kafka, tried.output, 4, config={"max.message.bytes": "1100000"})
     upstream.put(row(9, "a" * 600_000))
