@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -13,7 +12,6 @@ from state.values.progress import Progress
 from streaming.protocol.batches import Batches
 from streaming.protocol.effects import Effect, RunLanes, Settle
 from streaming.protocol.recovery.forward import Forward
-from streaming.protocol.recovery.published import progress_of
 from streaming.protocol.recovery.steps import Step
 
 
@@ -22,17 +20,6 @@ class TakesPositionsEarly(Forward):
 
     def rows(self, jobs: Iterable[JobState], upto: int) -> list[ProgressRow]:
         return super().rows(jobs, upto - 1)
-
-
-class TakesPositionsLate(Forward):
-    """All that the outputs tell, also what only some lanes have sent."""
-
-    def rows(self, jobs: Iterable[JobState], upto: int) -> list[ProgressRow]:
-        return [
-            ProgressRow(job.name, vnode, progress_of(job.definition, published, self._table))
-            for job in jobs
-            for vnode, published in sorted(self._published(job, math.inf).items())
-        ]
 
 
 class ReadsNoSlices(Forward):

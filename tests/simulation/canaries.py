@@ -221,7 +221,6 @@ CANARIES = (
         for broken, how in {
             "outputs that are ahead are not noticed": ahead.GoesOnRegardless,
             "positions are those of the barrier before": ahead.TakesPositionsEarly,
-            "positions are those of lanes that were faster": ahead.TakesPositionsLate,
             "slices that some lanes have sent are not counted": ahead.ReadsNoSlices,
             "lanes are grouped as ever": ahead.GroupsLanesAsEver,
             "the last batch is taken for sent by all": ahead.SendsAllSilently,
