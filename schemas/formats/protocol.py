@@ -207,8 +207,7 @@ class Format(BaseModel):
     @property
     def form(self) -> str:
         """Format and encoding, for people: `debezium json`."""
-        declared = self.model_dump()
-        return " ".join(str(declared[key]) for key in ("format", "encoding") if key in declared)
+        return " ".join(str(getattr(self, key)) for key in ("format", "encoding") if hasattr(self, key))
 
     @property
     def images(self) -> Images:
@@ -274,10 +273,9 @@ class Format(BaseModel):
 
     def misfit_as_upstream(self, table: TableSchema) -> str | None:
         """As `misfit`, of an upstream's records: what columns say of them has to be read. Outputs leave it alone."""
-        for column in table.columns:
-            for key in sorted(column.keys_in_records.keys() - self.column_keys):
-                return f"{key} of column {column.name} is not read by format {self.form!r}"
-        return self.misfit(table)
+        unread = ((key, each.name) for each in table.columns for key in sorted(each.keys_in_records))
+        key, name = next((pair for pair in unread if pair[0] not in self.column_keys), (None, None))
+        return f"{key} of column {name} is not read by format {self.form!r}" if key else self.misfit(table)
 
     @property
     def column_keys(self) -> frozenset[str]:
