@@ -51,7 +51,7 @@ def check_logs(
 ) -> int | None:
     """Look for two databases that write under one name. Returns how many logs there are.
 
-    Their changes can't be told from redelivered ones, so some would be dropped. None for a format whose records have no
+    Some of their changes look like redelivered ones, and would be dropped. None for a format whose records have no
     position, and where all are accepted; records that are invalid are passed over. Otherwise as `check_columns`.
 
     Raises: ConfigError(LOG_SHARED).

@@ -128,7 +128,7 @@ def event(number: int, lsn: int, ts_ms: int) -> dict[str, Any]:
     return {"op": "c", "before": None, "after": {"id": number, "a": 1}, "source": source | place}
 
 
-def test_two_connectors_under_one_name_are_told(bootstrap: str, topic: Callable[..., str]) -> None:
+def test_two_connectors_under_one_name_are_reported(bootstrap: str, topic: Callable[..., str]) -> None:
     name, kafka, format_ = topic(partitions=2), KafkaSettings(bootstrap), DebeziumFormat()
     assert check_logs(kafka, name, format_, table(a="bigint")) == 0
     one = [event(n, 5_000 + n, n) for n in range(20)]
