@@ -272,10 +272,11 @@ class Format(BaseModel):
         return self.misfit_of_columns(table)
 
     def misfit_as_upstream(self, table: TableSchema) -> str | None:
-        """As `misfit`, of an upstream's records: what columns say of them has to be read. Outputs leave it alone."""
-        unread = ((key, each.name) for each in table.columns for key in sorted(each.keys_in_records))
-        key, name = next((pair for pair in unread if pair[0] not in self.column_keys), (None, None))
-        return f"{key} of column {name} is not read by format {self.form!r}" if key else self.misfit(table)
+        """The same of an upstream, which has to read all keys of columns (`column_keys`); an output needs none."""
+        for each in table.columns:
+            if unread := sorted(each.keys_in_records.keys() - self.column_keys):
+                return f"{unread[0]} of column {each.name} is not read by format {self.form!r}"
+        return self.misfit(table)
 
     @property
     def column_keys(self) -> frozenset[str]:
@@ -322,10 +323,7 @@ class OutputFormat(Format):
         return None
 
     def with_ids(self, ids: SchemaIds) -> Self:
-        """The same format, whose records begin with these ids; one that is not `framed` ignores them.
-
-        Without ids, encoding and reading by a framed format raise ValueError.
-        """
+        """The same, whose records begin with these ids, if it is `framed`; such a one without ids raises ValueError."""
         return self
 
     @abstractmethod

@@ -184,8 +184,8 @@ def _death(number: int) -> tuple[str, str]:
     known = CANARIES[number].dies_as_known()
     if known is not None:
         return known, "as known"
-    where, _ = CANARIES[number].dies_first() or ("", "")
-    return where, where or "it lives"
+    where, wrong = _canary(number)
+    return where, where or wrong
 
 
 def _print_canaries(console: Console, pool: ProcessPoolExecutor) -> int:

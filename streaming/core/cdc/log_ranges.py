@@ -29,7 +29,7 @@ class LogRanges:
 
     @property
     def is_shared(self) -> bool:
-        """Whether two databases seem to write."""
+        """True if two databases seem to write."""
         return self.returns >= LEAST_RETURNS
 
     def take(self, position: Position) -> None:
