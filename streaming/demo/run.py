@@ -26,9 +26,9 @@ from streaming.demo.console import StepConsole
 from streaming.demo.latency import Latencies, StableOffsets
 from streaming.demo.progress import DemoProgress
 from streaming.demo.rows import last_rows
-from streaming.events.formats.forms import events_of
-from streaming.events.generator import ChangeGenerator, Shares
-from streaming.events.sender import ChangeSender, LiveChanges, Sent, produce_rows
+from streaming.events.forms import events_of
+from streaming.events.generator import ChangeGenerator, ChangeMix
+from streaming.events.sender import ChangeSender, LiveLoad, SentChanges, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.service.bootstrap import hosted_service
@@ -69,7 +69,7 @@ class DemoOutcome:
 
     bootstrap: str
     progress: DemoProgress
-    live: Sent
+    live: SentChanges
     during_snapshot: Latency | None
     afterwards: Latency | None
     report: Report
@@ -120,7 +120,7 @@ def _serve(
     config: ServiceConfig,
     generator: ChangeGenerator,
     console: StepConsole,
-) -> tuple[DemoProgress, Sent, StableOffsets]:
+) -> tuple[DemoProgress, SentChanges, StableOffsets]:
     """The service and its live load, from Spark's start until all live changes are in the output."""
     job = the_job(config)
     progress = DemoProgress(job.name, config.table.vnode_count)
@@ -130,7 +130,7 @@ def _serve(
     )
     with ExitStack() as stack:
         stack.enter_context(watch)
-        load = LiveChanges(kafka, config.upstream, generator, LIVE_RATE, Shares())
+        load = LiveLoad(kafka, config.upstream, generator, LIVE_RATE, ChangeMix())
         stack.enter_context(load)
         console.begin(LIVE, f"{LIVE_RATE}/s", total=demo.live_s)
         console.begin(SPARK, "starting its JVM")
@@ -147,8 +147,8 @@ def _serve(
 
 
 def _follow(
-    demo: DemoConfig, progress: DemoProgress, load: LiveChanges, running: Future[None], console: StepConsole
-) -> Sent:
+    demo: DemoConfig, progress: DemoProgress, load: LiveLoad, running: Future[None], console: StepConsole
+) -> SentChanges:
     """Show the service's way to completion and the live load until its end."""
     shown = REPLICA
     while True:
@@ -180,7 +180,7 @@ def _show_snapshot(progress: DemoProgress, console: StepConsole) -> None:
     )
 
 
-def _live_note(progress: DemoProgress, load: LiveChanges) -> str:
+def _live_note(progress: DemoProgress, load: LiveLoad) -> str:
     lag = "" if progress.replica_at is None else f", lag {progress.lag_s:.1f} s"
     return f"{LIVE_RATE}/s, {load.sent.total:,} sent{lag}"
 
@@ -195,7 +195,7 @@ def _stop(service: Service, progress: DemoProgress, running: Future[None]) -> No
 
 
 def _latencies(
-    progress: DemoProgress, live: Sent, latencies: Latencies
+    progress: DemoProgress, live: SentChanges, latencies: Latencies
 ) -> tuple[Latency | None, Latency | None]:
     """Of changes produced during the snapshot, and after it."""
     assert progress.replica_at is not None  # it is complete

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, DemoConfig, Upstream
-from streaming.events.generator import ChangeGenerator, Shares
-from streaming.events.sender import ChangeSender, LiveChanges, produce_rows
+from streaming.events.generator import ChangeGenerator, ChangeMix
+from streaming.events.sender import ChangeSender, LiveLoad, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.protocol.report import BatchReport
@@ -45,7 +45,7 @@ def warm_up() -> None:
 
         with (
             hosted_service(config, kafka, on_batch=on_batch, record_classes=True) as service,
-            LiveChanges(kafka, config.upstream, generator, LIVE_RATE, Shares()),
+            LiveLoad(kafka, config.upstream, generator, LIVE_RATE, ChangeMix()),
         ):
             service.compaction_least_rows = _COMPACTION_LEAST_ROWS
             service.run()

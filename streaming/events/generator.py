@@ -1,7 +1,7 @@
 """A legal changelog of any declared table: INSERT only of an absent key, `before` always the stored row.
 
 Pure: no topic, no clock, and the same seed gives the same changes. See `streaming.events.rows` for why a key costs five
-bytes: its version, which counts its changes, and whether it is there.
+bytes: its version, which counts its changes, and a flag for being present.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ import pyarrow as pa
 from schemas.errors import Code, ConfigError
 from schemas.records import Op
 from schemas.table import TableSchema
-from streaming.events.formats.change import ChangeEvents
-from streaming.events.formats.protocol import Events, Ops, Records
-from streaming.events.rows import Numbers, Rows
+from streaming.events.encoders import EncodedRecords, EventEncoder, Ops, change_events
+from streaming.events.rows import InventedRows, Numbers
 
 Flags = npt.NDArray[np.bool_]
 Versions = npt.NDArray[np.uint32]
 
 _KINDS = np.array([Op.UPDATE, Op.DELETE, Op.INSERT], np.int8)
-_NOTHING = Records(pa.array([], pa.binary()), pa.array([], pa.binary()))
+_NOTHING = EncodedRecords(pa.array([], pa.binary()), pa.array([], pa.binary()))
 _AMPLE = 8
 _REVIVED_SHARE = 0.25
 """So many of the inserts bring a deleted key back, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
-    """What live changes are made of; what is left over from 1 are inserts."""
+class ChangeMix:
+    """Shares of updates and deletes among live changes; the rest are inserts."""
 
     updates: float = 0.6
     deletes: float = 0.2
@@ -47,8 +46,8 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """Changes in order, of `ops`, and their records: `keys[i]` beside `values[i]`, at least one for each change."""
+class GeneratedChanges:
+    """Changes in order, by their `ops`, and their records: `keys[i]` with `values[i]`, one or more for each change."""
 
     keys: pa.BinaryArray
     values: pa.BinaryArray
@@ -59,23 +58,23 @@ class Changes:
 
 
 class ChangeGenerator:
-    """Makes the next changes of one table. Every change made counts as sent: there is no way back.
+    """Makes the next changes of one table. Every change made counts as sent; none can be taken back.
 
-    `events` write them, by default as records of the format `change`. `live` is how many keys are there now.
+    `events` encodes them, by default as records of the format `change`. `live` is the number of present keys.
     """
 
-    def __init__(self, table: TableSchema, seed: int = 1, events: Events | None = None) -> None:
-        self.table, self.seed, self.events = table, seed, events or ChangeEvents(table)
-        self._source = Rows(table, seed)
+    def __init__(self, table: TableSchema, seed: int = 1, events: EventEncoder | None = None) -> None:
+        self.table, self.seed, self.events = table, seed, events or change_events(table)
+        self._source = InventedRows(table, seed)
         self.restore(np.zeros(0, np.uint32), np.zeros(0, np.bool_))
 
     @property
     def capacity(self) -> int:
-        """How many different keys there can be."""
+        """Number of different keys that the table can have."""
         return self._source.capacity
 
     def restore(self, versions: Versions, alive: Flags) -> None:
-        """Go on after a changelog that left key number i at `versions[i]`, there or not."""
+        """Continue after a changelog that left key number i at `versions[i]`, present if `alive[i]`."""
         self._known, self._made = len(versions), int(versions.sum(dtype=np.uint64))
         self._versions, self._alive = versions.copy(), alive.copy()
         self._dead: list[int] = np.flatnonzero(~alive).tolist()
@@ -83,8 +82,8 @@ class ChangeGenerator:
         # Another stretch of the random sequence than the one that made what is there already.
         self._random = np.random.default_rng([self.seed, self._made])
 
-    def inserts(self, count: int) -> Changes:
-        """INSERTs of `count` keys that never were there. Raises: ConfigError(USAGE) if there are no more."""
+    def inserts(self, count: int) -> GeneratedChanges:
+        """INSERTs of `count` new keys. Raises: ConfigError(USAGE) if the table has no more."""
         if self._known + count > self.capacity:
             raise ConfigError(
                 Code.USAGE,
@@ -99,8 +98,8 @@ class ChangeGenerator:
         self.live += count
         return self._encoded(numbers, np.ones(count, np.int64), np.full(count, Op.INSERT, np.int8))
 
-    def mixed(self, count: int, shares: Shares) -> Changes:
-        """`count` changes of all kinds. An impossible kind (nothing to delete) gives way to another."""
+    def mixed(self, count: int, shares: ChangeMix) -> GeneratedChanges:
+        """`count` changes of all kinds. A kind that is impossible (nothing to delete) is replaced by another."""
         kinds = np.searchsorted(
             np.cumsum([shares.updates, shares.deletes]), self._random.random(count), "right"
         )
@@ -123,7 +122,7 @@ class ChangeGenerator:
         return numbers, self._versions[numbers].astype(np.int64), ops
 
     def _present_keys(self, count: int) -> Numbers:
-        """Different ones, in no order."""
+        """Distinct keys in random order."""
         found = np.zeros(0, np.int64)
         while len(found) < count:
             drawn = self._random.integers(self._known, size=2 * count)
@@ -157,8 +156,8 @@ class ChangeGenerator:
     def _absent_key(self) -> int:
         full = self._known == self.capacity
         if self._dead and (full or self._random.random() < _REVIVED_SHARE):
-            place = int(self._random.integers(len(self._dead)))
-            self._dead[place], self._dead[-1] = self._dead[-1], self._dead[place]
+            index = int(self._random.integers(len(self._dead)))
+            self._dead[index], self._dead[-1] = self._dead[-1], self._dead[index]
             number = self._dead.pop()
         else:
             number = self._known
@@ -181,21 +180,21 @@ class ChangeGenerator:
             self._versions = np.concatenate([self._versions, np.zeros(room, np.uint32)])
             self._alive = np.concatenate([self._alive, np.zeros(room, np.bool_)])
 
-    def _encoded(self, numbers: Numbers, versions: Numbers, ops: Ops) -> Changes:
-        """`versions` count each key's change too: the row before it had one less."""
+    def _encoded(self, numbers: Numbers, versions: Numbers, ops: Ops) -> GeneratedChanges:
+        """Encode changes that brought keys to these versions; the row before had version - 1."""
         if not len(ops):
-            return Changes(*_NOTHING, ops)
+            return GeneratedChanges(*_NOTHING, ops)
         keys, values = self.encode_keys(numbers), self.encode(numbers, versions, ops)
         records = self.events.records(keys, values, ops, self._made)
         self._made += len(ops)
-        return Changes(*records, ops)
+        return GeneratedChanges(*records, ops)
 
     def encode_keys(self, numbers: Numbers) -> pa.BinaryArray:
-        """The record keys of key numbers."""
+        """Encode the record keys of key numbers."""
         return self.events.keys(self._source.keys(numbers))
 
     def encode(self, numbers: Numbers, versions: Numbers, ops: Ops) -> pa.BinaryArray:
-        """What `Events.values` gives for the changes that brought these keys to these versions."""
+        """Encode, by `EventEncoder.values`, the changes that brought these keys to these versions."""
         after = self._source.rows(numbers, versions)
         has_before = self.events.needs_before and not (ops == Op.INSERT).all()
         before = self._source.rows(numbers, versions - 1) if has_before else after

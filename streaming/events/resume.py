@@ -1,4 +1,4 @@
-"""Go on with a topic that an earlier run has filled: find the version of every key by reading it.
+"""Continues a topic that an earlier run has filled: the version of every key is found by reading it.
 
 The rows themselves need not be kept (see `streaming.events.rows`), so reading leaves 13 bytes a record: a hash of its
 key, its op, a checksum of its value. Then the keys of the numbers 0, 1, 2, … are made and looked up by their
@@ -19,7 +19,7 @@ from xxhash import xxh3_64_intdigest
 
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER, Op
-from streaming.events.formats.protocol import Events
+from streaming.events.encoders import EventEncoder
 from streaming.events.generator import ChangeGenerator
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
@@ -28,36 +28,36 @@ _CHUNK = 65_536
 
 
 @dataclass(slots=True)
-class _History:
-    """What is kept of the changes read so far; those of one key are in the order of the log."""
+class _TopicHistory:
+    """Hashes, ops and checksums of the changes read so far; those of one key are in the order of the log."""
 
     keys: array[int] = field(default_factory=lambda: array("Q"))
     ops: bytearray = field(default_factory=bytearray)
     checksums: array[int] = field(default_factory=lambda: array("I"))
 
-    def add(self, message: Message, events: Events) -> None:
-        """Take a record in. Raises: ValueError for one that is no test event of any table."""
+    def add(self, message: Message, events: EventEncoder) -> None:
+        """Add a record. Raises: ValueError for one that is no test event of any table."""
         if header_of(message, BARRIER_HEADER) is not None:
             return
         key, value = message.key(), message.value()
         if not isinstance(key, bytes) or isinstance(value, str):
             raise ValueError("no bytes")
-        said = events.said(value)
-        if said is not None:
+        content = events.read_back(value)
+        if content is not None:
             self.keys.append(xxh3_64_intdigest(key))
-            self.ops.append(said.op)
-            self.checksums.append(zlib.crc32(said.value))
+            self.ops.append(content.op)
+            self.checksums.append(zlib.crc32(content.value))
 
 
 def resume(settings: KafkaSettings, topic: str, generator: ChangeGenerator) -> int:
-    """Bring the generator to where the topic is, and return how many changes it holds.
+    """Bring the generator to the end of the topic, and return the number of changes in it.
 
-    Nothing else may write changes to the topic meanwhile.
+    No other producer may write changes to the topic meanwhile.
 
     Raises: TopicError(FOREIGN_RECORDS) when the topic holds anything but barriers and the changes of this
         generator: another table, another seed, another producer.
     """
-    history = _History()
+    history = _TopicHistory()
     with RangeReader(settings) as reader:
         marks = reader.await_stable(topic, timeout_s=TRANSACTION_TIMEOUT_MS / 1000)
         ranges = {partition: (mark.earliest, mark.stable) for partition, mark in enumerate(marks)}
@@ -72,7 +72,7 @@ def resume(settings: KafkaSettings, topic: str, generator: ChangeGenerator) -> i
     return len(history.ops)
 
 
-def _restore(topic: str, generator: ChangeGenerator, history: _History) -> None:
+def _restore(topic: str, generator: ChangeGenerator, history: _TopicHistory) -> None:
     keys = np.frombuffer(history.keys, np.uint64)
     known = len(np.unique(keys))
     if known > generator.capacity:

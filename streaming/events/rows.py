@@ -1,8 +1,8 @@
 """Invented rows: every value is a function of (seed, column, key number, version), so none has to be kept.
 
-A key is a *number* 0, 1, 2, …; its *version* counts the changes that the key has had. Who knows both
-knows the row, now and at any version before: that is how a generator of millions of rows can say what
-`before` an update was, with four bytes of memory for each key. All functions work on whole columns.
+A key is a *number* 0, 1, 2, …; its *version* counts the changes that the key has had. The two give the row, now and at
+any version before, so a generator of millions of rows can write the row before an update with four bytes of memory for
+each key. All functions work on whole columns.
 
 Key numbers spread over the key space (multiplication by an odd number modulo a power of two permutes it), so
 later inserts land between earlier keys and not only behind the last. In a composite key the widest column
@@ -63,8 +63,8 @@ def _mixed(words: Words) -> Words:
     return words ^ (words >> np.uint64(31))
 
 
-class Rows:
-    """The rows of a table, as functions. `capacity` is how many keys there are: numbers below it are keys."""
+class InventedRows:
+    """The rows of a table, as functions. Key numbers go from 0 to `capacity` - 1."""
 
     def __init__(self, table: TableSchema, seed: int) -> None:
         self.table, self.seed = table, seed
@@ -100,8 +100,8 @@ class Rows:
         words = _mixed(rows ^ salt)
         null = (words >> _NULL_BITS) == 0 if column.nullable else None
         if index in self._pools:
-            places = pa.array((words & np.uint64(_POOL - 1)).astype(np.int32), mask=null)
-            return self._pools[index].take(places)
+            chosen = pa.array((words & np.uint64(_POOL - 1)).astype(np.int32), mask=null)
+            return self._pools[index].take(chosen)
         return _fixed_width_values(column.type, words, null)
 
 

@@ -1,4 +1,4 @@
-"""Send what a `ChangeGenerator` makes: a table as fast as the broker takes it, then live changes at a rate.
+"""Sends the changes of a `ChangeGenerator`: a table as fast as the broker takes it, then live changes at a rate.
 
 Records go through an idempotent producer, without transactions. The partition of a key is its crc32 modulo
 the number of partitions, so all its changes are in one partition, in order.
@@ -16,7 +16,7 @@ import numpy as np
 from confluent_kafka import KafkaError, Message, Producer
 
 from schemas.records import Op
-from streaming.events.generator import ChangeGenerator, Changes, Shares
+from streaming.events.generator import ChangeGenerator, ChangeMix, GeneratedChanges
 from streaming.kafka.clients import KafkaSettings, translate, translated
 from streaming.kafka.native import open_columns
 
@@ -25,8 +25,8 @@ _CLIENT_ID = "changes"
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """What was sent so far, and between which instants (Unix milliseconds; 0: nothing yet)."""
+class SentChanges:
+    """Counts of the changes sent, and the instants of the first and last one (Unix milliseconds; 0: nothing yet)."""
 
     inserts: int = 0
     updates: int = 0
@@ -36,13 +36,12 @@ class Sent:
 
     @property
     def total(self) -> int:
-        """All changes."""
         return self.inserts + self.updates + self.deletes
 
-    def plus(self, changes: Changes, now_ms: int) -> Sent:
-        """With these changes, sent at `now_ms`."""
+    def plus(self, changes: GeneratedChanges, now_ms: int) -> SentChanges:
+        """The sum with changes that were sent at `now_ms`."""
         counts = np.bincount(changes.ops, minlength=len(Op)).tolist()
-        return Sent(
+        return SentChanges(
             self.inserts + counts[Op.INSERT],
             self.updates + counts[Op.UPDATE],
             self.deletes + counts[Op.DELETE],
@@ -70,12 +69,12 @@ class ChangeSender:
             )
         )
         self._columns = open_columns(self._producer, _CLIENT_ID)
-        self.sent = Sent()
+        self.sent = SentChanges()
 
     def _on_failure(self, error: KafkaError | None, _: Message) -> None:
         self._failure = self._failure or error
 
-    def send(self, changes: Changes) -> None:
+    def send(self, changes: GeneratedChanges) -> None:
         """Queue changes, waiting while the queue is full. Raises if earlier ones were not delivered."""
         if len(changes):
             with translated(self._settings, what=self._topic):
@@ -105,7 +104,7 @@ def produce_rows(
     *,
     on_sent: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Send INSERTs of `rows` new keys and wait for them. `on_sent` hears how many after each chunk."""
+    """Send INSERTs of `rows` new keys and wait for them. `on_sent` gets the number of rows of each chunk."""
     for start in range(0, rows, _CHUNK):
         count = min(_CHUNK, rows - start)
         sender.send(generator.inserts(count))
@@ -115,14 +114,14 @@ def produce_rows(
 
 @dataclass
 class SteadyLoad:
-    """How many changes are due, at `rate` a second since `begin_s`; a stall is made up for by one second's at most."""
+    """Number of changes due, at `rate` a second since `begin_s`; after a stall at most one second's are made up for."""
 
     rate: float
     begin_s: float
     given: int = 0
 
     def due(self, now_s: float) -> int:
-        """What is due now and was not given before. `now_s` must not fall."""
+        """Changes due now and not given before. `now_s` must not fall."""
         due = int((now_s - self.begin_s) * self.rate) - self.given
         if due > self.rate and due > 1:
             self.begin_s, self.given, due = now_s - 1.0, 0, int(self.rate)
@@ -130,7 +129,7 @@ class SteadyLoad:
         return due
 
 
-class LiveChanges:
+class LiveLoad:
     """Changes at a steady rate, from a thread of its own (`start`, `stop`; or use it as a context).
 
     `rate` is changes per second. After a stall of more than a second the missed changes are left out: the
@@ -141,7 +140,7 @@ class LiveChanges:
     """Encoding takes 2 ms for a handful of changes as for a thousand: at a shorter one the load is its own noise."""
 
     def __init__(
-        self, settings: KafkaSettings, topic: str, generator: ChangeGenerator, rate: float, shares: Shares
+        self, settings: KafkaSettings, topic: str, generator: ChangeGenerator, rate: float, shares: ChangeMix
     ) -> None:
         self._sender = ChangeSender(settings, topic, **{"linger.ms": 1})
         self._generator, self._rate, self._shares = generator, rate, shares
@@ -150,8 +149,7 @@ class LiveChanges:
         self.failure: Exception | None = None
 
     @property
-    def sent(self) -> Sent:
-        """What was sent so far."""
+    def sent(self) -> SentChanges:
         return self._sender.sent
 
     def __enter__(self) -> Self:
@@ -162,16 +160,15 @@ class LiveChanges:
         self.stop()
 
     def start(self) -> None:
-        """Begin to send."""
         self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether the thread has ended by itself, by a failure, within the time."""
+        """True if the thread ends by itself, by a failure, within the time."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def stop(self) -> Sent:
-        """End the thread and return what was sent, all of it acknowledged. Raises what made it fail."""
+    def stop(self) -> SentChanges:
+        """End the thread and return the counts, all of it acknowledged. Raises: the error that ended it."""
         self._ending.set()
         self._thread.join()
         if self.failure is not None:

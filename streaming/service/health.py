@@ -25,19 +25,17 @@ _END_WITHIN_S = 3.0
 class Looking(Protocol):
     """The part of `UpstreamGuard` that is used here."""
 
-    def look(self, next_offsets: Sequence[int]) -> tuple[Watermarks, ...]: ...  # noqa: D102
+    def look(self, next_offsets: Sequence[int]) -> tuple[Watermarks, ...]: ...
 
-    def margins(  # noqa: D102
-        self, marks: Sequence[Watermarks], next_offsets: Sequence[int]
-    ) -> tuple[Margin, ...]: ...
+    def margins(self, marks: Sequence[Watermarks], next_offsets: Sequence[int]) -> tuple[Margin, ...]: ...
 
 
 class LooksAtFields(Protocol):
     """As `NewestRows`."""
 
-    def look(self, marks: Sequence[Watermarks]) -> FieldsSeen: ...  # noqa: D102
+    def look(self, marks: Sequence[Watermarks]) -> FieldsSeen: ...
 
-    def close(self) -> None: ...  # noqa: D102
+    def close(self) -> None: ...
 
 
 class Watch:

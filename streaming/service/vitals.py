@@ -42,7 +42,7 @@ class Batching(Protocol):
 class Maintains(Protocol):
     """As `Compactor`."""
 
-    def maintenance(self) -> tuple[Maintenance, ...]: ...  # noqa: D102
+    def maintenance(self) -> tuple[Maintenance, ...]: ...
 
 
 class Vitals:

@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas.epoch import unix_ms_from_epoch
 from streaming.demo.latency import Latencies, percentile
-from streaming.events.formats.forms import FORMATS, Form
+from streaming.events.forms import FORMATS, EventForm
 from tests.bench.latencies import course_ms, during
 from tests.bench.report.batch import Batch, all_complete, reads_snapshot
 from tests.bench.report.line import CPU, Course, Line, Notify, course, median
@@ -200,13 +200,15 @@ def sustained(rows: int, rate: float, seconds: float, folder: Path, notify: Noti
     Of `upsert-json` every change needs its row before, as the output has it.
     """
     lines: list[Line] = []
-    for form in (Form.CHANGE, Form.UPSERT_JSON):
+    for form in (EventForm.CHANGE, EventForm.UPSERT_JSON):
         with rig(folder) as bench:
             lines += _sustained(replace(bench, format=FORMATS[form]), form, rows, rate, seconds, notify)
     return lines
 
 
-def _sustained(bench: Rig, form: Form, rows: int, rate: float, seconds: float, notify: Notify) -> list[Line]:
+def _sustained(
+    bench: Rig, form: EventForm, rows: int, rate: float, seconds: float, notify: Notify
+) -> list[Line]:
     notify(f"{form}: writing {rows:,} rows")
     generator = bench.fill(rows)
     with bench.service(state=f"sustained-{form}", jobs=[job(None)]) as run:

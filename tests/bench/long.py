@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.demo.latency import Latencies, percentile
-from streaming.events.formats.forms import FORMATS, Form
+from streaming.events.forms import FORMATS, EventForm
 from tests.bench.live import AFTER_S, SETTLE_S, compaction_line
 from tests.bench.report.batch import OUTPUT, Batch, reads_snapshot
 from tests.bench.report.line import Course, Line, Notify, course, median
@@ -141,7 +141,7 @@ def soak(
     """
     legs: list[_Leg] = []
     with rig(folder) as own:
-        bench = replace(own, format=FORMATS[Form.UPSERT_JSON])
+        bench = replace(own, format=FORMATS[EventForm.UPSERT_JSON])
         notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
         with bench.watch(**_SOAKED) as watch, bench.live(generator, rate) as load:
@@ -160,7 +160,7 @@ def soak(
         latencies.between(leg.warm_at, leg.ended_at - AFTER_S).percentile_ms(0.99)
         for leg in (legs[0], legs[-1])
     )
-    of = f"{rate:,.0f} changes/s from {Form.UPSERT_JSON} for {seconds:g} s with {len(legs)} kills"
+    of = f"{rate:,.0f} changes/s from {EventForm.UPSERT_JSON} for {seconds:g} s with {len(legs)} kills"
     return [
         Line(f"{of}: changes sent", sent, ""),
         Line(f"{of}: live latency p99, last leg", last, "ms", "first leg", first, _p99_course(latencies)),

@@ -33,10 +33,9 @@ from schemas.topics import UpstreamTopics
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.control.client import send_request
 from streaming.demo.latency import StableOffsets
-from streaming.events.formats.forms import events_of
-from streaming.events.formats.registered import TopicSchemas
-from streaming.events.generator import ChangeGenerator, Shares
-from streaming.events.sender import ChangeSender, LiveChanges, produce_rows
+from streaming.events.forms import TopicSchemas, events_of
+from streaming.events.generator import ChangeGenerator, ChangeMix
+from streaming.events.sender import ChangeSender, LiveLoad, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.registry.book import AskedSchemas
@@ -55,7 +54,7 @@ DECLARATION = {
 TABLE = declare(DECLARATION)
 PARTITIONS = OUTPUT_PARTITIONS = 4
 LIVE_RATE = 500
-SHARES = Shares(updates=0.5, deletes=0.2)
+SHARES = ChangeMix(updates=0.5, deletes=0.2)
 BUILD_TIMEOUT_S, BACKFILL_TIMEOUT_S = 600.0, 900.0
 _LEAST_BUILD_RATE = 50_000
 _NO_REGISTRY = RegistryConfig.model_validate({})
@@ -227,9 +226,9 @@ class Rig:
         """None where barriers are in the data."""
         return f"{self.upstream}.barriers" if self.beside or not self.format.may_hold_barriers else None
 
-    def live(self, generator: ChangeGenerator, rate: float = LIVE_RATE) -> LiveChanges:
+    def live(self, generator: ChangeGenerator, rate: float = LIVE_RATE) -> LiveLoad:
         """Changes of all kinds at a rate; a context."""
-        return LiveChanges(self.kafka, self.upstream, generator, rate, SHARES)
+        return LiveLoad(self.kafka, self.upstream, generator, rate, SHARES)
 
     def watch(self, output: str = OUTPUT, partitions: int = OUTPUT_PARTITIONS, **more: Any) -> StableOffsets:
         """Make the topic that has an output's barriers and watch it grow; a context. `more` as of `job`."""

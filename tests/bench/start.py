@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from schemas.epoch import unix_ms_from_epoch
-from streaming.events.generator import Shares
+from streaming.events.generator import ChangeMix
 from streaming.events.sender import ChangeSender
 from tests.bench.report.batch import Batch
 from tests.bench.report.line import Line, Notify, median
@@ -16,7 +16,7 @@ from tests.bench.rig import BUILD_TIMEOUT_S, ServiceRun, job, rig
 
 _CHUNK = 20_000
 _CHANGES_A_KEY = 5
-_UPDATES = Shares(updates=0.9, deletes=0.1)
+_UPDATES = ChangeMix(updates=0.9, deletes=0.1)
 
 
 def start(rows: int, restarts: int, folder: Path, notify: Notify) -> list[Line]:

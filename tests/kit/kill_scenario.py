@@ -29,8 +29,8 @@ from schemas.settings.config import load
 from streaming.cli.jobs.definitions import known_jobs
 from streaming.cli.topics.target import Broker, upstream_target
 from streaming.cli.topics.verify import Case, judged
-from streaming.events.generator import ChangeGenerator, Shares
-from streaming.events.sender import ChangeSender, LiveChanges, produce_rows
+from streaming.events.generator import ChangeGenerator, ChangeMix
+from streaming.events.sender import ChangeSender, LiveLoad, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import header_of, read_tail
 from streaming.kafka.topics import create_topic, partitions_of
@@ -41,7 +41,7 @@ from tests.bench.rig import TABLE
 from tests.kit.process import Process
 from tests.kit.real import WAIT_S, await_condition
 
-SHARES = Shares(updates=0.5, deletes=0.2)
+SHARES = ChangeMix(updates=0.5, deletes=0.2)
 
 
 @dataclass
@@ -113,7 +113,7 @@ class KillScenario:
     @contextmanager
     def live(self) -> Iterator[None]:
         """Inserts, updates and deletes for the length of the block."""
-        with LiveChanges(self.kafka, self.upstream, self.generator, self.live_rate, SHARES):
+        with LiveLoad(self.kafka, self.upstream, self.generator, self.live_rate, SHARES):
             yield
 
     def start(

@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from schemas.table import declare
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.events.generator import ChangeGenerator, Shares
-from streaming.events.sender import ChangeSender, LiveChanges, produce_rows
+from streaming.events.generator import ChangeGenerator, ChangeMix
+from streaming.events.sender import ChangeSender, LiveLoad, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from tests.kit.process import Process
@@ -44,7 +44,7 @@ def main(folder: Path) -> int:
         create_topic(kafka, "orders", 4)
         generator = ChangeGenerator(declare(TABLE))
         produce_rows(ChangeSender(kafka, "orders"), generator, ROWS)
-        changes = LiveChanges(kafka, "orders", generator, CHANGES_PER_S, Shares(updates=0.5, deletes=0.2))
+        changes = LiveLoad(kafka, "orders", generator, CHANGES_PER_S, ChangeMix(updates=0.5, deletes=0.2))
         service = Process.start(_configuration(Path(work), kafka), PAGE_TOKEN=TOKEN)
         try:
             with changes:

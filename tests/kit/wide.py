@@ -15,7 +15,7 @@ import pyarrow as pa
 from schemas.avro.columnar import encode_inserts, encode_keys
 from schemas.records import Op
 from schemas.table import declare
-from streaming.events.generator import Changes
+from streaming.events.generator import GeneratedChanges
 from streaming.events.sender import ChangeSender
 from streaming.kafka.clients import KafkaSettings
 
@@ -38,7 +38,7 @@ def send_wide_rows(kafka: KafkaSettings, topic: str, rows: int, width: int, *, a
         arrays = [pa.array(ids), payload]
         keys = encode_keys(WIDE.key_columns, arrays[:1])
         values = encode_inserts(WIDE.columns, arrays)
-        sender.send(Changes(keys, values, np.full(len(ids), Op.INSERT, np.int8)))
+        sender.send(GeneratedChanges(keys, values, np.full(len(ids), Op.INSERT, np.int8)))
     sender.flush()
 
 

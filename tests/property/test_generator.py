@@ -19,9 +19,8 @@ from schemas.formats.upsert import UpsertFormat
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import TableSchema, declare
-from streaming.events.formats.forms import FORMATS, Form, events_of, form_of
-from streaming.events.formats.registered import RegisteredForm
-from streaming.events.generator import ChangeGenerator, Changes, Shares
+from streaming.events.forms import FORMATS, EventForm, SchemasOf, events_of, form_of
+from streaming.events.generator import ChangeGenerator, ChangeMix, GeneratedChanges
 from tests.kit.examples import examples
 
 KEY_TYPES = ["boolean", "int", "bigint", "decimal(3,1)", "decimal(38,9)", "string", "date", "timestamp"]
@@ -41,9 +40,9 @@ def tables(draw: st.DrawFn) -> TableSchema:
 
 
 @st.composite
-def shares(draw: st.DrawFn) -> Shares:
+def shares(draw: st.DrawFn) -> ChangeMix:
     updates = draw(st.floats(0, 1))
-    return Shares(updates, draw(st.floats(0, 1)) * (1 - updates))
+    return ChangeMix(updates, draw(st.floats(0, 1)) * (1 - updates))
 
 
 class Store:
@@ -54,7 +53,7 @@ class Store:
         self._reader = format_.rows(table.columns, table.key_columns)
         self._position: Position = (0, 0)
 
-    def apply(self, changes: Changes) -> list[Op]:
+    def apply(self, changes: GeneratedChanges) -> list[Op]:
         ops, deleted = [], None
         for key_bytes, value in zip(changes.keys.to_pylist(), changes.values.to_pylist(), strict=True):
             if deleted is not None and self._format.comes_again:
@@ -92,7 +91,7 @@ class Store:
 @given(tables(), SEEDS, st.integers(0, 400), shares(), st.lists(st.integers(0, 60), max_size=4))
 @settings(max_examples=examples(150))
 def test_every_change_is_legal_and_the_count_of_live_keys_is_right(
-    table: TableSchema, seed: int, rows: int, mix: Shares, batches: list[int]
+    table: TableSchema, seed: int, rows: int, mix: ChangeMix, batches: list[int]
 ) -> None:
     generator, store = ChangeGenerator(table, seed), Store(table)
     store.apply(generator.inserts(min(rows, generator.capacity)))
@@ -106,14 +105,14 @@ def test_every_change_is_legal_and_the_count_of_live_keys_is_right(
 def test_the_same_seed_gives_the_same_changes(table: TableSchema, seed: int) -> None:
     first, second = ChangeGenerator(table, seed), ChangeGenerator(table, seed)
     assert first.inserts(2).values.equals(second.inserts(2).values)
-    assert first.mixed(50, Shares()).values.equals(second.mixed(50, Shares()).values)
+    assert first.mixed(50, ChangeMix()).values.equals(second.mixed(50, ChangeMix()).values)
 
 
 def test_the_shares_are_kept() -> None:
     table = declare({"name": "t", "columns": {"id": "bigint", "x": "int"}, "primary_key": ["id"]})
     generator = ChangeGenerator(table)
     generator.inserts(5_000)
-    ops = np.bincount(generator.mixed(10_000, Shares(updates=0.6, deletes=0.2)).ops, minlength=3) / 10_000
+    ops = np.bincount(generator.mixed(10_000, ChangeMix(updates=0.6, deletes=0.2)).ops, minlength=3) / 10_000
     assert ops[Op.UPDATE] == pytest.approx(0.6, abs=0.03)
     assert ops[Op.DELETE] == pytest.approx(0.2, abs=0.03)
     assert ops[Op.INSERT] == pytest.approx(0.2, abs=0.03)
@@ -124,8 +123,8 @@ def test_later_inserts_land_between_earlier_keys_and_deleted_keys_come_back() ->
     generator, store = ChangeGenerator(table), Store(table)
     store.apply(generator.inserts(1_000))
     first = set(store.rows)
-    store.apply(generator.mixed(500, Shares(updates=0, deletes=1)))
-    store.apply(generator.mixed(500, Shares(updates=0, deletes=0)))
+    store.apply(generator.mixed(500, ChangeMix(updates=0, deletes=1)))
+    store.apply(generator.mixed(500, ChangeMix(updates=0, deletes=0)))
     new = set(store.rows) - first
     assert len([key for key in new if key < max(first)]) > len(new) / 2
     assert len(first & set(store.rows)) > 500
@@ -160,8 +159,8 @@ FORMS = [
 ]
 
 
-def registered(form: RegisteredForm, table: TableSchema) -> tuple[SchemaIds, KnownSchemas]:
-    schemas = form.schemas(table.columns, table.key_columns, "t")
+def registered(schemas_of: SchemasOf) -> tuple[SchemaIds, KnownSchemas]:
+    schemas = schemas_of("t")
     texts = text_of(schemas["key"]), text_of(schemas["value"])
     return SchemaIds(1, 2), KnownSchemas(tuple(WriterSchema(n, text) for n, text in enumerate(texts, 1)))
 
@@ -179,8 +178,8 @@ def test_in_every_form_the_records_are_the_same_changes(
     assume(format_.misfit(table) is None)
     known = [KnownSchemas(())]
 
-    def register(form: RegisteredForm, table: TableSchema) -> SchemaIds:
-        ids, known[0] = registered(form, table)
+    def register(schemas_of: SchemasOf) -> SchemaIds:
+        ids, known[0] = registered(schemas_of)
         return ids
 
     generator = ChangeGenerator(table, seed, events_of(format_, table, register))
@@ -190,7 +189,7 @@ def test_in_every_form_the_records_are_the_same_changes(
     for made, kept in ((generator, store), (plain, model)):
         kept.apply(made.inserts(rows))
         for count in batches:
-            kept.apply(made.mixed(count, Shares(0.4, 0.3)))
+            kept.apply(made.mixed(count, ChangeMix(0.4, 0.3)))
     assert store.rows == model.rows
 
 
@@ -210,7 +209,7 @@ def test_milliseconds_are_written_as_such_but_are_no_keys() -> None:
 
 
 def test_a_form_is_found_again_by_its_format() -> None:
-    assert [form_of(format_) for format_ in FORMATS.values()] == list(Form)
+    assert [form_of(format_) for format_ in FORMATS.values()] == list(EventForm)
     assert form_of(UpsertFormat(encoding="avro-registry")) is None
 
 
@@ -233,4 +232,4 @@ def test_events_that_cannot_be_written_are_refused(format_: Format, complaint: s
 @pytest.mark.parametrize("wrong", [(-0.1, 0.5), (0.5, -0.1), (0.8, 0.3)])
 def test_impossible_shares_are_refused(wrong: tuple[float, float]) -> None:
     with pytest.raises(ConfigError):
-        Shares(*wrong)
+        ChangeMix(*wrong)

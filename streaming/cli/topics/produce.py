@@ -23,11 +23,10 @@ from streaming.cli.topics.target import (
     TopicOption,
     upstream_target,
 )
-from streaming.events.formats.forms import FORMATS, Form, events_of, form_of, invented
-from streaming.events.formats.registered import TopicSchemas
-from streaming.events.generator import ChangeGenerator, Shares
+from streaming.events.forms import FORMATS, EventForm, TopicSchemas, events_of, form_of, invented
+from streaming.events.generator import ChangeGenerator, ChangeMix
 from streaming.events.resume import resume
-from streaming.events.sender import ChangeSender, LiveChanges, Sent, produce_rows
+from streaming.events.sender import ChangeSender, LiveLoad, SentChanges, produce_rows
 from streaming.kafka.topics import create_topic, partitions_of
 from streaming.registry.client import Registry
 
@@ -56,7 +55,7 @@ def command(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 1,
     partitions: Annotated[int, typer.Option(min=1, help="Partitions of the topic, if it is not there.")] = 4,
     form: Annotated[
-        Form | None,
+        EventForm | None,
         typer.Option(
             "--format", help="Of a topic without a configuration; else that of its upstream counts."
         ),
@@ -69,9 +68,9 @@ def command(
     but this command may write changes to the topic. Ctrl-C ends the live changes early. Of rows without identity
     (append-json) an update comes as a further row with the key of the one before, a delete as a null value.
     """
-    shares = Shares(updates_share, deletes_share)
+    shares = ChangeMix(updates_share, deletes_share)
     source = optional_config(config, file)
-    own = FORMATS[form or Form.CHANGE]
+    own = FORMATS[form or EventForm.CHANGE]
     target = upstream_target(
         load(source) if source else None, Broker(bootstrap, kafka), topic, table, form=own
     )
@@ -94,12 +93,12 @@ def command(
     begin = time.monotonic()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         inserted = _insert(target, generator, rows, progress)
-        changed = _change(target, generator, rate, live, shares, progress) if live else Sent()
-    sent = Sent(inserted.inserts + changed.inserts, changed.updates, changed.deletes)
+        changed = _change(target, generator, rate, live, shares, progress) if live else SentChanges()
+    sent = SentChanges(inserted.inserts + changed.inserts, changed.updates, changed.deletes)
     _print_summary(target.topic, sent, generator.live, time.monotonic() - begin, as_json=as_json)
 
 
-def _print_summary(topic: str, sent: Sent, rows: int, took_s: float, *, as_json: bool) -> None:
+def _print_summary(topic: str, sent: SentChanges, rows: int, took_s: float, *, as_json: bool) -> None:
     """What was written, in one line; `rows` are those that are there now."""
     if as_json:
         counts = {"inserts": sent.inserts, "updates": sent.updates, "deletes": sent.deletes}
@@ -111,7 +110,7 @@ def _print_summary(topic: str, sent: Sent, rows: int, took_s: float, *, as_json:
     )
 
 
-def _check(form: Form | None, format_: Format) -> None:
+def _check(form: EventForm | None, format_: Format) -> None:
     """Raises: ConfigError(USAGE) if an option asks for other events than the upstream has."""
     if form is not None and form != form_of(format_):
         known = form_of(format_) or "of another format"
@@ -120,7 +119,7 @@ def _check(form: Form | None, format_: Format) -> None:
         )
 
 
-def _insert(target: Target, generator: ChangeGenerator, rows: int, progress: Progress) -> Sent:
+def _insert(target: Target, generator: ChangeGenerator, rows: int, progress: Progress) -> SentChanges:
     bar = progress.add_task("rows", total=rows)
     sender = ChangeSender(target.kafka, target.topic)
     produce_rows(sender, generator, rows, on_sent=lambda count: progress.advance(bar, count))
@@ -128,10 +127,15 @@ def _insert(target: Target, generator: ChangeGenerator, rows: int, progress: Pro
 
 
 def _change(
-    target: Target, generator: ChangeGenerator, rate: float, live_s: float, shares: Shares, progress: Progress
-) -> Sent:
+    target: Target,
+    generator: ChangeGenerator,
+    rate: float,
+    live_s: float,
+    shares: ChangeMix,
+    progress: Progress,
+) -> SentChanges:
     bar = progress.add_task("live changes", total=int(rate * live_s))
-    changes, end = LiveChanges(target.kafka, target.topic, generator, rate, shares), time.monotonic() + live_s
+    changes, end = LiveLoad(target.kafka, target.topic, generator, rate, shares), time.monotonic() + live_s
     changes.start()
     try:
         while time.monotonic() < end and not changes.wait(min(_REFRESH_S, max(0, end - time.monotonic()))):

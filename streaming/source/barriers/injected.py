@@ -18,13 +18,13 @@ class Injecting(Protocol):
     @property
     def last_barrier(self) -> Barrier | None: ...
 
-    def start(self) -> None: ...  # noqa: D102
+    def start(self) -> None: ...
 
-    def hasten(self, after: int) -> None: ...  # noqa: D102
+    def hasten(self, after: int) -> None: ...
 
-    def check(self) -> None: ...  # noqa: D102
+    def check(self) -> None: ...
 
-    def stop(self) -> None: ...  # noqa: D102
+    def stop(self) -> None: ...
 
 
 class WithInjector(BarrierSource):

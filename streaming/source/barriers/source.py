@@ -152,13 +152,13 @@ class BarrierSource(Protocol):
 class Records(Protocol):
     """The upstream's records, as far as sources whose barriers stand in the data need them; see `UpstreamSource`."""
 
-    def look(self, first: Sequence[int]) -> Look: ...  # noqa: D102
+    def look(self, first: Sequence[int]) -> Look: ...
 
-    def stream(self, first: Sequence[int]) -> DataFrame: ...  # noqa: D102
+    def stream(self, first: Sequence[int]) -> DataFrame: ...
 
-    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame: ...  # noqa: D102
+    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame: ...
 
-    def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]: ...  # noqa: D102
+    def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streaming.events.formats.forms import FORMATS, Form
+from streaming.events.forms import FORMATS, EventForm
 from tests.bench.compared.formats import await_complete, batch_ms
 from tests.bench.report.line import Line, Notify, median
 from tests.bench.rig import rig
@@ -23,7 +23,7 @@ def before(rows: int, seconds: float, rate: float, folder: Path, notify: Notify)
     """The median batch of a job whose filter needs rows before, against that of one without a filter."""
     found: dict[str, list[float]] = {name: [] for name in _JOBS}
     with rig(folder) as own:
-        bench = replace(own, format=FORMATS[Form.UPSERT_JSON])
+        bench = replace(own, format=FORMATS[EventForm.UPSERT_JSON])
         notify(f"writing {rows:,} rows")
         generator = bench.fill(rows)
         with bench.service(state="before", jobs=[]) as run:

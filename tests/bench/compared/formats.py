@@ -14,7 +14,7 @@ from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema, declare
-from streaming.events.formats.forms import FORMATS, Form
+from streaming.events.forms import FORMATS, EventForm
 from streaming.events.generator import ChangeGenerator
 from tests.bench.report.batch import Batch
 from tests.bench.report.line import Line, Notify, median
@@ -55,9 +55,9 @@ _OTHERS = (
     _Upstream("change beside", DEFAULT, beside=True),
     _Upstream("upsert-avro-registry", UpsertFormat(encoding="avro-registry")),
     _Upstream("debezium-avro-registry", DebeziumFormat(encoding="avro-registry")),
-    _Upstream("upsert-json", FORMATS[Form.UPSERT_JSON]),
-    _Upstream("debezium-json-schema", FORMATS[Form.DEBEZIUM_JSON_SCHEMA]),
-    _Upstream("debezium-json", FORMATS[Form.DEBEZIUM_JSON]),
+    _Upstream("upsert-json", FORMATS[EventForm.UPSERT_JSON]),
+    _Upstream("debezium-json-schema", FORMATS[EventForm.DEBEZIUM_JSON_SCHEMA]),
+    _Upstream("debezium-json", FORMATS[EventForm.DEBEZIUM_JSON]),
 )
 
 

@@ -16,11 +16,10 @@ from schemas.position import Key
 from schemas.records import Row
 from schemas.settings.registry import RegistryConfig
 from schemas.table import declare
-from streaming.events.formats.forms import FORMATS, Form, events_of, invented
-from streaming.events.formats.registered import TopicSchemas
-from streaming.events.generator import ChangeGenerator, Shares
+from streaming.events.forms import FORMATS, EventForm, TopicSchemas, events_of, invented
+from streaming.events.generator import ChangeGenerator, ChangeMix
 from streaming.events.resume import resume
-from streaming.events.sender import ChangeSender, LiveChanges, produce_rows
+from streaming.events.sender import ChangeSender, LiveLoad, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
 from streaming.registry.book import AskedSchemas
@@ -82,7 +81,7 @@ def test_rows_arrive_once_each_in_the_partition_of_their_key(kafka: KafkaSetting
 def test_live_changes_are_legal_counted_and_at_the_rate(kafka: KafkaSettings, topic: Topic) -> None:
     name, generator = topic(partitions=3), ChangeGenerator(TABLE)
     load(kafka, name, generator, 200)
-    with LiveChanges(kafka, name, generator, 2_000, Shares(0.4, 0.3)) as live:
+    with LiveLoad(kafka, name, generator, 2_000, ChangeMix(0.4, 0.3)) as live:
         while live.sent.total < 1_000:
             assert not live.wait(0.01), live.failure
     sent = live.sent
@@ -101,18 +100,18 @@ def test_a_later_run_goes_on_legally_with_barriers_in_between(kafka: KafkaSettin
         load(kafka, name, generator, 100)
         injector.inject_one()
         sender = ChangeSender(kafka, name)
-        sender.send(generator.mixed(400, Shares(0.5, 0.3)))
+        sender.send(generator.mixed(400, ChangeMix(0.5, 0.3)))
         sender.flush()
         total += 500
         assert len(folded(kafka, name)) == generator.live
     injector.stop()
 
 
-OF_TABLES = [form for form in Form if form not in (Form.CHANGE, Form.APPEND_JSON)]
+OF_TABLES = [form for form in EventForm if form not in (EventForm.CHANGE, EventForm.APPEND_JSON)]
 
 
 def test_rows_without_identity_go_on_as_well(kafka: KafkaSettings, topic: Topic) -> None:
-    name, format_ = topic(partitions=2), FORMATS[Form.APPEND_JSON]
+    name, format_ = topic(partitions=2), FORMATS[EventForm.APPEND_JSON]
     columns = {name: str(column.type) for name, column in TABLE.by_name.items()}
     table = declare({"name": "orders", "columns": columns}, has_key=False)
     rows = format_.rows(table.columns, ())
@@ -122,7 +121,7 @@ def test_rows_without_identity_go_on_as_well(kafka: KafkaSettings, topic: Topic)
         assert resume(kafka, name, generator) == run * 500
         load(kafka, name, generator, 100)
         sender = ChangeSender(kafka, name)
-        sender.send(generator.mixed(400, Shares(0.5, 0.3)))
+        sender.send(generator.mixed(400, ChangeMix(0.5, 0.3)))
         sender.flush()
     found = [message for part in records(kafka, name) for message in part]
     read = [rows.read_record(None, message.value()).change for message in found]
@@ -131,14 +130,14 @@ def test_rows_without_identity_go_on_as_well(kafka: KafkaSettings, topic: Topic)
 
 
 @pytest.mark.parametrize("form", OF_TABLES)
-def test_a_later_run_goes_on_in_every_form(kafka: KafkaSettings, topic: Topic, form: Form) -> None:
+def test_a_later_run_goes_on_in_every_form(kafka: KafkaSettings, topic: Topic, form: EventForm) -> None:
     name, format_ = topic(partitions=2), FORMATS[form]
     for run in range(3):
         generator = ChangeGenerator(TABLE, seed=7, events=events_of(format_, TABLE))
         assert resume(kafka, name, generator) == run * 500
         load(kafka, name, generator, 100)
         sender = ChangeSender(kafka, name)
-        sender.send(generator.mixed(400, Shares(0.5, 0.3)))
+        sender.send(generator.mixed(400, ChangeMix(0.5, 0.3)))
         sender.flush()
         assert len(folded(kafka, name, format_)) == generator.live
 
@@ -153,7 +152,7 @@ def test_a_later_run_goes_on_with_events_by_registered_schemas(kafka: KafkaSetti
             assert resume(kafka, name, generator) == run * 500
             load(kafka, name, generator, 100)
             sender = ChangeSender(kafka, name)
-            sender.send(generator.mixed(400, Shares(0.5, 0.3)))
+            sender.send(generator.mixed(400, ChangeMix(0.5, 0.3)))
             sender.flush()
             known = format_.with_schemas(AskedSchemas(registry))
             assert len(folded(kafka, name, known)) == generator.live

@@ -1,1 +1,0 @@
-"""How invented changes are written as records: the formats that an upstream may have, by whole columns."""
