@@ -26,9 +26,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.runtime.java.class_archive import broker_archive, sharing
 from streaming.runtime.java.home import java, log_options
-from streaming.runtime.java.jars import JarSet, ensure
+from streaming.runtime.java.jars import JarSet, broker_archive, ensure, sharing
 from streaming.runtime.paths import log_folder
 
 _HOST = "127.0.0.1"
@@ -104,7 +103,7 @@ class EmbeddedBroker:
     a free one, and keeps it for a later `start`. `heap` is the JVM's. `log` is the broker's log file,
     kept in any case. `listeners` come beside the plain one, each on a free port (see `address`); `settings` are
     further settings of the broker, `java_options` of its JVM. `recording` is an option by which that
-    records its class archive (`streaming.runtime.java.class_archive`), in place of using one.
+    records its class archive (`streaming.runtime.java.jars`), in place of using one.
     """
 
     def __init__(

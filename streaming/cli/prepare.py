@@ -9,8 +9,7 @@ import typer
 from rich.console import Console
 
 from streaming.runtime import logs
-from streaming.runtime.java.class_archive import broker_archive, class_archive
-from streaming.runtime.java.jars import JarSet, ensure
+from streaming.runtime.java.jars import JarSet, broker_archive, class_archive, ensure
 
 
 def command(

@@ -138,6 +138,7 @@ def _log_batch(report: BatchReport) -> None:
         vnodes=report.vnode_count,
         log_rows=report.files.log_rows,
         log_files=len(report.files.log),
+        way=report.way,
         **steps,
         lane_steps={step: round(took) for step, took in report.lane_ms.items()},
         **{f"vnodes_done.{name}": parts_done(states) for name, states in report.progress.items()},

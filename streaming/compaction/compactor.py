@@ -37,7 +37,7 @@ from streaming.compaction.cleaning import STATE_TABLES, clean_state
 from streaming.compaction.turns import Maintenance, Turn
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
-from streaming.runtime.stopwatch import Stopwatch
+from streaming.runtime.timing import Stopwatch
 
 COMPACTION_LEAST_ROWS = 100_000
 """A log below this is never compacted: a slice reads it in a moment."""

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from state.maintenance.compaction import CompactionPart, CompactionResult, compact_part
 from state.maintenance.merge import Merge, Merged, merge_files
 from streaming.runtime.session import MAINTENANCE_POOL
-from streaming.runtime.tasks import run_each
+from streaming.runtime.spark_jobs import run_each
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")

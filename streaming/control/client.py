@@ -1,10 +1,9 @@
-"""Sends requests to a running service, and waits until they have taken effect.
+"""Sends control requests to a running service, and waits until they have taken effect.
 
     request ──▶ control topic ──▶ the injector puts it on the next barrier ──▶ the batch that ends with or after it
 
-Between sending and answering nothing is assumed: the barrier is looked for where the upstream has its barriers, the
-outcome in the journal, from which every reader computes the same (`streaming.core.jobs`). So it does not matter who
-injects, and where it runs.
+Nothing is assumed about the service: the barrier is read where the upstream has its barriers, the outcome from the
+journal, from which every reader computes the same (`streaming.core.jobs`). So any injector, anywhere, will do.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def send_request(kafka: KafkaSettings, topic: str, mutation: Mutation) -> str:
     return request.id
 
 
-class Steering:
+class ControlClient:
     """Sends requests to the service of one upstream. Use it as a context.
 
     `timeout_s` bounds the wait for a barrier, and then for its batch.
@@ -74,17 +73,16 @@ class Steering:
         self._timeout_s = timeout_s
         self._reader = RangeReader(kafka)
 
-    def __enter__(self) -> Steering:
+    def __enter__(self) -> ControlClient:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._reader.close()
 
     def send(self, mutation: Mutation) -> str:
-        """As `send_request`."""
         return send_request(self._kafka, self._topics.control, mutation)
 
-    def ask(self, mutation: Mutation) -> Applied:
+    def apply(self, mutation: Mutation) -> Applied:
         """Send a request and wait until it took effect.
 
         Raises:
@@ -103,9 +101,9 @@ class Steering:
         return Applied(barrier, report, time.monotonic() - began)
 
     def await_job(self, name: str) -> JobState:
-        """A job that was asked for, once its start barrier is in its output.
+        """A requested job, once its start barrier is in its output.
 
-        Raises: TopicError(OUTPUT_TOPIC_MISMATCH) when its output topic turned out to be no place for it.
+        Raises: TopicError(OUTPUT_TOPIC_MISMATCH) when its output topic turned out to be unfit.
         """
 
         def opened() -> JobState | bool | None:
@@ -124,9 +122,9 @@ class Steering:
             next_step="see the service's log line `mutation`; create the job with another output",
         )
 
-    def _await(self, look: Callable[[], _T | None], what: str, next_step: str | None = None) -> _T:
+    def _await(self, read: Callable[[], _T | None], what: str, next_step: str | None = None) -> _T:
         deadline = time.monotonic() + self._timeout_s
-        while (found := look()) is None:
+        while (found := read()) is None:
             if time.monotonic() >= deadline:
                 raise EnvironmentProblem(
                     Code.NOT_SERVED,
@@ -169,7 +167,7 @@ _NO_INJECTOR = "start the service (`backfill run`) or, with `barriers: embedded`
 
 
 def _stable_end(reader: RangeReader, topics: UpstreamTopics) -> int:
-    """Of partition 0 of the topic that holds barriers; a barrier topic is made by the first start of the service."""
+    """Stable end of partition 0 of the topic with barriers; 0 for a barrier topic that is not created yet."""
     try:
         return reader.watermarks(topics.with_barriers)[0].stable
     except TopicError as error:
@@ -179,7 +177,7 @@ def _stable_end(reader: RangeReader, topics: UpstreamTopics) -> int:
 
 
 class _Search:
-    """Looks at the barriers of partition 0 as they come, for one with this mutation."""
+    """Searches the barriers of partition 0, as they come, for one with this mutation."""
 
     def __init__(self, reader: RangeReader, topics: UpstreamTopics, begin: int, mutation: Mutation) -> None:
         self._reader, self._topics, self._next, self._mutation = reader, topics, begin, mutation

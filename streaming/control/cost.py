@@ -1,7 +1,7 @@
-"""An estimate of what a job will cost, before it is created: from file statistics and a sample of the replica's rows.
+"""Estimates the cost of a job before it is created: from file statistics and a sample of the replica's rows.
 
-The sample goes the way that a lane's slice goes, up to Kafka: read, filter, encode. So its rate is an upper bound for
-one core, and the share that the filter keeps is as good as the sample: whole parts, whose keys a hash has picked.
+The sample is processed like a lane's slice, up to Kafka: read, filter, encode. So its rate is an upper bound for one
+core, and the share that the filter keeps is as good as the sample: whole parts, whose keys a hash has picked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ANY_BARRIER = Barrier(0, 0, BarrierKind.BARRIER, 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """`rows` and `replica_bytes` are all that is read. The rest is of the sample; None where that had no row."""
+    """`rows` and `replica_bytes` are the whole replica's. The rest is of the sample; None where that had no row."""
 
     rows: int
     replica_bytes: int
@@ -46,18 +46,18 @@ class Cost:
 
     @property
     def output_rows(self) -> int | None:
-        """About how many rows the output's snapshot will hold."""
+        """Estimate of the rows of the output's snapshot."""
         return None if self.kept_share is None else round(self.rows * self.kept_share)
 
     @property
     def output_bytes(self) -> int | None:
-        """Keys and values of those, uncompressed."""
+        """Estimate of the bytes of their keys and values, uncompressed."""
         if self.output_rows is None or self.bytes_per_record is None:
             return None
         return round(self.output_rows * self.bytes_per_record)
 
     def seconds(self, job: JobDefinition, lanes: int) -> float | None:
-        """As fast as all lanes read and encode, or as the job's limit allows. None: never, or unknown."""
+        """Time at the rate of all lanes, or of the job's limit. None: never, or unknown."""
         bounds = [] if self.core_rows_per_s is None else [self.core_rows_per_s * lanes]
         bounds += [] if job.rate_limit is None else [float(job.rate_limit)]
         return self.rows / min(bounds) if bounds and min(bounds) > 0 else None
@@ -93,7 +93,7 @@ def estimate(storage: Storage, table: TableSchema, job: JobDefinition) -> Cost:
 
 
 def of_records(marks: Sequence[Watermarks]) -> Cost:
-    """Of a job that reads the upstream, whose committed records are these: none of them is looked at."""
+    """The cost of a job that reads the upstream, whose committed records are these. No record is read."""
     return Cost(sum(each.stable - each.earliest for each in marks), 0, 0, None, None, None)
 
 

@@ -1,7 +1,7 @@
 """Jobs, progress and rows from the state folder, for any process that can read it.
 
-The tables that the service commits are all there is to know, so it makes no difference whether it runs, and a look
-never disturbs it: nothing is locked, written or asked. A look shows the end of the last batch that is done.
+Only the tables that the service commits are read, whether it runs or not, and nothing is locked or written. A view
+shows the end of the last batch that is done.
 """
 
 from __future__ import annotations
@@ -28,10 +28,7 @@ from streaming.core.jobs import MutationReport, jobs_after
 
 @dataclass(frozen=True)
 class JobView:
-    """A job, its progress by part (those that were started), and how far that is.
-
-    `stored` says about how many rows each part has.
-    """
+    """A job, the progress of its parts that were started, and its extent. `stored` estimates the rows of each part."""
 
     state: JobState
     progress: Mapping[int, Progress]
@@ -46,7 +43,7 @@ class JobView:
         by_vnode: Mapping[int, int],
         upstream_ends: Sequence[int],
     ) -> JobView:
-        """`by_vnode` says about how many rows the replica has, `upstream_ends` up to where the upstream is in it."""
+        """`by_vnode` estimates the replica's rows; up to `upstream_ends` the upstream is in it."""
         stored = by_vnode
         if state.definition.scan.reads_upstream:
             stored = records_stored(progress, upstream_ends)
@@ -54,27 +51,25 @@ class JobView:
 
     @property
     def name(self) -> str:
-        """The job's name."""
         return self.state.name
 
     @property
     def phase(self) -> Phase:
-        """One word on it."""
         return phase(self.state, self.extent)
 
     @property
     def vnodes_done(self) -> int:
-        """Vnodes that are Completed."""
+        """Number of vnodes that are Completed."""
         return parts_done(self.progress)
 
 
 @dataclass(frozen=True)
 class StateView:
-    """One look. `epoch` is the barrier of the last batch that is done, 0 before the first.
+    """The state at one time. `epoch` is the barrier of the last batch that is done, 0 before the first.
 
-    `start` is the Delta table that the state starts from, if it does, and `copy` how far that is copied, None once it
-    is. `database` is that of a database, and `read` how far it is read. `rows_stored` are the rows of the base, or
-    before the first compaction the changes of the log: not what changed since.
+    `start` is the Delta table that the state starts from, if any, and `copy` the progress of its copy, None once it is
+    done. `database` is the start from a database, and `read` the progress of its reading. `rows_stored` are the rows of
+    the base, or before the first compaction the changes of the log: later changes are not counted.
     """
 
     owner: str
@@ -97,7 +92,7 @@ class StateView:
 
     @property
     def read(self) -> TableRead | None:
-        """How far the table is read and released that it starts from; None once it is, and before the first plan."""
+        """Progress of the reading from a database; None once it is done, and before the first plan."""
         reading = None if self.plan is None else self.plan.reading
         if self.plan is None or reading is None:
             return None
@@ -105,12 +100,11 @@ class StateView:
         return None if read.is_done else read
 
     def job(self, name: str) -> JobView | None:
-        """The job of that name, None if there is none."""
         return next((job for job in self.jobs if job.name == name), None)
 
 
 class StateReader:
-    """Looks at one state folder again and again.
+    """Reads one state folder again and again.
 
     Raises: StateError(STATE_PATH_INVALID) when no service has ever used the folder.
     """
@@ -128,8 +122,7 @@ class StateReader:
                 next_step="start the service with `backfill run`, or correct `state`",
             )
 
-    def look(self) -> StateView:
-        """As of now."""
+    def read(self) -> StateView:
         entry = Journal(self._storage, self._table).current
         done = ProgressTable(self._storage, self._table)  # after the journal: at least as new
         replica = Replica(self._storage, self._table)
@@ -158,7 +151,7 @@ class StateReader:
         )
 
     def jobs(self) -> tuple[JobState, ...]:
-        """The jobs as of now, and not how far they are: two tables are opened for it, where `look` takes all."""
+        """The jobs without their progress: opens two tables, where `read` opens all."""
         entry = Journal(self._storage, self._table).current
         done = ProgressTable(self._storage, self._table)
         plan = None if entry is None else entry.plan
@@ -170,7 +163,7 @@ class StateReader:
         return jobs_after(plan, self._table).jobs if is_done else tuple(job.state for job in plan.jobs)
 
     def report_on(self, epoch: int) -> MutationReport | None:
-        """What became of the mutation of this barrier; None while its batch is not done."""
+        """The report on the mutation of this barrier; None while its batch is not done."""
         plan = Journal(self._storage, self._table).plan_with(epoch)
         if plan is None or ProgressTable(self._storage, self._table).epoch < plan.epoch:
             return None
@@ -179,5 +172,5 @@ class StateReader:
 
 
 def _ends(plan: BatchPlan | None, *, is_done: bool) -> Sequence[int]:
-    """Up to where the upstream is in the replica."""
+    """The end of the upstream's records that are in the replica."""
     return () if plan is None else plan.end_offsets if is_done else plan.first_offsets

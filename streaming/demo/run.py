@@ -13,24 +13,28 @@ The service runs in a thread of its own, as it would in any process; this one wa
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 
+from schemas.job import JobDefinition
+from schemas.records import Change
 from schemas.settings.config import ServiceConfig
+from schemas.table import TableSchema
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, DemoConfig, the_job
-from streaming.demo.console import StepConsole
+from streaming.demo.console import DemoProgress, StepConsole
 from streaming.demo.latency import Latencies, StableOffsets
-from streaming.demo.progress import DemoProgress
-from streaming.demo.rows import last_rows
 from streaming.events.forms import events_of
 from streaming.events.generator import ChangeGenerator, ChangeMix
 from streaming.events.sender import ChangeSender, LiveLoad, SentChanges, produce_rows
 from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import create_topic
+from streaming.reading.records import RecordDecoder, plain
 from streaming.service.bootstrap import hosted_service
 from streaming.service.service import Service
 from streaming.verify.findings import Report
@@ -221,3 +225,24 @@ def _verify(kafka: KafkaSettings, config: ServiceConfig, console: StepConsole) -
     )
     console.end(VERIFY, "the law holds" if report.clean else f"{report.found} findings")
     return report
+
+
+_LOOKED_AT = 200
+
+
+def last_rows(kafka: KafkaSettings, job: JobDefinition, table: TableSchema, count: int = 3) -> list[str]:
+    """The newest rows at the end of a partition that has some."""
+    columns = table.select(job.columns)
+    decoder = RecordDecoder(columns, table.key_columns, job.format)
+    with RangeReader(kafka) as reader:
+        rows = []
+        for partition, marks in enumerate(reader.watermarks(job.output)):
+            first = max(marks.earliest, marks.stable - _LOOKED_AT)
+            for chunk in reader.read(job.output, {partition: (first, marks.stable)}):
+                bodies = [record.body for message in chunk if (record := decoder.decode(message)) is not None]
+                rows += [body.after for body in bodies if isinstance(body, Change) and body.after is not None]
+            if rows:
+                break
+    names = [column.name for column in columns]
+    shown = [dict(zip(names, map(plain, row), strict=True)) for row in rows[-count:]]
+    return [json.dumps(row, ensure_ascii=False) for row in shown]

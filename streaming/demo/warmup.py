@@ -12,8 +12,7 @@ from streaming.events.sender import ChangeSender, LiveLoad, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.protocol.report import BatchReport
-from streaming.runtime.java.class_archive import broker_archive, recording
-from streaming.runtime.java.jars import JarSet, ensure
+from streaming.runtime.java.jars import JarSet, broker_archive, ensure, recording
 from streaming.service.bootstrap import hosted_service
 
 _ROWS, _BATCHES = 5_000, 8  # more than a short batch, and live changes that are short ones

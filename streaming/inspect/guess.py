@@ -16,8 +16,7 @@ from schemas.avro.writers.definitions import parsed
 from schemas.avro.writers.meanings import MisfitError, Schema
 from schemas.formats.events.logs import CONNECTORS
 from schemas.formats.upsert import DELETED_FIELD
-from streaming.inspect.frames import described
-from streaming.inspect.registered import is_event, rows_of
+from streaming.inspect.declared import described, is_event, rows_of
 from streaming.inspect.samples import NOTHING, Field, Sample, as_json, fields_of, schema_ids
 
 

@@ -45,7 +45,7 @@ from streaming.lane.task import (
 )
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
-from streaming.runtime.stopwatch import Stopwatch
+from streaming.runtime.timing import Stopwatch
 from streaming.sink.columns import OutputPartition
 from streaming.sink.protocol import Mark
 from streaming.sink.writers import LaneWriters

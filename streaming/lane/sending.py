@@ -27,7 +27,7 @@ from streaming.lane.shares import Shares
 from streaming.lane.task import LaneJob, LaneTask, LongRow, Sent
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
-from streaming.runtime.stopwatch import Stopwatch
+from streaming.runtime.timing import Stopwatch
 from streaming.sink.columns import Rows
 from streaming.sink.writers import LaneWriters
 

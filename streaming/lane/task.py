@@ -51,10 +51,10 @@ class LaneTask:
     for the parts with slices; `sinks` opens the writers of the plan's jobs; `known_ends` where the output partitions
     ended after the last batch; `failpoint` what a test wants to happen in them. `replica` is pinned where changes need
     their rows before, which are kept in what `open_store` opens by a name below `rows_folder`. `waiting` are the files
-    of the events that wait for chunks, of the version that the plan's reading names. `is_short`: there are so few
-    records that lanes may read the topic themselves. `in_parts`: the changes come in order, more than a lane holds at
-    once; `unhurried`: a lane has sent its part, and another one was too slow for it. Transactions may then take as long
-    as `transaction_timeout_ms` says. `judgement`: which records are redelivered, where a lane has seen positions fall.
+    of the events that wait for chunks, of the version that the plan's reading names. `in_parts`: the changes come in
+    order, more than a lane holds at once; `unhurried`: a lane has sent its part, and another one was too slow for it.
+    Transactions may then take as long as `transaction_timeout_ms` says. `judgement`: which records are redelivered,
+    where a lane has seen positions fall.
     """
 
     storage: Storage
@@ -73,7 +73,6 @@ class LaneTask:
     waiting: tuple[DataFile, ...] = ()
     rows_folder: str | None = None
     open_store: Callable[[str, TableSchema, str | None], RowStore] = local_store
-    is_short: bool = False
     in_parts: bool = False
     unhurried: bool = False
     judgement: Judgement | None = None

@@ -32,7 +32,7 @@ from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.table import TableSchema
 from streaming.observe.metrics import Metrics
-from streaming.observe.middleware import Bounded, Doorkeeper, NotAllowed, not_allowed, problem
+from streaming.observe.middleware import ApiAuth, Bounded, NotAllowed, not_allowed, problem
 from streaming.observe.models import JobPlan, Point, Problem, ReadingStatus, Status, Taken, VnodeStatus
 from streaming.observe.status_cache import StatusCache, shown_reading
 
@@ -118,7 +118,7 @@ def build(
     metrics: Metrics,
     requests: Requests,
     table: TableSchema,
-    door: Doorkeeper,
+    door: ApiAuth,
     hosts: list[str],
     *,
     plans: Plans,
@@ -179,7 +179,7 @@ def _usage(status: int, found: str, headers: Mapping[str, str] | None = None) ->
     )
 
 
-def _machines(cache: StatusCache, metrics: Metrics, door: Doorkeeper) -> APIRouter:
+def _machines(cache: StatusCache, metrics: Metrics, door: ApiAuth) -> APIRouter:
     router = APIRouter(tags=["machines"])
 
     @router.get("/healthz", response_class=PlainTextResponse)
@@ -199,7 +199,7 @@ def _machines(cache: StatusCache, metrics: Metrics, door: Doorkeeper) -> APIRout
         health = cache.vitals.health()
         return PlainTextResponse(f"{health.condition}\n", 200 if health.ready else 503)
 
-    @router.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(door.may_look)])
+    @router.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(door.require_read)])
     def exposition() -> Response:
         """Prometheus metrics."""
         return Response(metrics.text(cache.status()), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -207,10 +207,10 @@ def _machines(cache: StatusCache, metrics: Metrics, door: Doorkeeper) -> APIRout
     return router
 
 
-def _looking(cache: StatusCache, door: Doorkeeper) -> APIRouter:
+def _looking(cache: StatusCache, door: ApiAuth) -> APIRouter:
     refusals: dict[int | str, dict[str, Any]] = {number: _REFUSALS[number] for number in (401, 404, 422)}
     router = APIRouter(
-        prefix="/api/v1", tags=["looking"], dependencies=[Depends(door.may_look)], responses=refusals
+        prefix="/api/v1", tags=["looking"], dependencies=[Depends(door.require_read)], responses=refusals
     )
 
     @router.get("/status")
@@ -239,11 +239,11 @@ def unknown_job(job: str) -> ConfigError:
     return ConfigError(Code.JOB_UNKNOWN, found=f"no job {job}")
 
 
-def _steering(requests: Requests, plans: Plans, table: TableSchema, door: Doorkeeper) -> APIRouter:
+def _steering(requests: Requests, plans: Plans, table: TableSchema, door: ApiAuth) -> APIRouter:
     router = APIRouter(
         prefix="/api/v1/jobs",
         tags=["steering"],
-        dependencies=[Depends(door.may_steer)],
+        dependencies=[Depends(door.require_control)],
         responses=_REFUSALS,
         default_response_class=JSONResponse,
     )
@@ -282,11 +282,11 @@ def _steering(requests: Requests, plans: Plans, table: TableSchema, door: Doorke
     return router
 
 
-def _pacing(cache: StatusCache, door: Doorkeeper) -> APIRouter:
+def _pacing(cache: StatusCache, door: ApiAuth) -> APIRouter:
     router = APIRouter(
         prefix="/api/v1/initial",
         tags=["steering"],
-        dependencies=[Depends(door.may_steer)],
+        dependencies=[Depends(door.require_control)],
         responses={number: _REFUSALS[number] for number in (400, 401, 403, 409, 422)},
     )
 

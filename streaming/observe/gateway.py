@@ -19,7 +19,7 @@ from streaming.sink.protocol import SinkOf
 
 
 @dataclass(frozen=True)
-class Gateway:
+class ControlApi:
     """Checks and sends the control requests of the API. It sees the jobs as of the last batch."""
 
     cache: StatusCache

@@ -117,7 +117,7 @@ class Metrics:
         self._again.inc(report.already_sent)
         self._records["redelivered"].inc(report.redelivered)
         self._records["ignored"].inc(report.ignored)
-        for code in report.hindrances:
+        for code in report.retry_reasons:
             self._hindered.labels(code).inc()
         self._records["parked"].inc(len(report.plan.parked))
         for latency_s in latencies_s:

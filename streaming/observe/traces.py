@@ -193,7 +193,7 @@ def _attributes(report: BatchReport) -> dict[str, int | list[str]]:
         "lanes": report.plan.lanes,
         "lanes_already_sent": report.already_sent,
         "jobs": [job.state.name for job in report.plan.jobs],
-        "hindrances": [each.value for each in report.hindrances],
+        "hindrances": [each.value for each in report.retry_reasons],
     }
     return {f"backfill.{name}": value for name, value in found.items()}
 

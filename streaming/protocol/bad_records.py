@@ -1,7 +1,7 @@
-"""What becomes of upstream records at fault: left out because an operator named them, parked, or the service stops.
+"""Policy for invalid upstream records: left out because an operator named them, parked, or the service stops.
 
-Whatever is decided is part of the plan in the journal before it has an effect. Lanes that have sent their part found
-nothing wrong with theirs, so a plan without the records that others found changes nothing for them.
+A decision is part of the plan in the journal before it has an effect. Lanes that have sent their part found theirs
+valid, so a plan without the records that others found changes nothing for them.
 """
 
 from __future__ import annotations
@@ -18,47 +18,47 @@ from state.values.plan import BatchPlan, Parked
 from streaming.lane.faults import Fault
 
 MOST_PARKED = 10_000
-"""In one batch: a producer whose every record is at fault has to be stopped, not copied to the dead letters."""
+"""In one batch: a producer whose every record is invalid has to be stopped, not copied to the dead letters."""
 _UNPARKED = "it can't be parked: too many are at fault, it is too large, a barrier's mark or a truncate"
 
 _NEVER_PARKED = (Code.RECORD_TOO_LARGE, Code.AMBIGUOUS_RECORD, Code.TRUNCATE_UNSUPPORTED)
-"""A letter is longer than its record, so one that is too long can't be sent anywhere; who marks records as barriers has
-to be stopped; and a truncate is not about one row."""
+"""A letter is longer than its record, so one that is too long can't be sent anywhere; a producer that marks records as
+barriers has to be stopped; and a truncate is not about one row."""
 
 log = structlog.get_logger(__name__)
 
 
 class BadRecords:
-    """The policy for one topic. `parks`: records at fault go to the jobs' dead letters, without a job to the table's.
+    """The policy for one topic. `parks`: invalid records go to the jobs' dead letters, without a job to the table's.
 
-    `named` are records, (partition, offset), that may be left out should they be at fault.
+    `named` are records, (partition, offset), that may be left out if they are invalid.
     """
 
     def __init__(self, topic: str, named: frozenset[RecordId] = frozenset(), *, parks: bool = False) -> None:
         self.topic, self._named, self._parks = topic, named, parks
 
     def leave_out(self, plan: BatchPlan, found: Sequence[tuple[Fault, int]]) -> BatchPlan:
-        """The plan without these records, each with the lane that found it; only what is at fault is ever left out.
+        """The plan without these invalid records, each with the lane that found it.
 
-        They are parked if that is asked for and they can be; every other one must have been named.
+        They are parked if that is configured and they can be; every other one must have been named.
         Raises: InputError for the first that was not.
         """
-        # One whose lane is not known comes to all of them; the first is to park it.
-        by_place = {(fault.partition, fault.offset): (fault, lane) for fault, lane in reversed(found)}
-        found = [by_place[place] for place in sorted(by_place)]
-        skipped = {*plan.skipped, *by_place}
+        # A record whose lane is not known comes to all of them; the first is to park it.
+        by_id = {(fault.partition, fault.offset): (fault, lane) for fault, lane in reversed(found)}
+        found = [by_id[record] for record in sorted(by_id)]
+        skipped = {*plan.skipped, *by_id}
         found = [(fault, lane) for fault, lane in found if not _was_left_out(plan, fault)]
         parked = [Parked(f.partition, f.offset, f.code, lane) for f, lane in found if self._can_park(f)]
         if len(plan.parked) + len(parked) > MOST_PARKED:
             parked = []
         letters = {(item.partition, item.offset) for item in parked}
         for fault, _ in found:
-            place = fault.partition, fault.offset
-            if place in letters:
+            record = fault.partition, fault.offset
+            if record in letters:
                 continue
-            if place not in self._named:
+            if record not in self._named:
                 raise self._error(fault)
-            log.warning("record_left_out", where=self._where(*place), code=fault.code)
+            log.warning("record_left_out", where=self._where(*record), code=fault.code)
         if parked:
             self._log_parked(parked)
         return replace(plan, skipped=tuple(sorted(skipped)), parked=(*plan.parked, *parked))
@@ -89,16 +89,16 @@ class BadRecords:
 
 
 def _was_left_out(plan: BatchPlan, fault: Fault) -> bool:
-    """Whether it was decided about when its own batch was sent, before this one: such a record is left out again.
+    """True for a record of an earlier batch, which decided on it: such a record is left out again.
 
-    Not if it is too large: the limit may have been another one then. Nor while the table is read from its database: an
-    event that waited for its row was fit for its own batch, and no job reads the topic.
+    Not if it is too large, for the limit may have been another one then. Nor while the table is read from its database:
+    an event that waited for its row was valid in its own batch, and no job reads the topic.
     """
     is_early = plan.reading is None and fault.offset < plan.first_offsets[fault.partition]
     return is_early and fault.code is not Code.RECORD_TOO_LARGE
 
 
 def without_parked(plan: BatchPlan) -> BatchPlan:
-    """The plan with the records in it that were to be parked: lanes find them at fault again."""
+    """The plan with the records in it that were to be parked, which lanes will reject again."""
     parked = {(item.partition, item.offset) for item in plan.parked}
     return replace(plan, parked=(), skipped=tuple(each for each in plan.skipped if each not in parked))

@@ -1,4 +1,4 @@
-"""A batch: decide what to do (`planner`), carry the effects out (`executor`), in the order of `effects`, and report."""
+"""A batch: plan it (`planner`), execute its effects (`executor`) in the order of `effects`, and report."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from streaming.core.jobs import reads_on
 from streaming.core.parts import part_ends
 from streaming.protocol.effects import Effect, effects_of
 from streaming.protocol.executor import Done, Executor
-from streaming.protocol.lane_attempts import LaneAttempts, LaneTasks
-from streaming.protocol.overrun import Overruns
+from streaming.protocol.lanes.attempts import LaneAttempts, LaneTasks
+from streaming.protocol.lanes.overrun import Overruns
 from streaming.protocol.planner import DuplicatesBefore, Planner
 from streaming.protocol.recovery.recover import Recovery
 from streaming.protocol.report import BatchReport, Sums
@@ -25,7 +25,7 @@ from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
 from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
-from streaming.runtime.stopwatch import Stopwatch
+from streaming.runtime.timing import Stopwatch
 from streaming.scan.kinds import Scans
 from streaming.scan.topic import UpstreamLog
 
@@ -36,7 +36,7 @@ OnPart = Callable[[BatchPlan], None]
 class Batches:
     """The one writer of the state. All calls come from one thread at a time.
 
-    The types are those of its components. A canary, which breaks one to see that it is noticed, sets its own here.
+    A canary, which breaks a component to prove that tests notice it, sets a type of its own here.
     """
 
     replica_type: type[Replica] = Replica
@@ -51,8 +51,8 @@ class Batches:
     def __init__(self, setup: BatchSetup) -> None:
         storage, table = setup.storage, setup.table
         self._setup, self._batch_sizer = setup, BatchSizer(setup.limits.lane_bytes * setup.lane_count)
-        # Opened in reverse order of effects: the instance we took over from may still be making its last ones. If its
-        # progress is seen here, so is its log.
+        # Opened in reverse order of effects: the instance that we took over from may still be making its last ones. If
+        # its progress is visible here, so is its log.
         progress_table = self.progress_type(storage, table)
         self.replica = self.replica_type(storage, table)
         log = UpstreamLog(setup.upstream_format, setup.begins, self._batch_sizer.likely_bytes)
@@ -80,10 +80,9 @@ class Batches:
             reading=self.reading,
         )
         self.ending = False
-        """Set to have no further part of a long interval begun."""
+        """Set it to begin no further part of a long interval."""
 
     def effects_of(self, plan: BatchPlan) -> tuple[Effect, ...]:
-        """All effects of a plan, in their order."""
         return effects_of(plan)
 
     # read by others ----------------------------------------------------------------------------------------
@@ -104,7 +103,6 @@ class Batches:
         return self.state.progress
 
     def reads_on(self, done: BatchReport) -> bool:
-        """As `streaming.core.jobs.reads_on`, after the batch of the report."""
         return reads_on(
             self.jobs,
             self.progress,
@@ -123,42 +121,46 @@ class Batches:
         self.state.configure(jobs)
 
     def on_each_part(self, on_part: OnPart) -> None:
-        """Set what is called after each part of a long interval."""
         self.executor.on_part = on_part
 
     def give_up(self) -> None:
-        """Have no lane tried a second time."""
+        """Stop retrying lanes."""
         self._attempts.give_up = True
 
     # batches -----------------------------------------------------------------------------------------------
 
     def recover(self) -> BatchReport | None:
-        """Go on from what the journal says: finish the batch that may be half done. Returns its report, if any."""
+        """Finish the batch of the journal that may be half done. Returns its report, if any."""
         effects = self.recovery_type(self.executor).left_to_do()
         if not effects:
             return None
         if effects[0].plan.until is not None:
-            self._carry_out_part(effects)
+            self._execute_part(effects)
             return None
-        return self._carry_out(effects, Stopwatch())
+        return self._execute(effects, Stopwatch())
 
-    def run(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchReport | None:
-        """One batch over the first of the waiting barriers; `report.plan.barriers` says which it took.
+    def run_batch(
+        self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore
+    ) -> BatchReport | None:
+        """One batch over the first of the waiting barriers: those of `report.plan.barriers`.
 
-        None: it was asked to end (`ending`) between two parts of a long interval, or barriers are still to come that
-        the outputs hold already.
+        None if it was asked to end (`ending`) between two parts of a long interval, or if barriers are still to come
+        that the outputs hold already.
         """
+        # 1. A state that is older than its outputs is brought forward first, up to a barrier that they hold.
         step = self._planner.step()
         if step is not None:
-            found = step.barriers(waiting, self.next_offsets(), self._batch_sizer.most_records())
+            found = step.barriers_of_batch(waiting, self.next_offsets(), self._batch_sizer.most_records())
             if found is None:
                 return None
             waiting = found
+        # 2. Without a job, all parts but the last of a long interval go into the log.
         repeated: tuple[RecordId, ...] = ()
         if not self.jobs:
             repeated = tuple(duplicates(waiting[0]))
             if not self._build(waiting[0], repeated):
                 return None
+        # 3. The plan of the batch, and its effects.
         clock = Stopwatch()
 
         def all_duplicates(end: AlignedBarrier) -> tuple[RecordId, ...]:
@@ -168,30 +170,30 @@ class Batches:
             plan = self._planner.ordinary(waiting, all_duplicates)
         else:
             plan = self._planner.forward_step(step, waiting, all_duplicates)
-        return self._carry_out(self.effects_of(plan), clock)
+        return self._execute(self.effects_of(plan), clock)
 
     def _build(self, barrier: AlignedBarrier, repeated: tuple[RecordId, ...]) -> bool:
-        """Bring the interval before a barrier into the log, up to a last part that an ordinary batch can take.
+        """Append the interval before a barrier to the log, up to a last part that an ordinary batch can take.
 
-        There is no job yet. Each part of a long interval (of a topic that is older than the service) is recorded in the
-        journal, so a crash or a lost worker costs one part at most. False: it was asked to end before.
+        Each part of a long interval (of a topic that is older than the service) is recorded in the journal, so a crash
+        or a lost worker costs one part at most. False: it was asked to end before.
         """
         plan = self._planner.first_part(barrier, repeated)
         for until in part_ends(plan.first_offsets, plan.end_offsets, self._setup.limits.interval_records):
             if self.ending:
                 return False
-            # A part goes by what the parts before it have brought.
+            # A part begins at the end of the parts before it, and sees their rows.
             part = replace(plan, first_offsets=self.next_offsets(), replica=self.replica.pin(), until=until)
-            self._carry_out_part(self.effects_of(replace(part, seen=self.state.seen)))
+            self._execute_part(self.effects_of(replace(part, seen=self.state.seen)))
         return True
 
-    def _carry_out_part(self, effects: Sequence[Effect]) -> None:
-        done = self.executor.carry_out(effects, Stopwatch())
+    def _execute_part(self, effects: Sequence[Effect]) -> None:
+        done = self.executor.execute(effects, Stopwatch())
         self._batch_sizer.learn_change_bytes(done.sums.changes, done.sums.held_bytes)
 
-    def _carry_out(self, effects: Sequence[Effect], clock: Stopwatch) -> BatchReport:
+    def _execute(self, effects: Sequence[Effect], clock: Stopwatch) -> BatchReport:
         failpoints.expect(last=self._ends_a_job(effects[0].plan))
-        done = self.executor.carry_out(effects, clock)
+        done = self.executor.execute(effects, clock)
         self._learn(done.sums, sum(clock.step_ms.values()))
         return self._report(done)
 
@@ -203,12 +205,12 @@ class Batches:
         return False
 
     def _learn(self, sums: Sums, took_ms: float) -> None:
-        """What the next plans go by: how large changes are, and how long snapshot rows take, and all the rest."""
+        """Update the estimates for the next plans: size of a change, time of a snapshot row, fixed time of a batch."""
         lane_ms, rows = sums.lane_ms, sums.snapshot_rows
         side_by_side = min(self._setup.lanes.slots, self._setup.lane_count)
         read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / side_by_side if rows else 0.0
         if any(sums.history_rows.values()):
-            # They are read, decoded and sent with the changes, so what the batch took longer than others is theirs.
+            # They are read, decoded and sent with the changes, so the time above that of other batches is theirs.
             read_ms = max(read_ms, took_ms - self._batch_sizer.rest_ms)
         self._batch_sizer.took(
             changes=sums.changes, held_bytes=sums.held_bytes, rows=rows, read_ms=read_ms, took_ms=took_ms
@@ -228,7 +230,8 @@ class Batches:
             released_rows=sums.released_rows,
             redelivered=sums.redelivered,
             ignored=sums.ignored,
-            hindrances=self._attempts.take_hindrances(),
+            retry_reasons=self._attempts.take_retry_reasons(),
+            way=done.way,
             outcome=done.outcome,
             progress=dict(self.progress),
             vnode_count=self._setup.table.vnode_count,

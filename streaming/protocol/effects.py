@@ -1,11 +1,11 @@
-"""What a batch does to the world outside, as values, and the order in which it is done.
+"""Effects of a batch on topics and tables, as values, and their order.
 
 Exactly once, a batch at a time: from aligned barrier a to aligned barrier b, by the effects of `ORDER`. Each carries
-the epoch of b and succeeds only while no other instance has taken over. So a crash anywhere ends in the same plan being
-carried out again, where every effect that is there already is found. The next batch's first effect comes after this
-one's last: a plan in the journal whose progress is missing is the one batch that may be half done.
+the epoch of b and succeeds only while no other instance has taken over. So after a crash anywhere the same plan is
+executed again, and finds every effect that is there already. The next batch's first effect comes after this one's last:
+a plan in the journal whose progress is missing is the one batch that may be half done.
 
-Values of this module do nothing; `streaming.protocol.executor` carries them out.
+Values of this module do nothing; `streaming.protocol.executor` executes them.
 """
 
 from __future__ import annotations
@@ -24,80 +24,76 @@ class Effect:
     plan: BatchPlan
 
     @classmethod
-    def of(cls, plan: BatchPlan) -> Effect | None:
+    def for_plan(cls, plan: BatchPlan) -> Effect | None:
         """The effect that such a plan has in this slot of the order, None if it has none."""
         return cls(plan)
 
 
 class WritePlan(Effect):
-    """The journal names the plan: from here on a crash ends in this very plan being carried out."""
+    """Write the plan to the journal: from here on a crash ends in this very plan being executed."""
 
 
 class OpenTopics(Effect):
-    """The outputs of jobs that open, and the topics of dead letters, are there. One that is there is left as it is.
+    """Create the missing outputs of jobs that open, and topics of dead letters.
 
-    Letters that no job has, as none is open, are written here: no lane has a transaction for them.
-
-    A job whose topic can't be made leaves the plan, in the journal as well: nothing was sent to a topic that is not
-    there.
+    Letters of records before the first job are written here: no lane has a transaction for them. A job whose topic
+    can't be made leaves the plan, in the journal as well: nothing was sent to a missing topic.
     """
 
     @classmethod
-    def of(cls, plan: BatchPlan) -> Effect | None:
-        """None where nothing is sent: no topic is needed, or all exist and were read."""
+    def for_plan(cls, plan: BatchPlan) -> Effect | None:
+        # Where nothing is sent no topic is needed, or all exist and were read.
         return None if (plan.silent or plan.until is not None) and not plan.parks_early else cls(plan)
 
 
 class RunLanes(Effect):
-    """Each lane sends its part in one Kafka transaction, and writes its changes to a log file."""
+    """Have each lane send its part in one Kafka transaction, and write its changes to a log file."""
 
 
 class RepeatLanes(RunLanes):
-    """The log files of a batch that is done are written again. Nothing is sent, and nothing found at fault."""
+    """Write the log files of a finished batch again. Nothing is sent, and no record is rejected."""
 
 
 class AppendLog(Effect):
-    """The log files become part of the log, in one commit."""
+    """Add the log files to the log, in one commit."""
 
 
 class KeepWaiting(Effect):
-    """Events that wait for chunks of the table are kept, and those that were folded into released chunks are not."""
+    """Keep the events that wait for chunks of the table, and drop those that were folded into released chunks."""
 
     @classmethod
-    def of(cls, plan: BatchPlan) -> Effect | None:
-        """None where the table is not read from its database."""
+    def for_plan(cls, plan: BatchPlan) -> Effect | None:
+        # Only where the table is read from its database.
         return None if plan.reading is None else cls(plan)
 
 
 class CommitProgress(Effect):
-    """Per-vnode progress at b: the mark that the plan is done."""
+    """Commit the progress of vnodes at b, which marks the plan as done."""
 
     @classmethod
-    def of(cls, plan: BatchPlan) -> Effect | None:
-        """None for a part of an interval: it raises no position."""
+    def for_plan(cls, plan: BatchPlan) -> Effect | None:
         if plan.until is not None:
-            return None
+            return None  # a part of an interval raises no position
         return TakeProgress(plan, plan.epoch) if plan.silent else cls(plan)
 
 
 @dataclass(frozen=True, slots=True)
 class TakeProgress(CommitProgress):
-    """The same, with the positions that the outputs hold up to a barrier."""
+    """Commit the positions that the outputs hold up to a barrier as the progress."""
 
     epoch: int
 
 
 class Settle(Effect):
-    """Mutations of the batch's barriers take effect for the next batch. In memory alone: they follow from the plan."""
+    """Apply the mutations of the batch's barriers, for the next batch. In memory alone: they follow from the plan."""
 
     @classmethod
-    def of(cls, plan: BatchPlan) -> Effect | None:
-        """For a part of an interval, what is known of it."""
+    def for_plan(cls, plan: BatchPlan) -> Effect | None:
         return cls(plan) if plan.until is None else EndPart(plan)
 
 
 class EndPart(Settle):
-    """A part of a long interval is in the log; the next one begins behind it."""
+    """Advance behind a part of a long interval, which is in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +113,7 @@ ORDER: tuple[Slot, ...] = (
         step="plan",
         before=Failpoint.PLANNED,
         reached=Failpoint.JOURNALED,
-        reason="before all else: what is done for a plan that a crash forgets is done again by another plan",
+        reason="before all else: effects of a plan that a crash forgets would be made again by another plan",
     ),
     Slot(
         kind=OpenTopics,
@@ -135,19 +131,19 @@ ORDER: tuple[Slot, ...] = (
         kind=AppendLog,
         step="replicate",
         reached=Failpoint.REPLICATED,
-        reason="before the progress: what a batch that counts as done lacks in the log would never be appended",
+        reason="before the progress: changes missing from the log of a finished batch would never be appended",
     ),
     Slot(
         kind=KeepWaiting,
         step="waiting",
         reached=Failpoint.WAITING_KEPT,
-        reason="before the progress, as the log: what waits would be lost with a batch that counts as done",
+        reason="before the progress, as the log: events missing from a finished batch would be lost",
     ),
     Slot(
         kind=CommitProgress,
         step="progress",
         reached=Failpoint.PROGRESSED,
-        reason="the last effect outside: it says that the plan need not be carried out again",
+        reason="the last effect outside: it marks the plan as done",
     ),
     Slot(
         kind=Settle,
@@ -160,7 +156,7 @@ ORDER: tuple[Slot, ...] = (
 
 def effects_of(plan: BatchPlan) -> tuple[Effect, ...]:
     """All effects of a plan that was just made, in their order."""
-    return tuple(effect for slot in ORDER if (effect := slot.kind.of(plan)) is not None)
+    return tuple(effect for slot in ORDER if (effect := slot.kind.for_plan(plan)) is not None)
 
 
 def journaled(effects: Iterable[Effect]) -> tuple[Effect, ...]:
@@ -169,7 +165,7 @@ def journaled(effects: Iterable[Effect]) -> tuple[Effect, ...]:
 
 
 def repeated(plan: BatchPlan) -> tuple[Effect, ...]:
-    """The effects that write the changes of a finished batch to the log once more, when its log files are missing."""
+    """The effects that write the changes of a finished batch to the log again, when its log files are missing."""
     keeping = () if plan.reading is None else (KeepWaiting(plan),)
     return RepeatLanes(plan), AppendLog(plan), *keeping
 
@@ -181,5 +177,4 @@ def behind(effects: Sequence[Effect], effect: Effect) -> tuple[Effect, ...]:
 
 
 def slot_of(effect: Effect) -> Slot:
-    """The slot of an effect in the order."""
     return next(slot for slot in ORDER if isinstance(effect, slot.kind))

@@ -1,7 +1,7 @@
-"""Carries effects out, one after another, and passes the crash points between them.
+"""Executes effects, one after another, and passes the crash points between them.
 
-What an effect finds can change the plan: a topic that can't be made, records at fault, slices that are too much. The
-journal then gets the new plan before anything else is done, and what is left is decided anew from it.
+An effect can change the plan: a topic can't be made, records are invalid, slices are too large. The journal then gets
+the new plan before anything else is done, and the remaining effects are decided anew from it.
 """
 
 from __future__ import annotations
@@ -35,29 +35,31 @@ from streaming.protocol.effects import (
     journaled,
     slot_of,
 )
-from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts, transactional_id
-from streaming.protocol.lanes.redelivery import tell_changes
+from streaming.protocol.lanes.attempts import ATTEMPTS, LaneAttempts, transactional_id
+from streaming.protocol.lanes.redelivery import log_new_logs
+from streaming.protocol.lanes.runner import Way
 from streaming.protocol.report import Sums
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
 from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
-from streaming.runtime.stopwatch import Stopwatch
+from streaming.runtime.timing import Stopwatch
 
 
 @dataclass
 class Done:
-    """What came of the effects so far. `plan` is the one that the journal holds by then."""
+    """Results of the effects so far. `plan` is the one that the journal holds now."""
 
     plan: BatchPlan
     clock: Stopwatch
+    way: Way | None = None
     sums: Sums = field(default_factory=lambda: Sums(()))
     outcome: JobsOutcome = JobsOutcome(())  # noqa: RUF009 (a value)
 
 
 @dataclass
 class Executor:
-    """The one writer of the state. `effects_of` gives all effects of a plan, for one that was changed on the way."""
+    """The one writer of the state. `effects_of` gives the effects of a plan that was changed on the way."""
 
     setup: BatchSetup
     attempts: LaneAttempts
@@ -68,8 +70,8 @@ class Executor:
     effects_of: Callable[[BatchPlan], Sequence[Effect]]
     on_part: Callable[[BatchPlan], None] = lambda plan: None
 
-    def carry_out(self, effects: Sequence[Effect], clock: Stopwatch) -> Done:
-        """Do these effects, in the order given, and what follows from a plan that they change.
+    def execute(self, effects: Sequence[Effect], clock: Stopwatch) -> Done:
+        """Execute these effects in the order given, and those that follow from a plan that they change.
 
         Raises: Fenced when another instance has taken over; TopicError for a job of the configuration that can't open:
         the journal has the plan without it by then.
@@ -88,7 +90,7 @@ class Executor:
         return done
 
     def perform(self, effect: Effect, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:
-        """Do one effect. Returns what is left to do then."""
+        """Execute one effect. Returns the effects that are left then."""
         match effect:
             case WritePlan():
                 self.setup.journal.write_plan(effect.plan)
@@ -96,7 +98,7 @@ class Executor:
                 return self._open_topics(effect.plan, left, done)
             case RepeatLanes():
                 silent = replace(effect.plan, silent=True)
-                done.sums = Sums(self.attempts.run(silent, self.state.progress).results)
+                done.sums = Sums(self.attempts.run_lanes(silent, self.state.progress).results)
             case RunLanes() if not self._is_in_log(effect.plan):
                 return self._run_lanes(effect, left, done)
             case AppendLog():
@@ -135,7 +137,7 @@ class Executor:
                 if plan.parks_early:
                     self.setup.early_letters.write(plan.parked, f"{transactional_id(self.replica)}-letters")
             except (TopicError, EnvironmentProblem):
-                # Or the next start would fail as well, whatever the configuration says about such records by then.
+                # Else the next start would fail as well, whatever the configuration has for such records by then.
                 self._changed(without_parked(plan), done)
                 raise
         return left
@@ -146,9 +148,10 @@ class Executor:
         return left
 
     def _run_lanes(self, effect: RunLanes, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:
-        run = self.attempts.run(effect.plan, self.state.progress)
+        run = self.attempts.run_lanes(effect.plan, self.state.progress)
+        done.way = run.way
         for report in run.paused:
-            self.state.tell(report)
+            self.state.add_report(report)
         if run.faults:
             return self._changed(self.setup.bad_records.leave_out(run.plan, run.faults), done)
         done.sums = Sums(run.results)
@@ -167,12 +170,12 @@ class Executor:
         else:
             self.commit(lambda: replica.append_part(files, plan.end_records, seen), replica.reload)
         if results and not any(each.judged for result in results for each in result.seen.values()):
-            tell_changes(self.setup.bad_records.topic, plan.seen, seen)
+            log_new_logs(self.setup.bad_records.topic, plan.seen, seen)
         # The log may have been ahead of the plan, in a state whose tables were copied one after another.
         self.state.seen = seen if replica.seen is None else replica.seen
 
     def _is_in_log(self, plan: BatchPlan) -> bool:
-        """Whether there is nothing for lanes to do: nothing to send, and no change that the log has not."""
+        """True if lanes have nothing to send, and all changes are in the log."""
         return not plan.sent_jobs and plan.reading is None and self.replica.holds(plan)
 
     def _commit_progress(self, plan: BatchPlan, done: Done) -> None:
@@ -198,7 +201,7 @@ class Executor:
         state = self.state
         refused = JobsOutcome((), state.take_refused())
         done.outcome = refused | self.settle(plan, () if plan.silent else state.configured)
-        # One that is dropped later must not come back.
+        # A job that is dropped later must not come back.
         if plan.jobs and not plan.silent:
             self.setup.forward.close()
         known = {job.name for job in state.jobs}

@@ -1,11 +1,9 @@
-"""The function that Structured Streaming calls with each micro-batch: find barriers, run the batches that they allow.
+"""The function that Structured Streaming calls with each micro-batch: it runs a batch for each aligned barrier.
 
-A micro-batch is Spark's unit, a batch is ours; they need not match. The barrier source is asked with each micro-batch,
-and every barrier that has become aligned ends a batch. So a micro-batch may run no batch at all (nothing aligned yet),
-or several: Spark takes 0.2 s from one to the next, which a service that is behind does without, and asks the broker for
-news ten times a second meanwhile. So where the source itself waits for barriers, a micro-batch takes those that are to
-come as well, for a while. Nothing is lost if Spark forgets or repeats a micro-batch: the position is in the journal,
-and a source gives each barrier once.
+A micro-batch is Spark's unit, a batch is ours; they need not match. A micro-batch may run no batch at all (no barrier
+is aligned yet), or several: Spark takes 0.2 s from one to the next, and asks the broker for news ten times a second
+meanwhile. So where the source itself waits for barriers, a micro-batch takes later ones as well, for a while. Nothing
+is lost if Spark forgets or repeats a micro-batch: the position is in the journal, and a source gives each barrier once.
 """
 
 from __future__ import annotations
@@ -29,14 +27,14 @@ from streaming.source.barriers.source import BarrierSource
 OnBatch = Callable[[BatchReport], None]
 
 _TURN_S = 10.0
-"""Long enough that what Spark does between two micro-batches hardly counts."""
+"""Long against the 0.2 s between two micro-batches."""
 
 
 class MicroBatches:
-    """Pass it to `foreachBatch`. `failure` holds the error that ended it; Spark gets only its code.
+    """Runs batches within `foreachBatch`. `failure` holds the error that ended it; Spark gets only its code.
 
-    `turn_s`: how long a micro-batch waits for further barriers, if the source does so by itself. It ends with the batch
-    that is under way then, so an idle source may keep it for longer.
+    `turn_s`: how long a micro-batch waits for further barriers, if the source waits by itself. It ends with the batch
+    under way at that time, so an idle source may keep it for longer.
     """
 
     def __init__(
@@ -56,22 +54,19 @@ class MicroBatches:
         self.failure: BaseException | None = None
 
     def __call__(self, records: DataFrame, micro_batch_id: int) -> None:
-        """Called by Spark, one micro-batch at a time; returning lets it commit the micro-batch's offsets.
-
-        Spark matches the message of what is raised here with a regular expression that can exhaust its stack, so
-        the cause is kept and only its code is raised.
-        """
+        """Called by Spark, one micro-batch at a time; returning lets it commit the micro-batch's offsets."""
         with self._busy:
             if self._closed:
                 return
             try:
                 began = time.monotonic()
-                self.run(self._source.aligned(records))
+                self.run_batches(self._source.aligned(records))
                 while self._goes_on(time.monotonic() - began) and not self._closed:
-                    self.run(self._source.aligned(records))
-            except BaseException as failure:  # noqa: BLE001  # whatever it is, `run` raises it
+                    self.run_batches(self._source.aligned(records))
+            except BaseException as failure:  # noqa: BLE001  # whatever it is, the stream's owner raises it
                 self.failure = failure
                 self._closed = True
+                # Spark matches the message with a regular expression that can exhaust its stack: only the code is sent.
                 code = failure.code if isinstance(failure, BackfillError) else type(failure).__name__
                 raise RuntimeError(str(code)) from None
 
@@ -83,12 +78,12 @@ class MicroBatches:
         """Aligned barriers that no batch has done; those of the open batch count, until what follows it is done too."""
         return len(self._waiting) + self._settling
 
-    def run(self, aligned: Iterable[AlignedBarrier]) -> None:
-        """Run every batch that these barriers allow, and those that wait."""
+    def run_batches(self, aligned: Iterable[AlignedBarrier]) -> None:
+        """Run the batches of these barriers, and of those that wait."""
         self._waiting.extend(aligned)
         while self._waiting and not self._closed:
             self._compactor.batch_begins()
-            report = self._batches.run(tuple(self._waiting), self._source.take_duplicates)
+            report = self._batches.run_batch(tuple(self._waiting), self._source.take_duplicates)
             if report is None:
                 return
             for _ in report.plan.barriers:
@@ -107,7 +102,7 @@ class MicroBatches:
             self._closed = True
 
     def close(self, timeout_s: float) -> bool:
-        """Let no further batch begin and wait for the open one. False if it is still running."""
+        """Begin no further batch, and wait for the open one. False if it is still running."""
         self._closed = self._batches.ending = True
         self._source.wakeup()
         if self._busy.acquire(timeout=timeout_s):
@@ -116,12 +111,12 @@ class MicroBatches:
         return False
 
     def drop(self) -> None:
-        """Let the open batch end by whatever goes wrong next; the next start finishes it."""
+        """End the open batch at its next error; the next start finishes it."""
         self._batches.give_up()
 
 
 def spark_failure(query: StreamingQuery) -> EnvironmentProblem:
-    """The error for a stream that ended by itself, without one of ours."""
+    """The error for a stream that ended without an error of ours."""
     try:
         exception = query.exception()
         found = f"the stream ended with {type(exception).__name__ if exception else 'no exception'}"
@@ -131,5 +126,4 @@ def spark_failure(query: StreamingQuery) -> EnvironmentProblem:
 
 
 def stream_ended(found: str) -> EnvironmentProblem:
-    """The error for a Spark that does not go on."""
     return EnvironmentProblem(Code.SPARK_FAILED, found=found)

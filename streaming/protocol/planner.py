@@ -1,7 +1,7 @@
-"""Decides what the next batch does: it looks at topics and tables, and gives a plan.
+"""Plans the next batch from topics and tables.
 
-Nothing here has an effect on topics or tables. Schemas of new outputs are registered, for a plan has their ids: the
-lanes send what the journal says. To register them once more, after a crash, gives the same ids.
+Nothing here has an effect on topics or tables. Schemas of new outputs are registered, for a plan has their ids, which
+lanes send. Registering them again, after a crash, gives the same ids.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from streaming.scan.kinds import Scans
 log = structlog.get_logger(__name__)
 
 DuplicatesBefore = Callable[[AlignedBarrier], Sequence[RecordId]]
-"""Places (partition, offset) before a barrier where a barrier stands a second time."""
+"""Records, (partition, offset), before a barrier that repeat a barrier."""
 
 
 class Planner:
@@ -52,7 +52,7 @@ class Planner:
         self._stand_still = set[str]()
 
     def step(self) -> Step | None:
-        """How the next batch brings an older state forward, None for an ordinary batch."""
+        """The step by which the next batch brings an older state forward, None for an ordinary batch."""
         state, forward = self._state, self._forward
         state.jobs = forward.joined(state.jobs, state.configured, state.epoch)
         tables = self._replica.log_epoch, self._replica.compacted_epoch, self._progress_table.epoch
@@ -67,11 +67,11 @@ class Planner:
     ) -> BatchPlan:
         """The plan of a step over all of these barriers.
 
-        Raises: as `RegistersSchemas.ids_of`; StateError(OUTPUT_OUT_OF_STEP) while the table is read from its database:
+        Raises: as `Registering.ids_of`; StateError(OUTPUT_OUT_OF_STEP) while the table is read from its database:
         a table can't be read as of a barrier that is over.
         """
         if self._reading.is_on:
-            if self._journal.is_superseded:  # what the outputs hold is the successor's
+            if self._journal.is_superseded:  # the outputs' records are the successor's
                 raise self._journal.fenced()
             raise out_of_step(
                 f"outputs that hold barrier {step.upto}, and a table that is not yet read to its end",
@@ -84,7 +84,7 @@ class Planner:
         return replace(plan, jobs=jobs, lanes=self._forward.lanes_of(step, jobs), silent=step.silent)
 
     def ordinary(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchPlan:
-        """The plan over the first of the waiting barriers. New jobs that are not fit are refused.
+        """The plan over the first of the waiting barriers. Unfit new jobs are refused.
 
         Raises: TopicError for such a job of the configuration, ConfigError and EnvironmentProblem likewise.
         """
@@ -95,7 +95,7 @@ class Planner:
         pin = Pin(version, state.next_offsets())
         for job in state.jobs:
             if not job.opened:
-                self._look_at_new(job, pin)
+                self._check_new(job, pin)
         self._register()
         return self._plan(barriers, version, duplicates(barriers[-1])).with_jobs(
             self._planned(pin, barriers[-1])
@@ -108,14 +108,14 @@ class Planner:
         return [replace(plan, state=job) for plan, job in zip(planned, state.jobs, strict=True)]
 
     def cut_of(self, pin: Pin) -> Callable[[JobDefinition], CutFunction]:
-        """By job, where its slices end: while the table is read from its database, before what is not yet there."""
+        """By job, the end of its slices: before unreleased rows, while the table is read from its database."""
         cut_of, reading = self.scans.cut_of(pin), self._reading
         if not reading.is_on:
             return cut_of
         return lambda job: upto_released(cut_of(job), reading.released)
 
     def _has_lost(self, job: JobState, pin: Pin) -> bool:
-        """Whether the job has to stand still: what it would read next is gone. It is logged once."""
+        """True if the rows that the job would read next are gone, so that it has to stand still. Logged once."""
         lost = self.scans.of(job.definition).lost(pin, self._state.progress.get(job.name, {}))
         if lost is not None and job.name not in self._stand_still:
             log.error("job_stands_still", job=job.name, code=Code.DATA_LOST, gone=lost, next_step="drop it")
@@ -143,7 +143,7 @@ class Planner:
         releases = releases and plan.max_records <= self._setup.limits.interval_records
         return replace(plan, reading=self._reading.planned(plan.end_offsets, releases=releases))
 
-    def _look_at_new(self, job: JobState, pin: Pin) -> None:
+    def _check_new(self, job: JobState, pin: Pin) -> None:
         try:
             misfit = self.scans.of(job.definition).misfit(job.definition, pin)
             misfit = lanes_misfit(job.definition, self._setup.lane_count) or misfit
@@ -171,7 +171,7 @@ class Planner:
         return replace(job, definition=definition.with_ids(self._setup.registers.ids_of(definition)))
 
     def _put_off(self, job: JobState, error: BackfillError) -> None:
-        """A registry that is away is no fault of a job. One of the configuration is there at the next batch, too."""
+        # A registry that is away is no fault of a job. A job of the configuration is tried again with the next batch.
         if error.code is not Code.REGISTRY_UNREACHABLE or not self._state.delay(job, error):
             self._setup.registers.forget(job.definition)
             self._state.refuse(job, error)

@@ -1,4 +1,4 @@
-"""What a batch did: the sums over its lanes, for logs, status, metrics and progress bars."""
+"""Report of a batch: the sums over its lanes, for logs, status, metrics and progress bars."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from state.values.plan import BatchPlan
 from state.values.progress import Progress
 from streaming.core.jobs import JobsOutcome
 from streaming.lane.task import LaneResult
+from streaming.protocol.lanes.runner import Way
 
 _Number = TypeVar("_Number", int, float)
 
@@ -29,8 +30,8 @@ class BatchReport:
     step_ms: Mapping[str, float]
     lane_ms: Mapping[str, float]
     already_sent: int
-    hindrances: tuple[Code, ...]
-    """Why its lanes were tried again: of each attempt that was aborted, fenced, or whose end is unknown."""
+    retry_reasons: tuple[Code, ...]
+    """Codes of the attempts at its lanes that were aborted, fenced, or whose end is unknown."""
     outcome: JobsOutcome
     progress: Mapping[str, Mapping[int, Progress]]
     vnode_count: int
@@ -39,9 +40,11 @@ class BatchReport:
     released_rows: int = 0
     """Rows of chunks of the table that are in the log from now on."""
     redelivered: int = 0
-    """Records that came again, and were left out."""
+    """Redelivered records, which were left out."""
     ignored: int = 0
-    """Records that say nothing of the table."""
+    """Records that are no changes of the table."""
+    way: Way | None = None
+    """The way in which its lanes were run; None where they had nothing to do."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Sums:
 
     @property
     def held_bytes(self) -> int:
-        """What those took in memory."""
+        """Memory that the changes took."""
         return sum(result.held_bytes for result in self.results)
 
     @property
@@ -67,22 +70,20 @@ class Sums:
 
     @property
     def already_sent(self) -> int:
-        """Lanes that found their part in the output."""
+        """Lanes whose part was in the output already."""
         return sum(result.already_sent for result in self.results)
 
     @property
     def redelivered(self) -> int:
-        """Records that came again."""
         return sum(result.redelivered for result in self.results)
 
     @property
     def ignored(self) -> int:
-        """Records that say nothing of the table."""
         return sum(result.ignored for result in self.results)
 
     @cached_property
     def lane_ms(self) -> dict[str, float]:
-        """Time by step."""
+
         return _added([result.step_ms for result in self.results])
 
     @cached_property
@@ -97,7 +98,7 @@ class Sums:
 
     @property
     def sent_live(self) -> dict[str, int]:
-        """Changes by job."""
+
         return _added([result.sent.live for result in self.results])
 
     @cached_property
@@ -111,7 +112,7 @@ class Sums:
 
     @cached_property
     def snapshot_rows(self) -> dict[str, int]:
-        """Snapshot rows by job."""
+
         return {name: sum(by_vnode.values()) for name, by_vnode in self.rows_read.items()}
 
 

@@ -1,6 +1,6 @@
-"""Where the stream stands, in memory: the position, the jobs and their progress, from which the next batch is decided.
+"""State of the stream in memory: the position, the jobs and their progress, from which the next batch is planned.
 
-All of it follows from journal, log and progress; a restart finds it again (`streaming.protocol.recovery.recover`).
+All of it follows from journal, log and progress; a restart restores it (`streaming.protocol.recovery.recover`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class StreamState:
-    """`first_offsets`: where the upstream begins. Changed by the thread that runs batches, read by others."""
+    """Changed by the thread that runs batches, read by others. `first_offsets` is the beginning of the upstream."""
 
     def __init__(self, table: TableSchema, first_offsets: Sequence[int], batch_sizer: BatchSizer) -> None:
         self._table, self._batch_sizer = table, batch_sizer
@@ -31,11 +31,11 @@ class StreamState:
         self.position: AlignedBarrier | None = None
         self.jobs: tuple[JobState, ...] = ()
         self.progress: dict[str, Parts] = {}
-        """Of each job, its parts that were started."""
+        """By job, the progress of its parts that were started."""
         self.built: tuple[int, ...] | None = None
-        """Up to where parts of the interval behind the position are in the log."""
+        """End of the parts of the interval behind the position that are in the log; None without parts."""
         self.seen: Marks = {}
-        """What was seen of the upstream up to where the log ends, if its records may be sent again."""
+        """The positions seen of the upstream up to the end of the log, if its records may be redelivered."""
         self.configured: tuple[JobDefinition, ...] = ()
         """Jobs of the configuration that are still to be added."""
         self._in_file: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ class StreamState:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the position; 0 at the beginning."""
+        """Epoch of the position; 0 at the beginning."""
         return 0 if self.position is None else self.position.epoch
 
     @property
@@ -54,7 +54,7 @@ class StreamState:
 
     @property
     def position_columns(self) -> dict[str, tuple[Column, ...]]:
-        """What each job's positions are made of."""
+        """By job, the columns of its positions."""
         return {job.name: job.definition.scan.position_columns(self._table) for job in self.jobs}
 
     def next_offsets(self) -> tuple[int, ...]:
@@ -71,7 +71,7 @@ class StreamState:
         self._in_file = frozenset(job.name for job in jobs)
 
     def refuse(self, job: JobState, error: BackfillError) -> None:
-        """Go on without a new job that is not fit, or whose topics or schemas are not. The next batch reports it.
+        """Remove a new job that is unfit, or whose topics or schemas are. The next batch reports it.
 
         Raises: the error, for a job of the configuration that was not delayed: the operator is watching the start.
         """
@@ -80,12 +80,12 @@ class StreamState:
         self._refused.append(MutationReport(job.start, f"add {job.name}: {error}", error.code))
         self._remove(job)
 
-    def tell(self, report: MutationReport) -> None:
-        """Have the next batch report this."""
+    def add_report(self, report: MutationReport) -> None:
+        """Add a report to the next batch."""
         self._refused.append(report)
 
     def delay(self, job: JobState, problem: BackfillError) -> bool:
-        """Have a new job of the configuration start one batch later; False for others, which nothing brings back."""
+        """Start a new job of the configuration one batch later. False for any other job, which would be lost."""
         if job.name not in self._in_file:
             return False
         if job.name not in self._delayed:
@@ -96,7 +96,7 @@ class StreamState:
         return True
 
     def replace_job(self, job: JobState, new: JobState) -> None:
-        """Put a new value in the place of a job, which is found by identity."""
+        """Replace a job, which is found by identity."""
         self.jobs = tuple(new if each is job else each for each in self.jobs)
 
     def _remove(self, job: JobState) -> None:

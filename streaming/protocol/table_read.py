@@ -1,7 +1,7 @@
-"""The start of a table from its database, as batches see it: the door to what reads it, and how far the reading is.
+"""The reading of a table from its database, for batches: the interface of its reader, and the state of the reading.
 
-A chunk that was read is in the next plan, and by this in the state: a plan holds the whole reading, as of the barrier
-that it starts from, so that nothing else has to be kept but rows of chunks and events that wait for them.
+A chunk that was read is in the next plan, and so in the state: a plan holds the whole reading, as of the barrier that
+it starts from. Besides it only the rows of chunks are kept, and the events that wait for them.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ class Finished:
 class ReadsTable(Protocol):
     """Reads the table in threads of its own. Its methods are called by the thread that runs batches.
 
-    A chunk that was taken but is in no plan of the journal is lost in a crash, and read once more.
+    A door between rooms: the reader is `streaming.service.initial.reading.DatabaseReading`. A chunk that was taken but
+    is in no plan of the journal is lost in a crash, and read again.
     """
 
     def begin(self) -> TableRead:
         """The reading of a state without a plan, before its first chunk. The first plan holds it: called once a state.
 
-        Raises: BackfillError where the table can't be read.
+        Raises: BackfillError if the table can't be read.
         """
 
     def go_on(self, read: TableRead) -> None:
-        """Read what is unread of a reading that a plan holds, or that `begin` gave. Called once, before `take`."""
+        """Read the unread rest of a reading, of a plan or of `begin`. Called once, before `take`."""
 
     def take(self) -> Sequence[Finished]:
         """The chunks finished since the last call, each once, in the order in which they were finished.
@@ -51,20 +52,20 @@ class ReadsTable(Protocol):
         """
 
     def proofs(self) -> Sequence[Streamed]:
-        """Proofs of how far the connector has come, the newest ones, and at least those that may still matter."""
+        """Proofs of the connector's progress: the newest ones, and at least those that may still matter."""
 
     def since_ms(self) -> int | None:
-        """When the oldest chunk began that was not taken yet (Unix time); None if there is none. By any thread."""
+        """Begin of the oldest chunk that was not taken yet (Unix time), or None. Called by any thread."""
 
     def released(self, read: TableRead) -> None:
-        """A batch is done, and the reading is at `read`; may be called before `go_on`. It is over if `read.is_done`."""
+        """Report a finished batch: the reading is at `read`, and over if `read.is_done`. May come before `go_on`."""
 
     def over(self) -> None:
-        """The reading was over before this run: there is nothing to read."""
+        """Report that the reading was over before this run."""
 
 
 class TableReading:
-    """Of one service. `reads` is None for a table that does not start from a database."""
+    """The state of one service's reading. `reads` is None for a table that does not start from a database."""
 
     def __init__(self, storage: Storage, table: TableSchema, reads: ReadsTable | None) -> None:
         self._storage, self._table, self._reads = storage, table, reads
@@ -75,7 +76,7 @@ class TableReading:
 
     @property
     def is_on(self) -> bool:
-        """Whether there are keys that are not released yet."""
+        """True while there are keys that are not released."""
         return not self._over
 
     @property
@@ -90,7 +91,7 @@ class TableReading:
         return self._events
 
     def planned(self, ends: Sequence[int], *, releases: bool) -> Reading | None:
-        """What the next plan holds, which is up to a barrier with these exclusive ends; None once it is over.
+        """The reading for the next plan, up to a barrier with these exclusive ends; None once it is over.
 
         Raises: as `ReadsTable.begin` and `take`.
         """
@@ -114,7 +115,7 @@ class TableReading:
         return self._read
 
     def begin_from(self, plan: BatchPlan) -> None:
-        """Go to where a plan of the journal begins, without carrying it out."""
+        """Go to the begin of a plan of the journal, without executing it."""
         if self._reads is not None:
             self._stand(plan.reading, 0)
 
@@ -127,7 +128,7 @@ class TableReading:
             self._reads.released(read)
 
     def _stand(self, reading: Reading | None, released: int) -> TableRead | None:
-        """Behind the first chunks of a reading."""
+        """Go behind the first `released` chunks of a reading."""
         if reading is None:
             if self._reads is not None and not self._over:
                 self._reads.over()
@@ -150,7 +151,7 @@ class TableReading:
         files: Sequence[DataFile],
         commit: Callable[[Callable[[], None], Callable[[], None]], None],
     ) -> None:
-        """Commit the events that wait behind a plan. `commit` takes an effect, and what to do after a conflict."""
+        """Commit the events that wait behind a plan, by `commit(effect, reload)`; `reload` follows a conflict."""
         reading, waiting = plan.reading, self._waiting
         if reading is None:
             return

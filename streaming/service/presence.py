@@ -29,7 +29,7 @@ from pyarrow import fs
 from schemas.errors import Fenced
 from state.journal import Journal
 from state.storage import Storage
-from streaming.runtime.periodic import repeated
+from streaming.runtime.timing import repeated
 
 FOLDER = "presence"
 BEAT_S = 5.0

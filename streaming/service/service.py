@@ -2,15 +2,15 @@
 
 Start-up is a fixed order, for each step protects the next:
 
-    1  topics      the upstream is there, outputs are what the jobs say; nothing was touched so far
-    2  take over   write the journal's owner: from here on a former instance sees that it is not alone
+    1  topics      the upstream is there, outputs are as the jobs declare; nothing was written so far
+    2  take over   write the journal's owner, by which a former instance learns of this one
     3  fence       its transactional ids, so that none of its transactions can still commit; likewise its injector's
-       copy        the table that the state starts from, if it does and has not got it yet
+       copy        the table that the state starts from, if it is not in the state yet
     4  recover     the batch that may be half done
-    5  look        for barriers behind the last batch, and run the batches that they allow
+    5  catch up    run the batches of barriers behind the last batch that are there already
     6  stream      from there on
 
-Spark comes up beside all this; the first that needs it waits (a batch to recover, or the first new one).
+Spark comes up meanwhile; the first step that needs it waits (a batch to recover, or the first new one).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.lane.before import rows_name
 from streaming.lane.before.folder import rows_root
 from streaming.protocol.batches import Batches, OnPart
-from streaming.protocol.lane_attempts import transactional_id
+from streaming.protocol.lanes.attempts import transactional_id
 from streaming.protocol.lanes.redelivery import LogResets
 from streaming.protocol.micro_batches import MicroBatches, stream_ended
 from streaming.protocol.report import BatchReport
@@ -57,7 +57,6 @@ from streaming.registry.client import Registry
 from streaming.runtime import failpoints
 from streaming.runtime.leftovers import sweep_rows
 from streaming.runtime.session import JVM_GONE, is_alive
-from streaming.service.health import Watch
 from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
 from streaming.service.job_checks import (
     counted,
@@ -66,12 +65,12 @@ from streaming.service.job_checks import (
     refuse_nothing_to_do,
     refuse_rescale,
 )
-from streaming.service.ownership import Owned, Ownership, owner
 from streaming.service.presence import Presence, instance_name, noting_fenced
 from streaming.service.restart_policy import LIMIT_S, RestartPolicy, broker_answers
-from streaming.service.spark_watch import SparkWatch
+from streaming.service.startup import Owned, Startup, owner
 from streaming.service.stream import Stream
 from streaming.service.vitals import Vitals
+from streaming.service.watches import SparkWatch, UpstreamWatch
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.fields.newest_rows import NewestRows
 from streaming.source.upstream_checks import (
@@ -86,14 +85,14 @@ log = structlog.get_logger()
 
 @dataclass
 class Service:
-    """One run of the service. `run` returns when it was stopped, or, if asked, when every job is complete.
+    """One run of the service. `run` returns when it was stopped, or when every job is complete (`exit_when_complete`).
 
     `on_batch` is called after each batch from the stream's thread, and must be quick. `on_serving` is called by the
     thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
     would leave a batch half done, and `stop` is the way to end. `on_part` is called after each part of a long interval,
-    `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it, if that may
-    pass. `take_over`: from a successor that lives, too (`streaming.service.presence`). `accept_log_reset`: once for
-    each log and partition. `spark` waits for the session; what comes before a start needs it is done meanwhile.
+    `on_copied` after parts of the table that the state starts from. `on_trouble` gets transient errors that interrupt
+    it. `take_over`: also from a successor that lives (`streaming.service.presence`). `accept_log_reset`: once for each
+    log and partition. `spark` waits for the session.
     """
 
     config: ServiceConfig
@@ -110,12 +109,12 @@ class Service:
     take_over: bool = False
     accept_log_reset: bool = False
     owner: str = field(default_factory=owner)
-    """This instance, as the error of one that it fences names it."""
+    """This instance, for the error of an instance that it fences."""
     compaction_least_rows: int = COMPACTION_LEAST_ROWS
     late_s: float | None = None
-    """After how long without a batch it is late, in place of what the barriers' interval makes of it."""
+    """Seconds without a batch until the service is late; None: as the barriers' interval determines."""
     trouble_limit_s: float = LIMIT_S
-    """For how long trouble is waited for that may pass."""
+    """Seconds for which transient trouble is waited for."""
     barriers: BarrierSource | None = None
     """The source of the run under way, or of the last one."""
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -131,20 +130,19 @@ class Service:
 
     @cached_property
     def log_resets(self) -> LogResets:
-        """The operator's word on logs that begin anew; it remembers which it was given for."""
         upstream = self.config.upstream_format
         accepts = isinstance(upstream, DebeziumFormat) and upstream.on_log_reset == "accept"
         return LogResets(accepts, self.accept_log_reset)
 
     def stop(self) -> None:
-        """Ask the running service to end after the open batch. Safe from signal handlers and other threads."""
+        """End the running service after the open batch. Safe from signal handlers and other threads."""
         self.vitals.stops()
         self._stop.set()
 
     def run(self) -> None:
-        """Run until stopped, through trouble that passes (`streaming.service.restart_policy`).
+        """Run until stopped, through transient trouble (`streaming.service.restart_policy`).
 
-        Raises: BackfillError of whatever ended it; the state then allows to go on where it was.
+        Raises: the BackfillError that ended it; the next start continues from the state.
         """
         failpoints.arm(os.environ.get(failpoints.VARIABLE))
         restart_policy = RestartPolicy(
@@ -171,7 +169,8 @@ class Service:
                     raise stream_ended("Spark's JVM is gone") from error
 
     def _run_once(self, restart_policy: RestartPolicy) -> None:
-        ownership = Ownership(
+        # Step 1: topics.
+        startup = Startup(
             self.config,
             self.kafka,
             self.spark,
@@ -180,10 +179,10 @@ class Service:
             self.rebuild,
             self.log_resets,
         )
-        upstream = ownership.check_topics()
+        upstream = startup.check_topics()
         self.config = counted(self.config, upstream.partitions)
-        ownership = replace(ownership, config=self.config)
-        storage = ownership.open_storage()
+        startup = replace(startup, config=self.config)
+        storage = startup.open_storage()
         if self._journal is not None and is_superseded(storage, self._journal.version):
             raise self._journal.fenced()  # the instance that took over meanwhile is the one to go on
         for torn in storage.set_torn_aside():
@@ -198,23 +197,24 @@ class Service:
                 return
             journal = Journal(storage, self.config.table)
         self._journal = journal
+        # Steps 2 and 3: take over and fence.
         with presence.shown(self.owner), noting_fenced(presence, journal):
-            owned = ownership.take_over(storage, journal, upstream)
+            owned = startup.take_over(storage, journal, upstream)
             self.vitals.start = str(owned.start) if isinstance(owned.start, TopicStart) else None
             restart_policy.begins()
             guard = UpstreamGuard(self.kafka, upstream, storage.root, owned.source.gaps)
-            self._watched(ownership, owned, restart_policy, guard)
+            self._run_watched(startup, owned, restart_policy, guard)
 
-    def _watched(
-        self, ownership: Ownership, owned: Owned, restart_policy: RestartPolicy, guard: UpstreamGuard
+    def _run_watched(
+        self, startup: Startup, owned: Owned, restart_policy: RestartPolicy, guard: UpstreamGuard
     ) -> None:
         known = self.config.upstream_format.with_schemas(AskedSchemas(Registry(self.config.registry)))
         newest = NewestRows(self.kafka, self.config.upstream, known, self.config.table)
-        with Watch(guard, self.vitals, newest).running() as watch:
+        with UpstreamWatch(guard, self.vitals, newest).running() as watch:
             try:
                 if self._copy(owned, restart_policy):
-                    barriers = ownership.barriers(owned)
-                    keeping = ownership.keeping(owned, barriers)
+                    barriers = startup.barrier_source(owned)
+                    keeping = startup.keeping(owned, barriers)
                     self._recover_and_stream(owned, barriers, keeping, restart_policy, watch)
             except EnvironmentProblem as problem:
                 reason = guard.reason(problem, owned.batches.next_offsets())
@@ -227,7 +227,7 @@ class Service:
                     owned.reads.close()
 
     def _copy(self, owned: Owned, restart_policy: RestartPolicy) -> bool:
-        """Copy the table that the state starts from. False: it was asked to stop before the end."""
+        """Copy the table that the state starts from, if any. False if the service was stopped before the end."""
         if not isinstance(owned.start, Start):
             return True
 
@@ -244,7 +244,7 @@ class Service:
             most_rows=self.config.limits.interval_records,
             on_copied=on_copied,
             stopping=self._stop.is_set,
-        ).run()
+        ).copy()
 
     def _recover_and_stream(
         self,
@@ -252,7 +252,7 @@ class Service:
         barriers: BarrierSource,
         keeping: BarrierKeeping,
         restart_policy: RestartPolicy,
-        watch: Watch,
+        watch: UpstreamWatch,
     ) -> None:
         batches, lanes = owned.batches, owned.lanes
         batches.on_each_part(partial(self._part_done, batches, restart_policy))
@@ -266,12 +266,14 @@ class Service:
             slots=lambda: lanes.slots,
             chunks_since_ms=owned.chunks_since_ms,
         )
-        barriers.start()  # before anything is read
+        barriers.start()  # fences an earlier injector, before anything is read
         try:
+            # Step 4: recover.
             recovered = batches.recover()
             if recovered is not None:
                 on_batch(recovered)
             self._check_jobs(batches)
+            # Step 5: catch up with the barriers that are there.
             known = barriers.begin(batches.position, batches.next_offsets())
             watch.next_offsets = batches.next_offsets
             self.barriers = barriers
@@ -280,16 +282,17 @@ class Service:
             sweep_rows(root)
             self.vitals.rows_folder = root / rows_name(transactional_id(batches.replica))
             self.vitals.attach(barriers, micro_batches, compactor, owned.reads, keeping)
-            micro_batches.run(known)
+            micro_batches.run_batches(known)
+            # Step 6: stream.
             threading.Thread(target=lanes.warm_up).start()
             stream = Stream(self.spark(), barriers, micro_batches, self._stop)
-            stream.run(self._serves, partial(self._check, owned, barriers, watch))
+            stream.serve(self._on_started, partial(self._check, owned, barriers, watch))
         finally:
             barriers.close()
             compactor.close()
             keeping.close()
 
-    def _serves(self) -> None:
+    def _on_started(self) -> None:
         self.vitals.streams()
         self.on_serving()
 
@@ -304,7 +307,7 @@ class Service:
         if self.exit_when_complete:
             refuse_nothing_to_do(known, configured)
 
-    def _check(self, owned: Owned, barriers: BarrierSource, watch: Watch) -> None:
+    def _check(self, owned: Owned, barriers: BarrierSource, watch: UpstreamWatch) -> None:
         try:
             barriers.check()
         except Fenced as fenced:

@@ -37,16 +37,16 @@ class Stream:
     ) -> None:
         self._spark, self._barriers, self._micro_batches, self._stop = spark, barriers, micro_batches, stop
 
-    def run(self, on_started: Callable[[], None], check: Callable[[], None]) -> None:
-        """Until `stop` is set. `check` is called every 0.2 s and ends the stream by what it raises.
+    def serve(self, on_started: Callable[[], None], check: Callable[[], None]) -> None:
+        """Run the stream until `stop` is set. `check` is called every 0.2 s, and an error of its ends the stream.
 
-        Raises: what has ended the stream otherwise; the journal then has the batch that may be half done.
+        Raises: the error that has ended the stream otherwise; the journal then has the batch that may be half done.
         """
         dropped, drain_s = False, _DRAIN_TIMEOUT_S
         with self._started() as query:
             on_started()
             try:
-                self._serve(query, check)
+                self._wait(query, check)
             except Fenced:
                 drain_s = 0.0  # the open batch is the successor's
                 raise
@@ -70,7 +70,7 @@ class Stream:
             stream = stream.option("checkpointLocation", Path(checkpoint).as_uri())
             yield stream.trigger(processingTime=_TRIGGER_INTERVAL).start()
 
-    def _serve(self, query: StreamingQuery, check: Callable[[], None]) -> None:
+    def _wait(self, query: StreamingQuery, check: Callable[[], None]) -> None:
         with suppress(*JVM_GONE):
             while query.isActive and not self._stop.wait(_POLL_S):
                 check()

@@ -1,7 +1,7 @@
 """The health of a running service, gathered from its threads, and logged when it changes.
 
-Each thread reports what it sees; `health` gives the condition as of that moment (`streaming.core.health`). A condition
-that is not fine goes to the log once when it begins, with what to do about it, and once when it is over.
+Each thread reports its observations; `health` gives the condition as of that moment (`streaming.core.health`). A
+condition that is not fine is logged once when it begins, with the next step, and once when it is over.
 """
 
 from __future__ import annotations
@@ -10,21 +10,35 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
-from schemas.errors import BackfillError, EnvironmentProblem
+from schemas.error_table import TABLE
+from schemas.errors import BackfillError, Code, EnvironmentProblem
 from schemas.formats.names.lost import FieldsSeen
 from state.initial.progress import CopyProgress
 from streaming.compaction.turns import Maintenance
-from streaming.core.health import Condition, Facts, Health, Interruption, Marks, health, held_now
-from streaming.service.held_log import HeldRecordsLog
+from streaming.core.health import (
+    Condition,
+    Facts,
+    Health,
+    Held,
+    Interruption,
+    Marks,
+    health,
+    held_now,
+    lasting_held,
+)
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.retention import Margin
 
 if TYPE_CHECKING:
+    from streaming.compaction.barrier_keeping import BarrierKeeping
+    from streaming.compaction.compactor import Compactor
+    from streaming.protocol.micro_batches import MicroBatches
     from streaming.service.initial.reading import DatabaseReading, TableStatus
 
 _ORDINARY = frozenset({Condition.STARTING, Condition.SERVING, Condition.STOPPING})
@@ -32,17 +46,45 @@ _ORDINARY = frozenset({Condition.STARTING, Condition.SERVING, Condition.STOPPING
 log = structlog.get_logger(__name__)
 
 
-class Batching(Protocol):
-    """The part of `MicroBatches` that is used here."""
+class HeldRecordsLog:
+    """Logs partitions that an open transaction holds back, when that begins to last and when it is over. Thread-safe.
 
-    @property
-    def pending(self) -> int: ...
+    With barriers in the data the service stops there, and its condition says so. With barriers in a separate topic it
+    goes on, ready, without the records that are held: these two lines, status, page and
+    `backfill_upstream_held_seconds` report it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[int, int], Held] = {}
+
+    def update(self, facts: Facts, now_s: float) -> None:
+        """Log changes since the last call."""
+        lasting = {(each.partition, each.stable): each for each in lasting_held(facts, now_s)}
+        with self._lock:
+            known, self._known = self._known, lasting
+        for key, held in lasting.items():
+            if key not in known:
+                self._log_begin(facts.upstream, held, now_s)
+        for key, held in known.items():
+            if key not in lasting:
+                lasted_s = round(now_s - held.since_s)
+                log.info("records_held_over", where=_where(facts.upstream, held), lasted_s=lasted_s)
+
+    def _log_begin(self, upstream: str, held: Held, now_s: float) -> None:
+        held_s = now_s - held.since_s
+        log.warning(
+            "records_held",
+            where=_where(upstream, held),
+            since=(datetime.now(UTC) - timedelta(seconds=held_s)).isoformat(timespec="seconds"),
+            late_s=round(held_s),
+            records=held.high - held.stable,
+            next_step=TABLE[Code.BARRIER_STALLED].next_step,
+        )
 
 
-class Maintains(Protocol):
-    """As `Compactor`."""
-
-    def maintenance(self) -> tuple[Maintenance, ...]: ...
+def _where(upstream: str, held: Held) -> str:
+    return f"{upstream}-{held.partition}@{held.stable}"
 
 
 class Vitals:
@@ -62,17 +104,17 @@ class Vitals:
         self._marks: tuple[Marks, ...] = ()
         self._margins: tuple[Margin, ...] = ()
         self.start: str | None = None
-        """What the state starts from, where only the state knows it."""
+        """The start of a state whose configuration does not have it."""
         self._barriers: BarrierSource | None = None
-        self._batches: Batching | None = None
-        self._maintains: tuple[Maintains, ...] = ()
+        self._batches: MicroBatches | None = None
+        self._works: tuple[Compactor | BarrierKeeping, ...] = ()
         self._stopping = False
         self.copy: CopyProgress | None = None
-        """How far the table is copied that the state starts from; None before that and behind it."""
+        """Progress of the copy of the table that the state starts from; None before and after."""
         self.reads: DatabaseReading | None = None
-        """What reads the table from its database; None where there is none, and between two runs."""
+        """The reading of the table from its database; None without one, and between two runs."""
         self.fields = FieldsSeen()
-        """Of the upstream's newest rows, as of the last look."""
+        """Fields of the upstream's newest rows, as of the last check."""
         self.rows_folder: Path | None = None
         """The folder with the rows by key of this state, here; None before the first run."""
         self._held_log = HeldRecordsLog()
@@ -81,7 +123,7 @@ class Vitals:
 
     @property
     def late_s(self) -> float:
-        """A batch that is older makes the service late."""
+        """Age of the last batch above which the service is late."""
         return self._facts.late_s
 
     @property
@@ -95,21 +137,21 @@ class Vitals:
         return None if last_s is None else max(0.0, self._clock() - last_s)
 
     def reading(self) -> TableStatus | None:
-        """How far the table is read from its database; None where nothing is, or no more."""
+        """Status of the reading of the table from its database; None unless one is under way."""
         reads = self.reads
         return reads.status() if reads is not None and reads.is_on else None
 
     def maintenance(self) -> tuple[Maintenance, ...]:
-        """How the work beside the batches goes; nothing between two runs."""
-        return tuple(each for work in self._maintains for each in work.maintenance())
+        """Status of compaction and of deleting barriers; empty between two runs."""
+        return tuple(each for work in self._works for each in work.maintenance())
 
     def held_s(self) -> dict[int, float]:
-        """For how long each partition was seen to be held by an open transaction; those that are."""
+        """Seconds for which an open transaction has held back each partition that is held."""
         now_s = self._clock()
         return {each.partition: now_s - each.since_s for each in self._facts.held}
 
     def margins_s(self) -> dict[int, float]:
-        """For how long each partition keeps what was not read yet, as of the last look; those that delete something."""
+        """Seconds for which each partition that deletes records keeps unread ones, as of the last check."""
         return {each.partition: each.seconds for each in self._margins}
 
     # Reported by the service's threads -----------------------------------------------------------------------
@@ -117,73 +159,70 @@ class Vitals:
     def attach(
         self,
         barriers: BarrierSource,
-        batches: Batching,
-        maintains: Maintains,
+        batches: MicroBatches,
+        compactor: Compactor,
         reads: DatabaseReading | None = None,
-        *also: Maintains,
+        *works: BarrierKeeping,
     ) -> None:
-        """Set the components of a run, which `health` asks for what waits in them."""
+        """Set the components of a run, whose queues are part of `health`."""
         self._barriers, self._batches, self.reads = barriers, batches, reads
-        self._maintains = (maintains, *also)
+        self._works = (compactor, *works)
 
     def detach(self) -> None:
-        """The run is over."""
+        """End the run that was attached."""
         self._barriers = self._batches = self.reads = None
-        self._maintains = ()
-        self._know(streaming=False)
+        self._works = ()
+        self._update(streaming=False)
 
     def copies(self, progress: CopyProgress | None) -> None:
-        """Parts of the table that the state starts from were copied."""
         self.copy = progress
 
     def streams(self) -> None:
-        """Start-up is over."""
-        self._know(streaming=True)
+        """Report the end of start-up."""
+        self._update(streaming=True)
 
     def batch_done(self) -> None:
-        """A batch came to its end."""
-        self._know(last_batch_s=self._clock(), trouble=None)
-        self.look()
+        self._update(last_batch_s=self._clock(), trouble=None)
+        self.log_changes()
 
     def interrupted(self, problem: BackfillError) -> None:
-        """Trouble that may pass has ended the stream."""
-        self._know(trouble=Interruption(problem, self._clock()))
-        self.look()
+        """Report transient trouble that has ended the stream."""
+        self._update(trouble=Interruption(problem, self._clock()))
+        self.log_changes()
 
     def broker_answers(self, marks: Sequence[Marks], margins: Sequence[Margin] = ()) -> None:
-        """The upstream was looked at."""
+        """Report a check of the upstream."""
         self._marks, self._margins = tuple(marks), tuple(margins)
         held = held_now(self._facts.held, marks, self._clock())
-        self._know(away=None, held=held)
+        self._update(away=None, held=held)
 
     def broker_away(self, problem: EnvironmentProblem) -> None:
-        """The upstream could not be looked at."""
+        """Report a check of the upstream that has failed."""
         if self._facts.away is None:
-            self._know(away=Interruption(problem, self._clock()))
+            self._update(away=Interruption(problem, self._clock()))
 
     def spark_works(self, *, busy_since_s: float | None, progress_s: float) -> None:
-        """Since when Spark has been at a job, None if it has none, and when it last showed a sign of work."""
-        self._know(busy_since_s=busy_since_s, progress_s=progress_s)
+        """Report the begin of Spark's oldest job, None without one, and the time of its last sign of work."""
+        self._update(busy_since_s=busy_since_s, progress_s=progress_s)
 
     def stops(self) -> None:
-        """It was asked to stop. Safe in a signal handler: it waits for no lock."""
+        """Report that the service is to stop. Safe in a signal handler: it waits for no lock."""
         self._stopping = True
 
-    def _know(self, **news: object) -> None:
+    def _update(self, **news: object) -> None:
         with self._lock:
             self._facts = replace(self._facts, **news)  # type: ignore[arg-type]
 
     # Read by any thread --------------------------------------------------------------------------------------
 
     def health(self) -> Health:
-        """As of now."""
         barriers, batches = self._barriers, self._batches
         facts = replace(
             self._facts,
             stopping=self._stopping,
             pending=(batches.pending if batches else 0) + (barriers.untaken if barriers else 0),
             missing=self._missing([count for _, count in barriers.newest()]) if barriers else (),
-            hindered=barriers.hindrance if barriers else None,
+            hindered=barriers.problem if barriers else None,
         )
         return health(facts, self._clock())
 
@@ -197,8 +236,8 @@ class Vitals:
             if not count
         )
 
-    def look(self) -> None:
-        """Log a condition that has begun or is over, and held records; to be called often."""
+    def log_changes(self) -> None:
+        """Log a condition that has begun or is over, and held records. Call it often."""
         self._held_log.update(self._facts, self._clock())
         with self._lock:
             now, before, self_s = self.health(), self._logged, self._clock()
@@ -214,18 +253,13 @@ class Vitals:
             _log(now)
 
 
-def _kind(seen: Health) -> tuple[Condition, str | None]:
-    return seen.condition, seen.reason.code if seen.reason else None
+def _kind(health: Health) -> tuple[Condition, str | None]:
+    return health.condition, health.reason.code if health.reason else None
 
 
-def _log(seen: Health) -> None:
-    reason = seen.reason
+def _log(health: Health) -> None:
+    reason = health.reason
     if reason is None:
-        log.info("condition", is_now=seen.condition.value, since_batch_s=round(seen.idle_s))
+        log.info("condition", is_now=health.condition.value, since_batch_s=round(health.idle_s))
         return
-    log.warning(
-        "condition",
-        is_now=seen.condition.value,
-        code=reason.code,
-        **reason.texts,
-    )
+    log.warning("condition", is_now=health.condition.value, code=reason.code, **reason.texts)

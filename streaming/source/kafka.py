@@ -19,9 +19,8 @@ from schemas.records import BARRIER_HEADER, RecordId
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
 from streaming.runtime.session import collect
-from streaming.runtime.spark_jobs import sorted_rows
-from streaming.runtime.tasks import mapped_in_arrow
-from streaming.source.barriers.found import FoundBarrier, Look, Marked, found_barrier, look_ahead
+from streaming.runtime.spark_jobs import mapped_in_arrow, sorted_rows
+from streaming.source.barriers.found import BarriersFound, FoundBarrier, Marked, find_barriers, found_barrier
 from streaming.source.exchange import BLOCK, BLOCK_ROWS, LANE_KEY, ORDER, Exchange
 from streaming.source.gaps import Gaps
 from streaming.source.raw.records import RAW_SCHEMA
@@ -66,11 +65,11 @@ class UpstreamSource:
         """The records of [first[p], end[p]) of every partition p, without those before `begins`."""
         return self._records.range(*self._begun(first, end))
 
-    def look(self, first: Sequence[int]) -> Look:
-        """As `look_ahead`: without Spark."""
-        return look_ahead(self._kafka, self._topic, first, self._left_out, self.gaps)
+    def find_barriers(self, first: Sequence[int]) -> BarriersFound:
+        """As `find_barriers`: without Spark."""
+        return find_barriers(self._kafka, self._topic, first, self._left_out, self.gaps)
 
-    def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]:
+    def barriers_in(self, records: DataFrame) -> Iterator[FoundBarrier]:
         """The barriers among some records, in offset order within each partition.
 
         Raises: InputError at the first that is none, as `found_barrier`; EnvironmentProblem(SPARK_FAILED).

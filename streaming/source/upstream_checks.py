@@ -87,7 +87,7 @@ def refuse_foreign(known: str, table: TableSchema, upstream: UpstreamIdentity, *
     """
     before, declared = json.loads(known), table.to_dict()
     topic = before.pop("upstream", None)
-    before.pop(START, None)  # `streaming.service.initial.offsets` looks at it
+    before.pop(START, None)  # `streaming.service.initial.start` looks at it
     changed = [key for key in {**declared, **before} if declared.get(key) != before.get(key)]
     if changed:
         code = Code.SCHEMA_CHANGED

@@ -45,6 +45,7 @@ from streaming.compaction.compactor import CompactionReport, Compactor
 from streaming.lane.task import LaneOutcome, LaneResult, LaneTask, Sent
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
+from streaming.protocol.lanes.runner import LaneRunner, Way
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.setup import BatchSetup
 from streaming.scan.arrangement import Arrangement
@@ -59,6 +60,7 @@ from tests.bench.expected import (
     hashes_of,
     rows_of,
 )
+from tests.kit.no_registry import NoRegistry, NoSchemas, NothingLogged
 
 TABLES = {"journal": JOURNAL_PATH, "progress": PROGRESS_PATH, "log": LOG_PATH, "base": BASE_PATH}
 RETENTION = Retention(files_s=10, log_s=5)
@@ -98,7 +100,7 @@ class Left:
     wrong_rows: int
 
 
-class _Lanes:
+class _Lanes(LaneRunner):
     """In this process, one after the other."""
 
     slots, is_cold = _LANES, False
@@ -106,7 +108,10 @@ class _Lanes:
     def __init__(self, expected: Expected) -> None:
         self._expected = expected
 
-    def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
+    def is_empty(self, task: LaneTask) -> bool:
+        return False
+
+    def run(self, task: LaneTask, way: Way) -> list[LaneOutcome]:
         number = task.plan.epoch // EPOCH_STEP
         changes = self._expected.changes(number)
         return [self._lane(task, lane, changes) for lane in range(task.plan.lanes)]
@@ -167,6 +172,9 @@ class Player:
             table=TABLE,
             sink_of=lambda job: _NoSink(),
             lanes=_Lanes(Expected()),
+            schemas=NoSchemas(),
+            registers=NoRegistry(),
+            logged=NothingLogged(),
             lane_count=_LANES,
             journal=journal,
             first_offsets=[0],
@@ -198,7 +206,7 @@ class Player:
             time.sleep(max(began + (number - done - 1) * pace_s - time.monotonic(), 0.0))
             self._number = number
             compactor.batch_begins()
-            report = self._batches.run([self._barrier(number)], lambda barrier: ())
+            report = self._batches.run_batch([self._barrier(number)], lambda barrier: ())
             assert report is not None, "nothing asks it to end"
             compactor.between_batches(report.plan.epoch, wait_for_compaction=number == 1)
             took = report.step_ms

@@ -84,7 +84,7 @@ class Table:
     def upto(self) -> float:
         """The highest key that is released: none is below 0, and every one at infinity."""
         try:
-            plan = StateReader(Storage(self.stage.config().state), self.upstream.table).look().plan
+            plan = StateReader(Storage(self.stage.config().state), self.upstream.table).read().plan
         except StateError:  # it is being made
             return -1
         if plan is None:

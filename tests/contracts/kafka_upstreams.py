@@ -15,13 +15,11 @@ from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import admin, create_topic, end_offsets, stable_offsets_of
-from streaming.source.barriers.announced import Announcements
-from streaming.source.barriers.beside import EmbeddedBeside, InjectedBeside
-from streaming.source.barriers.followed import FollowedTopic
-from streaming.source.barriers.in_data import EmbeddedBarriers, InjectedBarriers
+from streaming.source.barriers.in_data import Announcements, EmbeddedBarriers, InjectedBarriers
 from streaming.source.barriers.injecting.injector import BarrierInjector
-from streaming.source.barriers.injecting.target import Beside, InData
+from streaming.source.barriers.injecting.target import DataTopicTarget, SeparateTopicTarget
 from streaming.source.barriers.last import newest_barrier
+from streaming.source.barriers.separate_topic import FollowedTopic, InjectedSeparateBarriers, SeparateBarriers
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.kafka import UpstreamSource
 from tests.contracts.upstreams import FAR, HOUR_MS, PARTITIONS, TestUpstream
@@ -37,7 +35,7 @@ class Kafka(TestUpstream):
         self.kafka, self.topic = KafkaSettings(bootstrap), topic
         self.upstream = UpstreamSource(spark, self.kafka, topic)
         self._producer = Producer(self.kafka.producer())
-        self._owner = BarrierInjector(self.kafka, InData(topic), HOUR_MS)
+        self._owner = BarrierInjector(self.kafka, DataTopicTarget(topic), HOUR_MS)
 
     def data(self, partition: int) -> int:
         return self._send(partition, b"key", b"value")
@@ -106,14 +104,14 @@ class KafkaInjected(Kafka):
 
     def fence(self) -> None:
         self.is_ours = False
-        self._owner = BarrierInjector(self.kafka, InData(self.topic), HOUR_MS, owner="state")
+        self._owner = BarrierInjector(self.kafka, DataTopicTarget(self.topic), HOUR_MS, owner="state")
         self._owner.inject_one()
 
     def source(self) -> BarrierSource:
         announcements = Announcements()
         self.injector = BarrierInjector(
             self.kafka,
-            InData(self.topic),
+            DataTopicTarget(self.topic),
             self.interval_ms,
             on_barrier=announcements.put,
             is_ours=lambda: self.is_ours,
@@ -146,7 +144,11 @@ class KafkaBeside(Kafka):
 
     def _injector(self) -> BarrierInjector:
         return BarrierInjector(
-            self.kafka, Beside(self._topics), self.interval_ms, is_ours=lambda: self.is_ours, owner="state"
+            self.kafka,
+            SeparateTopicTarget(self._topics),
+            self.interval_ms,
+            is_ours=lambda: self.is_ours,
+            owner="state",
         )
 
     def break_chain(self) -> None:
@@ -163,7 +165,7 @@ class KafkaBeside(Kafka):
         assert self._producer.flush(30) == 0
 
     def source(self) -> BarrierSource:
-        return EmbeddedBeside(self._followed(), PARTITIONS)
+        return SeparateBarriers(self._followed(), PARTITIONS)
 
     def _followed(self) -> FollowedTopic:
         return FollowedTopic(self.kafka, self._topics, PARTITIONS, self._spark)
@@ -198,9 +200,9 @@ class KafkaInjectedBeside(KafkaBeside):
 
     def fence(self) -> None:
         self.is_ours = False
-        self._owner = BarrierInjector(self.kafka, Beside(self._topics), HOUR_MS, owner="state")
+        self._owner = BarrierInjector(self.kafka, SeparateTopicTarget(self._topics), HOUR_MS, owner="state")
         self._owner.inject_one()
 
     def source(self) -> BarrierSource:
         self.injector = self._injector()
-        return InjectedBeside(self._followed(), PARTITIONS, self.injector)
+        return InjectedSeparateBarriers(self._followed(), PARTITIONS, self.injector)

@@ -80,12 +80,12 @@ def test_a_kind_that_is_registered_is_configured_and_run(
         plan = BatchPlan(None, tuple(waiting), (0,), ReplicaVersion(0, 0, 0), 1)
         return cast("BatchReport", SimpleNamespace(plan=plan, outcome=SimpleNamespace(stop=False)))
 
-    batches = cast("Batches", SimpleNamespace(run=run, reads_on=lambda report: False))
+    batches = cast("Batches", SimpleNamespace(run_batch=run, reads_on=lambda report: False))
     compactor = SimpleNamespace(
         batch_begins=lambda: None, between_batches=lambda epoch, wait_for_compaction: None
     )
     micro_batches = MicroBatches(source, batches, cast("Compactor", compactor), lambda report: None)
-    micro_batches.run(source.begin(None, (0,)))
+    micro_batches.run_batches(source.begin(None, (0,)))
     for number in range(3):
         micro_batches(source.stream(), number)
     assert taken == [(1, (0,)), (2, (0,)), (3, (0,))]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import cast
 
 from pyspark.sql import DataFrame
 
 from state.values.plan import AlignedBarrier
-from streaming.source.barriers.announced import Announcements
-from streaming.source.barriers.beside import EmbeddedBeside
-from streaming.source.barriers.in_data import EmbeddedBarriers, InjectedBarriers
+from streaming.source.barriers.in_data import Announcements, EmbeddedBarriers, InjectedBarriers
+from streaming.source.barriers.injecting.injector import BarrierInjector
+from streaming.source.barriers.separate_topic import SeparateBarriers
 from streaming.source.barriers.source import BarrierSource
 from tests.kit.barriers import (
     NO_RECORDS,
-    BesideTopic,
+    MemoryBarrierTopic,
     MemoryInjector,
     MemoryRecords,
     barrier,
@@ -121,7 +122,7 @@ class MemoryInjected(Memory):
             "up",
             PARTITIONS,
             self.topic,
-            injector=self.injector,
+            injector=cast("BarrierInjector", self.injector),
             announcements=announcements,
             stable=lambda: self.topic.ends,
         )
@@ -136,7 +137,7 @@ class MemoryBeside(TestUpstream):
     in_data = False
 
     def __init__(self) -> None:
-        self.topic = BesideTopic(PARTITIONS)
+        self.topic = MemoryBarrierTopic(PARTITIONS)
 
     def data(self, partition: int) -> int:
         return self.topic.write(partition)
@@ -151,7 +152,7 @@ class MemoryBeside(TestUpstream):
         self.topic.earliest = max(self.topic.ends)
 
     def source(self) -> BarrierSource:
-        return EmbeddedBeside(self.topic, PARTITIONS)
+        return SeparateBarriers(self.topic, PARTITIONS)
 
     def records(self) -> DataFrame:
         return NO_RECORDS

@@ -52,7 +52,7 @@ def test_a_kill_in_each_pass_of_the_copy(kill_scenario: KillScenarios) -> None:
         is_sorted = False
         while not is_sorted:
             tried.falls(f"{Failpoint.COPIED}:kill")
-            copy = StateReader(Storage(str(tried.folder / "state")), TABLE).look().copy
+            copy = StateReader(Storage(str(tried.folder / "state")), TABLE).read().copy
             assert copy is not None
             is_sorted = copy.sorted == ROWS
         tried.completes()

@@ -18,7 +18,7 @@ from schemas.topics import UpstreamTopics
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
 from streaming.source.barriers.injecting.injector import BarrierInjector
-from streaming.source.barriers.injecting.target import Beside
+from streaming.source.barriers.injecting.target import SeparateTopicTarget
 from tests.kit.memory_registry import MemoryRegistry
 
 Topic = Callable[..., str]
@@ -95,7 +95,7 @@ def test_produce_takes_its_form_from_the_configuration(
     assert len(capsys.readouterr().out.splitlines()) == there + 1
     assert run("consume", config, "--at", "latest") == 2
     assert "there is none yet" in capsys.readouterr().err
-    beside = Beside(UpstreamTopics.of(topic, barriers=f"{topic}.barriers"))
+    beside = SeparateTopicTarget(UpstreamTopics.of(topic, barriers=f"{topic}.barriers"))
     injector = BarrierInjector(KafkaSettings(bootstrap), beside, 3_600_000)
     epoch = injector.inject_one().curr
     injector.stop()

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from streaming.runtime.leftovers import sweep_scratch
+from streaming.runtime.spark_jobs import run_each
 from streaming.runtime.spark_settings import ARROW_BATCH_BYTES
-from streaming.runtime.tasks import run_each
 from tests.conftest import TopicFactory
 
 pytestmark = pytest.mark.spark
@@ -110,7 +110,7 @@ import sys
 from pyspark import SparkContext
 from streaming.runtime.session import spark_session
 from streaming.runtime.spark_settings import SparkSettings
-from streaming.runtime.tasks import run_each
+from streaming.runtime.spark_jobs import run_each
 with spark_session(SparkSettings(cores=1, memory="512m")) as session:
     run_each(session.range(1, numPartitions=1), lambda slot, batches: None)
     print(SparkContext._gateway.proc.pid, flush=True)

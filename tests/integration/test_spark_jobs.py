@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from schemas.errors import Code, EnvironmentProblem
 from streaming.runtime import spark_jobs
-from streaming.runtime.tasks import run_each
-from streaming.service.spark_watch import SparkWatch
+from streaming.runtime.spark_jobs import run_each
 from streaming.service.vitals import Vitals
+from streaming.service.watches import SparkWatch
 from tests.kit.real import await_condition
 
 LIMIT_S = 5.0

@@ -12,11 +12,13 @@ from schemas.errors import BackfillError, Code, Fenced
 from schemas.records import Barrier, BarrierKind
 from state.values.plan import AlignedBarrier
 from streaming.kafka.barrier_records import FoundBeside
+from streaming.kafka.old_barriers import Cut
 from streaming.kafka.topics import Watermarks
-from streaming.source.barriers.beside import BarrierTopic
-from streaming.source.barriers.found import FoundBarrier, Look
+from streaming.source.barriers.found import BarriersFound, FoundBarrier
 from streaming.source.barriers.injecting.schedule import is_wanted
+from streaming.source.barriers.separate_topic import FollowedTopic
 from streaming.source.gaps import Gaps
+from streaming.source.kafka import UpstreamSource
 
 NO_RECORDS = cast("DataFrame", None)
 EPOCH_STEP = 1 << 16
@@ -29,8 +31,8 @@ def barrier(number: int, partitions: int) -> Barrier:
 
 
 @dataclass
-class MemoryRecords:
-    """A topic with `ends[p]` records in partition p, some of them markers; `Records` in memory.
+class MemoryRecords(UpstreamSource):
+    """A topic with `ends[p]` records in partition p, some of them markers; in memory.
 
     `earliest`: what is before is lost. `seen_by_look`: a look gets no further than that many records of a partition.
     """
@@ -56,10 +58,10 @@ class MemoryRecords:
             self.markers.append(FoundBarrier(number, self.write(number), barrier))
         return AlignedBarrier(barrier, tuple(self.ends))
 
-    def look(self, first: Sequence[int]) -> Look:
+    def find_barriers(self, first: Sequence[int]) -> BarriersFound:
         Gaps().refuse_lost("up", [Watermarks(self.earliest, end, end) for end in self.ends], first)
         ends = tuple(min(end, begin + self.seen_by_look) for begin, end in zip(first, self.ends, strict=True))
-        return Look(list(self._between(first, ends)), ends)
+        return BarriersFound(list(self._between(first, ends)), ends)
 
     def stream(self, first: Sequence[int]) -> DataFrame:
         return cast("DataFrame", (first, self.ends))
@@ -68,7 +70,7 @@ class MemoryRecords:
         self.looked_through.append((first, end))
         return cast("DataFrame", (first, end))
 
-    def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]:
+    def barriers_in(self, records: DataFrame) -> Iterator[FoundBarrier]:
         first, ends = cast("tuple[Sequence[int], Sequence[int]]", records)
         yield from self._between(first, ends)
 
@@ -85,7 +87,7 @@ class MemoryInjector:
 
     records: MemoryRecords
     announce: Callable[[AlignedBarrier], None]
-    hindrance: BackfillError | None = None
+    problem: BackfillError | None = None
     failure: BackfillError | None = None
     stopped: int = 0
     hastened: int = 0
@@ -122,7 +124,7 @@ class MemoryInjector:
 
 
 @dataclass
-class BesideTopic(BarrierTopic):
+class MemoryBarrierTopic(FollowedTopic):
     """Data without markers, and beside it a topic of barriers, in memory."""
 
     partitions: int
@@ -171,6 +173,13 @@ class BesideTopic(BarrierTopic):
 
     def stable(self) -> Sequence[int]:
         return self.ends
+
+    @property
+    def trimmed(self) -> tuple[int, ...]:
+        return ()
+
+    def delete(self, cut: Cut) -> int:
+        return 0
 
     def close(self) -> None:
         return

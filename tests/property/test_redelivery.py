@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ from streaming.lane.changes import Changes
 from streaming.lane.redelivered import JudgementNeededError, RedeliveryFilter
 from streaming.protocol.lanes.redelivery import LogResets, Ranges, RedeliveryJudge
 from streaming.source.decoded import POSITION
+from streaming.source.logged import LoggedRecords
 from streaming.verify.records.redelivered import Redelivered
 from tests.kit import server_histories as servers
 from tests.kit.examples import examples
@@ -141,7 +143,9 @@ class Service:
         without = self._lanes(plan, judgement)
         if any(each is None for each in without):
             self.judged += 1
-            judgement = RedeliveryJudge("t", self.topic, self.resets).judgement(plan, DEFAULT)
+            judgement = RedeliveryJudge("t", cast("LoggedRecords", self.topic), self.resets).judgement(
+                plan, DEFAULT
+            )
             found = self._lanes(plan, judgement)
             # A lane may have sent its part before another one asked.
             for before, after in zip(without, found, strict=True):

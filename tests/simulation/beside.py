@@ -15,7 +15,7 @@ from state.columns import OP
 from streaming.kafka.barrier_records import FoundBeside
 from streaming.kafka.old_barriers import Cut
 from streaming.lane.task import LaneTask
-from streaming.source.barriers.beside import BarrierTopic, EmbeddedBeside
+from streaming.source.barriers.separate_topic import FollowedTopic, SeparateBarriers
 from streaming.source.decoded import MARKED
 from tests.simulation.changelog import Changelog
 
@@ -32,7 +32,7 @@ class BesideChangelog(Changelog):
         rows = super().lane_rows(task, lane)
         return rows.filter(pc.not_equal(pc.fill_null(rows[OP], -1), MARKED))
 
-    def source(self, arrivals: Arrivals, wait: Wait) -> EmbeddedBeside:
+    def source(self, arrivals: Arrivals, wait: Wait) -> SeparateBarriers:
         return OwnBeside(ArrivedTopic(self, arrivals, wait), self.count, begins=self.begins)
 
     def beside(self, number: int) -> list[FoundBeside]:
@@ -61,7 +61,7 @@ def oldest(arrivals: Arrivals) -> int:
     return max((barrier.curr for barrier in found if barrier is not None), default=0)
 
 
-class OwnBeside(EmbeddedBeside):
+class OwnBeside(SeparateBarriers):
     """The service's own topic, of which it may delete what it has handled."""
 
     def delete_barriers(self, cut: Cut) -> int:
@@ -73,7 +73,7 @@ class OwnBeside(EmbeddedBeside):
         self._topic.delete_all()
 
 
-class ArrivedTopic(BarrierTopic):
+class ArrivedTopic(FollowedTopic):
     """As much of the barrier topic as has arrived; `wait` lets others run until a condition holds."""
 
     name = "up.barriers"
@@ -82,7 +82,7 @@ class ArrivedTopic(BarrierTopic):
         self._barriers = [changelog.beside(number) for number in range(changelog.count)]
         self._arrivals, self._wait = arrivals, wait
         self._taken = [0] * changelog.count
-        self._trimmed: list[int] = []
+        self._gone: list[int] = []
 
     def require(self) -> None:
         return
@@ -96,7 +96,7 @@ class ArrivedTopic(BarrierTopic):
             for barriers, arrived in zip(self._barriers, self._arrivals.counts, strict=True)
         ]
         self._taken = list(map(max, known, self._arrivals.deleted))
-        self._trimmed = [
+        self._gone = [
             number
             for number, (count, deleted) in enumerate(zip(known, self._arrivals.deleted, strict=True))
             if deleted and deleted >= count
@@ -105,7 +105,7 @@ class ArrivedTopic(BarrierTopic):
 
     @property
     def trimmed(self) -> list[int]:
-        return self._trimmed
+        return self._gone
 
     def delete_all(self) -> None:
         if self._arrivals.deletes_upstream:

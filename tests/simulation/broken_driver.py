@@ -170,7 +170,7 @@ class _ReadsOnceMore(Recovery):
         super().go_on_behind(plan)
         executor = self.executor
         if plan.reading is None:
-            results = executor.attempts.run(replace(plan, silent=True), {}).results
+            results = executor.attempts.run_lanes(replace(plan, silent=True), {}).results
             executor.state.seen = merged(plan.seen, (result.seen for result in results))
 
 

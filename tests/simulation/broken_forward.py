@@ -77,7 +77,7 @@ class SendsWhileReplicating(Batches):
 class GoesOnRegardless(Forward):
     """Nobody looks whether the outputs are ahead."""
 
-    def look(
+    def read_outputs(
         self,
         jobs: Sequence[JobState],
         position: int,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from state.values.plan import BatchPlan
 from streaming.lane.task import LaneTask
 from streaming.protocol.batches import Batches
-from streaming.protocol.lane_attempts import LaneTasks
-from streaming.protocol.overrun import Overruns, without_slices
+from streaming.protocol.lanes.attempts import LaneTasks
+from streaming.protocol.lanes.overrun import Overruns, without_slices
 
 
 class _GivesUpAnyway(Overruns):

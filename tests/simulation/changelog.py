@@ -24,10 +24,11 @@ from streaming.core.history import history_ranges, readers
 from streaming.lane.task import LaneTask
 from streaming.sink.dead_letters import Letter
 from streaming.source import decoded as columns
-from streaming.source.barriers.found import FoundBarrier, Look
+from streaming.source.barriers.found import BarriersFound, FoundBarrier
 from streaming.source.barriers.in_data import EmbeddedBarriers
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.decoded import AFTER, BEFORE, ERROR, MARKED, POSITION, UNCHANGED
+from streaming.source.kafka import UpstreamSource
 from streaming.verify.history import Entry
 from tests.kit.appended import RowsUpstream
 from tests.kit.tables import vnode_of
@@ -334,17 +335,14 @@ class ArrivedSource(EmbeddedBarriers):
         return super().aligned(cast("DataFrame", found))
 
 
-class _Markers:
+class _Markers(UpstreamSource):
     """What has arrived, as barriers alone."""
 
-    def look(self, first: Sequence[int]) -> Look:
-        return Look([], tuple(first))
+    def __init__(self) -> None:
+        """Nothing of Spark's."""
 
-    def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]:
+    def find_barriers(self, first: Sequence[int]) -> BarriersFound:
+        return BarriersFound([], tuple(first))
+
+    def barriers_in(self, records: DataFrame) -> Iterator[FoundBarrier]:
         yield from cast("list[FoundBarrier]", records)
-
-    def stream(self, first: Sequence[int]) -> DataFrame:
-        raise AssertionError("simulated Spark has no streams")
-
-    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
-        raise AssertionError("only what was not announced is read again, and nothing is announced here")

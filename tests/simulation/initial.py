@@ -11,7 +11,7 @@ import pyarrow as pa
 from schemas.records import Row
 from schemas.table import TableSchema
 from state.initial.table import SourcePart
-from streaming.service.initial.copying import Workers
+from streaming.service.initial.copying import SparkWorkers
 from tests.simulation.scheduler import Scheduler
 
 Part = TypeVar("Part")
@@ -55,12 +55,15 @@ def rows_as(rows: Sequence[Row], table: TableSchema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-@dataclass(frozen=True)
-class SimulatedWorkers(Workers):
+class SimulatedWorkers(SparkWorkers):
     """One after another; others run in between."""
 
-    scheduler: Scheduler
     slots = 1
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        object.__setattr__(self, "scheduler", scheduler)
+
+    scheduler: Scheduler
 
     def each(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
         self.scheduler.step("copy a part")

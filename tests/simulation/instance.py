@@ -39,7 +39,8 @@ from streaming.lane.run import run_lane
 from streaming.lane.task import Failed, LaneOutcome, LaneTask, Undone
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
-from streaming.protocol.lane_attempts import transactional_id
+from streaming.protocol.lanes.attempts import transactional_id
+from streaming.protocol.lanes.runner import LaneRunner, Way
 from streaming.protocol.micro_batches import MicroBatches
 from streaming.protocol.recovery.forward import Forward, warn_older
 from streaming.protocol.report import BatchReport
@@ -50,6 +51,7 @@ from streaming.sink.kinds import SINKS, SinkSetup
 from streaming.sink.protocol import Sink
 from streaming.source.barriers.source import BarrierSource
 from tests.kit.barriers import NO_RECORDS
+from tests.kit.no_registry import NoRegistry, NoSchemas
 from tests.simulation.beside import oldest
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
@@ -155,9 +157,9 @@ class Instance:
         self._keeping = self.keeping_type(0, self.sink_of, source, lambda: not journal.is_superseded)
         known = source.begin(batches.position, batches.next_offsets())
         micro_batches = MicroBatches(source, batches, compactor, self.batch_done)  # type: ignore[arg-type]  # narrower
-        micro_batches.run(known)
+        micro_batches.run_batches(known)
         while True:
-            micro_batches.run(source.aligned(NO_RECORDS))
+            micro_batches.run_batches(source.aligned(NO_RECORDS))
 
     def lose_what_is_done(self, journal: Journal, batches: Batches) -> None:
         """Retention takes all records of batches that are done, at every start."""
@@ -187,7 +189,7 @@ class Instance:
                 most_rows=ROWS_PER_PART,
                 on_copied=lambda progress: None,
                 stopping=lambda: False,
-            ).run()
+            ).copy()
 
     def source(self) -> BarrierSource:
         """Of the barriers that arrive."""
@@ -195,7 +197,6 @@ class Instance:
         return self.arrivals.changelog.source(self.arrivals, wait)
 
     def refuse_rescale(self, batches: Batches) -> None:
-        """As the service does it."""
         progress = [(job.definition, batches.progress.get(job.name, {})) for job in batches.jobs]
         configured = [job.with_partitions(self.arrivals.changelog.count) for job in self.jobs]
         refuse_rescale(progress, configured, self.lane_count, self.arrivals.changelog.count)
@@ -219,6 +220,8 @@ class Instance:
             limits=self.limits,
             upstream_format=self.arrivals.changelog.format,
             reads=self._reads_table(),
+            schemas=NoSchemas(),
+            registers=NoRegistry(),
             logged=SimulatedLogged(self.arrivals.changelog),
             now_ms=lambda: self.scheduler.now_ms,
         )
@@ -270,20 +273,18 @@ class Instance:
         return self.store_type(self.disk, name, table, self.scheduler)
 
     def lane_rows(self, task: LaneTask, lane: int) -> pa.RecordBatch:
-        """Of the upstream's records those that a lane gets."""
         return self.arrivals.changelog.lane_rows(task, lane)
 
     def lanes(self) -> Lanes:
         return Lanes(self)
 
     def batch_done(self, report: BatchReport) -> None:
-        """A batch is done."""
         self._worked = True
         if self.arrivals.deletes and self._keeping is not None:
             self._keeping.delete(report.plan)
 
 
-class Lanes:
+class Lanes(LaneRunner):
     """Runs the lanes of a batch as Spark would, and waits for all of them, or for Spark to give up."""
 
     def __init__(self, instance: Instance) -> None:
@@ -292,7 +293,10 @@ class Lanes:
 
     slots, is_cold = 1, False
 
-    def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
+    def is_empty(self, task: LaneTask) -> bool:
+        return False
+
+    def run(self, task: LaneTask, way: Way) -> list[LaneOutcome]:
         results: dict[int, LaneOutcome] = {}
         lost: list[int] = []
         self.instance.refuse_lost(task.plan)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
 
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.records import RecordId
 from streaming.core.cdc.redelivery import Logged
-from streaming.protocol.lanes.redelivery import Ranges, ReadsLogged
-from streaming.source.logged import logged_in
+from streaming.protocol.lanes.redelivery import Ranges
+from streaming.source.logged import LoggedRecords, logged_in
 from tests.simulation.changelog import Changelog
 
 
-@dataclass(frozen=True)
-class SimulatedLogged(ReadsLogged):
+class SimulatedLogged(LoggedRecords):
     """Of the whole changelog, whatever has arrived: a batch has."""
 
     changelog: Changelog
 
+    def __init__(self, changelog: Changelog) -> None:
+        object.__setattr__(self, "changelog", changelog)
+
     def read(self, ranges: Ranges, format_: Format, skipped: Set[RecordId]) -> Iterator[Logged]:
-        """As `ReadsLogged`."""
         table = self.changelog.table
         encoder = DEFAULT.keys(table.key_columns)
         assert encoder is not None

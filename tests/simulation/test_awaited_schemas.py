@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -18,7 +18,9 @@ from schemas.records import Add
 from state.columns import OFFSET, OP, PARTITION
 from streaming.lane.task import Awaits, LaneOutcome, LaneResult, LaneTask, Undone
 from streaming.protocol.batches import Batches
-from streaming.protocol.setup import BatchSetup, LearnsSchemas
+from streaming.protocol.lanes.runner import Way
+from streaming.protocol.setup import BatchSetup
+from streaming.registry.book import SchemaBook
 from streaming.source.decoded import AFTER, AWAITED, AWAITS, BEFORE
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
@@ -70,15 +72,15 @@ def _waiting(row: dict[str, Any], ids: Mapping[Place, int]) -> dict[str, Any]:
     return {**row, OP: AWAITS, AWAITED: [ids[_place(row)]], BEFORE: None, AFTER: None}
 
 
-@dataclass
-class EveryId(LearnsSchemas):
+class EveryId(SchemaBook):
     """A registry that knows all ids; a new process has to ask again."""
 
-    known: set[int] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.every = set[int]()
 
-    def learn(self, ids: frozenset[int]) -> KnownSchemas:
-        self.known |= ids
-        return KnownSchemas(tuple(WriterSchema(each, '"long"') for each in sorted(self.known)))
+    def learn(self, ids: Iterable[int]) -> KnownSchemas:
+        self.every |= set(ids)
+        return KnownSchemas(tuple(WriterSchema(each, '"long"') for each in sorted(self.every)))
 
 
 class LearningBatches(Batches):
@@ -91,8 +93,8 @@ class Noting(Lanes):
 
     waits: set[tuple[type, ...]] = set()  # noqa: RUF012 (of all instances)
 
-    def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
-        outcomes = super().carry_out(task)
+    def run(self, task: LaneTask, way: Way) -> list[LaneOutcome]:
+        outcomes = super().run(task, way)
         kinds = tuple(type(each.why) if isinstance(each, Undone) else type(each) for each in outcomes)
         if Awaits in kinds:
             self.waits.add(kinds)

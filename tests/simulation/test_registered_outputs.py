@@ -15,7 +15,8 @@ from schemas.records import Add
 from state.journal import PATH as JOURNAL_PATH
 from streaming.protocol.batches import Batches
 from streaming.protocol.report import BatchReport
-from streaming.protocol.setup import BatchSetup, RegistersSchemas
+from streaming.protocol.setup import BatchSetup
+from tests.kit.no_registry import NoRegistry
 from tests.kit.tables import items, table
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
@@ -32,7 +33,7 @@ AWAY = EnvironmentProblem(Code.REGISTRY_UNREACHABLE, found="no answer")
 MISFIT = ConfigError(Code.OUTPUT_SCHEMA_INCOMPATIBLE, found="another one")
 
 
-class KnownTo(RegistersSchemas):
+class KnownTo(NoRegistry):
     """A registry that has these problems, one a question, and then none."""
 
     def __init__(self, *problems: BackfillError) -> None:

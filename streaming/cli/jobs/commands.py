@@ -23,7 +23,7 @@ from streaming.cli.jobs.served import Served
 from streaming.control.state_view import JobView
 
 if TYPE_CHECKING:
-    from streaming.control.pace import Action
+    from streaming.control.service_api import Action
 
 _TIMEOUT_S = 30.0
 _SENT = {"sent": True}
@@ -92,7 +92,7 @@ def create(
             steering.send(mutation)
             _say(f"sent; {job.name} starts at the end of the batch that holds its barrier", _SENT, as_json)
             return
-        applied = steering.ask(mutation)
+        applied = steering.apply(mutation)
         seen = steering.await_job(job.name)
     text = f"{job.name}: starts at barrier {seen.start}, after {applied.elapsed_s:.1f} s; output {job.output}"
     fields = {"job": job.name, "start": seen.start, "seconds": applied.elapsed_s, "output": job.output}
@@ -113,7 +113,7 @@ def list_jobs(
     as_json: Annotated[bool, typer.Option("--json", help="JSON, one object a line.")] = False,
 ) -> None:
     """List the jobs: how far each is, its limit, its output. The service need not run."""
-    jobs = Served.of(config, file).state_reader.look().jobs
+    jobs = Served.of(config, file).state_reader.read().jobs
     if as_json:
         for job in jobs:
             typer.echo(json.dumps(as_dict(job)))
@@ -255,7 +255,7 @@ def _pace(
     limit: int | None = None,
 ) -> None:
     """Change the pace at which the service reads its table, and say what it is now."""
-    from streaming.control.pace import set_pace
+    from streaming.control.service_api import set_pace
 
     if job is not None or every:
         raise usage("a job and --initial", "one or the other")
@@ -274,7 +274,7 @@ def _steer(config: Path | None, mutation: Mutation, no_wait: bool, timeout_s: fl
             steering.send(mutation)
             _say("sent; it takes effect at the end of the batch that holds its barrier", _SENT, as_json)
             return
-        applied = steering.ask(mutation)
+        applied = steering.apply(mutation)
     _say(
         f"{applied.report.text}: since barrier {applied.barrier.curr}, after {applied.elapsed_s:.1f} s",
         {"applied": applied.report.text, "barrier": applied.barrier.curr, "seconds": applied.elapsed_s},

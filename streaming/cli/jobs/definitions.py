@@ -19,7 +19,7 @@ def known_jobs(config: ServiceConfig) -> dict[str, JobDefinition]:
     """
     jobs = {job.name: job for job in config.jobs}
     try:
-        view = StateReader(Storage(str(config.state)), config.table).look()
+        view = StateReader(Storage(str(config.state)), config.table).read()
     except StateError as error:
         if error.code is not Code.STATE_PATH_INVALID:
             raise

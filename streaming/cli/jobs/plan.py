@@ -81,7 +81,7 @@ def command(
         cost = of_records(watermarks(served.kafka, served.config.upstream))
     else:
         cost = estimate(served.storage, served.config.table, job)
-    lanes = served.state_reader.look().lanes or served.config.lanes
+    lanes = served.state_reader.read().lanes or served.config.lanes
     seconds = cost.seconds(job, lanes)
     registers, misfitting = _verdicts(served, job)
     kept_s = cache(partial(_kept_s, served))
@@ -131,7 +131,7 @@ def _reading_text(survey: Survey, config: ServiceConfig) -> str:
 
 def _start(served: Served) -> dict[str, str]:
     """What comes before any job, where the state starts from a table that is not there yet."""
-    view = served.state_reader.look()
+    view = served.state_reader.read()
     if view.database is not None and view.read is not None:
         text = f"{_reading_text(view.database.survey, served.config)}; {reading_text(view)}"
         return {"starts with": text}
@@ -176,7 +176,7 @@ def _retention(served: Served, kept_s: float) -> str:
         kafka,
         topic,
         watermarks(kafka, topic),
-        gaps.first(served.state_reader.look().next_offsets),
+        gaps.first(served.state_reader.read().next_offsets),
         kept_ms=round(kept_s * 1_000),
         now_ms=time.time() * 1_000,
     )

@@ -18,7 +18,7 @@ from streaming.cli.configuration import required_config
 from streaming.control.state_view import StateReader
 
 if TYPE_CHECKING:
-    from streaming.control.client import Steering
+    from streaming.control.client import ControlClient
     from streaming.kafka.clients import KafkaSettings
     from streaming.registry.outputs import OutputSchemas
     from streaming.sink.protocol import SinkOf
@@ -68,7 +68,7 @@ class Served:
 
     def counted(self, job: JobDefinition) -> JobDefinition:
         """The job with as many partitions as the upstream has, where that is what it says."""
-        plan = self.state_reader.look().plan
+        plan = self.state_reader.read().plan
         return job.with_partitions(len(plan.first_offsets)) if plan else job
 
     @property
@@ -78,17 +78,17 @@ class Served:
 
         return OutputSchemas(self.config.registry, self.config.table)
 
-    def steering(self, timeout_s: float) -> Steering:
+    def steering(self, timeout_s: float) -> ControlClient:
         """The way to send requests; a context."""
-        from streaming.control.client import Steering
+        from streaming.control.client import ControlClient
 
-        return Steering(self.kafka, self.config.topics, self.state_reader, timeout_s=timeout_s)
+        return ControlClient(self.kafka, self.config.topics, self.state_reader, timeout_s=timeout_s)
 
     def check(self, mutation: Mutation) -> None:
         """Raises: ConfigError for a mutation that the service would refuse as things are now."""
         from streaming.control.client import refuse
 
-        view = self.state_reader.look()
+        view = self.state_reader.read()
         states = [job.state for job in view.jobs]
         partitions = len(view.plan.first_offsets) if view.plan else None
         refuse(

@@ -20,7 +20,7 @@ from streaming.cli.configuration import ConfigOption, JobOrConfigArgument, job_o
 from streaming.cli.jobs.commands import as_dict
 from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.watching import LOOK_EVERY_S, described, forecasts_after, seconds_text, watch
-from streaming.control.condition import Answer, ask
+from streaming.control.service_api import Answer, read_condition
 from streaming.control.state_view import JobView, StateReader, StateView
 from streaming.core.forecast import Forecast, RateEstimators
 from streaming.core.health import late_after_s
@@ -52,10 +52,10 @@ def command(
         return found
 
     if follow:
-        watch(Console(), served.state_reader.look, chosen)
+        watch(Console(), served.state_reader.read, chosen)
         return
     view, forecasts = _two_looks(served.state_reader)
-    jobs, answer = chosen(view), ask(served.config.http)
+    jobs, answer = chosen(view), read_condition(served.config.http)
     if as_json:
         typer.echo(json.dumps(_as_dict(view, jobs, forecasts, answer)))
     else:
@@ -68,14 +68,14 @@ def command(
 def _two_looks(state_reader: StateReader) -> tuple[StateView, dict[str, Forecast]]:
     """A rate needs two batches; a service that stands still is not waited for long."""
     rates = RateEstimators()
-    first = state_reader.look()
+    first = state_reader.read()
     forecasts = forecasts_after(rates, first)
     view, deadline = first, time.monotonic() + _TWO_LOOKS_S
     while view.epoch == first.epoch and any(job.extent.rows_left for job in first.jobs):
         if time.monotonic() >= deadline:
             break
         time.sleep(LOOK_EVERY_S)
-        view = state_reader.look()
+        view = state_reader.read()
         forecasts = forecasts_after(rates, view)
     return view, forecasts
 

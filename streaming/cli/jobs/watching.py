@@ -132,4 +132,4 @@ def watch(
 
 def watch_until_complete(console: Console, state_reader: StateReader, name: str) -> None:
     """Show one job until its backfill is complete, or the job is gone."""
-    watch(console, state_reader.look, lambda view: [job for job in view.jobs if job.name == name])
+    watch(console, state_reader.read, lambda view: [job for job in view.jobs if job.name == name])

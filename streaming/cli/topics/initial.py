@@ -29,7 +29,7 @@ def start_in(config: ServiceConfig) -> Start | TopicStart | None:
     if config.initial is None and config.table.has_key:
         return None
     try:
-        view = StateReader(Storage(str(config.state)), config.table).look()
+        view = StateReader(Storage(str(config.state)), config.table).read()
         known = view.start or view.earliest
     except StateError as error:
         if error.code is not Code.STATE_PATH_INVALID:

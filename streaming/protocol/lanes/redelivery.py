@@ -1,11 +1,10 @@
-"""Which records of a batch are redelivered: decided once for all lanes, where one of them has seen positions fall."""
+"""Judgement of the records of a batch that are redelivered: once for all lanes, where one has seen positions fall."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
@@ -18,6 +17,7 @@ from state.values.plan import BatchPlan
 from state.values.seen import Seen
 from streaming.core.cdc.redelivery import Fall, Judgement, Logged, Redelivery, Why
 from streaming.core.planning import markers_of
+from streaming.source.logged import LoggedRecords
 
 Ranges = Mapping[int, tuple[int, int]]
 """Offsets [first, end) by partition."""
@@ -32,24 +32,9 @@ NEW_SNAPSHOT = "a new snapshot; if the log was begun anew, rows deleted before i
 log = structlog.get_logger(__name__)
 
 
-class ReadsLogged(Protocol):
-    """Reads records of the upstream a second time, as far as they are judged."""
-
-    def read(self, ranges: Ranges, format_: Format, skipped: Set[RecordId]) -> Iterable[Logged]:
-        """Those in these ranges, each partition's in order, without those `skipped`. Raises: BackfillError."""
-
-
-class NothingLogged(ReadsLogged):
-    """For upstreams whose records are never redelivered."""
-
-    def read(self, ranges: Ranges, format_: Format, skipped: Set[RecordId]) -> Iterable[Logged]:
-        """None."""
-        return ()
-
-
 @dataclass
 class LogResets:
-    """The operator's word on logs that begin anew. `accepts`: always; `once`: once for each log and partition.
+    """The operator's decision on logs that begin anew. `accepts`: always; `once`: once for each log and partition.
 
     The same record is accepted again, should its batch be judged again.
     """
@@ -59,7 +44,7 @@ class LogResets:
     _taken: dict[tuple[int, LogId], int] = field(default_factory=dict)
 
     def __call__(self, fall: Fall) -> bool:
-        """Whether this one is accepted."""
+        """True if this fall of positions is accepted."""
         if self.accepts:
             return True
         return self.once and self._taken.setdefault((fall.partition, fall.log), fall.offset) == fall.offset
@@ -70,13 +55,13 @@ class RedeliveryJudge:
     """Judges the records of one topic."""
 
     topic: str
-    records: ReadsLogged
+    records: LoggedRecords
     resets: LogResets
 
     def judgement(self, plan: BatchPlan, format_: Format) -> Judgement:
-        """What becomes of the batch's records. Of a silent plan the outputs hold it: nothing is refused or reported.
+        """Judge the batch's records. A silent plan's are in the outputs already: none is refused or reported.
 
-        Raises: InputError(LOG_WENT_BACK); as `ReadsLogged.read`.
+        Raises: InputError(LOG_WENT_BACK); as `LoggedRecords.read`.
         """
         judge = Redelivery(plan.seen, (lambda fall: True) if plan.silent else self.resets)
         skipped = {*plan.skipped, *markers_of(plan)}
@@ -94,13 +79,13 @@ class RedeliveryJudge:
             self._refuse(judge.end_part())
         found = judge.judgement()
         if not plan.silent:
-            self._tell(found)
+            self._log(found)
         return found
 
     def _by_interval(
         self, first: Offsets, ends: Sequence[Offsets], format_: Format, skipped: Set[RecordId]
     ) -> Iterator[Iterable[Logged]]:
-        """The records of each interval; of short ones many are read together, for a reader takes time to begin."""
+        """The records of each interval. Short ones are read together, for a reader takes time to begin."""
         left = list(ends)
         while left:
             count = 1
@@ -128,7 +113,7 @@ class RedeliveryJudge:
             expected=expectation(Code.LOG_WENT_BACK),
         )
 
-    def _tell(self, found: Judgement) -> None:
+    def _log(self, found: Judgement) -> None:
         for run in found.runs:
             log.info(
                 "redelivered_records_dropped",
@@ -150,8 +135,8 @@ class RedeliveryJudge:
             log.warning("new_snapshot", upstream=self.topic, log=str(row), note=NEW_SNAPSHOT)
 
 
-def tell_changes(topic: str, before: Mapping[int, Seen], after: Mapping[int, Seen]) -> None:
-    """Log what lanes took without a judgement: where logs began anew, or a new snapshot was read of known ones."""
+def log_new_logs(topic: str, before: Mapping[int, Seen], after: Mapping[int, Seen]) -> None:
+    """Log what lanes accepted without a judgement: logs that began anew, and new snapshots of known ones."""
     reported = set[tuple[str, str]]()
     for partition, seen in after.items():
         for log_id, mark in seen.marks.items():

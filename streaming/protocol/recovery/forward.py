@@ -1,6 +1,6 @@
-"""Bringing a state forward that is older than its outputs: one that lost its last seconds, or was restored.
+"""Brings a state forward that is older than its outputs: one that lost its last seconds, or was restored.
 
-The outputs know more than the state then, and nothing of it may be sent again. As lanes start a batch only after all of
+The outputs hold more than the state then, and none of it may be sent again. As lanes start a batch only after all of
 them have committed the one before, the outputs of all jobs end with at most two barriers: some lanes have committed the
 last batch (t', t], the others end with t'. So from the state's position on there are
 
@@ -37,8 +37,7 @@ from schemas.table import TableSchema
 from state.progress_table import ProgressRow
 from state.values.plan import BatchPlan, JobPlan, JobState, Slice
 from state.values.progress import Completed, NotStarted, Progress
-from streaming.protocol.recovery.published import is_of_another_plan, mark, progress_of
-from streaming.protocol.recovery.steps import Step, out_of_step
+from streaming.protocol.recovery.steps import Step, is_of_another_plan, mark, out_of_step, progress_of
 from streaming.sink.protocol import Ending, SinkOf
 
 log = structlog.get_logger()
@@ -50,11 +49,10 @@ def warn_older(position: int) -> None:
 
 
 class Forward:
-    """What the outputs hold that the state does not know of. `rebuild`: the state is new, and its outputs are not.
+    """Plans the steps of a state that is older than its outputs. `rebuild`: the state is new, and its outputs are not.
 
-    `newest` gives the newest barrier of the upstream, aligned or not; 0 without any. `oldest` gives the one that it
-    begins with, where those before were deleted; else 0. `on_older` is called with the state's position, when it turns
-    out to be older.
+    `newest` gives the newest barrier of the upstream, aligned or not; 0 without any. `oldest` gives its first barrier
+    where those before were deleted; else 0. `on_older` is called with the position of a state that is older.
     """
 
     def __init__(
@@ -80,12 +78,12 @@ class Forward:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing that comes can be in an output already."""
+        """True once no later batch can be in an output already."""
         return self._over
 
-    # looking -----------------------------------------------------------------------------------------------
+    # outputs -----------------------------------------------------------------------------------------------
 
-    def look(
+    def read_outputs(
         self,
         jobs: Sequence[JobState],
         position: int,
@@ -93,7 +91,7 @@ class Forward:
         *,
         open_plan: BatchPlan | None = None,
     ) -> bool:
-        """Whether the outputs of the jobs are ahead of `position`, other than by the open plan; then it is active.
+        """Read the jobs' outputs. True if they are ahead of `position`, other than by the open plan; then it is active.
 
         `progress` is the jobs' at that position.
         """
@@ -115,12 +113,12 @@ class Forward:
         self.active = True
 
     def begin_anew(self) -> None:
-        """The state is new: what its outputs hold is foreign, unless a lost state is to be rebuilt."""
+        """Begin with a new state: records of its outputs are foreign, unless a lost state is to be rebuilt."""
         if not self._rebuild:
             self.close()
 
     def begin(self, progress_epoch: int) -> None:
-        """Take positions only from barriers after this one: up to there the state has them."""
+        """Take positions only from barriers after this one, up to which the state has them."""
         self._progress_epoch = progress_epoch
 
     def _of(self, job: JobState) -> Sequence[Ending]:
@@ -137,7 +135,7 @@ class Forward:
         return job.opened or (first is not None and (first.curr == job.start or first.full))
 
     def _first(self, job: JobDefinition) -> Barrier | None:
-        """The barrier that its output begins with."""
+        """The barrier that a job's output begins with."""
         if job.output not in self._begins:
             self._begins[job.output] = self._sink_of(job).begins(job)
         begins = (first for first in self._begins[job.output] if first is not None)
@@ -164,7 +162,7 @@ class Forward:
         return adopted
 
     def _is_trimmed(self, first: Barrier) -> bool:
-        """Whether the barrier that a job started with is gone: from its output, or from the upstream."""
+        """True if the barrier that a job started with is gone, from its output or from the upstream."""
         return first.full or first.curr < self._oldest
 
     @cached_property
@@ -174,7 +172,7 @@ class Forward:
     def _unknown(
         self, jobs: Sequence[JobState], configured: Iterable[JobDefinition]
     ) -> Iterator[tuple[JobDefinition, Barrier]]:
-        """Jobs of the configuration that the state does not know, and where their outputs begin."""
+        """Jobs of the configuration that the state does not have, and the first barriers of their outputs."""
         known = {job.name for job in jobs} | {job.definition.output for job in jobs}
         for definition in configured:
             if not known & {definition.name, definition.output}:
@@ -203,7 +201,7 @@ class Forward:
         position: int,
         tables: Iterable[int],
     ) -> Step | None:
-        """The next step from `position`, None when an ordinary batch comes next. `tables`: how far those are.
+        """The next step from `position`, None when an ordinary batch comes next. `tables` are the epochs of the tables.
 
         Raises: StateError(OUTPUT_OUT_OF_STEP) for outputs that no service has left like this.
         """
@@ -234,7 +232,7 @@ class Forward:
         return Step(high, silent=False)
 
     def _without_outputs(self, position: int, cuts: Sequence[int]) -> Step | None:
-        """No job is open. What a later barrier of the upstream adds may be."""
+        """The step where no job is open; one that a later barrier of the upstream adds may be."""
         newest = self._newest
         if position >= newest and not cuts:
             self.close()
@@ -263,14 +261,14 @@ class Forward:
     def jobs_of(
         self, step: Step, jobs: Sequence[JobState], progress: Mapping[str, Mapping[int, Progress]]
     ) -> tuple[JobPlan, ...]:
-        """What a step does for the jobs."""
+        """The jobs' plans in a step."""
         if step.silent:
             return tuple(JobPlan(job) for job in jobs)
         begun = [job for job in jobs if self._has_begun(job)]
         return tuple(JobPlan(job, tuple(self._slices(job, progress.get(job.name, {})))) for job in begun)
 
     def _slices(self, job: JobState, progress: Mapping[int, Progress]) -> Iterator[Slice]:
-        """Those that were read for what is sent: from where the state is to where the barriers say."""
+        """The slices that were read for the step: from the state's positions to those of the barriers."""
         for published in self._published(job, math.inf).values():
             before = progress.get(published.vnode, NotStarted())
             now = progress_of(job.definition, published, self._table)
@@ -282,7 +280,7 @@ class Forward:
     def lanes_of(self, step: Step, jobs: Sequence[JobPlan]) -> int:
         """A number of lanes with which the partitions of each lane end with the same barrier.
 
-        Where all else fails that is the number that sent them.
+        The number that sent them is always one.
         """
         if step.silent or not jobs:
             return self._lane_count

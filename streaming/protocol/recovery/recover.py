@@ -1,4 +1,4 @@
-"""A start from the journal: restores what is known of the stream, and finds what is left to do of the open plan."""
+"""A start from the journal: restores the state of the stream, and finds the effects that the open plan still needs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from state.values.plan import BatchPlan
 from state.values.progress import Parts
 from streaming.protocol.effects import Effect, TakeProgress, journaled, repeated
 from streaming.protocol.executor import Executor
-from streaming.runtime.stopwatch import Stopwatch
+from streaming.runtime.timing import Stopwatch
 
 
 @dataclass
 class Recovery:
-    """Goes on from what an earlier instance left. The outputs are read before anything is done."""
+    """Continues after an earlier instance. The outputs are read before any effect."""
 
     executor: Executor
 
     def left_to_do(self) -> tuple[Effect, ...]:
-        """The effects by which the plan of the journal is done; none where it is done, or where there is none."""
+        """The effects that the plan of the journal still needs; none without a plan, or for one that is done."""
         executor = self.executor
         entry = executor.setup.journal.current
         plan = None if entry is None else entry.plan
@@ -27,7 +27,7 @@ class Recovery:
             executor.setup.forward.begin_anew()
             return ()
         executor.state.position = plan.start
-        # A log of the version before tells nothing: then what the last plan says is the best that is known.
+        # A log of the version before has no positions: those of the last plan are the best that is known.
         executor.state.seen = plan.seen if executor.replica.seen is None else executor.replica.seen
         executor.reading.begin_from(plan)
         if plan.until is not None:
@@ -41,16 +41,16 @@ class Recovery:
         return self.finish(plan)
 
     def go_on_behind(self, plan: BatchPlan) -> None:
-        """The plan is done."""
+        """Settle a plan that is done."""
         self.executor.settle(plan, ())
-        is_past = self._look(None)
+        is_past = self._read_outputs(None)
         self._repair_tables(plan)
         if is_past:
             self._adopt()
 
     def finish(self, plan: BatchPlan) -> tuple[Effect, ...]:
-        """The plan may be half done, or more: where the outputs are past it, it is not to be sent again."""
-        is_past = self._look(plan)
+        """The effects of a plan that may be half done; none where the outputs are past it."""
+        is_past = self._read_outputs(plan)
         if self._repair_tables(plan):
             plan = replace(plan, replica=self.executor.replica.pin())
         if is_past and not plan.silent:
@@ -58,9 +58,11 @@ class Recovery:
             return ()
         return journaled(self.executor.effects_of(plan))
 
-    def _look(self, open_plan: BatchPlan | None) -> bool:
+    def _read_outputs(self, open_plan: BatchPlan | None) -> bool:
         state = self.executor.state
-        return self.executor.setup.forward.look(state.jobs, state.epoch, state.progress, open_plan=open_plan)
+        return self.executor.setup.forward.read_outputs(
+            state.jobs, state.epoch, state.progress, open_plan=open_plan
+        )
 
     def _adopt(self) -> None:
         state = self.executor.state
@@ -69,14 +71,14 @@ class Recovery:
     def _repair_tables(self, open_plan: BatchPlan) -> bool:
         """Bring log and progress to the position, in a state whose tables were copied one after another.
 
-        True if the log was not there: versions of it that the journal knows are others then.
+        True if the log was behind: versions of it that the journal names are others then.
         """
         executor, here = self.executor, self.executor.state.epoch
         log_epoch = executor.replica.log_epoch
         if log_epoch < here:
             for plan in executor.setup.journal.plans_after(log_epoch, here):
                 if not executor.replica.holds(plan):
-                    executor.carry_out(repeated(plan), Stopwatch())
+                    executor.execute(repeated(plan), Stopwatch())
         if executor.progress_table.epoch < here:
-            executor.carry_out((TakeProgress(open_plan, here),), Stopwatch())
+            executor.execute((TakeProgress(open_plan, here),), Stopwatch())
         return log_epoch < here

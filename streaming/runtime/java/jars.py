@@ -28,7 +28,7 @@ from xml.sax.saxutils import quoteattr
 
 from schemas.errors import Code, EnvironmentProblem
 from streaming.runtime.java.home import java
-from streaming.runtime.paths import jar_cache
+from streaming.runtime.paths import APPLICATION, jar_cache
 
 # Maven Central by Ivy's own default, without reading a POM for each jar: the list is complete already.
 _SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
@@ -210,3 +210,39 @@ def spark_home() -> Path:
     if spec is None or spec.origin is None:
         raise EnvironmentProblem(Code.DEPENDENCY_MISMATCH, found="no pyspark")
     return Path(spec.origin).parent
+
+
+def class_archive(jars: Sequence[Path]) -> Path:
+    """The path of the archive for Spark with these jars; it may not exist. Raises: EnvironmentProblem(JAVA_MISSING)."""
+    return _archive("classes", [*sorted((spark_home() / "jars").glob("*.jar")), *jars])
+
+
+def broker_archive(jars: Sequence[Path]) -> Path:
+    """As `class_archive`, for the embedded broker."""
+    return _archive("broker", jars)
+
+
+def _archive(kind: str, jars: Sequence[Path]) -> Path:
+    digest = hashlib.sha256()
+    for file in [java().resolve(), *jars]:
+        found = file.stat()
+        # Whole seconds, as the JVM compares them, and as layers of an image keep them.
+        digest.update(f"{file} {found.st_size} {int(found.st_mtime)}\n".encode())
+    return Path(sys.prefix) / "share" / APPLICATION / f"{kind}-{digest.hexdigest()[:16]}.jsa"
+
+
+@contextmanager
+def recording(archive: Path) -> Iterator[str]:
+    """The option for a JVM that records the archive; only if the JVM exits by itself within the block."""
+    unfinished = archive.with_suffix(".unfinished")
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    yield f"-XX:ArchiveClassesAtExit={unfinished}"
+    unfinished.replace(archive)
+    for other in archive.parent.glob(f"{archive.name.partition('-')[0]}-*.jsa"):
+        if other != archive:  # of jars that are no longer installed
+            other.unlink()
+
+
+def sharing(archive: Path) -> str:
+    """The option for a JVM that is to use the archive; harmless where there is none."""
+    return f"-XX:SharedArchiveFile={archive}"

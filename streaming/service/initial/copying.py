@@ -1,6 +1,6 @@
 """The copy of a table into a new state, by Spark: some parts at a time, in the Python workers that lanes run in.
 
-It comes before barriers are written or looked for, so that the changes that gather meanwhile are one long interval.
+It comes before barriers are written or read, so that the changes that gather meanwhile are one long interval.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import functools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 from pyspark.sql import SparkSession
@@ -23,8 +23,8 @@ from state.maintenance.compaction import CompactionResult, compact_part
 from state.replica import Replica
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
-from streaming.runtime.stopwatch import Stopwatch
-from streaming.runtime.tasks import run_each
+from streaming.runtime.spark_jobs import run_each
+from streaming.runtime.timing import Stopwatch
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -35,30 +35,19 @@ OnCopied = Callable[[CopyProgress | None], None]
 log = structlog.get_logger(__name__)
 
 
-class Workers(Protocol):
-    """Runs parts side by side."""
-
-    @property
-    def slots(self) -> int:
-        """How many parts run at once."""
-
-    def each(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-        """The results of `work` for each part, in no order. Raises: EnvironmentProblem(SPARK_FAILED)."""
-
-
 @dataclass(frozen=True)
-class SparkWorkers(Workers):
+class SparkWorkers:
     """Runs each part as a task of Spark. `spark()` blocks until the session is there."""
 
     spark: Callable[[], SparkSession]
 
     @property
     def slots(self) -> int:
-        """The session's task slots."""
+        """Parts that run at once."""
         return self.spark().sparkContext.defaultParallelism
 
     def each(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-        """As `Workers.each`."""
+        """The results of `work` for each part, in no order. Raises: EnvironmentProblem(SPARK_FAILED)."""
         tasks = self.spark().range(0, len(parts), 1, len(parts))
         return run_each(tasks, lambda number, batches: work(parts[number]))
 
@@ -67,11 +56,10 @@ class SparkWorkers(Workers):
 class Copying:
     """The copy at one start.
 
-    `source` opens the table, if it is needed. `most_rows` are those of a part, about. `stopping` is asked
-    between parts.
+    `source` opens the table, if it is needed. A part has about `most_rows`. `stopping` is called between parts.
     """
 
-    workers: Workers
+    workers: SparkWorkers
     journal: Journal
     replica: Replica
     source: Callable[[], SourceTable]
@@ -79,16 +67,15 @@ class Copying:
     on_copied: OnCopied
     stopping: Callable[[], bool]
 
-    def run(self) -> bool:
-        """Copy what is not there yet. False: it was asked to stop before the end.
+    def copy(self) -> bool:
+        """Copy the rest of the table. False if it was stopped before the end.
 
-        Raises: ConfigError for a table that is not fit (`TableCopy`, `SourceTable`); Fenced;
-        EnvironmentProblem(SPARK_FAILED).
+        Raises: ConfigError for an unfit table (`TableCopy`, `SourceTable`); Fenced; EnvironmentProblem(SPARK_FAILED).
         """
         if progress_of(self.replica, None) is None:
             return True
         source, clock = self.source(), Stopwatch()
-        if not self._carried_out(source):
+        if not self._copy(source):
             return False
         clock.lap("copy")
         log.info(
@@ -101,8 +88,8 @@ class Copying:
         self.on_copied(None)
         return True
 
-    def _carried_out(self, source: SourceTable) -> bool:
-        """Copy, again after a conflict: the instance before may still commit a part that it was at."""
+    def _copy(self, source: SourceTable) -> bool:
+        """Copy, and again after a conflict: the instance before may still commit a part."""
         for attempt in range(1, _ATTEMPTS + 1):
             if progress_of(self.replica, None) is None:
                 return True

@@ -1,4 +1,4 @@
-"""A start from a table of PostgreSQL: what is decided once, before the state has an owner."""
+"""The start of a table from PostgreSQL: decided once, before the state has an owner."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from streaming.postgres.checks import Declared
 from streaming.postgres.reader import ChunkReader
 from streaming.postgres.session import Gone
 from streaming.postgres.start import Begun, access_of, begin, declared_of
-from streaming.service.initial.offsets import offsets_at
 from streaming.service.initial.reading import DatabaseReading, ReadingOrder
+from streaming.service.initial.start import offsets_at
 
 MARGIN_S = 600
 """The topic is read from this long before the first snapshot. A commit is streamed once it is in the server's log, and
@@ -33,13 +33,13 @@ log = structlog.get_logger(__name__)
 
 
 def debezium_of(config: ServiceConfig) -> DebeziumFormat:
-    """The upstream's format, which the configuration has been checked to have."""
+    """The upstream's format, which a checked configuration has with `initial.postgres`."""
     assert isinstance(config.upstream_format, DebeziumFormat)
     return config.upstream_format
 
 
 def database_start(config: ServiceConfig, declared: PostgresStart, kafka: KafkaSettings) -> DatabaseStart:
-    """What a new state is bound to. The topic's place is looked up before anything is asked of the database.
+    """The start that a new state is bound to. Offsets of the topic are taken before the database is read.
 
     Raises: TopicError(COMPACTED_INPUT); EnvironmentProblem(POSTGRES_UNREACHABLE, BROKER_UNREACHABLE); as
     `streaming.postgres.start.begin`.
@@ -78,7 +78,7 @@ def _begun(config: ServiceConfig, declared: PostgresStart) -> Begun:
 
 
 def _refuse_compacted(kafka: KafkaSettings, topic: str) -> None:
-    """Raises: TopicError(COMPACTED_INPUT). What a chunk holds is decided by every event's own transaction."""
+    """Raises: TopicError(COMPACTED_INPUT). Every event's own transaction decides on a chunk's rows."""
     settings = known_settings(kafka, topic)
     if settings is not None and "compact" in (policy := settings["cleanup.policy"]):
         raise TopicError(
@@ -89,7 +89,7 @@ def _refuse_compacted(kafka: KafkaSettings, topic: str) -> None:
 
 
 def declared_by(start: DatabaseStart, config: ServiceConfig, declared: PostgresStart) -> Declared:
-    """The declaration of what is read; what the configuration leaves open is as when the state was made."""
+    """The declaration of the table. Keys that the configuration leaves open are as when the state was made."""
     found = declared_of(declared, config.table, debezium_of(config))
     time_mode = found.forms.time or start.time
     return replace(found, forms=replace(found.forms, time=time_mode), publication=start.publication)

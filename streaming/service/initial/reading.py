@@ -1,7 +1,7 @@
-"""Reads the table that a state starts from, beside the batches: `ReadsTable` on PostgreSQL.
+"""The reading of the table that a state starts from, from PostgreSQL, while batches run.
 
-Two threads of a run: one reads chunks and stages them (`staging`), one asks how far the connector is (`slot_watch`).
-Nothing of either is remembered but by plans.
+Two threads of a run: one reads chunks and stages them (`staging`), one reads the connector's progress (`slot_watch`).
+Only plans keep their results.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import structlog
 
@@ -20,10 +19,11 @@ from state.replica import Replica
 from state.storage import Storage
 from state.values.chunks import Streamed
 from state.values.reading import TableRead
-from streaming.postgres.copying import CopyOrder, Reader, TableCopying
+from streaming.postgres.copying import CopyOrder, TableCopying
 from streaming.postgres.pace import Pace
+from streaming.postgres.reader import ChunkReader
 from streaming.protocol.table_read import Finished, ReadsTable
-from streaming.service.initial.slot_watch import SlotReader, SlotWatch
+from streaming.service.initial.slot_watch import SlotWatch
 from streaming.service.initial.staging import Staging
 
 _END_WITHIN_S = 3.0
@@ -31,13 +31,9 @@ _END_WITHIN_S = 3.0
 log = structlog.get_logger(__name__)
 
 
-class TableReader(Reader, SlotReader, Protocol):
-    """One session: a `ChunkReader`."""
-
-
 @dataclass(frozen=True)
 class ReadingOrder:
-    """What is read, and how. `reader` opens a session, and checks the table anew; `ends` are those of the topic.
+    """Parameters of a reading. `reader` opens a session, and checks the table anew; `ends` are those of the topic.
 
     `pace` is the configuration's; one that was set by a command takes precedence (`state.initial.pace`).
     """
@@ -49,15 +45,15 @@ class ReadingOrder:
     chunk_rows: int
     readers: int
     pace: ReadPace
-    reader: Callable[[], TableReader]
+    reader: Callable[[], ChunkReader]
     ends: Callable[[], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """How far the reading is. `rows` of `of` were read, which is an estimate; `waiting_rows` of them are not released.
+    """Progress of the reading. `rows` of `of`, an estimate, were read; `waiting_rows` of them are not released.
 
-    `left_s` is for the rest of the reading, None while it is not known; `trouble` is what it waits for.
+    `left_s` is the time for the rest, None while it is unknown; `trouble` is the reason of a wait.
     """
 
     rows: int
@@ -70,7 +66,7 @@ class TableStatus:
 
 
 class DatabaseReading(ReadsTable):
-    """The reading of one run. `close` ends its threads; what was not taken is lost, and read again by the next run."""
+    """The reading of one run. `close` ends its threads; chunks not taken are lost, and read again by the next run."""
 
     def __init__(self, order: ReadingOrder) -> None:
         self._order = order
@@ -83,15 +79,13 @@ class DatabaseReading(ReadsTable):
         self._error: BaseException | None = None
         self._begun = self._closing = False
 
-    # for batches, as `ReadsTable` ----------------------------------------------------------------------------
+    # for batches ---------------------------------------------------------------------------------------------
 
     def begin(self) -> TableRead:
-        """As `ReadsTable.begin`, from the survey that the state is bound to."""
         self._begun = True
         return self._order.survey.begin()
 
     def go_on(self, read: TableRead) -> None:
-        """As `ReadsTable.go_on`; returns at once."""
         self._begun = True
         order, survey = self._order, self._order.survey
         staging = Staging(order.storage, order.table, survey, read)
@@ -112,10 +106,10 @@ class DatabaseReading(ReadsTable):
             copying = TableCopying(copy_order, Pace(self._pace.rate_limit, paused=self._pace.paused))
             self._staging, self._copying, self._watch = staging, copying, watch
         self._begin(copying.run, "initial")
-        self._begin(watch.run, "initial-slot")
+        self._begin(watch.watch, "initial-slot")
 
     def _rows_before(self, read: TableRead) -> int:
-        """Rows that earlier runs have read, about."""
+        """Estimate of the rows that earlier runs have read."""
         rows = sum(chunk.rows for chunk in read.chunks)
         if read.released is None:
             return rows
@@ -123,21 +117,17 @@ class DatabaseReading(ReadsTable):
         return rows + replica.files(replica.pin()).rows
 
     def take(self) -> Sequence[Finished]:
-        """As `ReadsTable.take`."""
         if self._error is not None:
             raise self._error
         return [] if self._staging is None else self._staging.take()
 
     def proofs(self) -> Sequence[Streamed]:
-        """As `ReadsTable.proofs`."""
         return () if self._watch is None else self._watch.proofs()
 
     def since_ms(self) -> int | None:
-        """As `ReadsTable.since_ms`."""
         return None if self._staging is None else self._staging.since_ms()
 
     def released(self, read: TableRead) -> None:
-        """As `ReadsTable.released`."""
         if self._staging is not None:
             self._staging.released(read)
         if read.is_done:
@@ -147,13 +137,11 @@ class DatabaseReading(ReadsTable):
             self.close()
 
     def over(self) -> None:
-        """As `ReadsTable.over`."""
         self.close()
 
     # for any -------------------------------------------------------------------------------------------------
 
     def status(self) -> TableStatus:
-        """As of now."""
         order, copying, watch = self._order, self._copying, self._watch
         if copying is None or watch is None or self._staging is None:
             return TableStatus(0, order.survey.rows, 0, None, self._pace.paused, self._pace.rate_limit, None)
@@ -171,7 +159,7 @@ class DatabaseReading(ReadsTable):
 
     @property
     def is_on(self) -> bool:
-        """Whether something is left to be read or released, as batches have it; not before they begin."""
+        """True from the first batch on while keys are unread or unreleased."""
         return self._begun and not self._closing
 
     def throttle(self, rate_limit: int | None) -> None:
@@ -179,7 +167,7 @@ class DatabaseReading(ReadsTable):
         self._paced(replace(self._pace, rate_limit=rate_limit))
 
     def pause(self, paused: bool) -> None:
-        """Read nothing from the next chunk on, or go on; kept for later starts. Raises: OSError."""
+        """Pause from the next chunk on, or resume; kept for later starts. Raises: OSError."""
         self._paced(replace(self._pace, paused=paused))
 
     def _paced(self, pace: ReadPace) -> None:
@@ -191,7 +179,7 @@ class DatabaseReading(ReadsTable):
             copying.pause(pace.paused)
 
     def close(self) -> None:
-        """End what is under way. A server that does not answer is not waited for. May be called again."""
+        """End the threads. A server that does not answer is not waited for. Idempotent."""
         self._closing = True
         if self._copying is not None:
             self._copying.stop()

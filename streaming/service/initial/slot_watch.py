@@ -1,6 +1,6 @@
-"""How far the connector has come, asked about once a second while chunks wait for it: the slot first, then the topic.
+"""Progress of the connector, read once a second while chunks wait for it: the slot first, then the topic.
 
-A database or a broker that is away is waited for; any other error is raised by `run`.
+A database or a broker that is away is waited for; any other error is raised by `watch`.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import structlog
 
 from schemas.errors import Code, EnvironmentProblem
 from state.values.chunks import Chunk, Streamed
 from streaming.core.cdc.proofs import Proofs
+from streaming.postgres.reader import ChunkReader
 from streaming.postgres.session import Gone
 
 ASK_EVERY_S = 1.0
@@ -25,28 +25,15 @@ SLOT_IS_LATE_S = 120.0
 log = structlog.get_logger(__name__)
 
 
-class SlotReader(Protocol):
-    """The part of `ChunkReader` that reads the slot."""
-
-    def confirmed_lsn(self) -> int:
-        """As `ChunkReader.confirmed_lsn`."""
-
-    def cut(self) -> None:
-        """As `ChunkReader.cut`."""
-
-    def close(self) -> None:
-        """As `ChunkReader.close`."""
-
-
 class SlotWatch:
-    """Collects the proofs of one run. `waiting` are chunks that were read and not released.
+    """Collects the proofs of one run. `waiting` gives the chunks that were read and not released.
 
     `ends` are the topic's, exclusive ones, those of open transactions included.
     """
 
     def __init__(
         self,
-        reader: Callable[[], SlotReader],
+        reader: Callable[[], ChunkReader],
         ends: Callable[[], Sequence[int]],
         waiting: Callable[[], Sequence[Chunk]],
         *,
@@ -57,26 +44,26 @@ class SlotWatch:
         self._ask_every_s, self._now_s = ask_every_s, now_s
         self._lock, self._closed = threading.Lock(), threading.Event()
         self._proofs = Proofs()
-        self._reader: SlotReader | None = None
+        self._reader: ChunkReader | None = None
         self._away: str | None = None
         self._moved_s: float | None = None
 
-    def run(self) -> None:
-        """Until it is closed. Raises: what does not pass, as `ChunkReader.open` and `confirmed_lsn`; TopicError."""
+    def watch(self) -> None:
+        """Read until closed. Raises: TopicError; lasting errors as `ChunkReader.open` and `confirmed_lsn`."""
         pause_s = self._ask_every_s
         try:
             while not self._closed.wait(pause_s):
                 if self._waiting():
-                    pause_s = self._asked(pause_s)
+                    pause_s = self._read(pause_s)
                 else:
                     self._moved_s = None
         finally:
             self._drop_reader()
 
-    def _asked(self, pause_s: float) -> float:
-        """Ask once; how long to wait until the next time."""
+    def _read(self, pause_s: float) -> float:
+        """Read once. Returns the pause until the next time."""
         try:
-            self._ask()
+            self._add_proof()
         except Gone as gone:
             self._is_away(gone.why)
             self._drop_reader()
@@ -89,7 +76,7 @@ class SlotWatch:
             return self._ask_every_s
         return min(pause_s * 2, LONGEST_PAUSE_S)
 
-    def _ask(self) -> None:
+    def _add_proof(self) -> None:
         reader = self._reader
         if reader is None:
             reader = self._open()
@@ -117,7 +104,7 @@ class SlotWatch:
             reader.close()
 
     def close(self) -> None:
-        """End `run` soon."""
+        """End `watch` soon."""
         self._closed.set()
         with self._lock:
             if self._reader is not None:
@@ -129,7 +116,7 @@ class SlotWatch:
             return self._proofs.kept
 
     def trouble(self) -> str | None:
-        """An unusual thing that it waits for, as text for an operator; None without."""
+        """Text for an operator on an unusual wait; None without one."""
         if self._away is not None:
             return self._away
         with self._lock:

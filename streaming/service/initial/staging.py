@@ -1,7 +1,7 @@
-"""Chunks on their way from a reader to a plan: staged, then in a queue; readers are held up where that is full.
+"""Chunks between a reader and a plan: staged, then in a queue; readers wait while it is full.
 
-Of a chunk nothing is in memory but its keys and the names of its files. What bounds them is how much a plan may hold,
-as every plan of the journal names all chunks that are not released.
+Only a chunk's keys and the names of its files are in memory. Their number is bounded by the size of a plan, as every
+plan of the journal names all chunks that are not released.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from streaming.postgres.copying import ChunkStore
 from streaming.protocol.table_read import Finished
 
 MOST_UNTAKEN = 64
-"""Chunks that no plan has yet: a service without batches does not read on for long."""
+"""Chunks that are in no plan yet: a service without batches soon stops reading."""
 MOST_UNRELEASED = 512
 """Chunks of all ranges that were read and are not released. The lowest range can always go on to its own share, so
 that it, which all others wait for, is released in any case."""
@@ -55,7 +55,7 @@ class Staging(ChunkStore[str]):
     # for readers ---------------------------------------------------------------------------------------------
 
     def has_room(self, keys: KeyRange) -> bool:
-        """As `ChunkStore.has_room`."""
+
         with self._lock:
             counts = Counter(self._range_of(chunk.keys) for chunk in self._unreleased)
             is_free = counts[self._range_of(keys)] < self._most_of_a_range
@@ -65,14 +65,14 @@ class Staging(ChunkStore[str]):
         return len(self._bounds) if keys.upto is None else bisect_left(self._bounds, order_key(keys.upto))
 
     def keep(self, rows: pa.Table) -> str:
-        """As `ChunkStore.keep`; the file's path."""
+        """Stage rows of a chunk. Returns the file's path."""
         with self._lock:
             # Of a chunk that broke off the time stays: what is older than its files is safe to delete, no more.
             self._began_ms.setdefault(threading.get_ident(), self._clock_ms())
         return stage(self._storage, self._table, rows)
 
     def finished(self, chunk: Chunk, pieces: Sequence[str]) -> None:
-        """As `ChunkStore.finished`."""
+
         with self._lock:
             began_ms = self._began_ms.pop(threading.get_ident(), self._clock_ms())
             self._finish(chunk, tuple(pieces), began_ms)
@@ -91,7 +91,7 @@ class Staging(ChunkStore[str]):
             return taken
 
     def released(self, read: TableRead) -> None:
-        """The reading is at `read`, which has everything that was taken."""
+        """Report that the reading is at `read`, which has all chunks that were taken."""
         with self._lock:
             self._unreleased = [*read.chunks, *(finished.chunk for _, finished in self._queue)]
 
@@ -99,16 +99,16 @@ class Staging(ChunkStore[str]):
 
     @property
     def unreleased(self) -> tuple[Chunk, ...]:
-        """Chunks that were read, and wait."""
+        """Chunks that were read and are not released."""
         with self._lock:
             return tuple(self._unreleased)
 
     def since_ms(self) -> int | None:
-        """When the oldest chunk began that was not taken; None if there is none."""
+        """Begin of the oldest chunk that was not taken, or None."""
         with self._lock:
             return min([*self._began_ms.values(), *(began_ms for began_ms, _ in self._queue)], default=None)
 
     def readers_are_gone(self) -> None:
-        """No reader is at work any more, so no unfinished chunk will be."""
+        """Report that all readers have ended: an unfinished chunk will stay so."""
         with self._lock:
             self._began_ms.clear()

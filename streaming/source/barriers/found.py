@@ -62,20 +62,20 @@ def found_barrier(topic: str, marked: Marked, left_out: frozenset[RecordId]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BarriersFound:
     """The barriers found, in offset order within a partition, and the offset at which each partition is read on."""
 
     found: list[FoundBarrier]
     next_offsets: tuple[int, ...]
 
 
-def look_ahead(
+def find_barriers(
     kafka: KafkaSettings,
     topic: str,
     first_offsets: Sequence[int],
     left_out: frozenset[RecordId],
     gaps: Gaps,
-) -> Look:
+) -> BarriersFound:
     """Look through committed records from these offsets on for barriers; ends early where there are very many.
 
     Raises: as `found_barrier`; EnvironmentProblem; InputError(DATA_LOST).
@@ -98,7 +98,7 @@ def look_ahead(
             records += len(chunk)
             if records >= _LOOK_RECORDS or size >= _LOOK_BYTES:
                 break
-    return Look(found, tuple(next_offsets))
+    return BarriersFound(found, tuple(next_offsets))
 
 
 def _marked(message: Message) -> Marked | None:

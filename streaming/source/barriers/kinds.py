@@ -1,24 +1,79 @@
-"""The registry of barrier sources: what carries out each kind of barriers that can be configured.
+"""The registry of barrier sources, by the kind of barriers that is configured.
 
 A new kind is a model in `schemas.kinds.barriers` and an entry here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from schemas.kinds.barriers import BarriersConfig, Embedded, Inject
-from streaming.source.barriers import followed, in_data
+from schemas.records import Barrier
+from streaming.kafka.topics import stable_offsets_of
+from streaming.source.barriers.in_data import Announcements, EmbeddedBarriers, InjectedBarriers
+from streaming.source.barriers.injecting.injector import BarrierInjector
+from streaming.source.barriers.injecting.target import DataTopicTarget, SeparateTopicTarget
+from streaming.source.barriers.separate_topic import (
+    FollowedTopic,
+    InjectedSeparateBarriers,
+    SeparateBarriers,
+)
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
-
-
-def _injected(_: Inject, setup: BarrierSetup) -> BarrierSource:
-    return in_data.injected(setup) if setup.topics.barriers is None else followed.injected(setup)
+from streaming.source.kafka import UpstreamSource
 
 
 def _embedded(_: Embedded, setup: BarrierSetup) -> BarrierSource:
-    return in_data.embedded(setup) if setup.topics.barriers is None else followed.embedded(setup)
+    if setup.topics.barriers is not None:
+        return SeparateBarriers(_followed(setup), setup.partitions, begins=setup.begins)
+    return EmbeddedBarriers(setup.topics.data, setup.partitions, setup.records, begins=setup.begins)
+
+
+def _injected(_: Inject, setup: BarrierSetup) -> BarrierSource:
+    return _injected_in_data(setup) if setup.topics.barriers is None else _injected_separately(setup)
+
+
+def _injected_in_data(setup: BarrierSetup) -> BarrierSource:
+    announcements = Announcements()
+    topic, records = setup.topics.data, setup.records
+    injector = BarrierInjector(
+        setup.kafka,
+        DataTopicTarget(setup.topics, setup.left_out, partial(_search, records)),
+        setup.interval_ms,
+        is_ours=setup.is_ours,
+        on_barrier=announcements.put,
+        owner=setup.owner,
+    )
+    return InjectedBarriers(
+        topic,
+        setup.partitions,
+        records,
+        injector=injector,
+        announcements=announcements,
+        stable=stable_offsets_of(setup.kafka, topic, setup.partitions),
+        begins=setup.begins,
+    )
+
+
+def _search(
+    records: UpstreamSource, first: Sequence[int], end: Sequence[int]
+) -> Iterator[tuple[int, Barrier]]:
+    for found in records.barriers_in(records.range(first, end)):
+        if found.barrier is not None:
+            yield found.partition, found.barrier
+
+
+def _injected_separately(setup: BarrierSetup) -> BarrierSource:
+    target = SeparateTopicTarget(setup.topics)
+    injector = BarrierInjector(
+        setup.kafka, target, setup.interval_ms, is_ours=setup.is_ours, owner=setup.owner
+    )
+    return InjectedSeparateBarriers(_followed(setup), setup.partitions, injector, begins=setup.begins)
+
+
+def _followed(setup: BarrierSetup) -> FollowedTopic:
+    return FollowedTopic(setup.kafka, setup.topics, setup.partitions, setup.spark, setup.gaps)
 
 
 SOURCES: dict[type[BarriersConfig], Callable[[Any, BarrierSetup], BarrierSource]] = {

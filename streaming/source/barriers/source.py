@@ -1,4 +1,4 @@
-"""The door for barrier sources: barriers written by this service or by others, in the data or beside it.
+"""The interface of barrier sources: barriers written by this service or by others, in the data or in a separate topic.
 
     start ──▶ begin ──▶ stream ──▶ aligned, again and again ──▶ wakeup ──▶ close
                                      └ take_duplicates, for each batch
@@ -10,20 +10,22 @@ makes another, which begins at the journal's position: the journal is the only m
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
+from schemas.epoch import NO_EPOCH
 from schemas.errors import BackfillError
 from schemas.records import Barrier, RecordId
 from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.old_barriers import Cut
-from streaming.source.barriers.found import FoundBarrier, Look
+from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.gaps import Gaps
+from streaming.source.kafka import UpstreamSource
 
 Newest = Sequence[tuple[Barrier | None, int]]
 """Of each partition, the newest barrier and how many of its barriers wait for the other partitions."""
@@ -35,10 +37,10 @@ class BarrierSource(Protocol):
     What `begin` and `aligned` give together is one chain without a gap: each barrier's `prev` is the `curr` of the one
     before it, and the first one follows the position. Its `ends` are exclusive, one a partition of the data, and never
     fall; equal ones mean that nothing came between two barriers. Committed readers can read everything below them. A
-    source whose barriers stand beside the data gives them with `in_data` False.
+    source whose barriers are in a separate topic gives them with `in_data` False.
 
     Where the topic is read from later offsets on (`BarrierSetup.begins`), the first barrier is the first one that has
-    reached them in every partition: with its marker, if it stands in the data, else with its end.
+    reached them in every partition: with its marker, if it is in the data, else with its end.
 
     A barrier and its ends are decided once: another source that begins at the same or an earlier position gives the
     same barriers with the same ends, after any crash. A plan in the journal relies on it.
@@ -48,8 +50,8 @@ class BarrierSource(Protocol):
     """
 
     @property
-    def hindrance(self) -> BackfillError | None:
-        """A transient problem that keeps barriers from being written; None without. Read by any thread."""
+    def problem(self) -> BackfillError | None:
+        """A transient problem that delays the writing of barriers, or None. Read by any thread."""
         return None
 
     def start(self) -> None:
@@ -76,7 +78,7 @@ class BarrierSource(Protocol):
     def stream(self) -> DataFrame:
         """Spark's stream whose micro-batches `aligned` is called with, not started; called once, after `begin`.
 
-        For barriers beside the data it is that of their topic, for they come also when no data does.
+        For barriers in a separate topic it is that topic's, for they come also when no data does.
         """
 
     @abstractmethod
@@ -88,23 +90,23 @@ class BarrierSource(Protocol):
         change nothing.
 
         Raises: InputError with the code of what is wrong with the chain or with a record, at its place;
-        EnvironmentProblem. The source is unusable then. A source that knows where its barriers are need not look at
-        other records: what is marked like a barrier among the data of a batch, its lanes refuse.
+        EnvironmentProblem. The source is unusable then. A source with the offsets of its barriers need not read other
+        records: lanes refuse a record of their batch that is marked like a barrier.
         """
 
     @property
     def has_more(self) -> bool:
-        """Whether `aligned` would give more without further records."""
+        """True if `aligned` would give more without further records."""
         return False
 
     @property
     def waits(self) -> bool:
-        """Whether `aligned` waits for the next barrier by itself, and needs no micro-batch to know of it."""
+        """True if `aligned` waits for the next barrier by itself, without a micro-batch."""
         return False
 
     @property
     def untaken(self) -> int:
-        """Barriers that are known to be committed, at least so many, and that `aligned` has not given yet."""
+        """A lower bound on the committed barriers that `aligned` has not given yet."""
         return 0
 
     def take_duplicates(self, end: AlignedBarrier) -> Sequence[RecordId]:
@@ -116,7 +118,7 @@ class BarrierSource(Protocol):
         """The newest barriers, from `begin` on, for status and metrics. Called by any thread."""
 
     def hasten(self, after: int) -> None:
-        """A barrier behind the epoch `after` would be of use now: there is work that waits for nothing else.
+        """Have a barrier behind the epoch `after` written now, for work that waits for nothing else.
 
         Called by any thread. One that is there already is enough: another one would only wait for its batch, and the
         changes behind it with it. A source whose barriers others write does nothing.
@@ -124,7 +126,7 @@ class BarrierSource(Protocol):
         return
 
     def delete_barriers(self, cut: Cut) -> int:
-        """Delete barriers of a topic of this service's own, as far as the cut allows; returns how much is gone.
+        """Delete barriers of a topic of this service's own, as far as the cut allows. Returns the number of records.
 
         Called by any thread, behind a finished batch. Raises: EnvironmentProblem, TopicError when it is refused.
         """
@@ -138,7 +140,7 @@ class BarrierSource(Protocol):
         return
 
     def wakeup(self) -> None:
-        """Let `aligned` wait no longer and give nothing, now and later. Called by any thread; idempotent."""
+        """End the wait in `aligned`, which gives nothing from now on. Called by any thread; idempotent."""
         return
 
     def close(self) -> None:
@@ -149,26 +151,14 @@ class BarrierSource(Protocol):
         return
 
 
-class Records(Protocol):
-    """The upstream's records, as far as sources whose barriers stand in the data need them; see `UpstreamSource`."""
-
-    def look(self, first: Sequence[int]) -> Look: ...
-
-    def stream(self, first: Sequence[int]) -> DataFrame: ...
-
-    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame: ...
-
-    def barriers(self, records: DataFrame) -> Iterator[FoundBarrier]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarrierSetup:
-    """What a source is made from, beside the settings of its kind.
+    """Arguments of a source, besides the settings of its kind.
 
-    `left_out` are records, (partition, offset), that an operator named: no barrier is among them. `owner` is the id of
-    the state, and `is_ours` asks whether this instance is still the one that may write it. `spark()` blocks until the
-    session is there. `begins` are the first offsets that are read of the data, where they are not its first ones;
-    `gaps` is what is known of the offsets behind the position.
+    `left_out` are records, (partition, offset), that an operator named: none of them counts as a barrier. `owner` is
+    the id of the state; `is_ours` is True while this instance may write it. `spark()` blocks until the session is
+    there. `begins` are the first offsets of the data that are read, where they are not its first ones; `gaps` has the
+    known gaps in the offsets behind the position.
     """
 
     kafka: KafkaSettings
@@ -176,9 +166,39 @@ class BarrierSetup:
     partitions: int
     interval_ms: int
     spark: Callable[[], SparkSession]
-    records: Records
+    records: UpstreamSource
     left_out: frozenset[RecordId]
     owner: str
     is_ours: Callable[[], bool]
     begins: tuple[int, ...] = ()
     gaps: Gaps = field(default_factory=Gaps)
+
+
+class WithInjector(BarrierSource):
+    """A mix-in for sources with an injector. Inherit from it before the source that finds barriers; set `_injector`."""
+
+    _injector: BarrierInjector
+
+    @property
+    def problem(self) -> BackfillError | None:
+        return self._injector.problem
+
+    @property
+    def untaken(self) -> int:
+        # The newest barrier of the injector counts until it is read in every partition.
+        last = self._injector.last_barrier
+        read = [barrier.curr if barrier else NO_EPOCH for barrier, _ in self.newest()]
+        return max(super().untaken, int(last is not None and any(epoch < last.curr for epoch in read)))
+
+    def start(self) -> None:
+        self._injector.start()
+
+    def hasten(self, after: int) -> None:
+        self._injector.hasten(after)
+
+    def check(self) -> None:
+        self._injector.check()
+
+    def close(self) -> None:
+        super().close()
+        self._injector.stop()

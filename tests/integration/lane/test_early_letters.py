@@ -19,7 +19,7 @@ from streaming.kafka.topics import watermarks
 from streaming.sink.dead_letters import PLACE_HEADER, read_letters
 from streaming.sink.early_letters import TableLetters
 from streaming.source.barriers.injecting.injector import BarrierInjector
-from streaming.source.barriers.injecting.target import Beside
+from streaming.source.barriers.injecting.target import SeparateTopicTarget
 from tests.kit.real import records
 
 Topic = Callable[..., str]
@@ -48,7 +48,7 @@ def test_barriers_are_deleted_up_to_the_newest_full_one_that_is_old_enough(
 ) -> None:
     kafka, topics = KafkaSettings(bootstrap), UpstreamTopics.of(topic(2), barriers=topic(2))
     now_ms = [1_790_000_000_000 // PERIOD_MS * PERIOD_MS]
-    injector = BarrierInjector(kafka, Beside(topics), 1_000, clock=lambda: now_ms[0])
+    injector = BarrierInjector(kafka, SeparateTopicTarget(topics), 1_000, clock=lambda: now_ms[0])
     barriers = []
     for _ in range(8):
         barriers.append(injector.inject_one())

@@ -150,7 +150,7 @@ def test_nothing_is_kept_of_a_row_and_null_values_are_counted(set_up: SetUp) -> 
             run.reach(upstream.barrier())
         assert sum(report.ignored for report in run.reports) == before + 3
     config = stage.config()
-    view = StateReader(Storage(str(config.state)), config.table).look()
+    view = StateReader(Storage(str(config.state)), config.table).read()
     assert (view.rows_stored, view.job("all") is not None) == (0, True)
     assert not list((stage.folder / "state" / "replica").rglob("*b.parquet")), "files of rows"
     assert stage.verify().clean

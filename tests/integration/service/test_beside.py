@@ -10,7 +10,7 @@ import pytest
 from schemas.errors import Code, EnvironmentProblem, TopicError
 from schemas.records import Change, Op, Pause
 from schemas.topics import UpstreamTopics
-from streaming.control.client import Steering, send_request
+from streaming.control.client import ControlClient, send_request
 from streaming.control.state_view import StateReader
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
@@ -117,7 +117,7 @@ def test_a_request_to_a_service_that_was_never_started_is_not_served(
     name = topic()
     topics = UpstreamTopics.of(name, barriers=f"{name}.barriers")
     no_state = cast("StateReader", None)
-    with Steering(KafkaSettings(bootstrap), topics, no_state, timeout_s=1) as steering:  # noqa: SIM117
+    with ControlClient(KafkaSettings(bootstrap), topics, no_state, timeout_s=1) as steering:  # noqa: SIM117
         with pytest.raises(EnvironmentProblem) as caught:
-            steering.ask(Pause(None))
+            steering.apply(Pause(None))
     assert caught.value.code is Code.NOT_SERVED

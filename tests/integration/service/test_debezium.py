@@ -12,7 +12,7 @@ from schemas.errors import Code, InputError
 from schemas.records import Op
 from state.replica import Replica
 from state.storage import Storage
-from streaming.protocol.lane_attempts import transactional_id
+from streaming.protocol.lanes.attempts import transactional_id
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from tests.kit.debezium import AvroDebeziumUpstream, DebeziumUpstream, WholeDebeziumUpstream

@@ -172,7 +172,7 @@ def test_a_mark_with_a_key_or_two_marks_are_ambiguous_and_a_huge_barrier_is_not_
         ((1, 9, KEY, huge, [mark]), None),  # named by an operator
     ]
     for row, code in rows:
-        found = source.barriers(spark.createDataFrame([row], RECORDS))
+        found = source.barriers_in(spark.createDataFrame([row], RECORDS))
         if code is None:
             [one] = found
             assert (one.partition, one.offset) == row[:2]

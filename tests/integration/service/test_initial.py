@@ -135,7 +135,7 @@ def test_a_copy_that_is_interrupted_goes_on_with_the_next_part(
     monkeypatch.setenv(failpoints.VARIABLE, "copied@1:raise")
     while not seen or not seen[-1].sorted:
         assert isinstance(stage.fails(**initial, **IN_PARTS), failpoints.Provoked)
-        copy = StateReader(state, stage.upstream.table).look().copy
+        copy = StateReader(state, stage.upstream.table).read().copy
         assert copy is not None
         seen.append(copy)
     assert len(seen) > 2
@@ -152,7 +152,7 @@ def test_a_copy_that_is_interrupted_goes_on_with_the_next_part(
     run.stop()
     assert reported[0] == seen[-1]
     assert reported[-1] is None
-    assert StateReader(state, stage.upstream.table).look().copy is None
+    assert StateReader(state, stage.upstream.table).read().copy is None
     lawful(stage, initial)
 
 
@@ -164,7 +164,7 @@ def test_a_stop_during_the_copy_ends_between_two_parts(set_up: SetUp) -> None:
     service = stage.service(**initial, **IN_PARTS)
     service.on_copied = lambda progress: service.stop()
     service.run()
-    copy = StateReader(Storage(stage.config().state), stage.upstream.table).look().copy
+    copy = StateReader(Storage(stage.config().state), stage.upstream.table).read().copy
     assert copy == CopyProgress(0, 0, ROWS)
 
 

@@ -15,7 +15,7 @@ from state.storage import Storage
 from streaming.kafka.topics import watermarks
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.source.barriers.injecting.injector import BarrierInjector
-from streaming.source.barriers.injecting.target import InData
+from streaming.source.barriers.injecting.target import DataTopicTarget
 from tests.kit.real import Run, Stage, await_condition
 
 SetUp = Callable[..., Stage]
@@ -37,7 +37,7 @@ def test_barriers_of_another_injector_count_like_its_own(set_up: SetUp) -> None:
         for number in range(3):
             upstream.put((number, "EU", None, None))
             upstream.flush()
-            other = BarrierInjector(upstream.kafka, InData(upstream.name), 1_000, owner=state)
+            other = BarrierInjector(upstream.kafka, DataTopicTarget(upstream.name), 1_000, owner=state)
             barrier = other.inject_one()
             other.stop()
             run.reach(barrier)

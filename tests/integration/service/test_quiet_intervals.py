@@ -11,8 +11,8 @@ import pytest
 from schemas.records import Change, Op
 from state.values.plan import AlignedBarrier, BatchPlan
 from streaming.kafka.clients import KafkaSettings
-from streaming.protocol.lanes import direct, on_spark
-from streaming.runtime import tasks
+from streaming.protocol.lanes import runner
+from streaming.runtime import spark_jobs
 from streaming.source.quiet import QuietIntervals
 from tests.kit.kafka_topics import remove_beginning
 from tests.kit.real import RealUpstream, Stage, UpsertUpstream
@@ -36,8 +36,8 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return counting
 
-    monkeypatch.setattr(on_spark, "run_each", counted(tasks.run_each))
-    monkeypatch.setattr(direct, "run_numbers", counted(tasks.run_numbers))
+    monkeypatch.setattr(runner, "run_each", counted(spark_jobs.run_each))
+    monkeypatch.setattr(runner, "run_numbers", counted(spark_jobs.run_numbers))
     return began
 
 

@@ -15,7 +15,7 @@ from state.replica import Replica
 from state.storage import Storage
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.protocol.lane_attempts import transactional_id
+from streaming.protocol.lanes.attempts import transactional_id
 from streaming.service.service import Service
 from streaming.source.barriers.injecting.injector import injector_id
 from tests.kit.real import Run, Stage

@@ -29,7 +29,7 @@ from state.replica import Replica
 from state.storage import Storage
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
-from streaming.protocol.lane_attempts import transactional_id
+from streaming.protocol.lanes.attempts import transactional_id
 from streaming.source.upstream_checks import refuse_compacted
 from tests.kit.folded import folded
 from tests.kit.real import Stage, UpsertUpstream, json_of, records

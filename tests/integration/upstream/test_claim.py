@@ -14,7 +14,7 @@ from schemas.topics import UpstreamTopics
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
 from streaming.source.barriers.injecting.injector import BarrierInjector, injector_id
-from streaming.source.barriers.injecting.target import InData
+from streaming.source.barriers.injecting.target import DataTopicTarget
 from tests.integration.upstream.test_injector import request_for
 from tests.kit.real import await_condition
 
@@ -27,7 +27,7 @@ def kafka(bootstrap: str) -> KafkaSettings:
 
 
 def of(kafka: KafkaSettings, topic: str, owner: str, interval_ms: int = 100) -> BarrierInjector:
-    return BarrierInjector(kafka, InData(topic), interval_ms, owner=owner, is_ours=lambda: True)
+    return BarrierInjector(kafka, DataTopicTarget(topic), interval_ms, owner=owner, is_ours=lambda: True)
 
 
 def last_mutation(injector: BarrierInjector) -> Mutation | None:
@@ -50,14 +50,14 @@ def test_a_second_state_is_refused_while_the_first_lives_which_is_not_disturbed(
         before = first.last_barrier
         error = refused(of(kafka, name, "second"))
         assert "barriers of" in error.found
-        refused(BarrierInjector(kafka, InData(name), 100))
+        refused(BarrierInjector(kafka, DataTopicTarget(name), 100))
         assert first.last_barrier != before
         assert first.failure is None
 
 
 def test_a_successor_of_the_same_state_is_let_in_at_once(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic()
-    with BarrierInjector(kafka, InData(name), 3_600_000, owner="first") as first:
+    with BarrierInjector(kafka, DataTopicTarget(name), 3_600_000, owner="first") as first:
         with of(kafka, name, "first", 3_600_000) as second:
             assert second.last_barrier is not None
         with pytest.raises(Fenced):
@@ -89,7 +89,9 @@ def test_an_owner_that_lost_its_claim_while_it_was_away_ends_when_it_is_back(
     name = topic()
     away = threading.Event()
     clock = _HeldClock(away)
-    first = BarrierInjector(kafka, InData(name), 100, owner="first", is_ours=lambda: True, clock=clock)
+    first = BarrierInjector(
+        kafka, DataTopicTarget(name), 100, owner="first", is_ours=lambda: True, clock=clock
+    )
     first.start()
     away.set()
     assert clock.held.wait(30)

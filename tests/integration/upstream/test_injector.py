@@ -22,7 +22,7 @@ from streaming.kafka.topics import admin, watermarks
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.source.barriers.injecting.control_requests import ControlRequest, encode_request
 from streaming.source.barriers.injecting.injector import BarrierInjector
-from streaming.source.barriers.injecting.target import InData
+from streaming.source.barriers.injecting.target import DataTopicTarget
 from tests.kit.real import await_condition
 
 Topic = Callable[..., str]
@@ -37,7 +37,7 @@ def kafka(bootstrap: str) -> KafkaSettings:
 @contextmanager
 def injector(kafka: KafkaSettings, topic: str) -> Iterator[BarrierInjector]:
     """An injector that is driven barrier by barrier."""
-    driven = BarrierInjector(kafka, InData(topic), HOUR_MS)
+    driven = BarrierInjector(kafka, DataTopicTarget(topic), HOUR_MS)
     yield driven
     driven.stop()
 
@@ -98,7 +98,7 @@ def test_a_restart_goes_on_from_the_last_barrier_even_behind_many_records(
 def test_a_clock_that_was_set_back_still_gives_rising_epochs(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic()
     clock = iter([1_800_000_000_000, 1_700_000_000_000, 1_700_000_000_001])
-    driven = BarrierInjector(kafka, InData(name), HOUR_MS, clock=lambda: next(clock))
+    driven = BarrierInjector(kafka, DataTopicTarget(name), HOUR_MS, clock=lambda: next(clock))
     sent = [driven.inject_one() for _ in range(3)]
     driven.stop()
     assert sent[0].curr < sent[1].curr < sent[2].curr
@@ -117,7 +117,7 @@ def test_a_second_injector_fences_the_first(kafka: KafkaSettings, topic: Topic) 
 
 def test_a_running_injector_that_is_fenced_ends_and_says_so(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic()
-    with BarrierInjector(kafka, InData(name), 50) as running, injector(kafka, name) as second:
+    with BarrierInjector(kafka, DataTopicTarget(name), 50) as running, injector(kafka, name) as second:
         second.inject_one()
         assert running.wait(30)
         assert isinstance(running.failure, Fenced)
@@ -242,7 +242,7 @@ def test_a_mutation_given_by_hand_leaves_the_requests_for_later(kafka: KafkaSett
 
 def test_the_thread_keeps_to_its_schedule_and_stops_cleanly(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic(partitions=2)
-    with BarrierInjector(kafka, InData(name), 100) as running:
+    with BarrierInjector(kafka, DataTopicTarget(name), 100) as running:
         while running.last_barrier is None or len(barriers_in(kafka, name)[0]) < 5:
             assert not running.wait(0.05)
     assert running.failure is None
@@ -270,14 +270,14 @@ def test_an_upstream_that_gained_partitions_is_refused(kafka: KafkaSettings, top
 
 def test_a_missing_upstream_is_an_error_at_the_start(kafka: KafkaSettings) -> None:
     with pytest.raises(TopicError) as caught:
-        BarrierInjector(kafka, InData("nowhere"), HOUR_MS).start()
+        BarrierInjector(kafka, DataTopicTarget("nowhere"), HOUR_MS).start()
     assert caught.value.code is Code.TOPIC_MISSING
 
 
 def test_a_request_does_not_wait_for_the_interval(kafka: KafkaSettings, topic: Topic) -> None:
     name = topic(partitions=2)
     throttles = [Throttle("copy", limit) for limit in (1, 2, 3)]
-    with BarrierInjector(kafka, InData(name), HOUR_MS):
+    with BarrierInjector(kafka, DataTopicTarget(name), HOUR_MS):
         request_for(kafka, name, *throttles)
         await_condition(lambda: len(barriers_in(kafka, name)[1]) == 4, "a barrier for each request")
     assert [barrier.mutation for barrier in barriers_in(kafka, name)[1]] == [None, *throttles]
@@ -290,7 +290,7 @@ def test_a_request_from_before_the_start_is_taken_by_its_first_barrier_alone(
     with injector(kafka, name) as driven:
         driven.inject_one()
         request_for(kafka, name, Pause(None))
-    with BarrierInjector(kafka, InData(name), HOUR_MS):
+    with BarrierInjector(kafka, DataTopicTarget(name), HOUR_MS):
         request_for(kafka, name, Resume(None))
         await_condition(lambda: barriers_in(kafka, name)[0][-1].mutation == Resume(None), "the later request")
     assert [barrier.mutation for barrier in barriers_in(kafka, name)[0]] == [None, Pause(None), Resume(None)]
@@ -300,7 +300,7 @@ def test_a_barrier_that_is_asked_for_comes_at_once_and_the_interval_begins_anew(
     kafka: KafkaSettings, topic: Topic
 ) -> None:
     name = topic(partitions=1)
-    with BarrierInjector(kafka, InData(name), HOUR_MS) as running:
+    with BarrierInjector(kafka, DataTopicTarget(name), HOUR_MS) as running:
         for count in (2, 3):
             assert running.last_barrier is not None
             running.hasten(running.last_barrier.curr)

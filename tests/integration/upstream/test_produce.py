@@ -25,7 +25,7 @@ from streaming.kafka.consumer import RangeReader, header_of
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from streaming.source.barriers.injecting.injector import BarrierInjector
-from streaming.source.barriers.injecting.target import InData
+from streaming.source.barriers.injecting.target import DataTopicTarget
 from tests.kit.memory_registry import MemoryRegistry
 from tests.kit.real import records
 
@@ -92,7 +92,7 @@ def test_live_changes_are_legal_counted_and_at_the_rate(kafka: KafkaSettings, to
 
 def test_a_later_run_goes_on_legally_with_barriers_in_between(kafka: KafkaSettings, topic: Topic) -> None:
     name, injector = topic(partitions=2), None
-    injector = BarrierInjector(kafka, InData(name), 3_600_000)
+    injector = BarrierInjector(kafka, DataTopicTarget(name), 3_600_000)
     total = 0
     for _ in range(3):
         generator = ChangeGenerator(TABLE, seed=7)

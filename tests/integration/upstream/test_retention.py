@@ -17,10 +17,9 @@ from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
-from streaming.source.barriers.beside import EmbeddedBeside
-from streaming.source.barriers.followed import FollowedTopic
 from streaming.source.barriers.injecting.injector import BarrierInjector
-from streaming.source.barriers.injecting.target import Beside, InData
+from streaming.source.barriers.injecting.target import DataTopicTarget, SeparateTopicTarget
+from streaming.source.barriers.separate_topic import FollowedTopic, SeparateBarriers
 from streaming.source.retention import Retention
 from streaming.source.upstream_checks import UpstreamGuard, UpstreamIdentity
 from tests.kit.kafka_topics import remove_beginning
@@ -92,7 +91,7 @@ def test_an_idle_topic_that_retention_empties_lacks_nothing_where_only_ends_of_t
     bootstrap: str, topic: Topic
 ) -> None:
     kafka, name = KafkaSettings(bootstrap), topic(2)
-    BarrierInjector(kafka, InData(name), HOUR_MS).inject_one()
+    BarrierInjector(kafka, DataTopicTarget(name), HOUR_MS).inject_one()
     guard = UpstreamGuard(kafka, UpstreamIdentity.of(kafka, name), "state")
     behind_barriers = (1, 1)
     for _ in range(2):
@@ -103,13 +102,13 @@ def test_an_idle_topic_that_retention_empties_lacks_nothing_where_only_ends_of_t
 
 def test_intervals_before_the_oldest_barrier_of_a_topic_count_as_one(bootstrap: str, topic: Topic) -> None:
     kafka, topics = KafkaSettings(bootstrap), UpstreamTopics.of(topic(2), barriers=topic(2))
-    injector = BarrierInjector(kafka, Beside(topics), HOUR_MS)
+    injector = BarrierInjector(kafka, SeparateTopicTarget(topics), HOUR_MS)
     first, second, third, fourth = (injector.inject_one() for _ in range(4))
     remove_beginning(bootstrap, topics.with_barriers, 2, partition=0)
     remove_beginning(bootstrap, topics.with_barriers, 4, partition=1)
 
     def begun(position: Barrier | None) -> list[tuple[int, int]]:
-        source = EmbeddedBeside(FollowedTopic(kafka, topics, 2, no_spark), 2)
+        source = SeparateBarriers(FollowedTopic(kafka, topics, 2, no_spark), 2)
         start = None if position is None else AlignedBarrier(position, (0, 0), in_data=False)
         with closing(source):
             return [(each.barrier.prev, each.epoch) for each in source.begin(start, (0, 0))]

@@ -20,7 +20,7 @@ from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
 from streaming.cli.jobs import status
 from streaming.cli.jobs.watching import forecasts_after
-from streaming.control.condition import Answer, ask
+from streaming.control.service_api import Answer, read_condition
 from streaming.control.state_view import JobView, StateView
 from streaming.core.forecast import Extent, RateEstimators
 from tests.kit.local_http import serving
@@ -161,9 +161,9 @@ def service() -> Iterator[int]:
 def test_the_service_is_asked_at_its_address_with_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
     with service() as port:
         config = HttpConfig.model_validate({"listen": f"0.0.0.0:{port}", "token_env": "STATUS_TOKEN"})
-        assert ask(config) == Answer("stuck", ready=False)
+        assert read_condition(config) == Answer("stuck", ready=False)
         monkeypatch.setenv("STATUS_TOKEN", TOKEN)
-        said = ask(config)
+        said = read_condition(config)
         assert said is not None
         assert replace(said, troubles=()) == Answer(
             "stuck", False, "NO_PROGRESS: found nothing; next: look", 77.0
@@ -192,5 +192,8 @@ def test_what_goes_wrong_beside_the_batches_is_shown() -> None:
 
 def test_nobody_who_answers_is_no_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert ask(HttpConfig.model_validate({"listen": f"127.0.0.1:{taken.getsockname()[1]}"})) is None
-    assert ask(HttpConfig.model_validate({})) is None
+        assert (
+            read_condition(HttpConfig.model_validate({"listen": f"127.0.0.1:{taken.getsockname()[1]}"}))
+            is None
+        )
+    assert read_condition(HttpConfig.model_validate({})) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
+from typing import cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from state.values.seen import Mark, Seen
 from streaming.core.cdc.redelivery import Judgement, Logged, Why
 from streaming.protocol.lanes.redelivery import LogResets, Ranges, RedeliveryJudge
+from streaming.source.logged import LoggedRecords
 
 LOG = LogId("postgresql", "shop", "shop")
 SHARD = LogId("postgresql", "shard", "shard")
@@ -66,7 +68,7 @@ class Topic:
         )
 
     def judged(self, resets: LogResets | None = None, **plan: object) -> Judgement:
-        judge = RedeliveryJudge("t", self, resets or LogResets())
+        judge = RedeliveryJudge("t", cast("LoggedRecords", self), resets or LogResets())
         return judge.judgement(self.plan(**plan), DEFAULT)  # type: ignore[arg-type]
 
     def refused(self, resets: LogResets | None = None, **plan: object) -> str:

@@ -13,7 +13,7 @@ from state.replica import BaseFile, ReplicaFiles
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from state.values.progress import Completed, InProgress, Progress
 from streaming.core.jobs import JobsOutcome
-from streaming.demo.progress import DemoProgress
+from streaming.demo.console import DemoProgress
 from streaming.protocol.report import BatchReport
 
 

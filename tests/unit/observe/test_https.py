@@ -15,10 +15,10 @@ import pytest
 from schemas.errors import Code, ConfigError
 from schemas.settings.config import check
 from schemas.settings.http import HttpConfig
-from streaming.control.condition import ask
+from streaming.control.service_api import read_condition
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
-from streaming.observe.middleware import Doorkeeper
+from streaming.observe.middleware import ApiAuth
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
@@ -42,7 +42,7 @@ def running(certificates: Certificates, tmp_path: Path) -> Iterator[HttpConfig]:
     cache = StatusCache("up", "orders", "me", 4, vitals, SOURCE)
     cache.note(report([job("copy")]))
     vitals.batch_done()
-    door = Doorkeeper(_TOKEN, is_local=False)
+    door = ApiAuth(_TOKEN, is_local=False)
     app = build(cache, Metrics(), lambda _: "", TABLE, door, ["127.0.0.1"], plans=no_plan)
     declared = {
         "listen": "127.0.0.1:0",
@@ -70,11 +70,11 @@ def test_who_believes_the_authority_is_served_and_nobody_in_the_clear(
 def test_a_command_asks_only_who_has_the_very_certificate(
     running: HttpConfig, certificates: Certificates
 ) -> None:
-    answer = ask(running)
+    answer = read_condition(running)
     assert answer is not None
     assert (answer.condition, answer.ready) == ("serving", True)
     other, _ = certificates.issue("other", "page.example")
-    assert ask(running.model_copy(update={"certificate_file": str(other)})) is None
+    assert read_condition(running.model_copy(update={"certificate_file": str(other)})) is None
 
 
 def declared(**http: Any) -> dict[str, Any]:

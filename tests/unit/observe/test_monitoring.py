@@ -93,7 +93,7 @@ def scrapes(change: Callable[[int, str], str] = lambda _, text: text) -> list[tu
     found = []
     for minute in range(_MINUTES):
         last = report([job("copy")], progress, rows={"copy": 70}, stored={0: 40, 1: 40})
-        last = replace(last, hindrances=() if minute else (Code.BROKER_UNREACHABLE,))
+        last = replace(last, retry_reasons=() if minute else (Code.BROKER_UNREACHABLE,))
         metrics.note(last, [0.8])
         cache.note(last)
         vitals.batch_done()

@@ -13,11 +13,10 @@ from schemas.errors import BackfillError, Code
 from schemas.settings.http import HttpConfig
 from state.initial.pace import ReadPace, kept_pace
 from state.storage import Storage
-from streaming.control.condition import ask
-from streaming.control.pace import set_pace
+from streaming.control.service_api import read_condition, set_pace
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
-from streaming.observe.middleware import Doorkeeper
+from streaming.observe.middleware import ApiAuth
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
@@ -53,7 +52,7 @@ def client(cache: StatusCache) -> Iterator[TestClient]:
         Metrics(),
         lambda _: "",
         TABLE,
-        Doorkeeper(_TOKEN, is_local=True),
+        ApiAuth(_TOKEN, is_local=True),
         ["testserver"],
         plans=no_plan,
     )
@@ -111,7 +110,7 @@ def test_a_table_that_is_there_has_no_pace(client: TestClient, cache: StatusCach
 
 def test_the_command_asks_the_service_itself(cache: StatusCache, storage: Storage, tmp_path: Path) -> None:
     app = build(
-        cache, Metrics(), lambda _: "", TABLE, Doorkeeper(_TOKEN, is_local=True), ["127.0.0.1"], plans=no_plan
+        cache, Metrics(), lambda _: "", TABLE, ApiAuth(_TOKEN, is_local=True), ["127.0.0.1"], plans=no_plan
     )
     token = {"token_file": str(private(tmp_path / "token", _TOKEN))}
     with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0", **token})) as address:
@@ -119,7 +118,7 @@ def test_the_command_asks_the_service_itself(cache: StatusCache, storage: Storag
         config = HttpConfig.model_validate({**listen, **token})
         assert set_pace(config, "throttle", 5)["rate_limit"] == 5
         assert set_pace(config, "pause")["paused"] is True
-        answer = ask(config)
+        answer = read_condition(config)
         assert answer is not None
         assert answer.reading is not None
         assert answer.reading["paused"] is True

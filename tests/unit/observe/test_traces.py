@@ -99,7 +99,7 @@ def below(spans: list[Sent], parent: Sent) -> list[Sent]:
 
 def test_a_batch_is_a_span_and_so_is_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     listener = Listener()
-    batch = replace(report(rows={"copy": 7}), lane_ms={"commit": 12.5}, hindrances=(Code.FENCED,))
+    batch = replace(report(rows={"copy": 7}), lane_ms={"commit": 12.5}, retry_reasons=(Code.FENCED,))
     problem = EnvironmentProblem(Code.BROKER_UNREACHABLE, where="kafka", found="a secret place")
     with collector() as running:
         monkeypatch.setenv(ENDPOINT, running.url)

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from streaming.runtime.java.class_archive import class_archive, recording
+from streaming.runtime.java.jars import class_archive, recording
 
 
 def test_another_jar_or_a_changed_one_asks_for_another_archive(tmp_path: Path) -> None:

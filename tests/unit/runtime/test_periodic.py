@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from streaming.runtime.periodic import repeated
+from streaming.runtime.timing import repeated
 from tests.kit.real import await_condition
 
 SOON_S = 0.01

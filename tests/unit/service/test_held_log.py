@@ -8,7 +8,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from streaming.core.health import Facts, Held
-from streaming.service.held_log import HeldRecordsLog
+from streaming.service.vitals import HeldRecordsLog
 
 FACTS = Facts("orders", 1_000, late_s=30.0, started_s=0.0)
 

@@ -17,8 +17,9 @@ from schemas.records import Barrier, BarrierKind
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion, Slice
 from streaming.lane.task import Awaits, Lack, LaneOutcome, LaneResult, LaneTask, Undone
-from streaming.protocol.lane_attempts import ATTEMPTS, LaneAttempts, LaneTasks
-from streaming.protocol.overrun import is_overrun
+from streaming.protocol.lanes.attempts import ATTEMPTS, LaneAttempts, LaneTasks
+from streaming.protocol.lanes.overrun import is_overrun
+from streaming.protocol.lanes.runner import Way
 from tests.kit.lane_tasks import lane_task
 from tests.kit.tables import table
 
@@ -53,7 +54,7 @@ class Runner:
     slots: int = 2
     is_cold: bool = False
 
-    def carry_out(self, task: LaneTask) -> list[LaneOutcome]:
+    def run(self, task: LaneTask, way: Way) -> list[LaneOutcome]:
         self.tasks.append(task)
         open_ids = task.upstream_format.known.unanswered(self.ids)
         waits = Undone(0, Awaits(frozenset(sorted(open_ids)[:1]))) if open_ids else LaneResult(0)
@@ -72,6 +73,9 @@ class Tasks:
 
     def learn(self, ids: frozenset[int], refused: frozenset[int]) -> Format:
         return LaneTasks.learn(cast("LaneTasks", self), ids, refused)
+
+    def way(self, task: LaneTask) -> Way:
+        return Way.SHUFFLED
 
     def task(self, plan: BatchPlan, progress: Any) -> LaneTask:
         return lane_task(Storage("/nowhere"), table(), plan, upstream_format=self.upstream_format)
@@ -96,7 +100,7 @@ def attempts(runner: Runner, book: Book) -> tuple[LaneAttempts, Tasks]:
 def test_it_runs_again_until_every_id_is_answered_and_what_is_known_stays_known() -> None:
     runner, book = Runner([6, 7, 8, 9], too_long=True), Book(missing=frozenset({6, 8}))
     tried, tasks = attempts(runner, book)
-    run = tried.run(PLAN, {})
+    run = tried.run_lanes(PLAN, {})
     assert run.plan == PLAN
     assert len(run.results) == 2
     assert [task.in_parts for task in runner.tasks] == [False] * 5 + [True]
@@ -109,11 +113,11 @@ def test_it_runs_again_until_every_id_is_answered_and_what_is_known_stays_known(
 def test_a_registry_that_is_away_is_tried_as_often_as_lanes_are(away: int) -> None:
     tried, _ = attempts(Runner([7]), Book(away=away))
     if away < ATTEMPTS:
-        tried.run(PLAN, {})
-        assert tried.take_hindrances() == (Code.REGISTRY_UNREACHABLE,)
+        tried.run_lanes(PLAN, {})
+        assert tried.take_retry_reasons() == (Code.REGISTRY_UNREACHABLE,)
     else:
         with pytest.raises(EnvironmentProblem) as caught:
-            tried.run(PLAN, {})
+            tried.run_lanes(PLAN, {})
         assert caught.value.code is Code.REGISTRY_UNREACHABLE
 
 

@@ -13,8 +13,8 @@ from streaming.compaction.compactor import Compactor
 from streaming.protocol.batches import Batches
 from streaming.protocol.micro_batches import MicroBatches
 from streaming.protocol.report import BatchReport
-from streaming.source.barriers.announced import Announcements
-from streaming.source.barriers.in_data import InjectedBarriers
+from streaming.source.barriers.in_data import Announcements, InjectedBarriers
+from streaming.source.barriers.injecting.injector import BarrierInjector
 from tests.kit.barriers import EPOCH_STEP, NO_RECORDS, MemoryInjector, MemoryRecords
 from tests.kit.real import await_condition
 from tests.unit.service.test_own_barriers import PARTITIONS, announced, chain
@@ -36,7 +36,7 @@ class Ran:
     def reads_on(self, _report: BatchReport) -> bool:
         return self.jobs_read
 
-    def run(self, waiting: Sequence[AlignedBarrier], _duplicates: object) -> BatchReport:
+    def run_batch(self, waiting: Sequence[AlignedBarrier], _duplicates: object) -> BatchReport:
         waiting = waiting[: self.most]
         self.epochs.append([barrier.epoch // EPOCH_STEP for barrier in waiting])
         for barrier in self.announced_meanwhile.pop(0) if self.announced_meanwhile else ():
@@ -53,7 +53,7 @@ def micro_batches(ran: Ran, *, turn_s: float = 0) -> tuple[MicroBatches, MemoryI
         "up",
         PARTITIONS,
         records,
-        injector=injector,
+        injector=cast("BarrierInjector", injector),
         announcements=ran.announcements,
         stable=lambda: (100, 100),
     )

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 
 from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
-from streaming.source.barriers.announced import Announcements, OwnBarriers
 from streaming.source.barriers.found import FoundBarrier
+from streaming.source.barriers.in_data import AnnouncedBarriers, Announcements
 from tests.kit.barriers import EPOCH_STEP, MemoryRecords, barrier
 
 PARTITIONS = 2
@@ -49,8 +49,8 @@ class Listener:
         self.stable = stable
         self.announcements = Announcements()
         self.aligner = Aligner("up", PARTITIONS, None)
-        self.feed(topic.barriers(cast("DataFrame", ((0, 0), first))))
-        self.own = OwnBarriers(
+        self.feed(topic.barriers_in(cast("DataFrame", ((0, 0), first))))
+        self.own = AnnouncedBarriers(
             self.announcements, topic, self.aligner, first, lambda: [self.stable] * PARTITIONS
         )
 
@@ -63,7 +63,7 @@ class Listener:
         """The epochs that are aligned after it."""
         for each in announcements:
             self.announcements.put(each)
-        self.feed(self.own.barriers())
+        self.feed(self.own.next_barriers())
         return [each.epoch // EPOCH_STEP for each in self.aligner.aligned()]
 
 

@@ -30,8 +30,8 @@ from streaming.core.cdc.proofs import Proofs
 from streaming.kafka.clients import KafkaSettings
 from streaming.protocol.table_read import TableReading
 from streaming.service.initial import staging
-from streaming.service.initial.offsets import start_of
 from streaming.service.initial.staging import Staging
+from streaming.service.initial.start import start_of
 from tests.kit.table_reading import FIRST, RANGES, SURVEY, TABLE, TAIL, reading
 from tests.unit.state.test_journal import plan
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 
@@ -12,9 +13,11 @@ from schemas.errors import Code, EnvironmentProblem, TopicError
 from schemas.formats.names.lost import FieldsSeen
 from streaming.core.health import Condition
 from streaming.kafka.topics import Watermarks
-from streaming.service.health import Watch
 from streaming.service.vitals import Vitals
+from streaming.service.watches import UpstreamWatch
+from streaming.source.fields.newest_rows import NewestRows
 from streaming.source.retention import Margin
+from streaming.source.upstream_checks import UpstreamGuard
 from tests.kit.real import await_condition
 
 AWAY = EnvironmentProblem(Code.BROKER_UNREACHABLE, found="no answer", expected="one", next_step="start it")
@@ -40,10 +43,10 @@ class Guard:
 
 
 @contextmanager
-def watching(guard: Guard) -> Iterator[tuple[Watch, Vitals]]:
+def watching(guard: Guard) -> Iterator[tuple[UpstreamWatch, Vitals]]:
     vitals = Vitals("up", 1_000, late_s=LATE_S, injects=False)
     vitals.streams()
-    with Watch(guard, vitals).running() as watch:
+    with UpstreamWatch(cast("UpstreamGuard", guard), vitals).running() as watch:
         yield watch, vitals
 
 
@@ -75,7 +78,9 @@ class Fields:
 
 def test_the_newest_rows_are_looked_at_as_often() -> None:
     vitals, fields = Vitals("up", 1_000, late_s=LATE_S, injects=False), Fields()
-    with Watch(Guard((Watermarks(0, 3, 5),)), vitals, fields).running():
+    with UpstreamWatch(
+        cast("UpstreamGuard", Guard((Watermarks(0, 3, 5),))), vitals, cast("NewestRows", fields)
+    ).running():
         await_condition(lambda: vitals.fields == FieldsSeen(3, ("a",)), "its fields")
         assert not fields.closed
     assert fields.closed

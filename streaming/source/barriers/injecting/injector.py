@@ -178,7 +178,7 @@ class BarrierInjector:
         """The last barrier known to be in the topic: found there or sent."""
         self.failure: Exception | None = None
         """Why the thread ended by itself; a BackfillError unless it is a fault of ours."""
-        self.hindrance: BackfillError | None = None
+        self.problem: BackfillError | None = None
         """A transient problem that keeps the thread from injecting; None without."""
 
     def __enter__(self) -> Self:
@@ -191,7 +191,7 @@ class BarrierInjector:
     def start(self) -> None:
         """Take over, then inject a barrier at once and one at each interval, until `stop`.
 
-        The first barrier is in the topic when this returns, unless a transient problem prevented it (`hindrance`).
+        The first barrier is in the topic when this returns, unless a transient problem prevented it (`problem`).
 
         Raises, for what shows at once: TopicError (BARRIERS_TAKEN when another owner's injector lives), InputError,
             EnvironmentProblem. Later trouble is in `failure`.
@@ -324,7 +324,7 @@ class BarrierInjector:
                 raise
             if isinstance(trouble, TopicError) and trouble.code is not Code.BARRIER_STALLED:
                 raise
-            self.hindrance = trouble
+            self.problem = trouble
             _log.warning("barrier_delayed", upstream=self._target.topics.data, code=str(trouble.code))
         else:
-            self.hindrance = None
+            self.problem = None

@@ -41,7 +41,7 @@ class BarrierTarget(Protocol):
         """Queue the barrier's copies in a producer whose transaction is open. Raises: EnvironmentProblem."""
 
 
-class InData(BarrierTarget):
+class DataTopicTarget(BarrierTarget):
     """Records of the data topic. `left_out` are records that look like barriers and are none, see `BarrierLookup`."""
 
     def __init__(
@@ -86,7 +86,7 @@ class InData(BarrierTarget):
         return lambda: tuple(ends[partition] for partition in range(barrier.partitions))
 
 
-class Beside(BarrierTarget):
+class SeparateTopicTarget(BarrierTarget):
     """Records of a barrier topic, which `open` creates. Of the data topic only end offsets are read."""
 
     def __init__(self, topics: UpstreamTopics) -> None:
@@ -139,7 +139,7 @@ class Beside(BarrierTarget):
 
 def target_of(topics: UpstreamTopics) -> BarrierTarget:
     """The target of an upstream's barriers: its data topic, or its barrier topic if it has one."""
-    return InData(topics) if topics.barriers is None else Beside(topics)
+    return DataTopicTarget(topics) if topics.barriers is None else SeparateTopicTarget(topics)
 
 
 def refuse_unfit(kafka: KafkaSettings, topics: UpstreamTopics, partitions: int) -> None:

@@ -1,22 +1,22 @@
 """A plan whose slices can't be sent: they take too long or too much memory, or a row is longer than its output takes.
 
-The plan in the journal is carried out until it is done, so one that is too large would be tried for ever, and no
-pause, throttle or drop behind it would ever take effect. Its slices may be given up as long as nothing of it was sent:
+The plan in the journal is executed until it is done, so one that is too large would be tried for ever, and no pause,
+throttle or drop behind it would take effect. Its slices may be given up as long as nothing of it was sent.
 
-Slices take too long where the broker ends the transaction, and too much where workers die of them:
+Slices take too long where the broker ends the transaction, and too much memory where workers die of them:
 
     1  the journal gets a new version: a lane of an older task that opens its output from here on finds itself
        superseded, and sends nothing
-    2  every lane's id is fenced: what was under way is decided
-    3  the tails of all lanes are looked at. Do all of them end with the barrier before? Then the same batch without
-       slices takes the plan's place; the next ones read less. Has a lane sent its part? Then the plan stays, and those
-       that have not get as long as for an interval in parts (`limits.long_transaction`)
+    2  every lane's id is fenced, which ends its open transaction
+    3  the tails of all lanes are read. If all of them end with the barrier before, the same batch without slices takes
+       the plan's place, and the next ones read less. If a lane has sent its part the plan stays, and the other lanes
+       get as much time as for an interval in parts (`limits.long_transaction`)
 
 Of a row that its output does not take only the job's own slices are given up, those of lanes that have not sent them,
 and the job is paused: it stands before the row then, and goes on once it is resumed.
 
-It is the order of a takeover, for the same reason: with the looks before the new version or before the fences, a lane
-that Spark had lost could send its part of the old plan behind them.
+It is the order of a takeover, for the same reason: if tails were read before step 1 or 2, a lane that Spark had lost
+could send its part of the old plan afterwards.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ log = structlog.get_logger(__name__)
 
 
 def is_overrun(task: LaneTask, problem: BackfillError, took_ms: float, attempt: int) -> bool:
-    """Whether an attempt failed by what its slices take: the transaction's time was over, or lanes died twice.
+    """True if an attempt failed by its slices: the transaction's time was over, or lanes died twice.
 
-    What the broker or the client says of a timeout is of no use: a fenced epoch, a lost coordinator and messages that
-    expired look the same. An attempt that was shorter than a transaction may be did not fail by it.
+    The error of a timeout is no criterion: a fenced epoch, a lost coordinator and messages that expired look the same.
+    An attempt that was shorter than a transaction may be did not fail by it.
     """
     # Where the registry was waited for, no lane had begun to send; a silent batch sends nothing, and reads no slice.
     if problem.code is Code.REGISTRY_UNREACHABLE or not any(job.slices for job in task.plan.sent_jobs):
@@ -48,13 +48,13 @@ def is_overrun(task: LaneTask, problem: BackfillError, took_ms: float, attempt: 
 
 
 class Overruns:
-    """Of one journal, whose owner is this instance."""
+    """Relieves plans of one journal, whose owner is this instance."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     def relieved(self, task: LaneTask, task_for: Callable[[BatchPlan], LaneTask]) -> LaneTask:
-        """The task to go on with: of the same batch without slices, or of the same plan with more time.
+        """The task of the same batch without slices, or of the same plan with more time.
 
         Raises: Fenced when another instance has taken over; as `Writer.already_sent`; EnvironmentProblem.
         """
@@ -92,7 +92,7 @@ class Overruns:
         return task_for(plan)
 
     def nothing_was_sent(self, task: LaneTask) -> bool:
-        """Whether all lanes' partitions end with the barrier before the batch; then all lanes are fenced."""
+        """True if all lanes' partitions end with the barrier before the batch; then all lanes are fenced."""
         return not any(self._has_sent(task, lane) for lane in range(task.plan.lanes))
 
     def _has_sent(self, task: LaneTask, lane: int) -> bool:

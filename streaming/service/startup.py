@@ -1,7 +1,6 @@
-"""A start up to the point where the state is this instance's: check the topics, take over, fence.
+"""Assembles a start, up to the point where the state is this instance's: check the topics, take over, fence.
 
-Steps 1 to 3 of `streaming.service.service`. Nothing is written before all that can be refused was looked at; the first
-write is the journal's new owner.
+Steps 1 to 3 of `streaming.service.service`. All checks come before the first write, which is the journal's new owner.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
-from streaming.protocol.lane_attempts import transactional_id
-from streaming.protocol.lanes.on_spark import Lanes
+from streaming.protocol.lanes.attempts import transactional_id
 from streaming.protocol.lanes.redelivery import LogResets
+from streaming.protocol.lanes.runner import LaneRunner
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.recovery.steps import out_of_step
 from streaming.protocol.setup import BatchSetup
@@ -41,7 +40,7 @@ from streaming.registry.client import Registry
 from streaming.registry.outputs import OutputSchemas, Registering
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
-from streaming.service.initial.offsets import start_of
+from streaming.service.initial.start import start_of
 from streaming.sink.dead_letters import read_letters
 from streaming.sink.early_letters import TableLetters
 from streaming.sink.kafka_reader import begins as first_barriers
@@ -73,21 +72,21 @@ class Owned:
     journal: Journal
     upstream: UpstreamIdentity
     source: UpstreamSource
-    lanes: Lanes
+    lanes: LaneRunner
     batches: Batches
     start: AnyStart | None
     reads: DatabaseReading | None
 
     def chunks_since_ms(self) -> int | None:
-        """When the oldest chunk of a table that is read began that is in no plan yet."""
+        """Begin of the oldest chunk of the table's reading that is in no plan yet, or None."""
         return None if self.reads is None else self.reads.since_ms()
 
 
 @dataclass(frozen=True)
-class Ownership:
-    """How a configuration's state is opened and taken over. `spark` waits for the session; only batches need it.
+class Startup:
+    """Opens a configuration's state and takes it over. `spark` waits for the session; only batches need it.
 
-    `rebuild`: the state is lost, so outputs may hold records that it does not know.
+    `rebuild`: the state is lost, so outputs may hold records that are not in it.
     """
 
     config: ServiceConfig
@@ -100,14 +99,13 @@ class Ownership:
 
     @cached_property
     def sinks(self) -> Sinks:
-        """The sinks of all jobs."""
         config = self.config
         return Sinks(SinkSetup.of(config, self.kafka, parks=config.on_bad_record == "park"))
 
     def check_topics(self) -> UpstreamIdentity:
-        """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs say.
+        """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs declare.
 
-        Outputs that have the upstream's partitions are looked at once it is known to be the state's (`take_over`).
+        Outputs with the upstream's partitions are checked by `take_over`, once it is known to be the state's.
         """
         upstream = UpstreamIdentity.of(self.kafka, self.config.upstream)
         refuse_compacted(self.kafka, upstream.topic, self.config.upstream_format)
@@ -120,7 +118,7 @@ class Ownership:
                 self.sinks(job).check(job.with_partitions(upstream.partitions))
 
     def open_storage(self) -> Storage:
-        """The state's folder, made if it is not there. Raises: StateError."""
+        """The state's folder, created if it is missing. Raises: StateError."""
         storage = Storage(str(self.config.state), synced=self.config.sync_state)
         storage.prepare()
         return storage
@@ -129,17 +127,20 @@ class Ownership:
         """Own the state that `journal` was opened in, and fence the instance that had it.
 
         Raises: StateError for a state of another topic, table or start; InputError(DATA_LOST); TopicError for outputs
-        that are used while the state is new, or not as the jobs say; ConfigError for a table to start from that is
-        not fit, and for columns that no record has.
+        that are used while the state is new, or not as the jobs declare; ConfigError for an unfit table to start from,
+        and for columns that no record has.
         """
         config, current = self.config, journal.current
+        # 1. What can be refused, before the first write.
         start = self._start(storage, journal, upstream)
         self._check_outputs(upstream, have_its_partitions=True)
         beginning = [0] * upstream.partitions if start is None else list(start.offsets)
         self._refuse_lost_or_used(journal, upstream, beginning)
+        # 2. The journal's new owner. A half done batch is finished by as many lanes as began it.
         open_lanes = current.plan.lanes if current and current.plan else 0
-        lane_count = max(config.lanes, open_lanes)  # a half done batch is finished by as many as began it
+        lane_count = max(config.lanes, open_lanes)
         former = journal.take_over(self.owner, lane_count, binding(config.table, upstream, start))
+        # 3. The components, which read state and topics as of the take-over.
         upstream_format = self._upstream_format(start)
         source = UpstreamSource(
             self.spark,
@@ -150,7 +151,7 @@ class Ownership:
             begins=() if start is None else start.offsets,
             gaps=Gaps(EmptyRanges(storage), self.skip_records),
         )
-        lanes = Lanes(
+        lanes = LaneRunner(
             source,
             QuietIntervals(self.kafka, config.upstream, source.begins),
             DirectReader(self.kafka, config.upstream, config.table, config.topics.barriers is None),
@@ -158,6 +159,7 @@ class Ownership:
         reads = self._reads(storage, start)
         batches = self._batches(storage, journal, lanes, beginning, upstream_format, reads)
         failpoints.reach(Failpoint.TAKEN_OVER)
+        # 4. The fences: behind them no transaction of the former instance can commit.
         if former is not None:
             self._fence(transactional_id(batches.replica), max(former.lanes, lane_count), former.plan)
         failpoints.reach(Failpoint.FENCED)
@@ -174,6 +176,11 @@ class Ownership:
             )
         if current is not None:
             refuse_foreign(current.table, config.table, upstream, state=storage.root)
+        elif config.initial_postgres is not None:
+            # psycopg takes a fifth of a second to import, which other starts should not pay.
+            from streaming.service.initial.database import database_start
+
+            return database_start(config, config.initial_postgres, self.kafka)
         return start_of(config, current, self.kafka, state=storage.root)
 
     def _refuse_lost_or_used(
@@ -182,7 +189,7 @@ class Ownership:
         current = journal.current
         if current is None or current.plan is None:
             refuse_lost(self.kafka, upstream.topic, beginning, Gaps(named=self.skip_records))
-            # Nothing was sent by this state, so what an output holds is not of it, unless it is made anew.
+            # This state has sent nothing, so records of an output are foreign, unless a lost state is rebuilt.
             for job in () if self.rebuild else self.config.jobs:
                 self.sinks(job).refuse_used(job.with_partitions(upstream.partitions))
         if current is None:
@@ -209,7 +216,7 @@ class Ownership:
         self,
         storage: Storage,
         journal: Journal,
-        lanes: Lanes,
+        lanes: LaneRunner,
         beginning: Sequence[int],
         upstream_format: Format,
         reads: DatabaseReading | None,
@@ -250,24 +257,23 @@ class Ownership:
         return Batches(setup)
 
     def _schemas(self, storage: Storage) -> SchemaBook:
-        """The schemas that the state has, and the newest ones of the upstream's subjects."""
+        """The schemas of the state, and the newest ones of the upstream's subjects."""
         book = SchemaBook(Registry(self.config.registry), SchemaFiles(storage))
         book.look_ahead(self.config.upstream, self.config.upstream_format.framed)
         return book
 
     def _fence(self, prefix: str, lanes: int, plan: BatchPlan | None) -> None:
-        """Fence every writer's id that a former instance may hold."""
+        """Fence the ids of all writers that a former instance may have."""
         jobs = [job.state.definition for job in plan.jobs] if plan else []
         for sink in self.sinks.all_of([*jobs, *self.config.jobs]):
             sink.fence([f"{prefix}-{lane}" for lane in range(lanes)])
 
     def keeping(self, owned: Owned, barriers: BarrierSource) -> BarrierKeeping:
-        """The part that deletes old barriers."""
         return BarrierKeeping(
             self.config.barriers_keep_ms, self.sinks, barriers, lambda: not owned.journal.is_superseded
         )
 
-    def barriers(self, owned: Owned) -> BarrierSource:
+    def barrier_source(self, owned: Owned) -> BarrierSource:
         """The source of the batches' barriers. Call its `start` before anything is read."""
         setup = BarrierSetup(
             kafka=self.kafka,
@@ -286,19 +292,19 @@ class Ownership:
 
 
 def _oldest(kafka: KafkaSettings, barriers: str | None) -> int:
-    """The first barrier that all partitions of a barrier topic may still have; 0 without such a topic."""
+    """The newest of the first barriers of a barrier topic's partitions; 0 without such a topic."""
     found = () if barriers is None else first_barriers(kafka, barriers, beside=True)
     return max((barrier.curr for barrier in found if barrier is not None), default=0)
 
 
 def _begins(kafka: KafkaSettings, topic: str, beginning: Sequence[int]) -> list[int]:
-    """The first offset of each partition that is there and is read."""
+    """The first offset of each partition that is there and is to be read."""
     found = watermarks(kafka, topic)
     return [max(marks.earliest, first) for marks, first in zip(found, beginning, strict=True)]
 
 
 @cache
 def owner() -> str:
-    """This process, as the error of an instance that it fences names it."""
+    """This process, for the error of an instance that it fences."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return f"process {os.getpid()} on {socket.gethostname()}, started {started}"

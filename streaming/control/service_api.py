@@ -1,4 +1,8 @@
-"""The condition of a running service, from its HTTP API."""
+"""Client of a running service's HTTP API: its condition, and the pace at which it reads its table from a database.
+
+The pace is no control request: no output depends on it, so it need not wait for a barrier, and takes effect with the
+next chunk.
+"""
 
 from __future__ import annotations
 
@@ -10,44 +14,44 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from schemas.error_table import TABLE
-from schemas.errors import Code, ConfigError
+from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem
 from schemas.settings.http import HttpConfig, read_token
 
 _ANSWER_S = 2.0
 _HELD_S = 10.0
-"""What lasts less is a transaction as others are."""
+"""Shorter holds are ordinary transactions."""
 _NOT_READY = 503
 _HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
-"""A service that listens on all addresses is asked at this one."""
+"""The address for a service that listens on all of them."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`reason` is the error's line, None where nothing is wrong; `ready` None if the service could not be asked."""
+    """`reason` is the error's line, None without an error; `ready` is None if the service gave no answer."""
 
     condition: str
     ready: bool | None = None
     reason: str | None = None
     batch_age_s: float | None = None
     reading: Mapping[str, Any] | None = None
-    """As `ReadingStatus`: of a table that is read from its database."""
+    """`ReadingStatus` of a table that is read from its database."""
     troubles: tuple[str, ...] = ()
-    """What goes wrong beside the batches, a line each: they go on, for now."""
+    """Troubles that do not stop batches yet, a line each."""
     undeclared: tuple[str, ...] = ()
-    """Names of fields in the newest rows that are no columns."""
+    """Fields of the newest rows that are no columns."""
 
 
-def ask(config: HttpConfig) -> Answer | None:
-    """The service's answer; only its condition where its token is not known here. None if it can't be asked."""
+def read_condition(config: HttpConfig) -> Answer | None:
+    """The service's answer; its condition alone without its token here. None if it can't be reached."""
     if config.listen is None or config.port == 0:
         return None
     try:
         token = read_token(config)
     except ConfigError:
-        return _asked_shortly(config)
+        return _readiness(config)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         with opened(config, "/api/v1/status", headers) as answer:
@@ -56,7 +60,7 @@ def ask(config: HttpConfig) -> Answer | None:
         return None
 
 
-def _asked_shortly(config: HttpConfig) -> Answer | None:
+def _readiness(config: HttpConfig) -> Answer | None:
     try:
         with opened(config, "/readyz") as answer:
             return Answer(answer.read(100).decode().strip(), ready=True)
@@ -72,7 +76,7 @@ def opened(
     headers: Mapping[str, str] = MappingProxyType({}),
     body: bytes | None = None,
 ) -> Any:
-    """The service's answer, as a context; with a body it is a POST. Raises: OSError, `HTTPError` among them."""
+    """Open a request, as a context; with a body it is a POST. Raises: OSError, `HTTPError` among them."""
     host = _HERE.get(config.host, config.host)
     address = f"{config.scheme}://{f'[{host}]' if ':' in host else host}:{config.port}{path}"
     # A proxy of the environment is for other addresses than this one.
@@ -142,3 +146,54 @@ def _troubles(status: dict[str, Any]) -> Iterator[str]:
             f"{disk['rows_bytes'] / 2**20:.0f} MiB that they take; next: make room, or name a folder on a larger disk "
             "as rows_folder"
         )
+
+
+Action = Literal["pause", "resume", "throttle"]
+_PATH = "/api/v1/initial"
+
+
+def set_pace(config: HttpConfig, action: Action, rate_limit: int | None = None) -> dict[str, Any]:
+    """Pause, resume or throttle; `rate_limit` None removes the limit. Returns the service's status of the reading.
+
+    Raises: ConfigError(USAGE) for a configuration without an address or a token; as `read_token`;
+    EnvironmentProblem(NOT_SERVED); ConfigError(INITIAL_NOT_READ) and others, as the service refuses.
+    """
+    token = _token(config)
+    body = {"rate_limit": rate_limit} if action == "throttle" else {}
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    try:
+        with opened(config, f"{_PATH}/{action}", headers, json.dumps(body).encode()) as answer:
+            return dict(json.load(answer))
+    except urllib.error.HTTPError as refused:
+        raise _refusal(refused) from None
+    except (OSError, ValueError) as error:
+        found = f"no answer at http.listen ({type(error).__name__})"
+        raise EnvironmentProblem(Code.NOT_SERVED, where="http.listen", found=found) from None
+
+
+def _token(config: HttpConfig) -> str:
+    token = None if config.listen is None or config.port == 0 else read_token(config)
+    if token is None:
+        missing = "http.token_file" if config.listen is not None and config.port else "http.listen"
+        raise ConfigError(
+            Code.USAGE,
+            where=missing,
+            found="a service that can't be steered over HTTP",
+            expected="http.listen with a port, and http.token_file",
+            next_step="set both, or change initial.postgres.rate_limit and start the service again",
+        )
+    return token
+
+
+def _refusal(refused: urllib.error.HTTPError) -> BackfillError:
+    try:
+        answer = json.loads(refused.read(10_000))
+        return ConfigError(
+            Code(answer["code"]),
+            found=answer["found"],
+            expected=answer["expected"],
+            next_step=answer["next_step"],
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        found = f"status {refused.code}"
+        return EnvironmentProblem(Code.NOT_SERVED, where="http.listen", found=found)

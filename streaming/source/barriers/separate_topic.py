@@ -1,30 +1,37 @@
-"""A barrier topic on Kafka, followed from a barrier on."""
+"""Barriers in a separate topic, each with the end of its interval in the data.
+
+The data is not searched. The barrier topic is followed by a consumer of its own, so a barrier is known milliseconds
+after its commit; Spark's stream of that topic only triggers micro-batches.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
+from schemas.epoch import NO_EPOCH
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER
 from schemas.topics import UpstreamTopics
+from state.values.plan import AlignedBarrier
+from streaming.core.alignment import Aligner
 from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
 from streaming.kafka.clients import KafkaSettings, translate, translated
-from streaming.kafka.consumer import RangeReader, header_of, located, place
+from streaming.kafka.consumer import RangeReader, header_of, located, place, stable_pauses_s
 from streaming.kafka.old_barriers import Cut, delete_barriers
 from streaming.kafka.topics import stable_offsets_of
-from streaming.source.barriers.beside import EmbeddedBeside, InjectedBeside
 from streaming.source.barriers.injecting.injector import BarrierInjector
-from streaming.source.barriers.injecting.target import Beside, refuse_unfit
-from streaming.source.barriers.source import BarrierSetup
+from streaming.source.barriers.injecting.target import refuse_unfit
+from streaming.source.barriers.source import BarrierSource, Newest, WithInjector
 from streaming.source.gaps import Gaps, refuse_lost
 from streaming.source.spark_topic import SparkTopic
 
+_POLL_S = 0.2
 _FIRST_BARRIERS = 20_000
 """At most so many are returned by `behind`; those after them come from `poll`."""
 _FETCH_WAIT_MS = 500
@@ -34,7 +41,7 @@ _log = structlog.get_logger(__name__)
 
 
 class FollowedTopic:
-    """A `streaming.source.barriers.beside.BarrierTopic` on Kafka. `spark()` blocks until the session is there."""
+    """A barrier topic, followed from a barrier on. `spark()` blocks until the session is there."""
 
     def __init__(
         self,
@@ -52,19 +59,22 @@ class FollowedTopic:
 
     @property
     def name(self) -> str:
-        """The topic's name."""
         return self._topics.with_barriers
 
     def require(self) -> None:
-        """Raises: as `refuse_unfit`."""
+        """Raises: TopicError: TOPIC_MISSING, or BARRIER_TOPIC_MISMATCH for one that does not fit the data."""
         refuse_unfit(self._kafka, self._topics, self._partitions)
 
     def refuse_lost(self, first: Sequence[int]) -> None:
-        """Raises: InputError(DATA_LOST)."""
+        """Raises: InputError(DATA_LOST) when the data from these offsets on is not there."""
         refuse_lost(self._kafka, self._topics.data, first, self._gaps)
 
     def behind(self, epoch: int) -> list[FoundBeside]:
-        """As `BarrierTopic.behind`; without Spark, and each record is read at most twice."""
+        """The barriers behind this epoch that are there now, maybe not all; `poll` continues from there.
+
+        Reads without Spark, each record at most twice.
+        Raises: as `decode_beside`; EnvironmentProblem; TopicError(TOPIC_MISSING).
+        """
         barriers: list[FoundBeside] = []
         with RangeReader(self._kafka) as reader:
             marks = reader.watermarks(self.name)
@@ -84,7 +94,7 @@ class FollowedTopic:
         return barriers
 
     def _first_behind(self, reader: RangeReader, partition: int, epoch: int) -> int | None:
-        """The offset behind the last barrier that is not newer than `epoch`; None if the partition has none."""
+        """The offset behind the last barrier up to `epoch`; None if the partition has none."""
 
         def is_known(record: Message) -> bool:
             header = header_of(record, BARRIER_HEADER)
@@ -103,7 +113,10 @@ class FollowedTopic:
         return consumer
 
     def poll(self, timeout_s: float) -> list[FoundBeside]:
-        """As `BarrierTopic.poll`; nothing once it is closed."""
+        """The next barriers, in offset order within a partition; none when nothing comes in time, or once closed.
+
+        Raises: as `behind`; TopicError(BARRIER_STALLED) if they were deleted, and a new start goes on behind them.
+        """
         with self._busy:
             if self._closed:
                 return []
@@ -114,8 +127,8 @@ class FollowedTopic:
         return found_beside([each for each in records if self._is_record(each)])
 
     @property
-    def trimmed(self) -> frozenset[int]:
-        """As `BarrierTopic.trimmed`."""
+    def trimmed(self) -> Collection[int]:
+        """Partitions whose first barrier may lie later than right behind that epoch, as older ones were deleted."""
         return self._trimmed
 
     def _is_record(self, message: Message) -> bool:
@@ -135,16 +148,16 @@ class FollowedTopic:
         return False
 
     def stream(self) -> DataFrame:
-        """As `BarrierTopic.stream`."""
+        """Spark's stream of the topic, from the end of `behind` on."""
         first = [self._next[number] for number in range(self._partitions)]
         return SparkTopic(self._spark, self._kafka, self.name, headers=False).stream(first)
 
     def stable(self) -> Sequence[int]:
-        """As `BarrierTopic.stable`; one round trip."""
+        """The last stable offset of each partition of the data: committed readers get that far. One round trip."""
         return self._stable_offsets()
 
     def delete(self, cut: Cut) -> int:
-        """As `BarrierTopic.delete`."""
+        """Delete barriers as far as the cut allows; only for the service that writes the topic. Returns the number."""
         return delete_barriers(self._kafka, self.name, cut)
 
     @cached_property
@@ -152,7 +165,7 @@ class FollowedTopic:
         return stable_offsets_of(self._kafka, self._topics.data, self._partitions)
 
     def close(self) -> None:
-        """As `BarrierTopic.close`; waits for a `poll` under way."""
+        """Leave the broker, after a `poll` under way; idempotent."""
         with self._busy:
             if not self._closed and "_consumer" in self.__dict__:
                 self._consumer.close()
@@ -165,22 +178,105 @@ def found_beside(records: Sequence[Message]) -> list[FoundBeside]:
 
 
 def _next_offsets(chunk: Sequence[Message]) -> Mapping[int, int]:
-    """Behind the records of a chunk, in which those of a partition are in order."""
+    """The offset behind the last record of each partition; records of a partition are in order."""
     return {partition: offset + 1 for partition, offset in map(located, chunk)}
 
 
-def embedded(setup: BarrierSetup) -> EmbeddedBeside:
-    """The source of barriers that another process writes to a Kafka topic beside the data."""
-    return EmbeddedBeside(_followed(setup), setup.partitions, begins=setup.begins)
+class SeparateBarriers(BarrierSource):
+    """Barriers that another process writes to a barrier topic."""
+
+    def __init__(self, topic: FollowedTopic, partitions: int, *, begins: tuple[int, ...] = ()) -> None:
+        self._topic, self._partitions, self._begins = topic, partitions, begins
+        self._aligner = self._make_aligner(None)
+        self._aligned: list[AlignedBarrier] = []
+        self._closed = threading.Event()
+
+    def _make_aligner(self, position: AlignedBarrier | None) -> Aligner:
+        return Aligner(self._topic.name, self._partitions, position, in_data=False, begins=self._begins)
+
+    def start(self) -> None:
+        """Raises: as `FollowedTopic.require`."""
+        self._topic.require()
+
+    def begin(self, position: AlignedBarrier | None, first: Sequence[int]) -> list[AlignedBarrier]:
+        self._topic.refuse_lost(first)
+        self._aligner = self._make_aligner(position)
+        found = self._topic.behind(position.epoch if position else NO_EPOCH)
+        self._aligner.trimmed(self._topic.trimmed)
+        self._feed(found)
+        return self._take_readable()
+
+    def stream(self) -> DataFrame:
+        return self._topic.stream()
+
+    def aligned(self, records: DataFrame) -> list[AlignedBarrier]:
+        # The records only trigger a micro-batch.
+        while not self._closed.is_set():
+            self._feed(self._topic.poll(0 if self._aligned else _POLL_S))
+            if self._aligned:
+                return self._await_readable()
+        return []
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._aligned)
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @property
+    def untaken(self) -> int:
+        return len(self._aligned)
+
+    def newest(self) -> Newest:
+        return self._aligner.newest()
+
+    def wakeup(self) -> None:
+        self._closed.set()
+
+    def close(self) -> None:
+        self.wakeup()
+        self._topic.close()
+
+    def _feed(self, barriers: Iterable[FoundBeside]) -> None:
+        for found in barriers:
+            self._aligner.feed_beside(found.partition, found.offset, found.barrier, found.end)
+        self._aligned += self._aligner.aligned()
+
+    def _await_readable(self) -> list[AlignedBarrier]:
+        """Wait until committed readers reach a barrier's ends, which its writer need not have waited for."""
+        pauses_s = stable_pauses_s()
+        while not (readable := self._take_readable()):
+            if self._closed.wait(next(pauses_s)):
+                return []
+        return readable
+
+    def _take_readable(self) -> list[AlignedBarrier]:
+        """The aligned barriers whose data can be read."""
+        stable = self._topic.stable() if self._aligned else ()
+        readable = [each for each in self._aligned if _is_below(each.ends, stable)]
+        del self._aligned[: len(readable)]
+        return readable
 
 
-def injected(setup: BarrierSetup) -> InjectedBeside:
-    """The source of barriers that the service's own injector writes to a Kafka topic beside the data."""
-    injector = BarrierInjector(
-        setup.kafka, Beside(setup.topics), setup.interval_ms, is_ours=setup.is_ours, owner=setup.owner
-    )
-    return InjectedBeside(_followed(setup), setup.partitions, injector, begins=setup.begins)
+def _is_below(ends: Sequence[int], stable: Sequence[int]) -> bool:
+    return all(end <= upto for end, upto in zip(ends, stable, strict=True))
 
 
-def _followed(setup: BarrierSetup) -> FollowedTopic:
-    return FollowedTopic(setup.kafka, setup.topics, setup.partitions, setup.spark, setup.gaps)
+class InjectedSeparateBarriers(WithInjector, SeparateBarriers):
+    """Barriers that this service's injector writes to a barrier topic that it makes; it is followed like any other."""
+
+    def __init__(
+        self,
+        topic: FollowedTopic,
+        partitions: int,
+        injector: BarrierInjector,
+        *,
+        begins: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(topic, partitions, begins=begins)
+        self._injector = injector
+
+    def delete_barriers(self, cut: Cut) -> int:
+        return self._topic.delete(cut)

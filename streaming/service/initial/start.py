@@ -1,6 +1,6 @@
-"""Where a table starts: decided when its state is made, and remembered there.
+"""The start of a table from its topic or from a Delta table: decided when the state is made, and kept in it.
 
-Nothing is written here. What can be refused without reading rows is refused here, before the journal has an owner.
+Nothing is written here. Errors that need no rows are raised here, before the journal has an owner.
 """
 
 from __future__ import annotations
@@ -28,20 +28,16 @@ def start_of(
 ) -> AnyStart | None:
     """The start of a state whose journal has the entry `known`, or of a new one; None: the topic's first record.
 
-    Rows without identity stand for themselves alone, so their table starts at the earliest record that is there.
+    Rows without identity stand for themselves alone, so their table starts at the earliest record that is there. A new
+    state that starts from PostgreSQL is for `database_start`.
 
-    Raises: StateError(INITIAL_CHANGED); ConfigError for a table that is not fit (`SourceTable`) and offsets that are
-    not the topic's (INITIAL_OFFSETS_MISFIT); EnvironmentProblem; as `database_start`.
+    Raises: StateError(INITIAL_CHANGED); ConfigError for an unfit table (`SourceTable`) and offsets that are not the
+    topic's (INITIAL_OFFSETS_MISFIT); EnvironmentProblem.
     """
     if known is not None:
         _refuse_changed(config, known, state)
         of_topic = TopicStart.of(known.table)
         return of_topic or Start.of(known.table) or DatabaseStart.of(known.table, config.table)
-    if config.initial_postgres is not None:
-        # psycopg takes a fifth of a second to import, which other starts should not pay.
-        from streaming.service.initial.database import database_start
-
-        return database_start(config, config.initial_postgres, kafka)
     if config.initial is None:
         return None if config.table.has_key else _start_from_earliest(config.upstream, kafka)
     return _start_from_delta(config.initial, config, kafka)
@@ -95,7 +91,7 @@ def offsets_at(kafka: KafkaSettings, topic: str, timestamp_ms: int) -> tuple[int
 
     Records of open transactions count. Raises: EnvironmentProblem, TopicError(TOPIC_MISSING).
     """
-    marks = watermarks(kafka, topic)  # first: what comes in between is read
+    marks = watermarks(kafka, topic)  # first, so that records that come in between are read
     asked = [TopicPartition(topic, number, timestamp_ms) for number in range(len(marks))]
     over = {"isolation.level": "read_uncommitted"}
     with closing(Consumer(kafka.consumer(**over))) as consumer, translated(kafka, what=topic):

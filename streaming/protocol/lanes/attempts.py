@@ -35,8 +35,9 @@ from streaming.lane.task import (
     Superseded,
     Undone,
 )
+from streaming.protocol.lanes.overrun import Overruns, is_overrun, report_of
 from streaming.protocol.lanes.redelivery import RedeliveryJudge
-from streaming.protocol.overrun import Overruns, is_overrun, report_of
+from streaming.protocol.lanes.runner import Way
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
@@ -47,17 +48,17 @@ from streaming.sink.protocol import Mark
 ATTEMPTS = 5
 _LASTING = frozenset({Code.ROWS_FOLDER_FOREIGN, Code.ROWS_FOLDER_UNUSABLE, Code.ROWS_DISK_FULL})
 """Of a disk: rows that have no room are not written a second time in vain."""
-_SHORT_BYTES = 4 << 20
-"""Decoded changes of a batch that is short, at most: every lane reads the bytes of all of it."""
-_COLD = 8
-"""So many times as large a batch counts as short before the first query: that one takes Spark three seconds more."""
-_BY_COLUMNS = 10
-"""And so many times where the format has a columnar reader, too: a fifth of the time for a record."""
+_DIRECT_BYTES = 4 << 20
+"""Most decoded changes of a batch that lanes read directly: every lane reads the bytes of all of it."""
+_TIMES_COLD = 8
+"""Factor of the limits before the first query, which takes Spark three seconds more."""
+_TIMES_COLUMNAR = 10
+"""Factor of the limits where the format has a columnar reader, which takes a fifth of the time for a record."""
 
 
 @dataclass
 class LaneTasks:
-    """Makes the task of a plan. `known_ends`: where the output partitions ended after the last batch."""
+    """Makes the tasks of plans. `known_ends` are the ends of the output partitions after the last batch."""
 
     setup: BatchSetup
     replica: Replica
@@ -66,9 +67,9 @@ class LaneTasks:
     reading: TableReading
     known_ends: Mapping[OutputPartition, Mark] = field(default_factory=dict)
     record_bytes: dict[str, int | None] = field(default_factory=dict)
-    """By output: what a record of it may have, as it was when the output was last asked."""
+    """By output: the size limit of a record, as of the last time that the output was asked."""
     values_are_left_out: bool = False
-    """Whether changes did so, which take these values from the rows before; it is likely to go on."""
+    """True once changes left values out, which come from the rows before; more such changes are likely."""
     upstream_format: Format = field(init=False)
     """With all schemas that are known by now."""
 
@@ -99,15 +100,14 @@ class LaneTasks:
             replica=self.replica.files(plan.replica) if self._needs_rows_before(plan) else None,
             rows_folder=setup.rows_folder,
             waiting=self.reading.files(plan),
-            is_short=self._is_short(plan),
             in_parts=bool(plan.sent_jobs) and self._is_long(plan),
             record_bytes=self.limits_of(plan),
         )
 
     def limits_of(self, plan: BatchPlan, *, anew: bool = False) -> dict[str, int]:
-        """By output that is sent to: key and value that a record of it may have, where that is known.
+        """By output that is sent to: the size limit of key and value of a record, where it is known.
 
-        `anew`: each output is asked again, for a limit may have been raised. One that gives no answer now is asked
+        `anew`: each output is asked again, for a limit may have been raised. An output that does not answer is asked
         with the next plan.
         """
         if anew:
@@ -121,10 +121,10 @@ class LaneTasks:
         return {output: limit for output, limit in known if limit is not None}
 
     def learn(self, ids: frozenset[int], refused: frozenset[int]) -> Format:
-        """The upstream's format with the schemas of these ids, as far as the registry knows them.
+        """The upstream's format with the schemas of these ids, as far as the registry has them.
 
-        `refused` are those that it did not know before; all of them are asked for again in the next batch. Raises:
-        EnvironmentProblem when it can't be asked.
+        `refused` are those that it did not have before; all of them are asked for again in the next batch. Raises:
+        EnvironmentProblem when the registry does not answer.
         """
         known = self.setup.schemas.learn(ids)
         self.upstream_format = self.upstream_format.with_schemas(replace(known, refused=frozenset()))
@@ -137,19 +137,25 @@ class LaneTasks:
         is_asked = self.values_are_left_out or any(asking)
         return self.upstream_format.images is Images.AFTER_ONLY and is_asked
 
+    def way(self, task: LaneTask) -> Way:
+        """The way to run a task's lanes. Raises: as `LaneRunner.is_empty`."""
+        if self.setup.lanes.is_empty(task):
+            return Way.EMPTY
+        return Way.DIRECT if not task.in_parts and self._is_short(task.plan) else Way.SHUFFLED
+
     def _is_short(self, plan: BatchPlan) -> bool:
-        records, times = plan.max_records, self._times_as_long()
+        records, times = plan.max_records, self._limit_factor()
         is_few = records <= times * self.setup.limits.short_records and not history_ranges(plan)
-        most_bytes = min(times * _SHORT_BYTES, self.setup.limits.lane_bytes)
+        most_bytes = min(times * _DIRECT_BYTES, self.setup.limits.lane_bytes)
         return is_few and self.batch_sizer.likely_bytes(records) <= most_bytes
 
-    def _times_as_long(self) -> int:
+    def _limit_factor(self) -> int:
         table = self.setup.table
         reader = self.upstream_format.column_reader(table.columns, table.key_columns)
-        return (_COLD if self.setup.lanes.is_cold else 1) * (1 if reader is None else _BY_COLUMNS)
+        return (_TIMES_COLD if self.setup.lanes.is_cold else 1) * (1 if reader is None else _TIMES_COLUMNAR)
 
     def _is_long(self, plan: BatchPlan) -> bool:
-        """Whether lanes should not try to hold the batch's changes whole, as far as can be known before."""
+        """True if the batch's changes are likely to be more than lanes should hold at once."""
         limits, records = self.setup.limits, plan.max_records + history_records(plan)
         likely_bytes = self.batch_sizer.likely_bytes(records)
         return records > limits.interval_records or likely_bytes > limits.lane_bytes * plan.lanes
@@ -157,16 +163,17 @@ class LaneTasks:
 
 @dataclass(frozen=True)
 class LanesRun:
-    """What came of a plan's lanes: the results of those that have done their part.
+    """Results of the lanes of a plan that have done their part.
 
-    That is all of them, unless `faults` names records at fault, each with the lane that found it.
+    That is all of them, unless there are `faults`: invalid records, each with the lane that found it.
     """
 
     plan: BatchPlan
+    way: Way
     results: Sequence[LaneResult]
     faults: Sequence[tuple[Fault, int]] = ()
     paused: Sequence[MutationReport] = ()
-    """Of jobs that the plan pauses before a row that their output does not take."""
+    """Reports of jobs that the plan pauses before a row that their output does not take."""
 
 
 class LaneAttempts:
@@ -176,18 +183,19 @@ class LaneAttempts:
         self._lanes, self._journal, self._now_ms = setup.lanes, setup.journal, setup.now_ms
         self._tasks, self._overruns, self._batch_sizer = tasks, overruns, tasks.batch_sizer
         self._judge = RedeliveryJudge(setup.bad_records.topic, setup.logged, setup.log_resets)
-        self._hindrances: list[Code] = []
+        self._way = Way.SHUFFLED
+        self._retry_reasons: list[Code] = []
         self.give_up = False
 
-    def take_hindrances(self) -> tuple[Code, ...]:
-        """Why lanes were tried again since the last call."""
-        hindrances, self._hindrances = tuple(self._hindrances), []
-        return hindrances
+    def take_retry_reasons(self) -> tuple[Code, ...]:
+        """The codes for which lanes were tried again since the last call."""
+        reasons, self._retry_reasons = tuple(self._retry_reasons), []
+        return reasons
 
-    def run(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LanesRun:
-        """All lanes with the plan, or with one without slices, if they were too much: the journal holds it by then.
+    def run_lanes(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LanesRun:
+        """Run all lanes with the plan, or with one without slices if those were too much; the journal then holds it.
 
-        Raises: Fenced when another instance has taken over; the error of a lane that is no use to try again.
+        Raises: Fenced when another instance has taken over; the error of a lane if it is not retryable.
         """
 
         def task_of(plan: BatchPlan) -> LaneTask:
@@ -200,26 +208,27 @@ class LaneAttempts:
                 if overrun:
                     task = self._overruns.relieved(task, task_of)
                     overrun = False
-                outcomes = self._carry_out(task)
-                while (able := self._made_able(task, outcomes, task_of, paused)) is not None:
+                outcomes = self._run(task)
+                while (able := self._with_missing_inputs(task, outcomes, task_of, paused)) is not None:
                     task = able
-                    outcomes = self._carry_out(task)
-                run = replace(self._sound(task.plan, outcomes), paused=tuple(paused))
+                    outcomes = self._run(task)
+                run = replace(self._checked(task.plan, outcomes), paused=tuple(paused))
             except BackfillError as problem:
                 if self._journal.is_superseded:
                     raise self._journal.fenced() from problem
-                self._hindrances.append(problem.code)
-                # The broker refused what the limits allowed that it had when it was asked: they are others by now?
+                self._retry_reasons.append(problem.code)
+                # The broker refused a record that was within its limits when it was asked: they may have changed.
                 if problem.code is Code.RECORD_TOO_LARGE:
                     limits = self._tasks.limits_of(task.plan, anew=True)
                     if limits != task.record_bytes and attempt < ATTEMPTS:
                         task = replace(task, record_bytes=limits)
                         continue
-                # Fenced without a successor: by the instance that we took over from, which has yet to notice it.
-                # Foreign records at the tails: a lane runs twice, and the other run's records are becoming visible.
+                # Others are tried again. Fenced without a successor: by the instance that we took over from, which has
+                # yet to notice it. Foreign records at the tails: a lane runs twice, and the other run's are becoming
+                # visible.
                 lasting = isinstance(problem, (InputError, StateError)) or problem.code in _LASTING
                 if lasting or attempt == ATTEMPTS or self.give_up:
-                    raise _passing(problem) from problem
+                    raise _as_transient(problem) from problem
                 took_ms = self._now_ms() - began_ms
                 if is_overrun(task, problem, took_ms, attempt):
                     self._batch_sizer.overran(took_ms)
@@ -228,17 +237,17 @@ class LaneAttempts:
                 return run
         raise AssertionError("unreachable")
 
-    def _made_able(
+    def _with_missing_inputs(
         self,
         task: LaneTask,
         outcomes: Sequence[LaneOutcome],
         task_of: Callable[[BatchPlan], LaneTask],
         paused: list[MutationReport],
     ) -> LaneTask | None:
-        """The task with what its lanes lacked, or of a plan without a row that can't be sent; None for no need of it.
+        """The task with the inputs that its lanes reported missing, or without a row that can't be sent; else None.
 
-        While the schema of a key is not known no lane has sent, as any may get the record. Other lanes may have where
-        it is that of a value; they report `already_sent` from then on. Raises: BackfillError.
+        While the schema of a key is missing no lane has sent, as any may get the record. Where it is that of a value
+        other lanes may have; they report `already_sent` from then on. Raises: BackfillError.
         """
         reasons = _reasons(outcomes)
         if any(isinstance(why, Superseded) for why in reasons):
@@ -253,7 +262,7 @@ class LaneAttempts:
             self._tasks.values_are_left_out = True
             return replace(task, replica=self._tasks.replica.files(task.plan.replica))
         if Lack.PARTS in reasons and not task.in_parts:
-            return replace(task, in_parts=True, is_short=False)
+            return replace(task, in_parts=True)
         rows = [why for why in reasons if isinstance(why, LongRow)]
         if rows or any(_is_too_long(why) for why in reasons):
             limits = self._tasks.limits_of(task.plan, anew=True)
@@ -264,11 +273,18 @@ class LaneAttempts:
             return self._overruns.without_reads(task, rows[0], task_of)
         return None
 
-    def _carry_out(self, task: LaneTask) -> list[LaneOutcome]:
-        return self._lanes.carry_out(replace(task, failpoint=failpoints.for_lanes()))
+    def _run(self, task: LaneTask) -> list[LaneOutcome]:
+        task = replace(task, failpoint=failpoints.for_lanes())
+        self._way = self._tasks.way(task)
+        outcomes = self._lanes.run(task, self._way)
+        if outcomes is None:  # some record can't be read directly
+            self._way = Way.SHUFFLED
+            outcomes = self._lanes.run(task, self._way)
+            assert outcomes is not None
+        return outcomes
 
-    def _sound(self, plan: BatchPlan, outcomes: Sequence[LaneOutcome]) -> LanesRun:
-        """Raise the error of a lane, unless records are at fault; being superseded comes before all else."""
+    def _checked(self, plan: BatchPlan, outcomes: Sequence[LaneOutcome]) -> LanesRun:
+        """The results. Raises: Fenced first of all; the error of a lane, unless there are invalid records."""
         self._tasks.known_ends = {}
         reasons = _reasons(outcomes)
         if any(isinstance(why, Superseded) for why in reasons):
@@ -281,12 +297,12 @@ class LaneAttempts:
             for fault in outcome.why.faults
         ]
         if faults:
-            return LanesRun(plan, results, faults)
+            return LanesRun(plan, self._way, results, faults)
         for why in reasons:
             if isinstance(why, Failed):
                 raise why.error
         self._tasks.known_ends = {place: end for result in results for place, end in result.ends.items()}
-        return LanesRun(plan, results)
+        return LanesRun(plan, self._way, results)
 
 
 def _is_too_long(why: object) -> bool:
@@ -297,8 +313,8 @@ def _reasons(outcomes: Iterable[LaneOutcome]) -> list[object]:
     return [outcome.why for outcome in outcomes if isinstance(outcome, Undone)]
 
 
-def _passing(problem: BackfillError) -> BackfillError:
-    """Being fenced by no successor is trouble that passes; what it left is unknown."""
+def _as_transient(problem: BackfillError) -> BackfillError:
+    """The error itself; for a fencing without a successor OUTCOME_UNKNOWN, which is transient."""
     if not isinstance(problem, Fenced):
         return problem
     return OutcomeUnknown(
@@ -311,5 +327,5 @@ def _passing(problem: BackfillError) -> BackfillError:
 
 
 def transactional_id(replica: Replica) -> str:
-    """Prefix of the transactional ids of all lanes that ever work on this state: of no other state's service."""
+    """Prefix of the transactional ids of all lanes that ever work on this state, and of no other state's."""
     return f"backfill-{replica.id}"
