@@ -22,7 +22,7 @@ from rich.table import Table
 from schemas.errors import Code, ConfigError, LawViolation
 from streaming.demo.config import LIVE_RATE, OUTPUTS, DemoConfig, Upstream
 from streaming.demo.console import StepConsole
-from streaming.demo.run import STEPS, DemoOutcome, Latency, run_demo
+from streaming.demo.run import STEPS, DemoOutcome, LatencySummary, run_demo
 from streaming.runtime import logs
 from streaming.runtime.paths import log_folder
 
@@ -115,7 +115,7 @@ def _figures(outcome: DemoOutcome, rows: int, took_s: float) -> Table:
     return table
 
 
-def _latency(latency: Latency | None) -> str:
+def _latency(latency: LatencySummary | None) -> str:
     if latency is None:
         return "none"
     return f"readable after {latency.p50_ms / 1_000:.1f} s (median), {latency.p99_ms / 1_000:.1f} s (p99)"

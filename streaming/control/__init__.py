@@ -1,1 +1,1 @@
-"""Requests to a running service, and its status from the state folder."""
+"""Control requests to a running service, and its status from the state folder."""

@@ -85,7 +85,7 @@ def opened(
 
 
 def _trusting(config: HttpConfig) -> Sequence[urllib.request.BaseHandler]:
-    """Trust exactly the configured certificate, whatever name it is for: the address is the configuration's own."""
+    """Trust exactly the configured certificate, for any name: the address is the configuration's own."""
     if config.certificate_file is None:
         return ()
     context = ssl.create_default_context(cafile=config.certificate_file)

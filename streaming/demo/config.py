@@ -1,4 +1,4 @@
-"""What the demo plays: one folder, one configuration as a user would write it."""
+"""Configuration of the demo: one folder, one configuration file as a user would write it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OUTPUTS = {Upstream.DEBEZIUM: "upsert", Upstream.UPSERT: "upsert", Upstream.CHAN
 
 @dataclass(frozen=True, slots=True)
 class DemoConfig:
-    """How large the table is, how long the live load goes on after completion, and where it all lies."""
+    """Size of the table, duration of the live load after completion, and folder of the demo."""
 
     folder: Path
     rows: int
@@ -62,12 +62,10 @@ class DemoConfig:
 
     @property
     def broker_data(self) -> Path:
-        """Folder of the embedded broker."""
         return self.folder / "kafka"
 
     @property
     def config_file(self) -> Path:
-        """The configuration that `configure` writes."""
         return self.folder / "config.yaml"
 
     def configure(self, bootstrap: str) -> ServiceConfig:
@@ -80,6 +78,5 @@ class DemoConfig:
 
 
 def the_job(config: ServiceConfig) -> JobDefinition:
-    """The demo's one job."""
     (job,) = config.jobs
     return job

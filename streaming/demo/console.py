@@ -1,4 +1,4 @@
-"""What the demo shows: on a terminal a line for each step, from the start; elsewhere a line as each one ends."""
+"""Display of the demo: on a terminal a line for each step, from the start; elsewhere a line as each one ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Step:
 
 
 class _Mark(ProgressColumn):
-    """A dot before, a spinner during, a tick after."""
+    """Column: a dot before a step, a spinner during it, a tick after it."""
 
     def __init__(self) -> None:
         self._spinner = SpinnerColumn()
@@ -45,7 +45,7 @@ class _Mark(ProgressColumn):
 
 
 class _Took(ProgressColumn):
-    """Seconds since the step began."""
+    """Column: seconds since the step began."""
 
     max_refresh = 0.2
 
@@ -55,7 +55,7 @@ class _Took(ProgressColumn):
 
 
 class StepConsole:
-    """Steps that begin, report how far they are, and end; several may be under way. Use it as a context."""
+    """Console of steps that begin, progress and end; several may be under way. Use it as a context."""
 
     def __init__(self, console: Console, steps: Sequence[str]) -> None:
         self._console = console
@@ -83,14 +83,14 @@ class StepConsole:
         self._progress.stop()
 
     def begin(self, name: str, note: str, *, total: float | None = None) -> None:
-        """A step begins; without a `total` its end is not known."""
+        """Begin a step; without a `total` its end is unknown."""
         step = self._steps[name]
         step.began = step.reported_s = time.monotonic()
         self._progress.start_task(step.task)
         self._progress.update(step.task, total=total, note=note)
 
     def update(self, name: str, note: str, *, completed: float = 0, total: float | None = None) -> None:
-        """Report how far a step is; without a terminal every few seconds."""
+        """Show the progress of a step; without a terminal every few seconds."""
         step, now = self._steps[name], time.monotonic()
         self._progress.update(step.task, completed=completed, total=total, note=note)
         if now - step.reported_s >= _PLAIN_EVERY_S:
@@ -98,7 +98,7 @@ class StepConsole:
             self._plain(f"  {name}: {note}")
 
     def end(self, name: str, note: str) -> None:
-        """A step is done; `note` is what remains to be said about it."""
+        """End a step; `note` stays on the screen."""
         step = self._steps[name]
         took = time.monotonic() - (step.began or time.monotonic())
         self._progress.update(step.task, total=1, completed=1, note=note, done=True)
@@ -111,7 +111,7 @@ class StepConsole:
 
 @dataclass
 class DemoProgress:
-    """One job's way through its backfill. `note` is called from the stream's thread, the rest from any.
+    """Progress of one job's backfill, from batch reports. `note` is called from the stream's thread, the rest from any.
 
     Instants are Unix seconds. The replica stands at the end of the first batch; the job reads from then on.
     """
@@ -125,16 +125,15 @@ class DemoProgress:
     snapshot_sent: int = 0
     live_sent: int = 0
     about_rows: int = 0
-    """How many rows the snapshot will read, as the replica's files say; more or less, for changes go on."""
+    """Estimate of the rows that the snapshot will read, from the replica's files."""
     last_epoch: int = 0
     lag_s: float = 0.0
-    """From the last batch's first barrier to its output being readable."""
+    """Seconds from the last batch's first barrier until its output was readable."""
     replica_at: float | None = None
     complete_at: float | None = None
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def note(self, report: BatchReport) -> None:
-        """Take a batch into account."""
         now = time.time()
         with self._changed:
             self.batches += 1
@@ -159,7 +158,7 @@ class DemoProgress:
             self._changed.wait(timeout_s)
 
     def has_passed(self, unix_s: float) -> bool:
-        """Whether the output holds everything that was produced before an instant."""
+        """True if the output holds all changes produced before an instant."""
         return self.last_epoch > 0 and unix_ms_from_epoch(self.last_epoch) / 1_000 > unix_s
 
     @property

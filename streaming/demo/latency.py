@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Of live changes: when each was produced (Unix seconds), and milliseconds until it was readable."""
+    """Latencies of live changes: when each was produced (Unix seconds), and milliseconds until it was readable."""
 
     produced_s: Floats
     took_ms: Floats
@@ -42,20 +42,19 @@ class Latencies:
         return len(self.took_ms)
 
     def between(self, since: float, until: float) -> Latencies:
-        """Of those that were produced between two instants (Unix seconds)."""
+        """Latencies of changes produced between two instants (Unix seconds)."""
         wanted = (self.produced_s >= since) & (self.produced_s <= until)
         return Latencies(self.produced_s[wanted], self.took_ms[wanted])
 
     def percentile_ms(self, share: float) -> float:
-        """The latency that `share` of all do not exceed; 0 for none."""
         return percentile(self.took_ms, share)
 
 
 @dataclass
 class StableOffsets:
-    """Watches an output topic while it is open; `latencies` gives afterwards what the upstream's changes took.
+    """Watches an output topic while it is open; `latencies` gives the latencies of the upstream's changes afterwards.
 
-    `topic` is the one that has the output's barriers, `barriers` the one beside the upstream where it has one.
+    `topic` has the output's barriers, `barriers` is the upstream's separate topic of barriers, if any.
     `moves[p]` are (last stable offset of partition p, Unix seconds at which it was first seen).
     """
 
@@ -89,7 +88,7 @@ class StableOffsets:
                     moves.append((stable, now))
 
     def latencies(self) -> Latencies:
-        """Of every change since the watch began whose barrier was seen to become readable."""
+        """Latencies of all changes since the watch began whose barrier was seen to become readable."""
         with RangeReader(self.kafka) as reader:
             readable = self._barriers_readable(reader)
             produced_s, readable_s = array("d"), array("d")
@@ -102,7 +101,7 @@ class StableOffsets:
         return Latencies(produced, (np.array(readable_s) - produced) * 1_000)
 
     def _intervals(self, reader: RangeReader, partition: int, end: int) -> Iterator[tuple[array[float], int]]:
-        """When the changes of each interval since the watch began were produced, with its barrier."""
+        """Times of production of the changes of each interval since the watch began, with its barrier."""
         beside = self._ends_beside(reader, partition)
         waiting = array("d")
         for chunk in reader.read(self.upstream, {partition: (self._upstream_ends[partition], end)}):
@@ -131,7 +130,7 @@ class StableOffsets:
         return deque((each.end, each.barrier.curr) for each in found)
 
     def _barriers_readable(self, reader: RangeReader) -> dict[int, float]:
-        """When each barrier was readable in every partition of the output."""
+        """Times at which each barrier was readable in every partition of the output."""
         last: dict[int, float] = {}
         for partition, marks in enumerate(reader.watermarks(self.topic)):
             for chunk in reader.read(self.topic, {partition: (marks.earliest, marks.stable)}):
@@ -144,7 +143,7 @@ class StableOffsets:
         return last
 
     def readable_at(self, partition: int, offset: int) -> float | None:
-        """When a record was first seen to be readable, in Unix seconds; None if the watch ended before."""
+        """Time at which a record was first seen to be readable, in Unix seconds; None if the watch ended before."""
         moves = self.moves[partition]
         index = bisect.bisect_right(moves, offset, key=lambda move: move[0])
         return moves[index][1] if index < len(moves) else None

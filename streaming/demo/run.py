@@ -53,14 +53,14 @@ _REFRESH_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class LatencySummary:
     """Milliseconds from produced to readable: the median and the 99th percentile."""
 
     p50_ms: float
     p99_ms: float
 
     @classmethod
-    def of(cls, latencies: Latencies) -> Latency | None:
+    def of(cls, latencies: Latencies) -> LatencySummary | None:
         """None if nothing was measured."""
         if not len(latencies):
             return None
@@ -69,16 +69,16 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class DemoOutcome:
-    """What came of it."""
+    """Results of the demo."""
 
     bootstrap: str
     progress: DemoProgress
     live: SentChanges
-    during_snapshot: Latency | None
-    afterwards: Latency | None
+    during_snapshot: LatencySummary | None
+    afterwards: LatencySummary | None
     report: Report
     rows: list[str]
-    """A few of the output, as JSON."""
+    """A few rows of the output, as JSON."""
 
 
 def run_demo(demo: DemoConfig, console: StepConsole) -> DemoOutcome:
@@ -200,12 +200,14 @@ def _stop(service: Service, progress: DemoProgress, running: Future[None]) -> No
 
 def _latencies(
     progress: DemoProgress, live: SentChanges, latencies: Latencies
-) -> tuple[Latency | None, Latency | None]:
-    """Of changes produced during the snapshot, and after it."""
+) -> tuple[LatencySummary | None, LatencySummary | None]:
+    """Latencies of changes produced during the snapshot, and after it."""
     assert progress.replica_at is not None  # it is complete
     assert progress.complete_at is not None
     bounds = (progress.replica_at, progress.complete_at, live.last_at_ms / 1_000)
-    during, afterwards = (Latency.of(latencies.between(since, until)) for since, until in pairwise(bounds))
+    during, afterwards = (
+        LatencySummary.of(latencies.between(since, until)) for since, until in pairwise(bounds)
+    )
     return during, afterwards
 
 

@@ -1,6 +1,6 @@
-"""What the records of a topic are, as the sections `upstream` and `table` of a configuration.
+"""Guesses the sections `upstream` and `table` of a configuration from a topic's records.
 
-What the records do not say is a note, which becomes a comment: a guess that looks like a fact would be found out late.
+Uncertain values get a note, which becomes a comment: a wrong guess without one would show late.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Guess:
 
 
 def guess(samples: Sequence[Sample], schemas: Schemas | None = None) -> Guess:
-    """From the first records of a topic. Every sample counts: a field that only the last one has is a column.
+    """Guess from the first records of a topic. Every sample counts: a field that only the last one has is a column.
 
     `schemas` is the registry, for records that name their schemas. Raises: as `Schemas.get`.
     """
@@ -64,7 +64,7 @@ def _payload(record: Any) -> Any:
 
 
 def _fields_of_rows(rows: Sequence[dict[str, Any]]) -> list[Field]:
-    """By the newest schema that comes with them, if any does."""
+    """The fields of rows, by the newest schema among them, if any."""
     framed = [each["schema"] for each in rows if _is_framed(each) and each["schema"]]
     if framed and framed[-1].get("fields"):
         return described(framed[-1])
@@ -103,7 +103,7 @@ def _registered(data: Sequence[Sample], ids: list[int], schemas: Schemas | None)
 
 
 def _known(ids: Sequence[int], schemas: Schemas | None) -> list[Schema]:
-    """Those of the ids that can be read, in their order: a later one tends to be newer."""
+    """The schemas of these ids that can be parsed, in their order: a later id tends to be newer."""
     found = [] if schemas is None else [schemas.get(each) for each in ids]
     made: list[Schema] = []
     for schema in found:
@@ -148,7 +148,7 @@ def _is_row(after: object) -> bool:
 
 
 def _with_unit(field: Field, *, is_key: bool) -> Field:
-    """A column of instants says itself in which unit they are: a record may have two or three, by their digits."""
+    """Declare the unit of instants with their column: a record may have two or three, by their digits."""
     if field.kind in ("date", "timestamp"):
         field.units["time"] = "isostring"
     elif field.times_in is not None and not is_key:
@@ -162,7 +162,7 @@ _SIGNED = ("mysql", "mariadb")
 
 
 def _note_wrapped(made: Guess, connector: str) -> None:
-    """What no record says: a negative number may be one beyond 2^63."""
+    """Note that a negative number may be one beyond 2^63, which no record shows."""
     if connector not in _SIGNED:
         return
     of_bytes = made.upstream.get("encoding") == "avro-registry"
@@ -180,21 +180,21 @@ def _connector(events: Sequence[Any]) -> str:
 
 
 def _connector_in(event: Schema) -> str:
-    """By the name that Debezium gives the record of an event's source."""
+    """The connector, by the name that Debezium gives the record of an event's source."""
     source = next((each["type"] for each in event["fields"] if each["name"] == "source"), None)
     name = source.get("name", "") if isinstance(source, dict) else ""
     return next((each for each in _SIGNED if f".{each}." in name), "")
 
 
 def _take_deleted(made: Guess) -> None:
-    """Debezium's flattening says so that a row is deleted; the field is no column."""
+    """Declare the field by which Debezium's flattening marks deleted rows; it is no column."""
     if any(each.name == DELETED_FIELD for each in made.fields):
         made.fields = [each for each in made.fields if each.name != DELETED_FIELD]
         made.upstream["deleted_field"] = DELETED_FIELD
 
 
 def _uncompared(events: Sequence[Any]) -> list[str]:
-    """The connectors of these events whose logs nothing is known of."""
+    """The connectors of these events whose positions are not compared."""
     sources = [each.get("source") for each in events if isinstance(each, dict)]
     names = [each.get("connector") for each in sources if isinstance(each, dict)]
     return sorted({json.dumps(each) for each in names if isinstance(each, str) and each not in CONNECTORS})
@@ -205,7 +205,7 @@ def _has_after(schema: dict[str, Any]) -> bool:
 
 
 def _is_keyless(data: Sequence[Sample]) -> bool:
-    """Whether there are rows without a key."""
+    """True if there are rows without a key."""
     return any(each.value and not each.key for each in data)
 
 

@@ -1,4 +1,4 @@
-"""A guess as the text of a configuration, with what is not sure as comments."""
+"""A guess as the text of a configuration, with notes as comments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
 
 def configuration(topic: str, bootstrap: str, guess: Guess, seen: str, registry: str | None = None) -> str:
-    """YAML that `backfill run` takes once what its comments ask was answered."""
+    """YAML for `backfill run`, after the questions in its comments are answered."""
     lines = [f"# Written by backfill inspect, from {seen}. Look through it before you use it."]
     lines += [f"# {note}" for note in guess.notes]
     lines += ["kafka:", f"  bootstrap: {bootstrap}", "upstream:", f"  topic: {_name(topic)}"]
@@ -39,7 +39,7 @@ def configuration(topic: str, bootstrap: str, guess: Guess, seen: str, registry:
 
 
 def _declared(field: Field, column: str) -> str:
-    """A type, or a mapping with what records have otherwise."""
+    """The type of a column, or a mapping where its field has another name or unit."""
     kind = json.dumps(field.kind) if "," in field.kind else field.kind
     more = {"field": json.dumps(field.name, ensure_ascii=False)} if field.name != column else {}
     more |= field.units
@@ -49,7 +49,7 @@ def _declared(field: Field, column: str) -> str:
 
 
 def _table_name(topic: str) -> str:
-    """What stands behind the last point, in the letters that a table's name may have."""
+    """The topic's name behind its last point, in the characters of a table's name."""
     return _name(re.sub(r"[^A-Za-z0-9_]", "_", topic.rpartition(".")[2]))
 
 
@@ -58,7 +58,7 @@ def _commented(line: str, note: str | None) -> str:
 
 
 def _name(name: str) -> str:
-    """As YAML takes it: letters of a bare word, else in quotes."""
+    """A name in YAML: a bare word if possible, else in quotes."""
     return name if _PLAIN.fullmatch(name) and name.lower() not in _WORDS else json.dumps(name)
 
 
@@ -67,7 +67,7 @@ _MAX_CHARACTERS = 128
 
 
 def column_names(fields: Iterable[str]) -> dict[str, str]:
-    """A name for each field: its own, if it can be, else its letters; no two differ in case alone."""
+    """A column name for each field: its own if valid, else made of its letters; no two differ in case alone."""
     names, taken = dict[str, str](), set[str]()
     for field in fields:
         name = made = _column_name(field)

@@ -1,4 +1,4 @@
-"""Records of a topic as samples: what they are in JSON, and which types their fields could have."""
+"""Samples of a topic's records: their JSON values, and the possible types of their fields."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class Sample(NamedTuple):
 
     @property
     def is_barrier(self) -> bool:
-        """Whether it is marked as one of ours."""
         return BARRIER_HEADER in self.headers
 
 
@@ -32,19 +31,19 @@ NOTHING = object()
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}Z?")
 _INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})")
 _SECONDS = range(946_684_800, 4_102_444_800)
-"""From 2000 to 2100: a number of which this is the second is likely a time."""
+"""Seconds from 2000 to 2100: a number in this range is likely a time."""
 _DAY_S = 86_400
 _LAST_YEAR = range(253_370_764_800, 253_402_300_800)
 _MOST = 0.5
 _TICK_NS = 100
-"""Of SQL Server's datetime2, the finest that a connector writes."""
+"""Resolution of SQL Server's datetime2, the finest that a connector writes."""
 _PLACEHOLDERS = placeholder().texts
-"""Of a value that is what it was, which says nothing of its column."""
+"""Placeholders of unchanged values, which show nothing of their column."""
 _UNITS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
 def as_json(data: bytes | None) -> Any:
-    """What bytes are in JSON; `NOTHING` where they are none."""
+    """The JSON value of bytes; `NOTHING` for any other bytes."""
     try:
         return NOTHING if data is None else json.loads(data)
     except ValueError:
@@ -59,22 +58,22 @@ def schema_ids(data: Iterable[bytes | None]) -> list[int]:
 
 @dataclass
 class Field:
-    """What was seen of a field: a type that fits all of it, and what is not sure about it."""
+    """Observations of a field: a type that fits all its values, and notes on doubts."""
 
     name: str
     kind: str = ""
     notes: list[str] = field(default_factory=list)
     nulls: int = 0
     units: dict[str, str] = field(default_factory=dict)
-    """What the column's declaration says of its values beside the type: `time`, `decimal`, `unsigned`."""
+    """Keys of the column's declaration besides the type: `time`, `decimal`, `unsigned`."""
     times_in: str | None = None
     """The unit in which its numbers would be times of this century."""
     has_negative: bool = False
-    """Whether there are negative numbers among them."""
+    """True if some of its numbers are negative."""
 
 
 def fields_of(rows: Iterable[Mapping[str, Any]]) -> list[Field]:
-    """The fields of rows, in the order of their first coming, each with the narrowest of our types that fits."""
+    """The fields of rows, in the order of their first row, each with the narrowest of our types that fits."""
     values: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.items():
@@ -130,5 +129,5 @@ def _are_times(values: list[int], per_s: int) -> bool:
 
 
 def _is_special(second: int) -> bool:
-    """Of the first day of 1970, of the day before it and of the year 9999: people write such days for none."""
+    """True for 1970-01-01, the day before and the year 9999, which people write for a missing time."""
     return abs(second) <= _DAY_S or second in _LAST_YEAR

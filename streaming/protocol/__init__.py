@@ -1,1 +1,1 @@
-"""Exactly once: the batch, the order of its effects, and how one that died is finished."""
+"""Exactly once: the batch, the order of its effects, and the recovery of one that died."""

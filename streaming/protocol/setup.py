@@ -25,7 +25,7 @@ from streaming.source.logged import LoggedRecords
 
 
 def monotonic_ms() -> int:
-    """The clock that rate limits and lateness go by."""
+    """The clock for rate limits and lateness."""
     return time.monotonic_ns() // 1_000_000
 
 

@@ -18,7 +18,7 @@ from state.values.plan import BatchPlan
 from state.values.reading import Reading, TableRead
 
 RELEASED_ROWS = 500_000
-"""Rows of chunks, about, that a batch releases at most; its barrier waits for it."""
+"""Approximate limit of the rows of chunks that a batch releases; its barrier waits for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""What the service stands on: Java, jars, the Spark session, a broker, and where files go."""
+"""The base of the service: Java, jars, the Spark session, and the places of its files."""

@@ -1,4 +1,4 @@
-"""Named places between effects, where a test has the service killed, held up or made to fail.
+"""Named points between effects, at which a test has the service killed, held up or made to fail.
 
     BACKFILL_FAILPOINT=name[@count]:kill|sleep|raise
 
@@ -33,7 +33,7 @@ LAST = -1
 
 
 class Failpoint(StrEnum):
-    """In the order in which a batch reaches them; `MEANING` says what was done last."""
+    """The failpoints, in the order in which a batch reaches them; `MEANING` has the effect before each."""
 
     TAKEN_OVER = "taken-over"
     FENCED = "fenced"
@@ -90,7 +90,7 @@ MEANING: Mapping[Failpoint, str] = {
 
 
 class Action(StrEnum):
-    """What a failpoint does to the process."""
+    """Effect of a failpoint on the process."""
 
     KILL = "kill"
     SLEEP = "sleep"
@@ -98,12 +98,12 @@ class Action(StrEnum):
 
 
 class Provoked(Exception):
-    """The error of `raise`: of a class that no code handles."""
+    """The error of `raise`, of a class that no code handles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """What is to happen, where, in which batch; `root` is the process whose tree `kill` ends."""
+    """An action at a point in a batch; `root` is the process whose tree `kill` ends."""
 
     point: Failpoint
     count: int
@@ -112,7 +112,7 @@ class Armed:
 
 
 def parse(text: str) -> Armed:
-    """The value of the variable. Raises: ConfigError(USAGE)."""
+    """Parse the value of the variable. Raises: ConfigError(USAGE)."""
     match = re.fullmatch(r"([a-z-]+)(?:@([1-9][0-9]{0,8}|last))?:(\w+)", text)
     if match is None or match[1] not in list(Failpoint) or match[3] not in list(Action):
         raise ConfigError(
@@ -133,18 +133,18 @@ _is_last = False
 
 
 def arm(text: str | None) -> None:
-    """Take the variable's value; None or nothing disarms. Raises: ConfigError(USAGE)."""
+    """Set the variable's value; None or an empty one disarms. Raises: ConfigError(USAGE)."""
     obey(parse(text) if text else None)
 
 
 def obey(armed: Armed | None) -> None:
-    """In a lane: do what the driver says."""
+    """Set the driver's failpoint in a lane."""
     global _armed, _come_to
     _armed, _come_to = armed, 0
 
 
 def expect(*, last: bool) -> None:
-    """In the driver, once a batch, before its effects. `last`: its plan reads a job to its end."""
+    """Announce a batch in the driver, before its effects. `last`: its plan reads a job to its end."""
     global _is_last, _for_lanes
     _is_last, _for_lanes = last, None
     if _armed is not None and _armed.point.is_in_lane and _is_due(_armed):
@@ -152,12 +152,12 @@ def expect(*, last: bool) -> None:
 
 
 def names_a_lane() -> bool:
-    """In the driver: whether a lane is to be hit, which then has to run in a process of its own."""
+    """True if the failpoint is in a lane, which then has to run in a process of its own. For the driver."""
     return _armed is not None and _armed.point.is_in_lane
 
 
 def for_lanes() -> Armed | None:
-    """In the driver: the failpoint for the lanes of this batch, at each attempt; what goes on happens in the first."""
+    """The failpoint for the lanes of this batch, at each attempt; any but `kill` only in the first. For the driver."""
     global _for_lanes
     taken = _for_lanes
     if taken is not None and taken.action is not Action.KILL:
@@ -166,7 +166,7 @@ def for_lanes() -> Armed | None:
 
 
 def reach(point: Failpoint) -> None:
-    """Mark a place in the code: does what the variable says, if it names this place and this batch."""
+    """Mark a point in the code: acts as the variable says, if it names this point and this batch."""
     if _armed is not None and _armed.point is point and _is_due(_armed):
         _happen(_armed)
 
@@ -191,7 +191,7 @@ def _happen(armed: Armed) -> None:
 
 
 def _kill_tree(root: int) -> None:
-    """This process last: it may be a leaf."""
+    # This process last: it may be a leaf.
     tree = [psutil.Process(root), *psutil.Process(root).children(recursive=True)]
     for process in tree:
         if process.pid != os.getpid():

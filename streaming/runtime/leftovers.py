@@ -27,7 +27,7 @@ KEPT_LOGS = 20
 _PREFIX, _LOCK = "backfill-spark-", "lock"
 _ROWS = re.compile(r"backfill-(?:[0-9a-f-]{36}-rows|rows-[a-z0-9_]+)")
 UNUSED_S = 7 * 86_400
-"""After which the rows of a lane count as left behind. Rows that were in use all the same are read anew."""
+"""Age at which the rows of a lane count as left behind. Should they be needed again, they are read anew."""
 _LOG = re.compile(r"(?:spark|lane|demo|crash-[0-9T]+)-([0-9]+)\.(?:log(?:\.[0-9]+)?|out)")
 
 
@@ -83,7 +83,7 @@ def sweep_rows(root: Path, unused_s: float = UNUSED_S) -> int:
 
 
 def _newest_in(folder: Path) -> float:
-    """When something in it was written last."""
+    """Time of the last write in a folder."""
     newest = 0.0
     for path in (folder, *folder.rglob("*")):
         with suppress(FileNotFoundError):
@@ -130,7 +130,7 @@ def sweep_logs(folder: Path, keep: int = KEPT_LOGS) -> int:
 
 
 def _is_alive(pid: int, written_at: float) -> bool:
-    """Whether the process that wrote then is still there, and not another one of the same id."""
+    """True if the process that wrote at that time lives, and not another one of the same id."""
     try:
         return psutil.Process(pid).create_time() <= written_at
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""Where files that belong to a user, and not to a job's state, are put.
+"""Folders of files that belong to a user, and not to a job's state.
 
 (XDG Base Directory Specification 0.8).
 """

@@ -35,14 +35,14 @@ from streaming.runtime.spark_settings import SparkSettings
 Result = TypeVar("Result")
 
 JVM_GONE = (Py4JError, OSError)
-"""What calls to the JVM raise once it is gone."""
+"""Errors of calls to a JVM that is gone."""
 
 MAINTENANCE_POOL = "maintenance"
 """The scheduler pool for jobs that lanes must not wait for."""
 
 _AUTHENTICATE_SECRET = "spark.authenticate.secret"  # noqa: S105 (a setting's name)
 _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
-"""Where pyspark looks for a JVM that is there already."""
+"""Variables by which pyspark finds a JVM that is there already."""
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSessio
 
 @contextmanager
 def session_starting(jvm: SparkJvm) -> Iterator[Callable[[], SparkSession]]:
-    """As `spark_session`, in a JVM that comes up; the block gets a function that blocks until the session is there.
+    """A session in a JVM that comes up; the block gets a function that blocks until the session is there.
 
     A JVM and Spark in it take seconds, in which most of what comes next can be imported and asked of the broker. The
     call raises as `spark_session`, each time. A block that fails before does not wait for it.
@@ -78,7 +78,7 @@ def session_starting(jvm: SparkJvm) -> Iterator[Callable[[], SparkSession]]:
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Whether the session's JVM answers."""
+    """True if the session's JVM answers."""
     try:
         return not session.sparkContext._jsc.sc().isStopped()
     except JVM_GONE:
@@ -135,7 +135,7 @@ def _start(jvm: SparkJvm) -> SparkSession:
 
 
 def _gateway_of(jvm: SparkJvm) -> Any:
-    """Connect to a JVM, with what pyspark offers for one that it has not started itself."""
+    """Connect to a JVM that pyspark has not started itself."""
     os.environ.update(zip(_GATEWAY, map(str, jvm.gateway()), strict=True))
     try:
         gateway = launch_gateway()  # type: ignore[no-untyped-call]
@@ -158,7 +158,7 @@ def _ignore(*_: object) -> None:
 
 
 def collect(rows: DataFrame) -> list[Row]:
-    """All rows, few as they are. Raises: as `run_job`."""
+    """All rows; for few. Raises: as `run_job`."""
     return run_job(rows.collect)
 
 

@@ -1,4 +1,4 @@
-"""An end by signal at any moment: while things come up, while they run, and while they are taken down.
+"""The end of a process by a signal: while it comes up, while it runs, and while it ends.
 
 While a service comes up there is nothing to finish, so SIGTERM and SIGINT unwind the main thread wherever it is, and
 whatever was opened is closed on the way. Once it runs, it is asked to stop and finishes what is open. Once it ends,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 _AGAIN_S = 0.01
-"""Longer than the callback takes in which nothing could be raised."""
+"""Longer than a callback in which an exception would be lost."""
 
 
 class Stopped(BaseException):
@@ -56,7 +56,7 @@ class EndBySignal:
         return kind is not None and issubclass(kind, Stopped)
 
     def hand_over(self, stop: Callable[[], None]) -> None:
-        """From now on a signal calls `stop`, after which the block must end soon.
+        """Have signals call `stop` from now on, after which the block must end soon.
 
         `stop` is called at once if a signal has come before and could not be raised.
         """

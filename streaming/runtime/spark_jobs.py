@@ -1,4 +1,4 @@
-"""Python work in Spark tasks, one piece a partition, whose results come back to the driver as values."""
+"""Spark jobs: Python work in tasks, the progress of running jobs, and the end of one that makes none."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def mapped_in_arrow(
     function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     result: StructType,
 ) -> DataFrame:
-    """As `DataFrame.mapInArrow`, which insists on pandas without a use for it: half a second of a start, and 40 MB."""
+    """`DataFrame.mapInArrow` without its import of pandas, which costs half a second of a start, and 40 MB."""
     mapped = _create_udf(function, result, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column = mapped(*(rows[name] for name in rows.columns))
     return DataFrame(rows._jdf.mapInArrow(column._jc, False, None), rows.sparkSession)

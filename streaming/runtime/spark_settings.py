@@ -64,17 +64,17 @@ class SparkSettings:
     ssl_password: Secret | None = None
 
     def secrets_in_environment(self) -> dict[str, str]:
-        """Spark's own way for its secrets: settings would stand on the JVM's command line, for every user to read."""
+        """Variables for Spark's secrets, which as settings would show on the JVM's command line to all users."""
         return {} if self.ssl_password is None else dict.fromkeys(_SSL_PASSWORDS, self.ssl_password.read())
 
     @property
     def is_one_process(self) -> bool:
-        """Whether the driver's JVM runs the tasks too."""
+        """True if the driver's JVM runs the tasks too."""
         return self._kind == "local"
 
     @property
     def is_one_machine(self) -> bool:
-        """Whether no other machine takes part; `local-cluster` has executors of their own on this one."""
+        """True without other machines; `local-cluster` has executors of their own on this one."""
         return self._kind in ("local", "local-cluster")
 
     @property
@@ -172,7 +172,7 @@ def _class_path(settings: SparkSettings, jars: tuple[Path, ...]) -> dict[str, st
 
 
 def _packages(settings: SparkSettings) -> dict[str, str]:
-    """An executor unpacks the archive in its working folder, in which its Python workers start."""
+    """Settings of the archive, which an executor unpacks in the working folder of its Python workers."""
     if settings.packages is None:
         return {}
     folder = "backfill-packages"
@@ -183,6 +183,6 @@ def _packages(settings: SparkSettings) -> dict[str, str]:
 
 
 def java_options(log: Path, own: Scratch) -> list[str]:
-    """Of the driver's JVM, for a log file and a folder of its own."""
+    """Java options of the driver's JVM, for a log file and a folder of its own."""
     # Spark and libraries leave folders and a copy of liblz4 in Java's folder when they are killed.
     return [*log_options(log), f"-Djava.io.tmpdir={own.folder}", "-Xss4m", *_TASK_JAVA_OPTIONS]

@@ -1,1 +1,1 @@
-"""The service: carries out the plans of the core with Spark, Kafka and Delta, in the numbered order of effects."""
+"""The service: executes the plans of the core with Spark, Kafka and Delta, in the order of effects."""

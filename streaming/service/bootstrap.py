@@ -1,4 +1,4 @@
-"""Starts what a service needs beside its broker: Spark.
+"""Starts Spark for a service.
 
 Spark takes the longest to come up, so its JVM is the first thing that is started. The service, whose imports alone take
 more than a second, goes on beside it until it needs it.

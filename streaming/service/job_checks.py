@@ -1,4 +1,4 @@
-"""The jobs that the state knows against what the configuration says now."""
+"""Checks of the jobs of the state against the configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from state.values.progress import Progress, is_complete
 
 
 def counted(config: ServiceConfig, partitions: int) -> ServiceConfig:
-    """The configuration with what follows from the number of the upstream's partitions, where parts are these.
+    """The configuration with the values that follow from the number of the upstream's partitions.
 
     Raises: ConfigError(CONFIG_INVALID) for lanes that don't divide it, where vnodes are partitions.
     """

@@ -1,4 +1,4 @@
-"""Whether the owner of a state lives, so that two supervisors do not make their instances fence each other for ever.
+"""Signs of life of a state's owner, so that instances of two supervisors do not fence each other for ever.
 
 An instance that starts takes the state over, and the one before ends by FENCED. A supervisor that starts that one again
 would have it take the state back, and so on. So an instance that is fenced leaves a note with its name and its

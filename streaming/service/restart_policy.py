@@ -1,4 +1,4 @@
-"""Which errors of a running service are transient, and how long it waits for them to pass.
+"""Policy on transient errors of a running service, and on the time that it waits for them to pass.
 
 A broker that restarts, a network that is cut, a worker that is lost: nothing of it is a reason to end a service that
 could start. Spark's stream ends by itself then, with whatever its Kafka client said last, and so may a batch after its
@@ -24,11 +24,11 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
 
 LIMIT_S = 600.0
-"""How long trouble may last, from its beginning on."""
+"""Longest duration of trouble."""
 CALM_S = 60.0
-"""Trouble that comes later after the one before was waited for has a beginning of its own."""
+"""Trouble after a calm of this length has a beginning of its own."""
 MOST_RESTARTS = 5
-"""Without a batch or a calm of `LIMIT_S` in between, while the broker answers: then the trouble is somewhere else."""
+"""Most restarts without a batch or a calm of `LIMIT_S`, while the broker answers: the trouble is elsewhere then."""
 _PASSING = frozenset(
     {
         Code.BROKER_UNREACHABLE,
@@ -46,7 +46,7 @@ log = structlog.get_logger()
 
 
 def broker_answers(kafka: KafkaSettings) -> bool:
-    """Whether the broker answers within some seconds."""
+    """True if the broker answers within some seconds."""
     try:
         admin(replace(kafka, wait_s=min(kafka.wait_s, _ANSWER_S)))
     except EnvironmentProblem:
@@ -73,21 +73,21 @@ class RestartPolicy:
         self._restarts = 0
 
     def begins(self) -> None:
-        """Topics and state are as they must be, so what goes wrong from now on may pass."""
+        """Report that topics and state are checked: errors from now on may be transient."""
         self._has_begun = True
 
     def worked(self) -> None:
-        """A batch came to its end, or a part of a long interval."""
+        """Report the end of a batch, or of a part of a long interval."""
         if self._restarts:
             log.info("recovered", restarts=self._restarts)
         self._restarts, self._began_s, self._went_on_s = 0, -float("inf"), -float("inf")
 
     def may_pass(self, problem: BackfillError) -> bool:
-        """Whether the problem is transient, and the service has begun."""
+        """True for a transient problem of a service that has begun."""
         return problem.code in _PASSING and self._has_begun
 
     def wait(self, problem: BackfillError) -> bool:
-        """Wait until it makes sense to go on. False: the service was stopped meanwhile.
+        """Wait until a retry makes sense. False if the service was stopped meanwhile.
 
         Raises: the problem itself, when it can't pass, or has not passed for too long.
         """

@@ -257,13 +257,11 @@ class Startup:
         return Batches(setup)
 
     def _schemas(self, storage: Storage) -> SchemaBook:
-        """The schemas of the state, and the newest ones of the upstream's subjects."""
         book = SchemaBook(Registry(self.config.registry), SchemaFiles(storage))
         book.look_ahead(self.config.upstream, self.config.upstream_format.framed)
         return book
 
     def _fence(self, prefix: str, lanes: int, plan: BatchPlan | None) -> None:
-        """Fence the ids of all writers that a former instance may have."""
         jobs = [job.state.definition for job in plan.jobs] if plan else []
         for sink in self.sinks.all_of([*jobs, *self.config.jobs]):
             sink.fence([f"{prefix}-{lane}" for lane in range(lanes)])

@@ -178,7 +178,6 @@ class Vitals:
         self.copy = progress
 
     def streams(self) -> None:
-        """Report the end of start-up."""
         self._update(streaming=True)
 
     def batch_done(self) -> None:
@@ -191,7 +190,6 @@ class Vitals:
         self.log_changes()
 
     def broker_answers(self, marks: Sequence[Marks], margins: Sequence[Margin] = ()) -> None:
-        """Report a check of the upstream."""
         self._marks, self._margins = tuple(marks), tuple(margins)
         held = held_now(self._facts.held, marks, self._clock())
         self._update(away=None, held=held)

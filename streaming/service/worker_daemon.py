@@ -1,4 +1,4 @@
-"""The process that the workers of lanes are forked from: what a lane imports is imported here, once for all of them."""
+"""The process that the workers of lanes are forked from, with the imports of lanes, once for all of them."""
 
 from __future__ import annotations
 

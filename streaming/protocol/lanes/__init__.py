@@ -1,1 +1,1 @@
-"""The lanes of a batch: how they are run, and run again, until the outcome of every one is known."""
+"""The lanes of a batch, which are run, and run again, until the outcome of every one is known."""

@@ -23,7 +23,7 @@ Ranges = Mapping[int, tuple[int, int]]
 """Offsets [first, end) by partition."""
 
 Offsets = tuple[int, ...]
-"""One a partition."""
+"""Offsets, one for each partition."""
 
 _MOST_HELD = 50_000
 """Records of several intervals that are read together."""

@@ -249,7 +249,7 @@ class Forward:
             yield job.start if each.last is None else each.last
 
     def close(self) -> None:
-        """From here on the state leads."""
+        """End the recovery: from here on the state leads."""
         if self.active:
             log.info("state_was_brought_forward")
         self.active, self._over = False, True

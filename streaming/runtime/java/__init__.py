@@ -1,1 +1,1 @@
-"""Which Java runs, with which jars, and what it keeps of a rehearsed start."""
+"""The Java program, its jars, and the class archive of a rehearsed start."""

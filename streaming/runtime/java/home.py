@@ -22,7 +22,7 @@ NEWEST = 22
 
 
 def log_options(log: Path) -> list[str]:
-    """What a Java process needs to write its warnings to the file `log`."""
+    """Options with which a Java process writes its warnings to the file `log`."""
     configuration = Path(__file__).with_name("log4j2.properties")
     return [
         f"-Dlog4j2.configurationFile={configuration.as_uri()}",
@@ -57,7 +57,7 @@ def _major(program: str) -> int | None:
 
 
 def _released(program: str) -> int | None:
-    """As the file says that every JDK and runtime has, which takes no process."""
+    """The version in the file `release` of every JDK and runtime, read without a process."""
     with suppress(OSError):
         content = (Path(program).resolve().parent.parent / "release").read_text(encoding="utf-8")
         match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', content, re.MULTILINE)

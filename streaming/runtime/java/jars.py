@@ -218,7 +218,7 @@ def class_archive(jars: Sequence[Path]) -> Path:
 
 
 def broker_archive(jars: Sequence[Path]) -> Path:
-    """As `class_archive`, for the embedded broker."""
+    """The path of the archive for the embedded broker; otherwise as `class_archive`."""
     return _archive("broker", jars)
 
 

@@ -55,7 +55,7 @@ _NO_DERBY = "-Dderby.connection.requireAuthentication=false"
 
 @dataclass
 class SparkJvm:
-    """A JVM that is there or comes up. Its log is `log`; what it prints, beside it.
+    """A JVM that is there or comes up. Its log is `log`; its standard output is in the same folder.
 
     It ends when `end` is called, or its standard input closes: with this process.
     """
@@ -67,7 +67,7 @@ class SparkJvm:
     scratch: Scratch
     _address: Path
     is_used: bool = False
-    """Whether a session is in it, which has to be stopped first; without one it need not end in good order."""
+    """True if it has a session, which has to be stopped first; without one it may be killed."""
 
     def gateway(self) -> tuple[int, str]:
         """Wait for the port and the secret of its gateway. Raises: EnvironmentProblem(SPARK_FAILED) if it ends."""
@@ -80,7 +80,7 @@ class SparkJvm:
         return port, content[2 * _INT.size :][:size].decode()
 
     def ended(self) -> EnvironmentProblem:
-        """What to raise once it has ended by itself."""
+        """The error for a JVM that has ended by itself."""
         return EnvironmentProblem(
             Code.SPARK_FAILED,
             found="a JVM that ended while it started",
@@ -90,7 +90,7 @@ class SparkJvm:
         )
 
     def end(self) -> None:
-        """Let it end; kill it if it does not. Idempotent."""
+        """End the JVM, by a kill if it does not end by itself. Idempotent."""
         if not self.is_used:
             self.process.kill()
         if self.process.stdin is not None:
@@ -191,7 +191,7 @@ def _class_path(conf: Mapping[str, str], environment: Mapping[str, str]) -> list
 
 
 def _environment(conf: Mapping[str, str]) -> dict[str, str]:
-    """What Spark's scripts set; executors that the JVM starts have it too."""
+    """The variables that Spark's scripts set; executors that the JVM starts inherit them."""
     home = str(spark_home())
     variables = {
         "SPARK_HOME": home,

@@ -1,1 +1,1 @@
-"""A start from another table: from which offsets on the topic is read, and the copy of the table."""
+"""The start from another table: the offsets from which the topic is read, and the copy of the table."""

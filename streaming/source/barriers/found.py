@@ -1,4 +1,4 @@
-"""Which records of the upstream are barriers, however they were read.
+"""The barriers among the records of the upstream, read by Spark or without it.
 
 Spark's stream finds them among all that comes in. At a start some thousand records behind the last batch are looked
 through without Spark, while its JVM comes up, so that the first batch need not wait for the stream.
@@ -19,12 +19,12 @@ from streaming.kafka.consumer import RangeReader, located
 from streaming.source.gaps import Gaps
 
 _LOOK_RECORDS, _LOOK_BYTES = 200_000, 256 << 20
-"""What a look takes at most: about a second, which Spark takes longer to come up."""
+"""Limits of a search: about a second, less than the start of Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundBarrier:
-    """A barrier and its place; the barrier is None where an operator has this record left out."""
+    """A barrier and its record's partition and offset; None for a record that an operator has left out."""
 
     partition: int
     offset: int
@@ -63,7 +63,7 @@ def found_barrier(topic: str, marked: Marked, left_out: frozenset[RecordId]) -> 
 
 @dataclass(frozen=True, slots=True)
 class BarriersFound:
-    """The barriers found, in offset order within a partition, and the offset at which each partition is read on."""
+    """Barriers, in offset order within a partition, and the offset from which each partition is to be read."""
 
     found: list[FoundBarrier]
     next_offsets: tuple[int, ...]
@@ -76,7 +76,7 @@ def find_barriers(
     left_out: frozenset[RecordId],
     gaps: Gaps,
 ) -> BarriersFound:
-    """Look through committed records from these offsets on for barriers; ends early where there are very many.
+    """Search committed records from these offsets on for barriers; ends early if there are very many.
 
     Raises: as `found_barrier`; EnvironmentProblem; InputError(DATA_LOST).
     """

@@ -1,4 +1,4 @@
-"""The barrier that was injected last, found in the topic itself.
+"""The search for the barrier that was injected last.
 
 Mostly it stands near the end of each partition, and a short look back finds it. A topic that has never had one, or
 whose injector was away for hours, has millions of records behind it: those are left to a search that does not handle
@@ -22,11 +22,11 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 
 _NEAR_RECORDS, _NEAR_BYTES = 400_000, 256 << 20
-"""Of all partitions together: a reader in Python takes a second for them, and Spark's first search five."""
+"""Limits for all partitions together: a reader in Python takes a second for them, and Spark's first search five."""
 _RECORDS_A_PARTITION, _BYTES_A_PARTITION = 10_000, 1 << 20
-"""Beside these, of each: Spark opens a consumer for it, which takes it as long as they take the reader."""
+"""Further limits for each partition: the time that Spark takes to open a consumer for it."""
 _WINDOW_RECORDS = 4_000_000
-"""Of all partitions together, in one call of a search."""
+"""Records of all partitions together, in one call of a search."""
 
 
 BarrierSearch = Callable[[Sequence[int], Sequence[int]], Iterable[tuple[int, Barrier]]]
@@ -37,7 +37,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BarrierLookup:
-    """For one upstream. `left_out` are not barriers; without a `search` a reader goes back as far as it takes."""
+    """Finds an upstream's last barrier. `left_out` are no barriers; without `search` a reader reads all back."""
 
     topics: UpstreamTopics
     left_out: frozenset[RecordId] = frozenset()
@@ -70,7 +70,7 @@ class BarrierLookup:
     def _look_back(
         self, reader: RangeReader, partitions: Collection[int], **near: float
     ) -> dict[int, tuple[Barrier | None, int]]:
-        """The last barrier of each partition, and from which offset on it was looked for; `near` as of `look_back`."""
+        """The last barrier of each partition, and the offset at which the search ended; `near` as of `look_back`."""
 
         def is_barrier(record: Message) -> bool:
             return header_of(record, BARRIER_HEADER) is not None and located(record) not in self.left_out
@@ -84,7 +84,7 @@ class BarrierLookup:
         }
 
     def _far(self, reader: RangeReader, seen: Mapping[int, int]) -> dict[int, Barrier]:
-        """The last barriers of partitions that have none from the offset on that they were `seen` from."""
+        """The last barriers of partitions without one behind the offset at which the near search ended."""
         assert self.search is not None
         marks = reader.watermarks(self._topic)
         ends = [max(seen.get(number, 0), each.earliest) for number, each in enumerate(marks)]

@@ -28,7 +28,7 @@ from streaming.source.gaps import Gaps
 from streaming.source.kafka import UpstreamSource
 
 Newest = Sequence[tuple[Barrier | None, int]]
-"""Of each partition, the newest barrier and how many of its barriers wait for the other partitions."""
+"""By partition, the newest barrier and the number of its barriers that wait for the other partitions."""
 
 
 class BarrierSource(Protocol):

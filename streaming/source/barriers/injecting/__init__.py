@@ -1,1 +1,1 @@
-"""The injector: what writes an upstream's barriers, with the control requests and the claim that they carry."""
+"""The injector of an upstream's barriers, with the control requests and the claim that they carry."""

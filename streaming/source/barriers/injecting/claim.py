@@ -1,4 +1,4 @@
-"""The claim on an upstream: which state's injector writes its barriers, or that of `backfill barriers`.
+"""The claim on an upstream, of the one injector that writes its barriers: a state's, or that of `backfill barriers`.
 
 Two services with states of their own would both obey each request, and write the same outputs. So the injector's
 offset on the control topic carries a claim as its metadata, and moves only inside the transaction of a barrier: the
@@ -36,7 +36,7 @@ _LOOK_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`owner` is the id of a state, or `ALONE` with a name; `who` names its process, for error messages."""
+    """A claim. `owner` is the id of a state, or `ALONE` with a name; `who` names its process, for error messages."""
 
     owner: str
     interval_ms: int
@@ -44,16 +44,15 @@ class Claim:
 
     @property
     def silent_after_ms(self) -> int:
-        """Without a barrier for this long, its injector counts as gone."""
+        """Time without a barrier after which its injector counts as gone."""
         return 3 * self.interval_ms + _MARGIN_MS
 
     def to_metadata(self) -> str:
-        """As text for a committed offset."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_metadata(cls, text: str | None) -> Claim | None:
-        """Read one back; None for anything else, which a version without claims may have left."""
+        """Parse a claim; None for any other text, as a version without claims may have left."""
         try:
             found = json.loads(text or "null")
             return cls(str(found["owner"]), int(found["interval_ms"]), str(found["who"]))
@@ -62,7 +61,7 @@ class Claim:
 
 
 def watch_ms(claim: Claim, last: Barrier | None, now_ms: int) -> int:
-    """How many milliseconds to watch for a barrier of another owner; `last` is the last one there is.
+    """Milliseconds to watch for a barrier of another owner; `last` is the last one there is.
 
     Long enough for one more of its barriers, even if the clocks of the two machines differ.
     """
@@ -92,7 +91,7 @@ def outlive(
 
 
 def who() -> str:
-    """This process, as the error of an injector that is refused because of it names it."""
+    """This process, for the error of an injector that it keeps out."""
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 

@@ -24,14 +24,14 @@ _MAX_LONG = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ControlRequest:
-    """`id` is chosen by the client, to find its request again; nothing here depends on it."""
+    """A request. The client chooses `id`, to find its request again; nothing here depends on it."""
 
     id: str
     mutation: Mutation
 
 
 class MalformedRequestError(ValueError):
-    """Why bytes are no request. The message holds nothing of their content but names of keys."""
+    """The error for bytes that are no request. The message holds nothing of their content but names of keys."""
 
 
 def encode_request(request: ControlRequest) -> bytes:

@@ -28,7 +28,7 @@ from streaming.source.barriers.injecting.control_requests import (
 _COORDINATOR_POLL_S = 0.05
 _FETCH_WAIT_MS = 5_000
 _COMMIT_EVERY_S = 3_600.0
-"""Kafka forgets an offset that was not committed for a week, and with it which requests were taken."""
+"""Kafka deletes an offset that was not committed for a week, and so the record of which requests were taken."""
 _log = structlog.get_logger(__name__)
 
 
@@ -82,18 +82,18 @@ class ControlTopic:
         return offset
 
     def close(self) -> None:
-        """Leave the broker. What was taken since the last `commit_with` will be found again."""
+        """Leave the broker. Requests taken since the last `commit_with` will be found again."""
         self._news.close()
         self._reader.close()
         self._group.close()
 
     def await_request(self, timeout_s: float) -> bool:
-        """Whether a record that was not taken is there, or comes within the time. Trouble with the broker is none."""
+        """True if an untaken record is there, or comes within the time. Trouble with the broker is ignored."""
         record = self._news.poll(timeout_s)
         return record is not None and record.error() is None and located(record)[1] >= self._taken_to
 
     def take(self) -> ControlRequest | None:
-        """The oldest request that is in the topic now, or None. A malformed one is logged and skipped."""
+        """The oldest request that is in the topic now, or None. Malformed requests are logged and skipped."""
         marks = self._reader.watermarks(self._topic)[0]
         start = max(self._taken_to, marks.earliest)
         for chunk in self._reader.read(self._topic, {0: (start, marks.stable)}):

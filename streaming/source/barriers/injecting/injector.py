@@ -71,7 +71,7 @@ def _now_ms() -> int:
 
 
 class BarrierWatch:
-    """Whether a barrier has come to partition 0 since this was made, or was asked last."""
+    """Detects a barrier in partition 0 since this was made, or since the last call."""
 
     def __init__(self, reader: RangeReader, topic: str) -> None:
         self._reader, self._topic = reader, topic
@@ -118,7 +118,7 @@ class _Session:
         self._producer.close()
 
     def next_barrier(self, mutation: Mutation | None, now_ms: int) -> Barrier:
-        """What to send next. Without a mutation of its own it takes the next request."""
+        """The barrier to send next. Without a `mutation` it takes the next request."""
         if mutation is None:
             request = self._control_topic.take()
             mutation = request.mutation if request else None
@@ -127,7 +127,6 @@ class _Session:
         return replace(barrier, full=self._target.topics.barriers is not None)
 
     def await_request(self, timeout_s: float) -> bool:
-        """As `ControlTopic.await_request`."""
         return self._control_topic.await_request(timeout_s)
 
     def send(self, barrier: Barrier) -> AlignedBarrier:
@@ -227,7 +226,7 @@ class BarrierInjector:
         self._wanted_after = after
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether the thread has ended, by `stop` or by itself, within the time."""
+        """True if the thread ends, by `stop` or by itself, within the time."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout_s)

@@ -1,4 +1,4 @@
-"""Which barrier comes next, and when: the injector's decisions, without a clock or a topic.
+"""The next barrier and its time: the injector's decisions, without a clock or a topic.
 
 Epochs are made from the wall clock, and the schedule runs on a monotonic one: a clock that is set back makes epochs
 follow each other closely, never a barrier early or late.
@@ -28,7 +28,7 @@ def next_barrier(last: Barrier | None, *, partitions: int, now_ms: int, mutation
 
 
 def is_wanted(after: int | None, last: Barrier | None) -> bool:
-    """Whether a barrier behind the epoch `after` (None: of no use) has yet to be sent, `last` being the newest.
+    """True if a barrier behind the epoch `after` (None: not wanted) has yet to be sent, `last` being the newest.
 
     One that came while its batch ran is enough. Were another one sent, each change would wait for two batches before
     its own, not for one: a backfill with a latency budget of 2 s had a median of 1.5 to 1.7 s, not of 1.4 s.

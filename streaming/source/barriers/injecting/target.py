@@ -1,4 +1,4 @@
-"""Where an injector's barriers go, and where those before them are found: in the data, or in a topic of their own."""
+"""Topics of an injector's barriers, for writing and for finding the last one: the data, or a separate topic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ends = Callable[[], tuple[int, ...]]
 
 
 class BarrierTarget(Protocol):
-    """One target serves one injector, from the thread that injects; what it finds in `last` it may remember."""
+    """The topic of one injector's barriers, used by the thread that injects. It may remember the result of `last`."""
 
     topics: UpstreamTopics
 
@@ -42,7 +42,7 @@ class BarrierTarget(Protocol):
 
 
 class DataTopicTarget(BarrierTarget):
-    """Records of the data topic. `left_out` are records that look like barriers and are none, see `BarrierLookup`."""
+    """Barriers in the data topic. `left_out` are marked records that are no barriers, see `BarrierLookup`."""
 
     def __init__(
         self,
@@ -54,15 +54,12 @@ class DataTopicTarget(BarrierTarget):
         self._lookup = BarrierLookup(self.topics, left_out, search)
 
     def open(self, kafka: KafkaSettings) -> int:
-        """The data topic has to be there."""
         return require_topic(kafka, self.topics.data)
 
     def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
-        """Found near the ends of the partitions, or by the search."""
         return self._lookup.last(reader, partitions)
 
     def last_near(self, reader: RangeReader) -> Barrier | None:
-        """As `BarrierLookup.last_of`."""
         return self._lookup.last_of(reader, 0)
 
     def send(self, producer: Producer, barrier: Barrier) -> Ends:
@@ -87,7 +84,7 @@ class DataTopicTarget(BarrierTarget):
 
 
 class SeparateTopicTarget(BarrierTarget):
-    """Records of a barrier topic, which `open` creates. Of the data topic only end offsets are read."""
+    """Barriers in a separate topic, which `open` creates. Of the data topic only end offsets are read."""
 
     def __init__(self, topics: UpstreamTopics) -> None:
         assert topics.barriers is not None
@@ -96,7 +93,6 @@ class SeparateTopicTarget(BarrierTarget):
         self._ends: list[int] = []
 
     def open(self, kafka: KafkaSettings) -> int:
-        """Make the barrier topic. Raises: TopicError(TOPIC_MISSING, BARRIER_TOPIC_MISMATCH)."""
         partitions = require_topic(kafka, self.topics.data)
         if partitions_of(kafka, self._topic) is None:
             create_topic(kafka, self._topic, partitions, config=BARRIER_TOPIC)
@@ -111,7 +107,7 @@ class SeparateTopicTarget(BarrierTarget):
         return agreed(self._topic, [each.barrier if each else None for each in found])
 
     def last_near(self, reader: RangeReader) -> Barrier | None:
-        """It is always near."""
+        # It is always near the end.
         found = self._tail(reader, 0)
         return found.barrier if found else None
 
